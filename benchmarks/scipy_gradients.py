@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
+import scipy.signal
 import scipy.special
 from numpy_gradients import ratio, timed
 
 import pydispatch.numpy as pnp
 from pydispatch.cli.timing import on_one_core
 from pydispatch.func import grad
-from pydispatch.scipy import linalg, special
+from pydispatch.scipy import linalg, signal, special
 
 RANDOM = np.random.default_rng(0)
 BOUND = 1.2         # over the gradient by hand
@@ -44,6 +45,9 @@ def cases() -> Iterator[Case]:
     """All rows."""
     for n in (4, 100, 1000):
         yield from of_special(n)
+        yield from of_signals(n)
+    for n in (2, 10, 30):
+        yield from of_images(n)
     for n in (4, 16, 32, 64):
         yield from of_triangles(n)
 
@@ -78,6 +82,36 @@ def of_special(n: int) -> Iterator[Case]:
                lambda torch, x: torch.logsumexp(x, 0))
 
 
+def of_signals(n: int) -> Iterator[Case]:
+    """Convolutions of a vector of n elements with one of three; by hand in NumPy, which is faster there than SciPy."""
+    x, kernel, w = RANDOM.standard_normal(n), RANDOM.standard_normal(3), RANDOM.standard_normal(n + 2)
+
+    def convolve_by_hand(x: np.ndarray) -> np.ndarray:
+        np.sum(np.convolve(x, kernel) * w)
+        return np.correlate(w, kernel, "valid")
+
+    yield Case(f"convolve {n}", x, lambda x: pnp.sum(signal.convolve(x, kernel) * w), convolve_by_hand,
+               lambda autograd, x: autograd.numpy.sum(autograd.scipy.signal.convolve(x, kernel) * w),
+               lambda torch, x: (torch.nn.functional.conv1d(
+                   x[None, None], torch.from_numpy(kernel[::-1].copy())[None, None], padding=2)[0, 0]
+                   * torch.from_numpy(w)).sum())
+
+
+def of_images(n: int) -> Iterator[Case]:
+    """Convolutions of an n x n matrix with one of 3 x 3."""
+    x, kernel, w = [RANDOM.standard_normal((m, m)) for m in (n, 3, n + 2)]
+
+    def convolve_by_hand(x: np.ndarray) -> np.ndarray:
+        np.sum(scipy.signal.convolve(x, kernel) * w)
+        return scipy.signal.correlate(w, kernel, "valid")
+
+    yield Case(f"convolve {n}x{n}", x, lambda x: pnp.sum(signal.convolve(x, kernel) * w), convolve_by_hand,
+               lambda autograd, x: autograd.numpy.sum(autograd.scipy.signal.convolve(x, kernel) * w),
+               lambda torch, x: (torch.nn.functional.conv2d(
+                   x[None, None], torch.from_numpy(kernel[::-1, ::-1].copy())[None, None], padding=2)[0, 0]
+                   * torch.from_numpy(w)).sum())
+
+
 def of_triangles(n: int) -> Iterator[Case]:
     """Functions of a lower triangle of n rows."""
     a, b, w = np.tril(RANDOM.standard_normal((n, n))) + n * np.eye(n), RANDOM.standard_normal(n), RANDOM.random(n)
@@ -103,6 +137,7 @@ def ways(case: Case) -> dict[str, Callable[[], Any]]:
             import autograd
             import autograd.numpy
             import autograd.scipy.linalg
+            import autograd.scipy.signal
             import autograd.scipy.special
         except ImportError:
             pass

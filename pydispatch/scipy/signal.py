@@ -31,6 +31,9 @@ CONVOLVE, LFILTER, LFILTER_FROM = SCIPY.operators("signal_convolve", "signal_lfi
 
 SURELY_DIRECT = 4_000_000
 """Products of lengths of vectors up to which `method="auto"` means the direct method."""
+FEW, MOST = 49, 2 ** 22
+"""Elements of a kernel, or of a result, for which one product with all windows of the image is faster than SciPy, and
+elements of all windows that there is memory for."""
 
 
 def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> Any:
@@ -41,10 +44,51 @@ def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto"
         found = convolve_vectors(in1, in2, MODES[mode])
         if found is not None:
             return found
+    if type(in1) is type(in2) is np.ndarray and in1.ndim == in2.ndim > batch_ndim + 1 and method in ("auto", "direct"):
+        found = convolved_by_windows(in1, in2, mode, batch_ndim)
+        if found is not None:
+            return found
     with ErrorsOf("signal.convolve"):
-        if batch_ndim == 0:
-            return signal.convolve(in1, in2, mode, method)
-        return convolved_batch(in1, in2, mode, method, batch_ndim)
+        if batch_ndim:
+            return convolved_batch(in1, in2, mode, method, batch_ndim)
+        return signal.convolve(in1, in2, mode, method)
+
+
+def convolved_by_windows(in1: Any, in2: Any, mode: str, batch_ndim: int) -> Any:
+    """The product of the smaller array with all windows of the larger one, of its size; None where SciPy is faster."""
+    lengths1, lengths2 = in1.shape[batch_ndim:], in2.shape[batch_ndim:]
+    if all(n >= m for n, m in zip(lengths1, lengths2, strict=True)):
+        image, kernel, lengths, sizes = in1, in2, lengths1, lengths2
+    elif all(n <= m for n, m in zip(lengths1, lengths2, strict=True)) and mode != "same":
+        image, kernel, lengths, sizes = in2, in1, lengths2, lengths1
+    else:
+        return None
+    if mode == "full":
+        before, found = [m - 1 for m in sizes], [n + m - 1 for n, m in zip(lengths, sizes, strict=True)]
+    elif mode == "same":
+        before, found = [m // 2 for m in sizes], list(lengths)
+    elif mode == "valid":
+        before, found = [0] * len(sizes), [n - m + 1 for n, m in zip(lengths, sizes, strict=True)]
+    else:
+        return None
+    n_found, n_kernel, batch = prod(found), prod(sizes), image.shape[:batch_ndim]
+    if not 0 < min(n_found, n_kernel) <= FEW or n_found * n_kernel * prod(batch) > MOST or not (
+            prod(batch) and image.dtype.kind in "fc" and kernel.dtype.kind in "fc"):
+        return None
+    if mode == "valid":
+        wide: Any = np.ascontiguousarray(image)
+    else:
+        wide = np.zeros((*batch, *[n + m - 1 for n, m in zip(found, sizes, strict=True)]), image.dtype)
+        wide[(..., *[slice(start, start + n) for start, n in zip(before, lengths, strict=True)])] = image
+    backwards = kernel[(..., *[slice(None, None, -1)] * len(sizes))].reshape(*kernel.shape[:batch_ndim], 1, n_kernel)
+    strides, steps = wide.strides[:batch_ndim], wide.strides[batch_ndim:]
+    if n_found >= n_kernel:     # the longer axis is copied along the memory
+        windows = np.ndarray((*batch, *sizes, *found), wide.dtype, wide, 0, (*strides, *steps, *steps))
+        result = backwards @ windows.reshape(*batch, n_kernel, n_found)
+    else:
+        windows = np.ndarray((*batch, *found, *sizes), wide.dtype, wide, 0, (*strides, *steps, *steps))
+        result = windows.reshape(*batch, n_found, n_kernel) @ backwards.mT
+    return result.reshape(*result.shape[:-2], *found)
 
 
 def convolved_batch(in1: Any, in2: Any, mode: str, method: str, batch_ndim: int) -> Any:
@@ -53,22 +97,19 @@ def convolved_batch(in1: Any, in2: Any, mode: str, method: str, batch_ndim: int)
     batch, ndim = meta.shape[:batch_ndim], len(meta.shape) - batch_ndim
     if not ndim or not prod(batch):
         return in1 * in2 if not ndim else np.empty(meta.shape, meta.dtype)
-    if mode == "same":      # of both SciPy's functions for one method, one would cut the batch too
+    if mode == "same":      # SciPy's function of Fourier transforms would cut the batch too
         full = convolved_batch(in1, in2, "full", method, batch_ndim)
         return full[(..., *[slice(first, first + n) for first, n in same_window(in1, in2, batch_ndim)])]
     first = (0,) * batch_ndim
+    one, other = in1[first], in2[first]
     if method == "auto":
-        method = "direct" if meta.dtype.kind in "biu" else signal.choose_conv_method(in1[first], in2[first], mode)
+        method = "direct" if meta.dtype.kind in "biu" else signal.choose_conv_method(one, other, mode)
     if method == "fft":
         axes = tuple(range(batch_ndim, batch_ndim + ndim))
         found = signal.fftconvolve(in1, in2, mode, axes)
         return (np.round(found) if meta.dtype.kind in "biu" else found).astype(meta.dtype, copy=False)
     if ndim == 1:
         return convolve_rows(in1, in2, mode)
-    for one, other in ((in1, in2), (in2, in1)):
-        if prod(other.shape[:batch_ndim]) == 1 and all(
-                n >= m for n, m in zip(one.shape[batch_ndim:], other.shape[batch_ndim:], strict=True)):
-            return signal.convolve(one, other, mode, "direct")
     result = np.empty(meta.shape, meta.dtype)
     one, other = [np.broadcast_to(x, (*batch, *x.shape[batch_ndim:])) for x in (in1, in2)]
     for place in np.ndindex(batch):

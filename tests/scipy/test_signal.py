@@ -14,7 +14,8 @@ from tests.scipy.samples.sample import between
 MODES = ["full", "same", "valid"]
 METHODS = ["direct", "fft"]
 SHAPES = {"vectors": ((7,), (3,)), "longer kernel": ((3,), (6,)), "matrices": ((5, 4), (2, 3)),
-          "even kernel": ((5, 6), (2, 4)), "cubes": ((3, 4, 3), (2, 2, 2))}
+          "even kernel": ((5, 6), (2, 4)), "cubes": ((3, 4, 3), (2, 2, 2)),
+          "large kernel": ((10, 9), (8, 8))}
 
 
 @pytest.mark.parametrize("mode", MODES)
