@@ -29,6 +29,10 @@ CONVOLVE, LFILTER, LFILTER_FROM = SCIPY.operators("signal_convolve", "signal_lfi
 
 # --- convolution -----------------------------------------------------------------------------------------------------
 
+ndarray = np.ndarray
+DIRECT = ("auto", "direct")
+BACK = {"full": 0, "same": 1, "valid": 2}
+"""NumPy's number of the mode that the gradient of the first vector has, by the mode of the convolution."""
 SURELY_DIRECT = 4_000_000
 """Products of lengths of vectors up to which `method="auto"` means the direct method."""
 FEW, MOST = 49, 2 ** 22
@@ -38,13 +42,12 @@ elements of all windows that there is memory for."""
 
 def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> Any:
     """SciPy's, and straight to the loop where its checks take longer than that."""
-    if (type(in1) is np.ndarray and type(in2) is np.ndarray and in1.size * in2.size < SURELY_DIRECT and not batch_ndim
-            and (method == "auto" or method == "direct") and (mode == "full" or mode == "valid"
-                                                              or (mode == "same" and in1.size >= in2.size))):
+    if type(in1) is type(in2) is ndarray and not batch_ndim and method in DIRECT and mode in MODES and (
+            in1.size * in2.size < SURELY_DIRECT and (mode != "same" or in1.size >= in2.size)):
         found = convolve_vectors(in1, in2, MODES[mode])
         if found is not None:
             return found
-    if type(in1) is type(in2) is np.ndarray and in1.ndim == in2.ndim > batch_ndim + 1 and method in ("auto", "direct"):
+    if type(in1) is type(in2) is ndarray and in1.ndim == in2.ndim > batch_ndim + 1 and method in DIRECT:
         found = convolved_by_windows(in1, in2, mode, batch_ndim)
         if found is not None:
             return found
@@ -149,10 +152,10 @@ def convolve_meta(in1: Any, in2: Any, mode: str = "full", method: str = "auto", 
 
 
 def vjp_of_first(g: Any, in1_shape: Any, in2: Any, mode: str, method: str, batch_ndim: int) -> Any:
-    if (type(in2) is np.ndarray and len(in1_shape) == 1 and not batch_ndim and method != "fft"
-            and g.size * in2.size < SURELY_DIRECT
-            and (mode == "full" or (in2.size <= in1_shape[0] and (mode == "valid" or in2.size % 2 == 1)))):
-        found = correlate_vectors(g, in2, 2 - MODES[mode])
+    if type(in2) is ndarray and not batch_ndim and method in DIRECT and len(in1_shape) == 1 and (
+            g.size * in2.size < SURELY_DIRECT) and (
+            mode == "full" or (in2.size <= in1_shape[0] and (mode == "valid" or in2.size % 2))):
+        found = correlate_vectors(g, in2, BACK[mode])
         if found is not None:
             return found
     return convolve_vjp(g, in1_shape, in2, mode, method, batch_ndim, True)
