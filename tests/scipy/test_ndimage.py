@@ -10,6 +10,7 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.scipy import ndimage
+from pydispatch.testing import opcheck
 from tests.scipy.samples.sample import between
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap"]
@@ -242,3 +243,16 @@ WAYS = {
 def test_errors_name_the_function(function, error, message, way):
     with pytest.raises(error, match=message):
         way(function, IMAGE)
+
+
+OPERATORS = {
+    "transposed": ("ndimage_transposed", (IMAGE, between(-1, 1, 2, 3)), {"mode": "mirror", "origin": (0, 1)}),
+    "weigh": ("ndimage_weigh", (IMAGE, between(-1, 1, 5, 6, seed=1), (2, 3)), {"mode": "nearest", "cval": 0.5}),
+    "batch": ("ndimage_convolve", (between(-1, 1, 2, 3, 4), between(-1, 1, 2, 2, 2)), {"cval": 1.0, "batch_ndim": 1}),
+}
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), OPERATORS.values(), ids=OPERATORS)
+def test_operators_of_the_formulas_pass_opcheck(name, args, kwargs):
+    args = tuple([Tensor(x, requires_grad=True) if isinstance(x, np.ndarray) else x for x in args])
+    assert set(opcheck(getattr(ops.scipy, name), args, kwargs).values()) == {"SUCCESS"}

@@ -9,6 +9,7 @@ from scipy import signal as theirs
 from pydispatch import Tensor, ops
 from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.scipy import signal
+from pydispatch.testing import opcheck
 from tests.scipy.samples.sample import between
 
 MODES = ["full", "same", "valid"]
@@ -212,3 +213,16 @@ def test_the_failing_example_is_named():
     with pytest.raises(ValueError, match=r"signal.lfilter: .*a\[0\]") as caught:
         vmap(lambda a: signal.lfilter(ZEROS, a, np.ones(4)))(poles)
     assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
+
+
+OPERATORS = {
+    "from a state": ("signal_lfilter_from", (ZEROS, POLES, between(-1, 1, 4), np.array([0.3, -0.2])), {}),
+    "filters": ("signal_lfilter", (np.stack([ZEROS, -ZEROS]), POLES[None], between(-1, 1, 2, 4)), {"batch_ndim": 1}),
+    "images": ("signal_convolve", (between(-1, 1, 2, 3, 4), between(-1, 1, 1, 2, 2)), {"batch_ndim": 1}),
+}
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), OPERATORS.values(), ids=OPERATORS)
+def test_operators_on_batches_pass_opcheck(name, args, kwargs):
+    args = tuple([Tensor(x, requires_grad=True) for x in args])
+    assert set(opcheck(getattr(ops.scipy, name), args, kwargs).values()) == {"SUCCESS"}
