@@ -111,7 +111,7 @@ class Builder:
         if isinstance(value, Value):
             return value if dtype is None else self.cast(value, dtype)
         if isinstance(value, (bool, int, float, complex, np.generic)):
-            if dtype is not None and dtype.kind != "c" and np.iscomplexobj(value):
+            if dtype is not None and dtype.kind != "c" and isinstance(value, (complex, np.complexfloating)):
                 raise CannotLowerError("NumPy warns where an imaginary part is dropped")
             try:
                 return self.constant(np.asarray(value, dtype))

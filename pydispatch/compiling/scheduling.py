@@ -369,8 +369,31 @@ def _worthwhile(
 
 def _gathered(steps: Sequence[Step], modes_of: Callable[[Step], frozenset[Mode]]) -> list[_Group]:
     """The steps in groups that can share blocks, each step after those that it depends on."""
-    waiting, followers = _dependencies(steps)
     accesses = [_accesses_of(step, modes) for step, modes in zip(steps, _worthwhile(steps, modes_of), strict=True)]
+    groups = _gathered_in_order(steps, accesses)
+    return _gathered_by_family(steps, accesses) if groups is None else groups
+
+
+def _gathered_in_order(steps: Sequence[Step], accesses: Sequence[Accesses]) -> list[_Group] | None:
+    """The groups if the steps that can share blocks follow each other, and are one: then no order is better."""
+    groups: list[_Group] = []
+    shared: _Group | None = None
+    for step, of_modes in zip(steps, accesses, strict=True):
+        if of_modes and shared is not None:
+            modes = shared.modes_with(of_modes) if groups[-1] is shared else None
+            if not modes:
+                return None
+            shared.add(step, of_modes, modes)
+        else:
+            groups.append(_Group(step, of_modes))
+            if of_modes:
+                shared = groups[-1]
+    return groups
+
+
+def _gathered_by_family(steps: Sequence[Step], accesses: Sequence[Accesses]) -> list[_Group]:
+    """The groups, in an order in which as many steps as possible join the one before."""
+    waiting, followers = _dependencies(steps)
     families = _families(accesses)
     ready = _Ready(families)
     for i, count in enumerate(waiting):
@@ -457,7 +480,7 @@ def accesses(step: Step) -> tuple[set[Storage], set[Storage]]:
                     for value in step.operands]
         n = len(storages) - step.n_out
         found = set(storages[:n]), set(storages[n:])
-        if not any(storage.kind == "entry" for storage in storages):        # these may be replaced later
+        if "entry" not in [storage.kind for storage in storages]:       # these may be replaced later
             step.accesses = found
         return found
     if isinstance(step, CallStep):
@@ -652,17 +675,17 @@ class Arena:
     def _take(self, step: LoopStep, sizes: dict[Storage, int] | None) -> None:
         read, written = accesses(step)
         self._touch(read, sizes)
-        if step.is_elementwise:
-            *inputs, output = step.operands
+        output = step.operands[-1]
+        storage = output.storage.final()
+        if step.is_elementwise and storage.kind == "arena" and output.is_whole:
+            itemsize, written_strides = output.template.itemsize, step.strides[-1]
             fits: dict[Storage, bool] = {}      # is each element read where the output is written?
-            if output.is_whole:
-                itemsize, written_strides = output.template.itemsize, step.strides[-1]
-                for value, strides in zip(inputs, step.strides, strict=False):
-                    storage = value.storage.final()
-                    fits[storage] = fits.get(storage, True) and (
+            for value, strides in zip(step.operands[:-1], step.strides, strict=False):
+                other = value.storage.final()
+                if other.kind == "arena":
+                    fits[other] = fits.get(other, True) and (
                         strides == written_strides and value.template.itemsize == itemsize and value.is_whole)
-                self._taken_over[output.storage.final()] = [
-                    (self._time, self._time, storage, None) for storage, fit in fits.items() if fit]
+            self._taken_over[storage] = [(self._time, self._time, other, None) for other, fit in fits.items() if fit]
         self._touch(written, sizes)
 
     def _extend_all(self, step: BlocksStep) -> None:

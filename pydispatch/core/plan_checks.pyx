@@ -340,13 +340,19 @@ cdef tuple rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple strides,
     return tuple(found)
 
 
+cdef dict ITEMSIZES_OF_UFUNCS = {}      # by loop, since blocks ask three times for each
+
+
 cdef tuple itemsizes_of_loop(tuple loop):
     """The bytes of an element of each operand, as far as strides say where the next one is."""
     kind = loop[0]
     if kind == "ufunc":
-        if loop[1].signature is not None and loop[1] is not numpy.matmul:
-            raise ValueError(f"{loop[1]!r} goes through more than elements")
-        return tuple(itemsizes_of_types(loop[2]))
+        known = ITEMSIZES_OF_UFUNCS.get(loop)
+        if known is None:
+            if loop[1].signature is not None and loop[1] is not numpy.matmul:
+                raise ValueError(f"{loop[1]!r} goes through more than elements")
+            known = ITEMSIZES_OF_UFUNCS[loop] = tuple(itemsizes_of_types(loop[2]))
+        return known
     if kind == "cast":
         return itemsize_of_type(loop[1]), itemsize_of_type(loop[2])
     if kind == "copy":

@@ -179,7 +179,7 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
     if kind in ("copy", "choose") and loop[1] < 0:
         raise ValueError(f"there is no loop {loop!r}")
     if kind == "ufunc":
-        if numpy.dtype("O").num in loop[2]:
+        if cnp.NPY_OBJECT in loop[2]:
             raise ValueError(f"{loop[1]!r} works on objects, and no plan does")
         if not find_loop_of_types(loop[1], loop[2], &step.function, &step.data):
             raise ValueError(f"{loop[1]!r} has no loop for the types {loop[2]}")

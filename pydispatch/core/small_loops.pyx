@@ -45,10 +45,11 @@ cdef class CodeWriter:
     cdef Registers now
 
     def __cinit__(self, Plan plan not None, tuple described not None):
+        cdef Py_ssize_t most = MOST_IN_CODE * min(<Py_ssize_t>MOST_IN_ROW, plan.n_steps)
         self.plan, self.described = plan, described
         self.used = self.read = self.written = NULL
-        self.read = <Used*>PyMem_RawMalloc(MOST_IN_CODE * MOST_IN_ROW * sizeof(Used))
-        self.written = <Used*>PyMem_RawMalloc(MOST_IN_CODE * MOST_IN_ROW * sizeof(Used))
+        self.read = <Used*>PyMem_RawMalloc(most * sizeof(Used))
+        self.written = <Used*>PyMem_RawMalloc(most * sizeof(Used))
         if self.read == NULL or self.written == NULL:
             raise MemoryError()
 
