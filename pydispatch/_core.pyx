@@ -109,6 +109,7 @@ include "core/steps.pyx"                # what a plan does: loops, one after the
 include "core/kept_memory.pyx"          # memory of large results, which is used again
 include "core/plan_checks.pyx"          # each step of a plan stays in the memory that it is given
 include "core/small_loops.pyx"          # rows of loops over few elements, which a plan runs as one
+include "core/joined_loops.pyx"         # loops in blocks, which go through registers together
 include "core/plans.pyx"                # plans: steps with the memory that they work in
 include "core/compiled.pyx"             # calls of compiled functions, guarded by what was traced
 

@@ -121,7 +121,7 @@ class Compiled(CompiledFunction):
         return CacheInfo(self.hits + self._general_hits, len(self._reasons), len(self._programs))
 
     def cache_clear(self) -> None:
-        """Forget all plans, and give back the memory that is kept for large results of compiled functions."""
+        """Forget all plans, and give back the memory (up to 256 MB) that is kept for large results of all plans."""
         _core.free_kept_memory()
         with self._lock:
             self._programs.clear()

@@ -30,6 +30,8 @@ LARGEST_IN_CACHE = 1 << 22      # bytes of arguments and results that no run has
 SMALLEST_IN_BLOCKS = 1 << 13    # elements: below, all temporaries fit the cache anyway
 LARGEST_BLOCK = 1 << 12         # elements
 SHORTEST_PART = 1 << 7          # elements: NumPy adds up as many one after the other, and more by halves
+WORK_OF_THREAD = 1 << 19        # elements of quick loops: to start a thread takes half as long
+WORK_OF_SLOW_LOOP = 8           # quick loops, about: what a loop with functions such as `exp` takes
 WORK_OF_WHILE = 1 << 17         # elements: how often it repeats is not known, so other threads run meanwhile
 
 
@@ -38,7 +40,7 @@ def finished_plan(
 ) -> _core.Plan:
     """The plan of steps that return these values as new arrays, or in donated ones."""
     size = Arena().place(steps)
-    numbers = _Numbers(builder, results, size if has_blocks(steps) and n_threads > 1 else 0)
+    numbers = _Numbers(builder, results, size if has_blocks(steps) and n_threads > 1 else 0, n_threads)
     described: list[tuple[Any, ...]] = []
     calls: list[tuple[Any, ...]] = []
     _describe(steps, numbers, described, calls)
@@ -278,6 +280,11 @@ class _Group:
         self.accesses.insert(i + 1, _accesses_of(step, frozenset((mode,))))
         self.modes = frozenset((mode,))
 
+    def uses_some(self, accessed: Accessed, mode: Mode) -> bool:
+        """Does the group use a storage of these, in rows?"""
+        rows = self._rows[mode]
+        return any([row and storage in rows for storage, row, _, _ in accessed])
+
     def _fits(self, accessed: Accessed, mode: Mode) -> bool:
         rows = self._rows[mode]
         for storage, row, offset, writes in accessed:
@@ -375,13 +382,13 @@ def _gathered(steps: Sequence[Step], modes_of: Callable[[Step], frozenset[Mode]]
 
 
 def _gathered_in_order(steps: Sequence[Step], accesses: Sequence[Accesses]) -> list[_Group] | None:
-    """The groups if the steps that can share blocks follow each other, and are one: then no order is better."""
+    """The groups if the steps that can share blocks follow each other, and are one family: then no order is better."""
     groups: list[_Group] = []
     shared: _Group | None = None
     for step, of_modes in zip(steps, accesses, strict=True):
         if of_modes and shared is not None:
             modes = shared.modes_with(of_modes) if groups[-1] is shared else None
-            if not modes:
+            if not modes or not shared.uses_some(of_modes[min(modes)], min(modes)):
                 return None
             shared.add(step, of_modes, modes)
         else:
@@ -746,8 +753,9 @@ def _lowest_gap(busy: Sequence[tuple[int, int, Storage]], nbytes: int) -> int:
 class _Numbers:
     """The numbers of buffers in the table of addresses."""
 
-    def __init__(self, builder: Builder, results: Sequence[Value], local_bytes: int) -> None:
+    def __init__(self, builder: Builder, results: Sequence[Value], local_bytes: int, n_threads: int) -> None:
         self.local_bytes = local_bytes      # a thread's own memory: as much as the arena
+        self.n_threads = n_threads
         self.fit_cache = sum([value.storage.nbytes for value in (*builder.inputs, *results)]) <= LARGEST_IN_CACHE
         n_inputs, n_constants = len(builder.inputs), len(builder.constants)
         first_result = 1 + n_inputs + n_constants
@@ -780,7 +788,8 @@ def _describe(
             described.append(_header("call", 0, (len(calls),), 1 << 10, step.name, step.site))
             calls.append((step.function, _arrays(step.inputs, numbers), _arrays(step.outputs, numbers)))
         elif isinstance(step, BlocksStep):
-            how = step.n, step.block, numbers.local_bytes, 2 if step.by_halves else int(step.in_order)
+            order = 2 if step.by_halves else int(step.in_order)
+            how = step.n, step.block, numbers.local_bytes, order, _threads_for(step, numbers.n_threads)
             described.append(_header("blocks", len(step.steps), how, sum(map(elements, step.steps))))
             ahead = set() if numbers.fit_cache else _fetched_ahead(step)
             described += [_loop_on_rows(inner, step, numbers, ahead) for inner in step.steps]
@@ -791,6 +800,25 @@ def _describe(
             _describe(step.body if isinstance(step, RepeatStep) else step.branches[1], numbers, inside, calls)
             described.append(_body(step, numbers, inside, n_first))
             described += inside
+
+
+def _threads_for(step: BlocksStep, most: int) -> int:
+    """How many threads share the rows of blocks: each of them needs enough work."""
+    if step.in_order:
+        return 1
+    work = sum([elements(inner) * (1 if is_quick(inner) else WORK_OF_SLOW_LOOP) for inner in step.steps])
+    return max(1, min(most, work // WORK_OF_THREAD))
+
+
+QUICK = frozenset((
+    np.add, np.subtract, np.multiply, np.divide, np.negative, np.absolute, np.square, np.sqrt, np.maximum, np.minimum,
+    np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
+    np.logical_not, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert))
+
+
+def is_quick(step: LoopStep) -> bool:
+    """Does the loop take about as long as one that adds?"""
+    return step.loop[0] != "ufunc" or step.loop[1] in QUICK
 
 
 def _body(

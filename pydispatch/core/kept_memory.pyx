@@ -8,7 +8,7 @@
 cdef extern from *:
     """
     enum { KEPT_HEADER = 64, KEPT_PIECES = 256 };
-    static const size_t SMALLEST_KEPT = 1 << 16, LARGEST_KEPT = 1 << 26;     /* bytes: of a piece, of all together */
+    static const size_t SMALLEST_KEPT = 1 << 16, LARGEST_KEPT = 1 << 28;     /* bytes: of a piece, of all together */
 
     #if defined(__linux__)
     #include <sys/mman.h>

@@ -21,7 +21,11 @@ cdef extern from *:
         const npy_intp *sizes, *steps;
         void* data;
     } LoopCall;
-    typedef union { struct { npy_int32 code, n; } operation; char* address; npy_intp number; LoopCall* call; } CodeWord;
+    typedef double (*LibraryFunction)(double);
+    typedef union {
+        struct { npy_int32 code, n; } operation; char* address; npy_intp number; LoopCall* call;
+        LibraryFunction function;
+    } CodeWord;
 
     /* An operation on elements of a type has a code for each form. Of single numbers: where each operand is, in memory
        (M) or in the register (R). Of vectors: which operand is one (V), which a single number (S). */
@@ -36,7 +40,7 @@ cdef extern from *:
     enum {
         COPY_1 = CODE(4, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS,
-        NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
     };
     static inline void put_operation(CodeWord* word, int code, npy_intp n) {
         word->operation.code = code; word->operation.n = (npy_int32)n;
@@ -204,6 +208,11 @@ cdef extern from *:
             case CHOOSE_8: memcpy(w[4].address, *w[1].address ? w[2].address : w[3].address, 8); DONE(6)
             CHOICES(CHOOSE_AMONG_4, Any_float) CHOICES(CHOOSE_AMONG_8, Any_word)
 
+            case LIBRARY_OF_MEMORY: last_double = VALUE(Any_double, 2);
+                /* fallthrough */
+            case LIBRARY_OF_RESULT:
+                last_double = w[1].function(last_double); VALUE(Any_double, 3) = last_double; DONE(4)
+
             case CALL_AFTER_CALLS: flags |= flags_of_calls();       /* loops of NumPy's may clear flags */
                 /* fallthrough */
             case CALL_AFTER_ARITHMETIC: flags |= flags_of_arithmetic();
@@ -239,6 +248,30 @@ cdef extern from *:
         }
     }
 
+    /* Functions of C's library, by number, that loops of NumPy's may call for each element. */
+    static LibraryFunction library_function(int k) {
+        static const LibraryFunction functions[] = {sin, cos, tan, exp, log, tanh, atan, sinh, cosh, expm1, log1p};
+        return functions[k];
+    }
+    /* Does a loop give the bits of the function? Vector instructions of NumPy's own round one of some ten otherwise. */
+    static int loop_is_function(LoopCall* call, LibraryFunction function) {
+        static const double special[8] = {0, -0.0, INFINITY, -INFINITY, 5e-324, 1e300, -1e300, 1e22};
+        npy_intp i, one = 1, steps[2] = {8, 8};
+        npy_uint64 random = 1;
+        int alike = 1;
+        for (i = 0; i < 4096 && alike; i++) {
+            double x, y, z;
+            char* operands[2] = {(char*)&x, (char*)&y};
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            x = i < 8 ? special[i] : ((double)(random >> 11) / 4503599627370496.0 - 1) * (i % 4 ? i % 64 : 700);
+            z = function(x);
+            call->function(operands, &one, steps, call->data);
+            alike = memcmp(&y, &z, 8) == 0 || (y != y && z != z);
+        }
+        forget_errors();
+        return alike;
+    }
+
     /* Does a loop leave the flags raised that were raised before? All its operands are of one type. */
     static int loop_keeps_flags(LoopCall* call, int n_in, int is_single) {
         static const double doubles[16] = {
@@ -262,6 +295,9 @@ cdef extern from *:
     }
     """
     bint GLIBC
+    ctypedef double (*LibraryFunction)(double) noexcept nogil
+    LibraryFunction library_function(int number) noexcept nogil
+    bint loop_is_function(LoopCall* call, LibraryFunction function) noexcept nogil
     bint loop_keeps_flags(LoopCall* call, int n_in, bint is_single) noexcept nogil
     ctypedef struct LoopCall:
         PyUFuncGenericFunction function
@@ -272,6 +308,7 @@ cdef extern from *:
         char* address
         cnp.npy_intp number
         LoopCall* call
+        LibraryFunction function
     enum:
         MM, RM, MR, RR, VV, VS, SV
         OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL
@@ -280,13 +317,15 @@ cdef extern from *:
         DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR, DO_NOT
         COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
-        NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
     int CODE(int type, int operation, int form) nogil
     void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
     unsigned int take_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil
 
 # is there an operation that does what a loop of a universal function does? which, and on which type?
 cdef bint find_operation(tuple loop, int* type, int* operation) except -1
+# the function of C's library that the loop of a universal function calls for each element; NULL: none is known
+cdef LibraryFunction function_of_loop(tuple loop, LoopCall* call) except? NULL
 # does a call of the loop of a universal function leave flags raised?
 cdef bint keeps_flags(tuple loop, LoopCall* call) except -1
 # may the loop of a universal function raise flags that `flags_of_arithmetic` does not tell?

@@ -69,3 +69,25 @@ cdef bint keeps_flags(tuple loop, LoopCall* call) except -1:
     if found is None:
         found = KEEPS_FLAGS[loop] = loop_keeps_flags(call, loop[1].nin, number == cnp.NPY_FLOAT)
     return found
+
+
+cdef dict LIBRARY_FUNCTIONS = {function: number for number, function in enumerate((
+    numpy.sin, numpy.cos, numpy.tan, numpy.exp, numpy.log, numpy.tanh, numpy.arctan, numpy.sinh, numpy.cosh,
+    numpy.expm1, numpy.log1p))}
+cdef dict CALLS_LIBRARY = {}    # of universal functions: what a trial has shown
+
+
+cdef LibraryFunction function_of_loop(tuple loop, LoopCall* call) except? NULL:
+    """The function of C's library that the loop of a universal function calls for each element; NULL: none is known.
+
+    It depends on the processor: NumPy has vector instructions of its own for some.
+    """
+    cdef LibraryFunction function
+    number = LIBRARY_FUNCTIONS.get(loop[1])
+    if number is None or loop[2][0] != cnp.NPY_DOUBLE:
+        return NULL
+    function = library_function(number)
+    known = CALLS_LIBRARY.get(loop[1])
+    if known is None:
+        known = CALLS_LIBRARY[loop[1]] = loop_is_function(call, function)
+    return function if known else NULL

@@ -166,12 +166,14 @@ cdef class PlanChecker:
         cdef PlanStep* inner
         cdef Py_ssize_t k, n, block, last, local
         cdef int thread, least
-        if len(self.described[i][9]) != 4:
+        if len(self.described[i][9]) != 5:
             raise ValueError(f"step {i}, blocks, has {len(self.described[i][9])} numbers")
         n, block, local = step.numbers[0], step.numbers[1], step.numbers[2]
         least = SHORTEST_PART if step.numbers[3] == ROWS_BY_HALVES else 1
         if not least <= block < MOST_BYTES or not 0 < n < MOST_BYTES or not 0 <= local <= self.plan.arena_size:
             raise ValueError(f"step {i} has {n} rows in blocks of {block}")
+        if not 1 <= step.numbers[4] <= (1 if step.numbers[3] == ROWS_IN_ORDER else self.plan.n_threads):
+            raise ValueError(f"step {i} shares rows among {step.numbers[4]} threads, of {self.plan.n_threads}")
         last = (n - 1) // block * block
         for k in range(i + 1, following):
             inner = &self.plan.steps[k]

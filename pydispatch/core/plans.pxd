@@ -23,6 +23,8 @@ cdef class Plan:
     cdef Patch* patches             # those that are known for a run
     cdef SavedBytes* saved
     cdef LoopCall* loop_calls       # of each step
+    cdef JoinedLoops* joined
+    cdef JoinedOperand* joined_words
     cdef Py_ssize_t n_words, n_fixed, saved_size
     cdef Py_ssize_t saved_at, code_at       # where these lie in an arena
     cdef Arena spare            # for the next run

@@ -116,13 +116,14 @@ cdef class Plan:
             step.numbers = put_numbers(&free, numbers)
             free += len(numbers)
             self.work = min(self.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # or more
-            step.small = NULL
+            step.small, step.joined = NULL, NULL
         used = <Room*>PyMem_RawMalloc(needed * sizeof(Room))
         if used == NULL:
             raise MemoryError()
         try:
             check_steps(self, steps, used)
             write_small_loops(self, steps, used)
+            join_loops(self, steps, used)
         finally:
             PyMem_RawFree(used)
         self.saved_at = round_to_line(arena_size)
@@ -137,6 +138,8 @@ cdef class Plan:
         PyMem_RawFree(self.patches)
         PyMem_RawFree(self.saved)
         PyMem_RawFree(self.loop_calls)
+        PyMem_RawFree(self.joined)
+        PyMem_RawFree(self.joined_words)
 
     def __reduce__(self):
         cdef Py_ssize_t i

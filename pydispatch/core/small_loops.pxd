@@ -8,3 +8,7 @@ cdef int fix_addresses(Plan plan, Arena arena) except -1
 cdef int take_small_loops(PlanRun* run, PlanStep* step) except -1 nogil
 # repeat the row that is all that a repetition has inside; `moves` are its entries that move
 cdef int repeat_small_loops(PlanRun* run, PlanStep* step, const cnp.npy_intp* moves) except -1 nogil
+# the number of a buffer, the input's of a result that may lie in a donated input
+cdef Py_ssize_t known_buffer(Plan plan, Py_ssize_t buffer)
+# ask NumPy which errors are not ignored
+cdef int find_watched(PlanRun* run) except -1 nogil

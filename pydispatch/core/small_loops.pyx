@@ -167,13 +167,6 @@ cdef class CodeWriter:
 
     # --- what is read and overwritten ---
 
-    cdef Py_ssize_t known_buffer(self, Py_ssize_t buffer):
-        """The number of a buffer, the input's of a result that may lie in a donated input."""
-        cdef Py_ssize_t n = buffer - 1 - len(self.plan.inputs) - len(self.plan.constants)
-        if 0 <= n < len(self.plan.donated) and self.plan.donated[n] >= 0:
-            return 1 + <Py_ssize_t>self.plan.donated[n]
-        return buffer
-
     cdef bint note_saved(self, Py_ssize_t i, Py_ssize_t stop, PlanStep* repetition, SmallLoops* row) except -1:
         """Note the bytes that a row needs once more if it is repeated: those that it reads first and then overwrites.
 
@@ -218,7 +211,7 @@ cdef class CodeWriter:
     cdef Used use_of(self, PlanStep* step, int operand):
         cdef Used use
         cdef Room* room = &self.used[step.buffers - self.plan.numbers + operand]
-        use.buffer, use.first, use.after = self.known_buffer(step.buffers[operand]), room.first, room.after
+        use.buffer, use.first, use.after = known_buffer(self.plan, step.buffers[operand]), room.first, room.after
         use.is_overwritten = False
         return use
 
@@ -336,6 +329,8 @@ cdef class CodeWriter:
         cdef int code = CALL_LOOP
         cdef LoopCall call
         call.function, call.data = step.function, step.data
+        if step.n_axes == 0 and step.n_operands == 2 and step.sizes[0] == 1 and self.write_library(step, loop, &call):
+            return 0
         if loop[0] == "ufunc" and not keeps_flags(loop, &call):
             if self.now.flags_of_calls:
                 code = CALL_AFTER_CALLS
@@ -349,6 +344,28 @@ cdef class CodeWriter:
         self.now.flags_of_arithmetic = self.now.flags_of_arithmetic or step.reports
         self.now.type, self.now.n_held = -1, 0
         return 0
+
+    cdef bint write_library(self, PlanStep* step, tuple loop, LoopCall* call) except -1:
+        """A function of a single number, if it is one of C's library that leaves flags raised."""
+        cdef LibraryFunction function
+        cdef bint is_held = self.is_held(step, 0, OF_FLOAT64)
+        if loop[0] != "ufunc" or not keeps_flags(loop, call):
+            return False
+        function = function_of_loop(loop, call)
+        if function == NULL:
+            return False
+        if is_held and self.now.from_before and self.word_from_before == 0:
+            self.word_from_before = self.n_words + 2
+        self.put(LIBRARY_OF_RESULT if is_held else LIBRARY_OF_MEMORY, 1)
+        self.plan.code[self.n_words].function = function
+        self.n_words += 1
+        self.put_addresses(step)
+        self.now.flags_of_calls = self.now.flags_of_calls or step.reports_by_call
+        self.now.flags_of_arithmetic = True
+        self.forget_written(step)
+        self.now.type, self.now.n_held, self.now.from_before = OF_FLOAT64, 0, False
+        self.hold(step)
+        return True
 
     # --- words ---
 
@@ -418,12 +435,20 @@ cdef class CodeWriter:
         cdef int i, n = 0, last = step.n_operands - 1
         cdef Used use = self.use_of(step, last)
         for i in range(self.now.n_held):
-            if (self.known_buffer(self.now.buffers[i]) != use.buffer or self.now.offsets[i] >= use.after
+            if (known_buffer(self.plan, self.now.buffers[i]) != use.buffer or self.now.offsets[i] >= use.after
                     or self.now.offsets[i] + 8 <= use.first):
                 self.now.buffers[n], self.now.offsets[n] = self.now.buffers[i], self.now.offsets[i]
                 n += 1
         self.now.n_held = n
         return 0
+
+
+cdef Py_ssize_t known_buffer(Plan plan, Py_ssize_t buffer):
+    """The number of a buffer, the input's of a result that may lie in a donated input."""
+    cdef Py_ssize_t n = buffer - 1 - len(plan.inputs) - len(plan.constants)
+    if 0 <= n < len(plan.donated) and plan.donated[n] >= 0:
+        return 1 + <Py_ssize_t>plan.donated[n]
+    return buffer
 
 
 cdef inline bint overlap(Used* one, Used* other) noexcept:

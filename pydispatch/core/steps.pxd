@@ -280,6 +280,16 @@ cdef struct SmallLoops:     # loops over few elements, one after the other, that
     SavedBytes* saved
     Py_ssize_t n_saved
 
+cdef struct JoinedOperand:  # a word of code, and where its operand lies
+    cnp.npy_intp code
+    Py_ssize_t buffer
+    cnp.npy_intp offset, row, is_local
+
+cdef struct JoinedLoops:    # loops in blocks that go through registers together
+    Py_ssize_t n_steps, n_words
+    JoinedOperand* words
+    bint is_double              # or float32
+
 cdef struct PlanStep:
     int kind
     int n_inside                # how many of the steps that follow are part of it
@@ -299,6 +309,7 @@ cdef struct PlanStep:
     cnp.npy_intp* numbers           # what the other kinds of steps need; steps.pyx says what, beside each kind
     Py_ssize_t work             # about how many elements a run of it goes through
     SmallLoops* small           # the loops that begin with it and are run by code; NULL: none
+    JoinedLoops* joined         # the loops in blocks that begin with it and are joined; NULL: none
 
 cdef struct PlanRun:
     char** table                # addresses of buffers
@@ -319,6 +330,9 @@ cdef struct PlanRun:
 cdef int take_loop_step(PlanRun* run, PlanStep* step) except -1 nogil
 # a repetition makes two entries change places
 cdef void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_intp n) noexcept nogil
+# run a loop in blocks over some rows, and note its flags; the first elements may be done, if one call takes all
+cdef void take_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
+                            cnp.npy_intp local, cnp.npy_intp done) noexcept nogil
 # the entries that move, in the repetition number `k`
 cdef void move_entries(PlanRun* run, const cnp.npy_intp* moves, cnp.npy_intp n, cnp.npy_intp k) noexcept nogil
 # call a loop for every index of its outer axes: a loop itself, with the step as its data

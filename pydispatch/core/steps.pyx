@@ -6,7 +6,6 @@
 
 cdef enum:
     WORK_BETWEEN_SIGNALS = 1 << 22      # elements: some milliseconds
-    WORK_OF_THREADS = 1 << 16           # elements: with fewer, starting threads takes longer than they save
 
 
 cdef inline void note_flags(PlanRun* run, PlanStep* step) noexcept nogil:
@@ -82,44 +81,66 @@ cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_in
                     cnp.npy_intp local) noexcept nogil:
     """Run loops over the rows from `start` to `stop`, by blocks: what one loop writes, the next finds in the cache.
 
-    The `numbers` of the step are: all rows, most rows in a block, bytes of a thread's own memory, and 0, ROWS_IN_ORDER
-    or ROWS_BY_HALVES. Those of each loop in it:
+    The `numbers` of the step are: all rows, most rows in a block, bytes of a thread's own memory, 0, ROWS_IN_ORDER or
+    ROWS_BY_HALVES, and how many threads share the rows. Those of each loop in it:
     the elements in a row if one call takes all rows of a block, else 0; for each operand the bytes to its next row;
     for each operand 1 if it lies in the thread's own memory, which begins `local` bytes further on, else 0; for each
     operand 1 if its rows of the next block are to be fetched from memory meanwhile, else 0.
     """
-    cdef char* operands[MAX_OPERANDS]
-    cdef cnp.npy_intp block = step.numbers[1], size, rows, position, extent
+    cdef cnp.npy_intp block = step.numbers[1], rows
+    cdef Py_ssize_t k
     cdef PlanStep* inner
     cdef PlanStep* after = step + 1 + step.n_inside
-    cdef cnp.npy_intp* numbers
-    cdef int i, n
     while start < stop:
         rows = min(block, stop - start)
         if step.numbers[3] == ROWS_BY_HALVES:
             rows = end_of_part(start, step.numbers[0], block) - start
         inner = step + 1
         while inner != after:
-            n = inner.n_operands
-            numbers = inner.numbers + 1
-            for i in range(n):
-                operands[i] = (run.table[inner.buffers[i]] + inner.offsets[i] + start * numbers[i]
-                               + local * numbers[n + i])
-                if numbers[2 * n + i] and start + rows < stop:
-                    fetch_ahead(operands[i] + rows * numbers[i], rows * numbers[i])
-            if inner.numbers[0]:
-                size = rows * inner.numbers[0]
-                inner.function(operands, &size, inner.steps, inner.data)
-            else:
-                take_axes(inner, operands, rows)
-            if inner.reports:
-                note_flags(run, inner)
-            elif inner.is_native:
-                forget_errors()
-            if inner.gathers and take_out_of_range(&position, &extent):
-                run.meets_out_of_range, run.position, run.extent = True, position, extent
+            if inner.joined != NULL:
+                # where that is all, the processor itself fetches what follows
+                for k in range(inner.joined.n_steps if inner.joined.n_steps < step.n_inside else 0):
+                    fetch_rows(run, inner + k, start + rows, min(block, stop - start - rows))
+                take_joined(run, inner, start, rows, local)
+                inner += inner.joined.n_steps
+                continue
+            fetch_rows(run, inner, start + rows, min(block, stop - start - rows))
+            take_rows_of_loop(run, inner, start, rows, local, 0)
             inner += 1
         start += rows
+
+
+cdef inline void fetch_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows) noexcept nogil:
+    """Fetch these rows of a loop in blocks from memory, as far as that is for it to do."""
+    cdef int i, n = step.n_operands
+    cdef cnp.npy_intp* numbers = step.numbers + 1
+    for i in range(n):
+        if numbers[2 * n + i] and rows > 0:
+            fetch_ahead(run.table[step.buffers[i]] + step.offsets[i] + start * numbers[i], rows * numbers[i])
+
+
+cdef void take_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
+                                   cnp.npy_intp local, cnp.npy_intp done) noexcept nogil:
+    """Run a loop in blocks over some rows. The first elements may be done, if one call takes all."""
+    cdef char* operands[MAX_OPERANDS]
+    cdef cnp.npy_intp* numbers = step.numbers + 1
+    cdef cnp.npy_intp size = rows * step.numbers[0] - done, position, extent
+    cdef int i, n = step.n_operands
+    if done and not size:
+        return
+    for i in range(n):
+        operands[i] = (run.table[step.buffers[i]] + step.offsets[i] + start * numbers[i] + local * numbers[n + i]
+                       + done * step.steps[i])
+    if step.numbers[0]:
+        step.function(operands, &size, step.steps, step.data)
+    else:
+        take_axes(step, operands, rows)
+    if step.reports:
+        note_flags(run, step)
+    elif step.is_native:
+        forget_errors()
+    if step.gathers and take_out_of_range(&position, &extent):
+        run.meets_out_of_range, run.position, run.extent = True, position, extent
 
 
 cdef int take_loop_step(PlanRun* run, PlanStep* step) except -1 nogil:
@@ -155,7 +176,7 @@ cdef int take_blocks(PlanRun* run, PlanStep* step) except -1 nogil:
     """Run all rows, in parts, and check for signals between these; with threads, each gets a range of all rows."""
     cdef cnp.npy_intp n = step.numbers[0], block = step.numbers[1]
     cdef cnp.npy_intp part = max(block, n * WORK_BETWEEN_SIGNALS // max(step.work, 1) // block * block)
-    if run.n_threads > 1 and step.work >= WORK_OF_THREADS and step.numbers[3] != ROWS_IN_ORDER:
+    if step.numbers[4] > 1:
         share_rows(run, step, part)
     else:
         take_parts(run, step, 0, n, part)
@@ -176,6 +197,8 @@ cdef int take_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_in
     while start < stop:
         next_start = min(stop, border_of_blocks(step, start + part))
         take_rows(run, step, start, next_start, 0)
+        if run.n_noted and run.watched < 0:
+            find_watched(run)
         if run.meets_out_of_range:
             refuse_position(run)
         watch_signals(run, <Py_ssize_t>(<double>step.work * (next_start - start) / step.numbers[0]))
@@ -207,26 +230,28 @@ cdef int share_rows(PlanRun* run, PlanStep* step, cnp.npy_intp part) except -1 n
     cdef Thread threads[MAX_THREADS]
     cdef bint started[MAX_THREADS]
     cdef cnp.npy_intp n = step.numbers[0], block = step.numbers[1]
-    cdef cnp.npy_intp share = (n // block + run.n_threads) // run.n_threads * block
-    cdef int i, k, is_over = False
+    cdef int i, k, n_threads = <int>step.numbers[4], is_over = False
+    cdef cnp.npy_intp share = (n // block + n_threads) // n_threads * block
     cdef bint is_done = False
-    for i in range(run.n_threads):
+    if run.watched < 0:
+        find_watched(run)
+    for i in range(n_threads):
         workers[i].start, workers[i].stop = border_of_blocks(step, i * share), border_of_blocks(step, (i + 1) * share)
         workers[i].run, workers[i].step, workers[i].part, workers[i].is_over = run[0], step, part, &is_over
         workers[i].run.n_noted, workers[i].local = 0, i * step.numbers[2]
         started[i] = i > 0 and start_thread(&threads[i], work_on_rows, &workers[i]) == 0
     try:
-        for i in range(run.n_threads):
+        for i in range(n_threads):
             if not started[i]:
                 take_parts(run, step, workers[i].start, workers[i].stop, part)
         is_done = True
     finally:
         if not is_done:
             write_shared(&is_over, True)
-        for i in range(run.n_threads):
+        for i in range(n_threads):
             if started[i]:
                 join_thread(threads[i])
-    for i in range(run.n_threads):
+    for i in range(n_threads):
         if started[i]:
             for k in range(workers[i].run.n_noted):
                 note_these_flags(run, workers[i].run.noted[k], workers[i].run.flags[k])

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pydispatch.compiling import scheduling
 from pydispatch.operators.declare import IS_NUMPY_2_0
 
 HERE = Path(__file__).parent
@@ -29,3 +30,11 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="before NumPy 2.3, sums round otherwise than in a plan"))
             elif name in COMPARISONS_AS_LOOPS and IS_NUMPY_2_0:
                 item.add_marker(pytest.mark.skip(reason="in NumPy 2.0, comparisons are kernels in Python"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def threads_for_little_work():
+    """Threads share what takes microseconds, too, so that tests of threads need no large arrays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scheduling, "WORK_OF_THREAD", 1 << 13)
+        yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -151,6 +153,30 @@ def test_errors_in_sums_of_blocks_are_reported():
         assert compiled(np.full(100_000, 1e5)) == np.inf
 
 
+WORK_OF_THREAD = scheduling.WORK_OF_THREAD      # before the tests have others
+
+
+def threads_of(function, x):
+    """How many threads share each of the blocks that a plan for many threads has."""
+    compiled = compile(function, threads=8)
+    with quiet():
+        compiled(x)
+    return [step[9][4] for step in compiled.variants[0].plan.described[5] if step[0] == "blocks"]
+
+
+@pytest.mark.parametrize(("function", "size", "expected"), [
+    pytest.param(lambda x: x * x + 1, 10_000, 1, id="little work"),
+    pytest.param(lambda x: x * x + 1, 500_000, 1, id="as much as one thread needs"),
+    pytest.param(lambda x: x * x + 1, 1_000_000, 3, id="as much as three need"),
+    pytest.param(lambda x: x * x + 1, 10_000_000, 8, id="enough for all"),
+    pytest.param(lambda x: ops.np.exp(x) + 1, 10_000, 1, id="little work in a slow loop"),
+    pytest.param(lambda x: ops.np.exp(x) + 1, 200_000, 3, id="a slow loop"),
+])
+def test_threads_start_where_each_has_enough_work(function, size, expected, monkeypatch):
+    monkeypatch.setattr(scheduling, "WORK_OF_THREAD", WORK_OF_THREAD)
+    assert threads_of(function, np.ones(size)) == [expected]
+
+
 def test_threads_take_no_more_than_a_block_each():
     x, y = numbers(2, 1_000_000)
     sizes = []
@@ -282,3 +308,56 @@ def test_gradients_through_blocks_on_the_tape():
     function = ELEMENTWISE["a chain"]
     compile(lambda x: function(x, x * 2).sum())(x).backward()
     np.testing.assert_allclose(x.grad.numpy(), grad(lambda x: function(x, x * 2).sum())(numbers(50_000)), rtol=1e-12)
+
+
+# --- loops that go through registers together ------------------------------------------------------------------------
+
+BETWEEN = np.array(0.75)
+JOINED = {
+    "every form": lambda x, y: (lambda a: 2.0 - a / (3.0 * (y - a) * a) + (0.5 / a - y) * (a + a) * (a * a))(x * y + 1.0),
+    "of one operand": lambda x, y: ops.np.sqrt(ops.np.square(-x) + y * y) - ops.np.negative(x),
+    "the same number twice": lambda x, y: (lambda a: (a - a) / (a / a) + a)(x + y),
+    "numbers that are computed": lambda x, y: (x * (y[0] + 1.0) - y[1]) / (y[:1] + 2.0),
+    "results on the way": lambda x, y: (lambda a, b: (a, b, a * b - x, (a - b) * y))(x + y, x * y),
+    "a loop of another kind between": lambda x, y: (lambda a, b: ops.np.exp(-a * b) * b + a / b)(x * y + 1, x * x + 2),
+    "elements that lie elsewhere": lambda x, y: (x[1:] - x[:-1]) * y[1:] + (x[1:] + 1.0) * x[:-1],
+    "another dtype": lambda x, y: ops.np.astype(ops.np.astype(x, np.dtype(np.float32)) * 3 + 1, x.dtype) / (y + 1) - x,
+    "rows": lambda x, y: (lambda m, n: (m * n[:1] + n[:, :1]) * 2.0 - m)(x[:x.shape[0] // 8 * 8].reshape(-1, 8) + 1.0,
+                                                                        y[:y.shape[0] // 8 * 8].reshape(-1, 8)),
+    "many": lambda x, y: functools.reduce(lambda a, i: (a * y + x) * 0.5 - a / (i + 2.0), range(40), x),
+    "sums": lambda x, y: (x * y - 1.0).sum() + ((x + y) * x).sum(),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("size", "n_threads"), [(8192, 1), (8193, 1), (20_011, 1), (100_003, 3)])
+def test_joined_loops(size, n_threads, dtype, name):
+    x, y = numbers(2, size).astype(dtype)
+    x[5], y[7], x[-1] = np.inf, np.nan, 0
+    with quiet():
+        check_same(compile(JOINED[name], threads=n_threads)(x, y), JOINED[name](x, y))
+
+
+@pytest.mark.parametrize("place", [0, 4000, -1])
+def test_joined_loops_tell_which_of_them_met_an_error(place):
+    x, y = numbers(2, 10_001)
+    x[place], y[place] = 0, 1e300
+    compiled = compile(lambda x, y: ((y * 2.0 - 1.0) / x + (y * 0.5) * 1e300, x * y))
+    with np.errstate(all="ignore"):
+        compiled(x, y)
+    with np.errstate(over="ignore"), pytest.warns(RuntimeWarning, match="divide by zero encountered in divide") as seen:
+        compiled(x, y)
+    assert len(seen) == 1
+    with np.errstate(divide="ignore"), pytest.warns(RuntimeWarning, match="overflow encountered in multiply") as seen:
+        compiled(x, y)
+    assert len(seen) == 1
+
+
+def test_joined_loops_overwrite_donated_memory():
+    x, y = numbers(2, 50_000)
+    compiled = compile(lambda x, y: (x * 0.9 + y * 0.1, (y - x) / (x * x + 1.0)), donate=(0, 1))
+    expected = (x * 0.9 + y * 0.1, (y - x) / (x * x + 1.0))
+    compiled(x.copy(), y.copy())
+    one, other = x.copy(), y.copy()
+    check_same(compiled(one, other), expected)

@@ -51,7 +51,7 @@ def test_results_that_are_alive_share_no_memory(doubled):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(("n", "kept"), [(SMALL, 0), (LARGE - 1, 0), (LARGE, LARGE * 8), ((1 << 23) + 1, 0)],
+@pytest.mark.parametrize(("n", "kept"), [(SMALL, 0), (LARGE - 1, 0), (LARGE, LARGE * 8), ((1 << 25) + 1, 0)],
                          ids=["small", "just below", "large", "beyond the bound"])
 def test_what_is_kept(doubled, n, kept):
     doubled(np.ones(n))
@@ -60,10 +60,10 @@ def test_what_is_kept(doubled, n, kept):
 
 
 def test_the_oldest_memory_goes_first(doubled):
-    n = (1 << 26) // 8 // 4             # a quarter of what is kept at most
+    n = (1 << 28) // 8 // 4             # a quarter of what is kept at most
     for k in range(6):
         doubled(np.ones(n + 64 * (8 << k)))     # each too far from the others in size
-    assert 0 < _core.free_kept_memory() <= 1 << 26
+    assert 0 < _core.free_kept_memory() <= 1 << 28
 
 
 def test_smaller_results_do_not_take_much_larger_memory(doubled):

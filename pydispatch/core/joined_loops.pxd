@@ -1,0 +1,81 @@
+# Joined loops: consecutive loops of a block, which go through registers together, some elements at a time.
+
+cdef extern from *:
+    """
+    /* Code is a row of words: what to do with the elements that the registers hold, and the address of the other
+       operand, elements in a row or one number. It is taken for 8 vectors of elements, then for the next ones. Each
+       operation rounds as that of a loop by itself does: nothing is contracted, since operations are cases of their
+       own. */
+    typedef struct { npy_intp code; char* address; } JoinedWord;
+    enum { JOINED_END, JOINED_LEAVE, JOINED_TAKE, JOINED_TAKE_NUMBER, JOINED_NEGATIVE, JOINED_SQRT, JOINED_TWICE,
+           JOINED_SQUARE, JOINED_ARITHMETIC };
+    /* where the other operand is, of an operation on two: to the right or to the left */
+    enum { RIGHT_ROW, RIGHT_NUMBER, LEFT_ROW, LEFT_NUMBER, N_SIDES };
+    #define JOINED_CODE(operation, side) (JOINED_ARITHMETIC + ((operation) - DO_ADD) * N_SIDES + (side))
+
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #define JOINED_VECTOR(k, e) { enum { K = k }; e; }
+    #define JOINED_EACH(e) \
+        JOINED_VECTOR(0, e) JOINED_VECTOR(1, e) JOINED_VECTOR(2, e) JOINED_VECTOR(3, e) \
+        JOINED_VECTOR(4, e) JOINED_VECTOR(5, e) JOINED_VECTOR(6, e) JOINED_VECTOR(7, e) w++; continue;
+    #define IN_MEMORY_NOW (*(Vector*)(w->address + at + K * sizeof(Vector)))
+    #define JOINED_OPERATION(operation, sign) \
+        case JOINED_CODE(operation, RIGHT_ROW): JOINED_EACH(a[K] = a[K] sign IN_MEMORY_NOW) \
+        case JOINED_CODE(operation, RIGHT_NUMBER): { \
+            Vector number = *(Number*)w->address - (Vector){0}; JOINED_EACH(a[K] = a[K] sign number) } \
+        case JOINED_CODE(operation, LEFT_ROW): JOINED_EACH(a[K] = IN_MEMORY_NOW sign a[K]) \
+        case JOINED_CODE(operation, LEFT_NUMBER): { \
+            Vector number = *(Number*)w->address - (Vector){0}; JOINED_EACH(a[K] = number sign a[K]) }
+    #define DEFINE_JOINED(isa, bits, name, kind, root) \
+        __attribute__((target(isa))) static void name(const JoinedWord* first, npy_intp n) { \
+            typedef kind Number __attribute__((may_alias)); \
+            typedef kind Vector __attribute__((vector_size(bits / 8), aligned(sizeof(kind)), may_alias)); \
+            Vector a[8] = {{0}}; \
+            npy_intp at, stop = n * (npy_intp)sizeof(kind); \
+            for (at = 0; at < stop; at += 8 * (npy_intp)sizeof(Vector)) { \
+                const JoinedWord* w = first; \
+                while (w->code != JOINED_END) switch (w->code) { \
+                    case JOINED_LEAVE: JOINED_EACH(IN_MEMORY_NOW = a[K]) \
+                    case JOINED_TAKE: JOINED_EACH(a[K] = IN_MEMORY_NOW) \
+                    case JOINED_TAKE_NUMBER: { \
+                        Vector number = *(Number*)w->address - (Vector){0}; JOINED_EACH(a[K] = number) } \
+                    case JOINED_NEGATIVE: JOINED_EACH(a[K] = -a[K]) \
+                    case JOINED_SQRT: JOINED_EACH(__asm__ (root " %1, %0" : "=v"(a[K]) : "v"(a[K]))) \
+                    case JOINED_TWICE: JOINED_EACH(a[K] = a[K] + a[K]) \
+                    case JOINED_SQUARE: JOINED_EACH(a[K] = a[K] * a[K]) \
+                    JOINED_OPERATION(DO_ADD, +) JOINED_OPERATION(DO_SUBTRACT, -) \
+                    JOINED_OPERATION(DO_MULTIPLY, *) JOINED_OPERATION(DO_DIVIDE, /) \
+                    default: return; \
+                } } }
+    DEFINE_JOINED("avx2", 256, joined_doubles, double, "vsqrtpd")
+    DEFINE_JOINED("avx2", 256, joined_floats, float, "vsqrtps")
+    DEFINE_JOINED("avx512f", 512, wide_joined_doubles, double, "vsqrtpd")
+    DEFINE_JOINED("avx512f", 512, wide_joined_floats, float, "vsqrtps")
+
+    static int bytes_of_joined(void) {      /* that the registers hold; 0 where there are no such loops */
+        return __builtin_cpu_supports("avx512f") ? 512 : __builtin_cpu_supports("avx2") ? 256 : 0;
+    }
+    static void take_joined_words(const JoinedWord* words, npy_intp n, int bytes, int is_double) {
+        if (bytes == 512) (is_double ? wide_joined_doubles : wide_joined_floats)(words, n);
+        else (is_double ? joined_doubles : joined_floats)(words, n);
+    }
+    #else
+    static int bytes_of_joined(void) { return 0; }
+    static void take_joined_words(const JoinedWord* words, npy_intp n, int bytes, int is_double) {}
+    #endif
+    """
+    ctypedef struct JoinedWord:
+        cnp.npy_intp code
+        char* address
+    enum:
+        JOINED_END, JOINED_LEAVE, JOINED_TAKE, JOINED_TAKE_NUMBER, JOINED_NEGATIVE, JOINED_SQRT, JOINED_TWICE
+        JOINED_SQUARE, RIGHT_ROW, RIGHT_NUMBER, LEFT_ROW, LEFT_NUMBER
+    int JOINED_CODE(int operation, int side) nogil
+    int bytes_of_joined() noexcept nogil
+    void take_joined_words(const JoinedWord* words, cnp.npy_intp n, int bytes, bint is_double) noexcept nogil
+
+# find loops of blocks that can be joined, in a plan whose operands take these bytes
+cdef int join_loops(Plan plan, tuple described, Room* used) except -1
+# run the joined loops that begin with this step over the rows of a block
+cdef void take_joined(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
+                      cnp.npy_intp local) noexcept nogil

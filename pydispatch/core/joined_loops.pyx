@@ -1,0 +1,280 @@
+# Joined loops: consecutive loops of a block, which go through registers together, some elements at a time.
+#
+# A loop by itself reads its operands from the cache and leaves its result there, which takes longer than the
+# arithmetic. Joined ones leave in memory only what something else reads. Like small loops, they do not tell which of
+# them raised a floating-point flag: where one did, they run once more, one by one. So none may overwrite what they read
+# before.
+
+cdef enum:
+    MOST_JOINED = 32            # loops
+    MOST_JOINED_WORDS = 3 * MOST_JOINED + 1
+
+cdef struct JoinedPlace:        # where the elements of an operand lie
+    Py_ssize_t buffer
+    cnp.npy_intp first, after, row, distance        # bytes; from one row and one element to the next
+    bint is_local
+
+
+@cython.final
+cdef class LoopJoiner:
+    """Finds loops that can be joined in the blocks of a plan, and writes their code."""
+
+    cdef Plan plan
+    cdef tuple described
+    cdef Room* used
+    cdef Py_ssize_t n_words, n_found
+    cdef JoinedPlace read[2 * MOST_JOINED]          # what comes from before the loops
+    cdef JoinedPlace written[MOST_JOINED]
+    cdef int n_read, n_written
+    cdef int operations[MOST_JOINED]
+    cdef bint from_register[MOST_JOINED][2]
+
+    def __cinit__(self, Plan plan not None, tuple described not None):
+        self.plan, self.described = plan, described
+
+    cdef int find(self, Py_ssize_t i, Py_ssize_t after) except -1:
+        """Join loops among the steps of a block, from number `i` on."""
+        cdef Py_ssize_t blocks = i - 1, stop
+        while i < after:
+            stop = self.end_of_joined(blocks, i, after)
+            if stop - i > 1:
+                self.join(i, stop, after)
+            i = max(stop, i + 1)
+        return 0
+
+    # --- which loops ---
+
+    cdef Py_ssize_t end_of_joined(self, Py_ssize_t blocks, Py_ssize_t i, Py_ssize_t after) except -1:
+        """The number of the first step behind those that can be joined, of which number `i` is the first."""
+        cdef PlanStep* first = &self.plan.steps[i]
+        cdef PlanStep* step
+        cdef Py_ssize_t k
+        cdef int type = -1, type_of_first = -1
+        self.n_read = self.n_written = 0
+        for k in range(i, min(after, i + MOST_JOINED)):
+            step = &self.plan.steps[k]
+            if not self.is_arithmetic(step, self.described[k][2], &type, &self.operations[k - i]):
+                return k
+            if k == i:
+                type_of_first = type
+            if type != type_of_first or step.numbers[0] != first.numbers[0] or not self.can_follow(blocks, step, type):
+                return k
+        return min(after, i + MOST_JOINED)
+
+    cdef bint is_arithmetic(self, PlanStep* step, tuple loop, int* type, int* operation) except -1:
+        """Is this a loop over elements in rows, or single numbers, that computes what code can?"""
+        cdef int k, n = step.n_operands
+        cdef cnp.npy_intp itemsize
+        if loop[0] != "ufunc" or step.numbers[0] == 0 or not find_operation(loop, type, operation):
+            return False
+        if type[0] > OF_FLOAT32 or not (operation[0] <= DO_DIVIDE or operation[0] == DO_NEGATIVE
+                                        or operation[0] == DO_SQRT or operation[0] == DO_SQUARE):
+            return False
+        itemsize = 8 if type[0] == OF_FLOAT64 else 4
+        for k in range(n):
+            if step.steps[k] == 0 and step.numbers[1 + k] == 0 and k < n - 1:
+                continue
+            if step.steps[k] != itemsize or not (
+                    step.numbers[1 + n + k] or step.numbers[1 + k] == step.numbers[0] * itemsize):
+                return False
+        return True
+
+    cdef bint can_follow(self, Py_ssize_t blocks, PlanStep* step, int type) except -1:
+        """May a loop follow those before? Notes what it reads and writes."""
+        cdef int k, i, n_in = step.n_operands - 1, n_read = self.n_read
+        cdef bint is_known
+        cdef JoinedPlace place
+        for k in range(n_in):
+            place = self.place_of(blocks, step, k, type)
+            is_known = False
+            for i in range(self.n_written):
+                if is_same_place(&place, &self.written[i]):
+                    is_known = True
+                elif places_overlap(&place, &self.written[i]):
+                    return False
+            if not is_known:
+                self.read[n_read] = place
+                n_read += 1
+        place = self.place_of(blocks, step, n_in, type)
+        for i in range(n_read):
+            if places_overlap(&place, &self.read[i]):
+                return False
+        for i in range(self.n_written):
+            if places_overlap(&place, &self.written[i]) and not is_same_place(&place, &self.written[i]):
+                return False
+        self.written[self.n_written] = place
+        self.n_written += 1
+        self.n_read = n_read
+        return True
+
+    cdef JoinedPlace place_of(self, Py_ssize_t blocks, PlanStep* step, int k, int type) noexcept:
+        cdef JoinedPlace place
+        cdef cnp.npy_intp* numbers = self.plan.steps[blocks].numbers
+        place.buffer, place.first = known_buffer(self.plan, step.buffers[k]), step.offsets[k]
+        place.row, place.distance = step.numbers[1 + k], step.steps[k]
+        place.is_local = step.numbers[1 + step.n_operands + k] != 0
+        place.after = place.first + (place.distance * step.numbers[0] * numbers[1 if place.is_local else 0]
+                                     if place.distance else 8 if type == OF_FLOAT64 else 4)
+        return place
+
+    # --- their code ---
+
+    cdef int join(self, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t after) except -1:
+        """Write code for the loops from number `i` on."""
+        cdef JoinedLoops* joined = &self.plan.joined[self.n_found]
+        cdef PlanStep* step
+        cdef PlanStep* before = NULL
+        cdef Py_ssize_t k
+        cdef int operand
+        cdef bint* held
+        joined.n_steps, joined.words = stop - i, self.plan.joined_words + self.n_words
+        joined.is_double = self.plan.steps[i].steps[self.plan.steps[i].n_operands - 1] == 8
+        for k in range(i, stop):
+            step = &self.plan.steps[k]
+            held = self.from_register[k - i]
+            for operand in range(step.n_operands - 1):
+                held[operand] = before != NULL and is_result_of(before, step, operand)
+            if step.n_operands == 3 and held[0] and held[1] and (
+                    self.operations[k - i] == DO_SUBTRACT or self.operations[k - i] == DO_DIVIDE):
+                held[1] = False         # code for that there is none
+            before = step
+        for k in range(i, stop):
+            self.write_loop(&self.plan.steps[k], self.operations[k - i], self.from_register[k - i])
+            step = &self.plan.steps[k]
+            if self.is_read(k, i, stop, after):
+                self.put(JOINED_LEAVE, step, step.n_operands - 1)
+        self.put(JOINED_END, NULL, 0)
+        joined.n_words = self.plan.joined_words + self.n_words - joined.words
+        self.plan.steps[i].joined = joined
+        self.n_found += 1
+        return 0
+
+    cdef int write_loop(self, PlanStep* step, int operation, bint* held) except -1:
+        cdef bint is_number
+        if operation == DO_SQUARE or operation == DO_NEGATIVE or operation == DO_SQRT:
+            if not held[0]:
+                self.take(step)
+            return self.put(JOINED_SQUARE if operation == DO_SQUARE else JOINED_NEGATIVE if operation == DO_NEGATIVE
+                            else JOINED_SQRT, NULL, 0)
+        if held[0] and held[1]:
+            return self.put(JOINED_TWICE if operation == DO_ADD else JOINED_SQUARE, NULL, 0)
+        if held[1] and not held[0]:
+            is_number = step.steps[0] == 0
+            return self.put(JOINED_CODE(operation, LEFT_NUMBER if is_number else LEFT_ROW), step, 0)
+        if not held[0]:
+            self.take(step)
+        is_number = step.steps[1] == 0
+        return self.put(JOINED_CODE(operation, RIGHT_NUMBER if is_number else RIGHT_ROW), step, 1)
+
+    cdef int take(self, PlanStep* step) except -1:
+        return self.put(JOINED_TAKE_NUMBER if step.steps[0] == 0 else JOINED_TAKE, step, 0)
+
+    cdef int put(self, int code, PlanStep* step, int operand) except -1:
+        cdef JoinedOperand* word = &self.plan.joined_words[self.n_words]
+        memset(word, 0, sizeof(JoinedOperand))
+        word.code = code
+        if step != NULL:
+            word.buffer, word.offset = step.buffers[operand], step.offsets[operand]
+            word.row, word.is_local = step.numbers[1 + operand], step.numbers[1 + step.n_operands + operand]
+        self.n_words += 1
+        return 0
+
+    cdef bint is_read(self, Py_ssize_t k, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t after) except -1:
+        """Is the result of a loop read from memory, by a later step of the blocks or one behind them?"""
+        cdef PlanStep* step = &self.plan.steps[k]
+        cdef PlanStep* later
+        cdef Room* result = &self.used[step.buffers - self.plan.numbers + step.n_operands - 1]
+        cdef Room* room
+        cdef Py_ssize_t number
+        cdef int operand, last
+        if not step.numbers[2 * step.n_operands]:
+            return True
+        for number in range(k + 1, after):
+            later = &self.plan.steps[number]
+            last = later.n_operands - 1
+            for operand in range(later.n_operands):
+                room = &self.used[later.buffers - self.plan.numbers + operand]
+                if later.is_native:
+                    return True
+                if (not later.numbers[1 + later.n_operands + operand] or room.first >= result.after
+                        or result.first >= room.after):
+                    continue
+                if operand == last and room.first == result.first and room.after == result.after:
+                    return False        # it is overwritten
+                if operand < last and number < stop and self.from_register[number - i][operand]:
+                    continue
+                return True
+        return False
+
+
+cdef bint is_same_place(JoinedPlace* one, JoinedPlace* other) noexcept:
+    return (one.buffer == other.buffer and one.first == other.first and one.after == other.after
+            and one.row == other.row and one.distance == other.distance and one.is_local == other.is_local)
+
+
+cdef bint places_overlap(JoinedPlace* one, JoinedPlace* other) noexcept:
+    return one.buffer == other.buffer and one.first < other.after and other.first < one.after
+
+
+cdef bint is_result_of(PlanStep* before, PlanStep* step, int operand) noexcept:
+    """Does an operand lie where the loop before left its result?"""
+    cdef int last = before.n_operands - 1
+    return (step.buffers[operand] == before.buffers[last] and step.offsets[operand] == before.offsets[last]
+            and step.steps[operand] == before.steps[last]
+            and step.numbers[1 + operand] == before.numbers[1 + last]
+            and step.numbers[1 + step.n_operands + operand] == before.numbers[1 + before.n_operands + last])
+
+
+cdef int join_loops(Plan plan, tuple described, Room* used) except -1:
+    """Find loops of blocks that can be joined, and write code for them."""
+    cdef Py_ssize_t i, n = 0
+    if not bytes_of_joined():
+        return 0
+    for i in range(plan.n_steps):
+        if plan.steps[i].kind == BLOCKS_STEP:
+            n += plan.steps[i].n_inside
+    if n == 0:
+        return 0
+    plan.joined = <JoinedLoops*>PyMem_RawMalloc(n * sizeof(JoinedLoops))
+    plan.joined_words = <JoinedOperand*>PyMem_RawMalloc((3 * n + n) * sizeof(JoinedOperand))
+    if plan.joined == NULL or plan.joined_words == NULL:
+        raise MemoryError()
+    joiner = <LoopJoiner>LoopJoiner.__new__(LoopJoiner, plan, described)
+    joiner.used = used
+    for i in range(plan.n_steps):
+        if plan.steps[i].kind == BLOCKS_STEP and plan.steps[i].numbers[3] != ROWS_IN_ORDER:
+            joiner.find(i + 1, i + 1 + plan.steps[i].n_inside)
+    return 0
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+cdef void take_joined(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
+                      cnp.npy_intp local) noexcept nogil:
+    """Run the joined loops that begin with this step over the rows of a block."""
+    cdef JoinedWord words[MOST_JOINED_WORDS]
+    cdef JoinedLoops* joined = step.joined
+    cdef JoinedOperand* operand
+    cdef Py_ssize_t k
+    cdef int bytes = bytes_of_joined()
+    cdef cnp.npy_intp done = rows * step.numbers[0]
+    done -= done % (bytes // (8 if joined.is_double else 4))
+    for k in range(joined.n_words):
+        operand = &joined.words[k]
+        words[k].code = operand.code
+        words[k].address = (run.table[operand.buffer] + operand.offset + start * operand.row
+                            + local * operand.is_local)
+    take_joined_words(words, done, bytes, joined.is_double)
+    if is_watched(run, flags_of_arithmetic()):
+        done = 0
+    for k in range(joined.n_steps):
+        take_rows_of_loop(run, step + k, start, rows, local, done)
+
+
+cdef inline bint is_watched(PlanRun* run, unsigned int flags) noexcept nogil:
+    """Are there errors that have to be reported, or may be? The flags are cleared."""
+    if not flags:
+        return False
+    forget_errors()
+    return run.watched < 0 or (errors_of_flags(flags) & run.watched) != 0
