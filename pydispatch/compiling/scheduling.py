@@ -26,6 +26,7 @@ from pydispatch.compiling.values import (
 
 ALIGNMENT = 64                  # bytes: a line of the cache
 CACHED = 40 << 10               # bytes that the temporaries of a block may take; measured: what stays close to a core
+CACHED_IN_A_ROW = 160 << 10     # where each loop takes all elements of a block in one call: few of these cost less
 LARGEST_IN_CACHE = 1 << 22      # bytes of arguments and results that no run has to fetch from memory
 SMALLEST_IN_BLOCKS = 1 << 13    # elements: below, all temporaries fit the cache anyway
 LARGEST_BLOCK = 1 << 12         # elements
@@ -589,7 +590,8 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
     local = {storage for storage, count in counts.items()
              if storage.kind == "arena" and count == uses[storage] and rows[storage] == {storage.nbytes // n}}
     widest = max([max(row) for row in rows.values()])
-    block = CACHED // (max(widest, 1) * (_most_at_once(inside, local) + 2))
+    cached = CACHED_IN_A_ROW if mode[0] == "flat" else CACHED
+    block = cached // (max(widest, 1) * (_most_at_once(inside, local) + 2))
     block = min(LARGEST_BLOCK, block // 64 * 64 or max(block, 1), n)
     if by_halves:
         block = max(block, SHORTEST_PART)
