@@ -127,10 +127,12 @@ def _can_take_in_order(steps: Sequence[LoopStep], result: Storage, given: Storag
 
 
 def without_dead(steps: Sequence[Step]) -> list[Step]:
-    """The steps without those whose results nothing uses. The steps of bodies all stay."""
+    """The steps without those whose results nothing uses. Of bodies, only what fills arrays that nothing uses goes."""
     used: set[Storage] = set()
     kept: list[Step] = []
     for step in reversed(steps):
+        if isinstance(step, RepeatStep):
+            _leave_out_moves(step, used)
         read, written = accesses(step)
         may_go = isinstance(step, LoopStep) or (isinstance(step, CallStep) and step.is_pure)
         if may_go and used.isdisjoint(written) and all(storage.kind == "arena" for storage in written):
@@ -143,6 +145,18 @@ def without_dead(steps: Sequence[Step]) -> list[Step]:
             used |= written         # such as carries
         kept.append(step)
     return kept[::-1]
+
+
+def _leave_out_moves(step: RepeatStep, used: set[Storage]) -> None:
+    """Leave out slices that a repetition does not read, or only writes to arrays that are not among the `used` ones."""
+    if not step.moves:
+        return
+    read, written = accesses_of_all([*step.test, *step.body])
+    unused = {entry for entry, whole, _, _ in step.moves if entry not in read and (
+        entry not in written or (whole.storage.kind == "arena" and whole.storage.final() not in used))}
+    if unused and all(isinstance(inner, LoopStep) for inner in step.body):
+        step.body = [inner for inner in step.body if not accesses(inner)[1] <= unused]
+        step.moves = [move for move in step.moves if move[0] not in unused]
 
 
 ADDED_BY_HALVES = frozenset((np.dtype(np.float32).num, np.dtype(np.float64).num))
@@ -284,7 +298,7 @@ class _Group:
     def uses_some(self, accessed: Accessed, mode: Mode) -> bool:
         """Does the group use a storage of these, in rows?"""
         rows = self._rows[mode]
-        return any([row and storage in rows for storage, row, _, _ in accessed])
+        return any(row and storage in rows for storage, row, _, _ in accessed)
 
     def _fits(self, accessed: Accessed, mode: Mode) -> bool:
         rows = self._rows[mode]
@@ -493,12 +507,7 @@ def accesses(step: Step) -> tuple[set[Storage], set[Storage]]:
         return found
     if isinstance(step, CallStep):
         return ({value.storage.final() for value in step.inputs}, {value.storage.final() for value in step.outputs})
-    read: set[Storage] = set()
-    written: set[Storage] = set()
-    for inner in inner_steps(step):
-        of_inner = accesses(inner)
-        read |= of_inner[0]
-        written |= of_inner[1]
+    read, written = accesses_of_all(inner_steps(step))
     if isinstance(step, RepeatStep):
         for entry, whole, _, _ in step.moves:
             (written if entry in written else read).add(whole.storage.final())
@@ -506,6 +515,17 @@ def accesses(step: Step) -> tuple[set[Storage], set[Storage]]:
             written.update(carry)
     if isinstance(step, (RepeatStep, ChooseStep)) and step.condition is not None:
         read.add(step.condition.storage.final())
+    return read, written
+
+
+def accesses_of_all(steps: Iterable[Step]) -> tuple[set[Storage], set[Storage]]:
+    """The storages that some of the steps read, and those that some write to."""
+    read: set[Storage] = set()
+    written: set[Storage] = set()
+    for step in steps:
+        of_step = accesses(step)
+        read |= of_step[0]
+        written |= of_step[1]
     return read, written
 
 

@@ -45,7 +45,7 @@ cdef extern from *:
                     case JOINED_SQUARE: JOINED_EACH(a[K] = a[K] * a[K]) \
                     JOINED_OPERATION(DO_ADD, +) JOINED_OPERATION(DO_SUBTRACT, -) \
                     JOINED_OPERATION(DO_MULTIPLY, *) JOINED_OPERATION(DO_DIVIDE, /) \
-                    default: return; \
+                    default: NO_OTHER_CODE \
                 } } }
     DEFINE_JOINED("avx2", 256, joined_doubles, double, "vsqrtpd")
     DEFINE_JOINED("avx2", 256, joined_floats, float, "vsqrtps")

@@ -13,8 +13,10 @@ cdef extern from *:
     #endif
     #if defined(__GNUC__)
     #define ANY_TYPE __attribute__((may_alias))
+    #define NO_OTHER_CODE __builtin_unreachable();      /* so that nothing compares */
     #else
     #define ANY_TYPE
+    #define NO_OTHER_CODE return 0;
     #endif
     typedef struct {
         void (*function)(char**, const npy_intp*, const npy_intp*, void*);
@@ -244,7 +246,8 @@ cdef extern from *:
                 for (i = 0; i < n; i++) w[-w[1 + 2 * i].number].address += w[2 + 2 * i].number;
                 if (--count == 0) return flags | flags_of_arithmetic();
                 w = first; continue; }
-            default: return flags | flags_of_arithmetic();
+            case END_OF_CODE: return flags | flags_of_arithmetic();
+            default: NO_OTHER_CODE
         }
     }
 

@@ -10,7 +10,7 @@ cdef enum:
     MOST_IN_CODE = 4            # operands of a loop
     MOST_WORDS = 6              # of a loop in code
     MOST_HELD = 4               # places known to hold what a register holds
-    AT_ONCE = 64                # repetitions; an even number
+    AT_ONCE = 256               # repetitions; an even number
 
 cdef struct Used:               # bytes that a row reads before it writes them, or that it writes
     Py_ssize_t buffer

@@ -356,6 +356,19 @@ def test_bodies_over_large_arrays(size):
         check_same(found, looped_scan(combine, x, ks))
 
 
+def test_scans_neither_read_nor_fill_arrays_that_nothing_uses():
+    def program(x, vs, ws):
+        return scan(lambda s, row: (s + row[0], (s * 2.0, s * 3.0)), x, (vs, ws))[1][0]
+
+    x, rows = np.array(0.5), ROWS[:, 0].copy()
+    compiled = compile(program)
+    check_same(compiled(x, rows, rows * 2.0), raw(program(x, rows, rows * 2.0)))
+    text = compiled.plan(x, rows, rows)
+    assert "carrying 1, over part of input1, part of result0:" in text
+    assert "2.0" in text
+    assert "3.0" not in text
+
+
 def test_a_branch_runs_alone():
     """What the other one would raise is not raised."""
     compiled = compile(lambda x: cond(x[0] > 0, lambda x: ops.np.log(x), lambda x: x / 2.0, (x,)))

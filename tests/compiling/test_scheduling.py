@@ -312,9 +312,8 @@ def test_gradients_through_blocks_on_the_tape():
 
 # --- loops that go through registers together ------------------------------------------------------------------------
 
-BETWEEN = np.array(0.75)
 JOINED = {
-    "every form": lambda x, y: (lambda a: 2.0 - a / (3.0 * (y - a) * a) + (0.5 / a - y) * (a + a) * (a * a))(x * y + 1.0),
+    "every form": lambda x, y: (lambda a: 2.0 - a / (3.0 * (y - a) * a) + (0.5 / a - y) * (a + a) * (a * a))(x * y + 1),
     "of one operand": lambda x, y: ops.np.sqrt(ops.np.square(-x) + y * y) - ops.np.negative(x),
     "the same number twice": lambda x, y: (lambda a: (a - a) / (a / a) + a)(x + y),
     "numbers that are computed": lambda x, y: (x * (y[0] + 1.0) - y[1]) / (y[:1] + 2.0),

@@ -228,9 +228,23 @@ def test_each_loop_is_reported_once():
     assert len(reported(compile(function), np.array([0.0, 1.0]), "warn")) == 3
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "exp", "log", "tanh", "arctan", "sinh", "cosh", "expm1",
+                                  "log1p"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
+def test_functions_of_single_numbers_have_the_bits_of_numpys(name, dtype):
+    function = getattr(ops.np, name)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-300, 1e300, -1e22, 710.0]
+    with quiet():
+        xs = np.array([*special, *np.random.default_rng(0).uniform(-9, 9, 1000)]).astype(dtype)
+        compiled = compile(lambda xs: scan(lambda s, x: (s + 1, (function(x * 1.5), function(function(x)))), xs[0], xs)[1])
+        expected = [np.array([function(x * dtype(1.5)) for x in xs]), np.array([function(function(x)) for x in xs])]
+        for found, one in zip(compiled(xs), expected, strict=True):
+            check_same(found, one)
+
+
 # --- repetitions ------------------------------------------------------------------------------------------------------
 
-LENGTHS = (1, 2, 3, 63, 64, 65, 128, 131)
+LENGTHS = (1, 2, 3, 64, 65, 131, 255, 256, 257, 512, 515)
 
 
 def smoothed(level, xs):
@@ -310,7 +324,7 @@ def test_gradients_of_repetitions(shape):
     check_same(compile(gradient)(state, xs), compile(gradient, backend="python")(state, xs))
 
 
-@pytest.mark.parametrize("length", [1, 2, 64, 65, 129])
+@pytest.mark.parametrize("length", [1, 2, 65, 256, 257, 513])
 @pytest.mark.parametrize("where", ["first", "last", "middle", "all"])
 @pytest.mark.parametrize("shape", [(), (3,)], ids=str)
 def test_errors_in_repetitions(shape, where, length):
