@@ -82,10 +82,10 @@ cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_in
     """Run loops over the rows from `start` to `stop`, by blocks: what one loop writes, the next finds in the cache.
 
     The `numbers` of the step are: all rows, most rows in a block, bytes of a thread's own memory, 0, ROWS_IN_ORDER or
-    ROWS_BY_HALVES, and how many threads share the rows. Those of each loop in it:
-    the elements in a row if one call takes all rows of a block, else 0; for each operand the bytes to its next row;
-    for each operand 1 if it lies in the thread's own memory, which begins `local` bytes further on, else 0; for each
-    operand 1 if its rows of the next block are to be fetched from memory meanwhile, else 0.
+    ROWS_BY_HALVES, and how many threads share the rows. Those of each loop in it: the elements in a row if one call
+    takes all rows of a block, else 0; for each operand the bytes to its next row; for each operand 1 if it lies in the
+    thread's own memory, which begins `local` bytes further on, else 0; for each operand 1 if its rows of the next block
+    are to be fetched from memory meanwhile, else 0.
     """
     cdef cnp.npy_intp block = step.numbers[1], rows
     cdef Py_ssize_t k
@@ -120,7 +120,7 @@ cdef inline void fetch_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cn
 
 
 cdef void take_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
-                                   cnp.npy_intp local, cnp.npy_intp done) noexcept nogil:
+                            cnp.npy_intp local, cnp.npy_intp done) noexcept nogil:
     """Run a loop in blocks over some rows. The first elements may be done, if one call takes all."""
     cdef char* operands[MAX_OPERANDS]
     cdef cnp.npy_intp* numbers = step.numbers + 1

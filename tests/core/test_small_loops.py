@@ -236,7 +236,8 @@ def test_functions_of_single_numbers_have_the_bits_of_numpys(name, dtype):
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-300, 1e300, -1e22, 710.0]
     with quiet():
         xs = np.array([*special, *np.random.default_rng(0).uniform(-9, 9, 1000)]).astype(dtype)
-        compiled = compile(lambda xs: scan(lambda s, x: (s + 1, (function(x * 1.5), function(function(x)))), xs[0], xs)[1])
+        compiled = compile(
+            lambda xs: scan(lambda s, x: (s + 1, (function(x * 1.5), function(function(x)))), xs[0], xs)[1])
         expected = [np.array([function(x * dtype(1.5)) for x in xs]), np.array([function(function(x)) for x in xs])]
         for found, one in zip(compiled(xs), expected, strict=True):
             check_same(found, one)
