@@ -20,6 +20,7 @@ cdef class ArrayFunction:
     cdef bint joins                         # is the first argument a list of arrays?
     cdef bint creates                         # does it make arrays of shapes and numbers, for the default backend?
     cdef int maker                          # what is called in place of NumPy's own where the arguments are simple
+    cdef object builtin                     # what stands for it in the namespace, if that is not itself; or None
     cdef dict __dict__                      # its name, documentation and signature
 
 # one of NumPy's functions, called with a Tensor

@@ -252,9 +252,6 @@ cdef PyObject* call_function_in_c(PyObject* function, PyObject* const* args, siz
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
     cdef PyObject* state
     cdef PyObject* result
-    if n == 1 and kwnames == NULL and is_kept(<ArrayFunction>function, args[0]):
-        Py_INCREF(<object>args[0])
-        return args[0]
     state = borrowed_state()
     if not (<State>state).plain or has_added(<ArrayFunction>function, kwnames) or (
             (<ArrayFunction>function).creates and (<State>state).default_backend is not root.default_backend):
@@ -313,6 +310,97 @@ cdef inline PyObject* call_numpys(ArrayFunction self, PyObject* entry, int whose
     return result
 
 
+# --- conversions -----------------------------------------------------------------------------------------------------
+#
+# An array may be its own result here, which takes NumPy no longer than CPython takes for a call. So these functions are
+# builtins, which CPython calls with less ado than other objects. A builtin with an object of ours as its `__self__`
+# would show that in its qualified name and when pickled; each has an entry point of its own instead.
+
+cdef enum:
+    MOST_BUILTINS = 4
+
+cdef list builtins = []             # the array function of each, and the texts that its definition points to
+cdef PyMethodDef definitions_of_builtins[MOST_BUILTINS]
+cdef PyObject* called_by_builtins[MOST_BUILTINS]
+
+
+cdef inline PyObject* keep_or_convert(int i, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    cdef PyObject* function = called_by_builtins[i]
+    if n == 1 and kwnames == NULL and is_kept(<ArrayFunction>function, args[0]):
+        Py_INCREF(<object>args[0])
+        return args[0]
+    return convert_array(function, args, n, kwnames)
+
+
+cdef PyObject* convert_array(PyObject* function, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    """Convert what is not its own result.
+
+    Operators have no part in the conversion of an array with axes, nor of a number where `keeps` is "K", so that it is
+    NumPy's whatever is active. What has no axes gets one by an operator.
+    """
+    cdef ArrayFunction self = <ArrayFunction>function
+    cdef PyTypeObject* cls
+    cdef PyObject* result
+    cdef bint is_numpys
+    if n != 1 or kwnames != NULL:
+        return call_function_in_c(function, args, n, kwnames)
+    cls = Py_TYPE(args[0])
+    if cls == &PyArray_Type:
+        is_numpys = PyArray_NDIM(<PyArrayObject*>args[0]) or (<State>borrowed_state()).plain
+    else:
+        is_numpys = is_scalar_type(cls) and (self.kept_flags == 0 or (<State>borrowed_state()).plain)
+    if not is_numpys:
+        return call_function_in_c(function, args, n, kwnames)
+    result = self.function_in_c(self.self_in_c, args, 1, NULL)
+    if result == NULL:
+        check_raised(self.numpys_own)
+    return result
+
+
+cdef PyObject* convert_by_first(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    return keep_or_convert(0, args, n, kwnames)
+
+
+cdef PyObject* convert_by_second(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    return keep_or_convert(1, args, n, kwnames)
+
+
+cdef PyObject* convert_by_third(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    return keep_or_convert(2, args, n, kwnames)
+
+
+cdef PyObject* convert_by_fourth(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    return keep_or_convert(3, args, n, kwnames)
+
+
+cdef FunctionInC entries_of_builtins[MOST_BUILTINS]
+entries_of_builtins[:] = [<FunctionInC>convert_by_first, <FunctionInC>convert_by_second, <FunctionInC>convert_by_third,
+                          <FunctionInC>convert_by_fourth]
+
+
+def as_builtin(ArrayFunction function not None, str signature not None):
+    """A builtin that converts as this function does, which `keeps` some arrays; with its name and documentation.
+
+    Another one of that name, whose module was imported in part, calls this function from now on.
+    """
+    cdef PyMethodDef* definition
+    cdef bytes name = function.__name__.encode()
+    cdef bytes text = f"{function.__name__}{signature}\n--\n\n{function.__doc__}".encode()
+    cdef Py_ssize_t i = 0
+    while i < len(builtins) and builtins[i][1] != name:
+        i += 1
+    if i == MOST_BUILTINS or function.kept_flags < 0 or function.function_in_c == NULL:
+        raise ValueError(f"{function} cannot be a builtin: it keeps no arrays, NumPy's own is not in C, or there are "
+                         f"{MOST_BUILTINS} builtins already")
+    builtins[i:i + 1] = [(function, name, text)]
+    called_by_builtins[i] = <PyObject*>function
+    definition = &definitions_of_builtins[i]
+    definition.ml_name, definition.ml_doc, definition.ml_meth = name, text, <void*>entries_of_builtins[i]
+    definition.ml_flags = METH_FASTCALL | METH_KEYWORDS
+    function.builtin = PyCFunction_NewEx(definition, NULL, function.__module__)
+    return function.builtin
+
+
 cdef dict KEPT_FLAGS = {None: -1, "K": 0, "C": NPY_ARRAY_C_CONTIGUOUS, "F": NPY_ARRAY_F_CONTIGUOUS}
 
 type_of_askers = type(numpy.sum) if type(numpy.sum) is not type(lambda: None) else None
@@ -329,8 +417,8 @@ cdef class ArrayFunction:
     list of arrays. `added` are the keywords that NumPy's own function does not have. A function that `creates`
     arrays of shapes and numbers makes those of the default backend, and NumPy's own is called where that is "CPU".
 
-    Called with one array and nothing else, the function returns it if it has the memory layout `keeps`: "C", "F" or,
-    for any, "K".
+    `keeps` is the memory layout of arrays that are their own results: "C", "F" or, for any, "K". That is for
+    `as_builtin`; called by other ways the function asks NumPy's.
     """
 
     def __cinit__(self, numpy_function, implementation not None, OpOverloadPacket operator or None=None,
@@ -356,6 +444,11 @@ cdef class ArrayFunction:
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+    @property
+    def public(self):
+        """What users call: this function, or the builtin that stands for it."""
+        return self if self.builtin is None else self.builtin
 
     def on_tensors(self, *args, **kwargs):
         """Call the operator or the implementation, never NumPy's own function."""

@@ -10,6 +10,12 @@ cdef extern from "Python.h":
     int PyCFunction_GET_FLAGS(PyObject*) noexcept
     void* PyCFunction_GET_FUNCTION(PyObject*) noexcept
     PyObject* PyCFunction_GET_SELF(PyObject*) noexcept
+    ctypedef struct PyMethodDef:
+        const char* ml_name
+        void* ml_meth
+        int ml_flags
+        const char* ml_doc
+    object PyCFunction_NewEx(PyMethodDef*, PyObject*, object)
     int METH_FASTCALL, METH_KEYWORDS
     Py_ssize_t PyVectorcall_NARGS(size_t) nogil
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
@@ -23,6 +29,7 @@ cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
     void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
     void PyErr_Restore(PyObject*, PyObject*, PyObject*)
+    int PyObject_GenericSetAttr(object, object, object) except -1
     int PyObject_RichCompareBool(object, object, int) except -1
     int Py_EQ, Py_LT, Py_LE, Py_NE, Py_GT, Py_GE
     PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t)

@@ -14,53 +14,78 @@ cdef class Signature:
 
     def __cinit__(self, schema):
         cdef Py_ssize_t i
-        arguments = schema.arguments
+        cdef tuple arguments = schema.arguments, returns = schema.returns
+        cdef tuple layouts, texts
+        cdef int kind, facts
         if len(arguments) > MAX_ARGUMENTS:
             raise ValueError(f"at most {MAX_ARGUMENTS} arguments")
         self.schema = schema
         self.n_arguments = len(arguments)
-        self.n_positional = sum(1 for argument in arguments if not argument.kw_only)
-        self.names = tuple(sys.intern(argument.name) for argument in arguments)
-        self.single_names = tuple((name,) for name in self.names)
-        self.defaults = tuple(argument.default if argument.has_default else None for argument in arguments)
-        self.converters = tuple(argument.convert for argument in arguments)
-        self.sizes = tuple(argument.size or 0 for argument in arguments)
         self.device = -1
-        for i, argument in enumerate(arguments):
-            text = str(argument.type)
-            self.kind[i] = kinds.get(text, OPTIONAL if text.endswith("?") else OTHER)
-            if self.device < 0 and text in ("Device", "Device?"):
+        layouts = tuple(argument_layout(argument) for argument in arguments)
+        for i, (_, _, _, _, kind, facts) in enumerate(layouts):
+            self.kind[i] = kind
+            if not facts & BY_KEYWORD:
+                self.n_positional += 1
+            if facts & NAMES_BACKEND and self.device < 0:
                 self.device = i
-            if not argument.has_default:
+            if facts & HAS_NO_DEFAULT:
                 self.required |= bit(i)
-            if argument.type.contains_arrays:
+            if facts & MAY_HOLD_ARRAYS:
                 self.arrays |= bit(i)
-                if self.kind[i] & KIND != ARRAY:
+                if kind & KIND != ARRAY:
                     self.lists = True
-            if argument.mutable:
+            if kind & WRITTEN:
                 self.mutable |= bit(i)
-                self.kind[i] |= WRITTEN
-        returns = schema.returns
+        self.names = tuple(layout[0] for layout in layouts)
+        self.single_names = tuple(layout[1] for layout in layouts)
+        self.defaults = tuple(layout[2] for layout in layouts)
+        self.sizes = tuple(layout[3] for layout in layouts)
+        self.converters = tuple(argument.convert for argument in arguments)
         self.n_returns = len(returns)
+        texts = tuple(str(result.type) for result in returns)
         self.return_converters = tuple(result.convert for result in returns)
-        self.return_is_tensor = tuple(str(result.type) in ("Tensor", "Tensor?") for result in returns)
-        self.return_is_list = tuple(str(result.type) == "Tensor[]" for result in returns)
+        self.return_is_tensor = tuple(text in ("Tensor", "Tensor?") for text in texts)
+        self.return_is_list = tuple(text == "Tensor[]" for text in texts)
         self.return_arrays = tuple(result.type.contains_arrays for result in returns)
         self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
         self.detaches = str(schema.name) == "np::detach"
         self.view_of = -1
-        if (len(returns) == 1 and str(returns[0].type) == "Tensor" and len(self.return_views[0]) == 1
-                and not self.detaches):
+        if texts == ("Tensor",) and len(self.return_views[0]) == 1 and not self.detaches:
             i = self.return_views[0][0]
             self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY and self.return_source[0] == -1 else -1
-        self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"
-                                     and self.return_source[0] == -1 and not self.return_views[0])
+        self.returns_fresh_tensor = (
+            texts == ("Tensor",) and self.return_source[0] == -1 and not self.return_views[0])
 
     @property
     def array_arguments(self):
         """Names of the arguments that bring keys."""
         return tuple(name for i, name in enumerate(self.names) if self.arrays & bit(i))
+
+
+cdef enum:      # facts about an argument
+    BY_KEYWORD = 1
+    HAS_NO_DEFAULT = 2
+    MAY_HOLD_ARRAYS = 4
+    NAMES_BACKEND = 8
+
+
+cdef tuple argument_layout(argument):
+    """What signatures need of an argument, found once: many declarations of a pack have the same one."""
+    cdef tuple layout = getattr(argument, "layout", None)
+    cdef int kind, facts
+    if layout is None:
+        text = str(argument.type)
+        kind = kinds.get(text, OPTIONAL if text.endswith("?") else OTHER) | (WRITTEN if argument.mutable else 0)
+        facts = BY_KEYWORD if argument.kw_only else 0
+        facts |= 0 if argument.has_default else HAS_NO_DEFAULT
+        facts |= MAY_HOLD_ARRAYS if argument.type.contains_arrays else 0
+        facts |= NAMES_BACKEND if text in ("Device", "Device?") else 0
+        name = sys.intern(argument.name)
+        layout = (name, (name,), argument.default if argument.has_default else None, argument.size or 0, kind, facts)
+        PyObject_GenericSetAttr(argument, "layout", layout)
+    return layout
 
 
 cdef inline uint64_t bit(Py_ssize_t i) noexcept:

@@ -70,6 +70,8 @@ class Face:
             __doc__=getattr(original, "__doc__", None) or implementation.__doc__,
             __wrapped__=original if isinstance(implementation, Adapter) or kind == REFUSED else implementation,
         )
+        if of_operator.get("keeps"):
+            _core.as_builtin(function, signature_without_types(implementation))
         self.functions[name] = function
         self.kinds[name] = kind
         if original is not None:
@@ -86,10 +88,11 @@ class Face:
         The function gets whatever the library's takes, and is called if an argument is a Tensor, if a transform, mode
         or guard is active, or if a keyword of `added`, which the library's does not have, is passed; always with
         `takes_more`, if it takes values that the library's refuses. `keeps` is the memory layout of arrays that are
-        their own results: "C", "F", or "K" for any. `operator` says which calls with Tensors the operator of the same
-        name takes as they are: how many leading arguments have to be arrays for that, how many it takes by position,
-        and which by keyword; with `joins` the first is a list of arrays. A function that `creates` arrays of shapes and
-        numbers makes them on the default backend.
+        their own results: "C", "F", or "K" for any; users get a builtin in place of such a function, since CPython
+        calls builtins more quickly. `operator` says which calls with Tensors the operator of the same name takes as
+        they are: how many leading arguments have to be arrays for that, how many it takes by position, and which by
+        keyword; with `joins` the first is a list of arrays. A function that `creates` arrays of shapes and numbers
+        makes them on the default backend.
         """
         def declared(implementation: F) -> F:
             name = f"{module}.{implementation.__name__}".lstrip(".")
@@ -102,7 +105,7 @@ class Face:
                                "joins": joins}
             return self.declare(  # type: ignore[return-value]
                 name, implementation, kind, takes_more=takes_more, added=frozenset(added) or None, keeps=keeps,
-                creates=creates, **of_operator)
+                creates=creates, **of_operator).public
         return declared
 
     def declare_operator(
@@ -137,6 +140,12 @@ NUMPY = Face("pydispatch.numpy", "np", np)
 FUNCTIONS, KINDS, REASONS = NUMPY.functions, NUMPY.kinds, NUMPY.reasons
 declare, array_function, declare_operator = NUMPY.declare, NUMPY.array_function, NUMPY.declare_operator
 numpys, refuse, refusal = NUMPY.original, NUMPY.refuse, NUMPY.refusal
+
+
+def signature_without_types(function: Callable[..., Any]) -> str:
+    """Its parameters with their defaults, in parentheses."""
+    parameters = inspect.signature(function).parameters.values()
+    return str(inspect.Signature([parameter.replace(annotation=parameter.empty) for parameter in parameters]))
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -267,13 +276,13 @@ class Adapter:
         """Read the schema; on the first call, since most functions are never called."""
         self.operator = packet(self.face.namespace, self.name)
         schema = self.operator.overloads[0].schema
-        self.writes = any(overload.schema.overload == "out" for overload in self.operator.overloads)
+        declaration = PACKS[self.face.namespace].declaration(self.name)
+        assert declaration is not None
+        self.writes = declaration.operation.variants.out is not None
         self.takes_out = (self.writes or "out" in positional_names(self.original)
                           or (isinstance(self.original, np.ufunc) and self.original.nout == 1))
         self.parameters = {argument.name: argument for argument in schema.arguments}
         self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
-        declaration = PACKS[self.face.namespace].declaration(self.name)
-        assert declaration is not None
         self.left_out = declaration.left_out
         self.in_order = positional_names(self.original) or [*self.positional, "out"]
 

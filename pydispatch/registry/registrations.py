@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, partial
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -18,11 +18,7 @@ from pydispatch.exceptions import OverrideWarning, RegistrationError
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel
 from pydispatch.registry.sites import caller_site, frames_to_caller
-from pydispatch.schema import (
-    OperatorName,
-    Schema,
-    parse_signature,
-)
+from pydispatch.schema import OperatorName, Schema, parse_declared_signature
 
 H = TypeVar("H", bound="OperatorHandle")
 K = TypeVar("K")
@@ -32,6 +28,7 @@ operators: dict[str, OpOverload] = {}                       # by full name, over
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
 listeners: list[ListenerHandle] = []
+shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`); forgotten with the tables
 
 
 # --- handles ---------------------------------------------------------------------------------------------------------
@@ -223,6 +220,7 @@ class HandleGroup(Handle):
 def mark_all_stale() -> None:
     """Make every operator compute its table again."""
     with lock:
+        shared_parts.clear()
         for op in operators.values():
             op.install_table(None)
 
@@ -256,11 +254,12 @@ def switched_off(op: OpOverload) -> dict[str, SwitchHandle]:
 def active_kernels(op: OpOverload) -> dict[DispatchKey, Kernel]:
     """The kernel that runs under each key: the newest, or its replacement where it is switched off."""
     off = switched_off(op)
-    active = {}
-    for key, handles in kernels_of(op).items():
-        kernel = handles[0].kernel
-        switch = off.get(backend_of(key)) if off and not kernel.is_fake else None
-        active[key] = kernel if switch is None else switch.kernel
+    active: dict[DispatchKey, Kernel] = {}
+    for registration in reversed(op.registrations):
+        if isinstance(registration, KernelHandle) and registration.key not in active:
+            key, kernel = registration.key, registration.kernel
+            switch = off.get(backend_of(key)) if off and not kernel.is_fake else None
+            active[key] = kernel if switch is None else switch.kernel
     return active
 
 
@@ -364,7 +363,8 @@ def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str,
 
     `named` are packets that stand for some of them.
 
-    A declaration has `name`, `schema_text`, `kernels` by "CPU" and "Meta", `left_out`, `tags`, `vmap`, and the `pack`.
+    A declaration has `name`, `schema_text`, `kernels` by "CPU" and "Meta", `tags`, and an `operation`, which has
+    `left_out`, `vmap`, and the `pack`.
     """
     with lock:
         _core.declare_in_force(operators, packets, namespace, declarations, named)
@@ -372,27 +372,25 @@ def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str,
 
 def declared(op: OpOverload, declaration: Any) -> tuple[OperatorName, list[OperatorHandle]]:
     """The name and the registrations of an operator of a pack; its schema is parsed on first use."""
-    site = declaration.pack.module
+    pack, kernels = declaration.operation.pack, declaration.kernels
     base, _, overload = declaration.name.partition(".")
     handles: list[OperatorHandle] = [
-        DefinitionHandle(partial(_parse_declared, declaration), site, "FROM_SCHEMA", declaration.tags,
-                         declaration.left_out, declaration.vmap)]
-    handles += [KernelHandle(parse_key(key), Kernel(function, is_of_user=False), site)
-                for key, function in declaration.kernels.items()]
-    handles.append(DerivativeHandle(declaration, site))
+        DefinitionHandle(partial(_parse_declared, declaration), pack.module, "FROM_SCHEMA", declaration.tags,
+                         declaration.operation.left_out, declaration.operation.vmap),
+        KernelHandle(DispatchKey.CPU, Kernel(kernels["CPU"], is_of_user=False), pack.module),
+        KernelHandle(DispatchKey.Meta, Kernel(kernels["Meta"], is_of_user=False), pack.module),
+        DerivativeHandle(declaration, pack.module)]
     for handle in handles:
         handle.operator = op
         handle.active = True
-    return OperatorName(declaration.namespace, base, overload), handles
+    return OperatorName(pack.namespace, base, overload), handles
 
 
 def _parse_declared(declaration: Any) -> Schema:
     name, parenthesis, signature = declaration.schema_text.partition("(")
     base, _, overload = name.partition(".")
-    return _signature(parenthesis + signature).with_name(OperatorName(declaration.namespace, base, overload))
-
-
-_signature = cache(parse_signature)     # many operators of the library have the same
+    return parse_declared_signature(parenthesis + signature).with_name(
+        OperatorName(declaration.namespace, base, overload))
 
 
 def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:

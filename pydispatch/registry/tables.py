@@ -27,6 +27,7 @@ from pydispatch.registry.registrations import (
     lock,
     mark_all_stale,
     rules_of,
+    shared_parts,
 )
 from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
 
@@ -201,44 +202,70 @@ def sees_raw_arrays(key: DispatchKey) -> bool:
     return key.is_dense or key.is_sparse or key in (CEA, CEANF)
 
 
-def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
-    """The origin and kernel of every table entry, computed from the registrations."""
-    active = active_kernels(op)
-    registered = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
-    result = []
-    for choice in choices_for(frozenset(active)):
+class Part(NamedTuple):
+    """The slots of a table that one kernel fills, in all operators with kernels under the same keys."""
+
+    choice: Choice                  # of the first of them
+    slots: tuple[int, ...]
+    entry: TableEntry | None        # the same in all these operators; None: a kernel of the operator's own
+
+
+NO_ARGUMENTS = Signature(Schema(None, (), ()))
+"""A fallback takes the arguments of every operator: as they are."""
+
+
+def shared_entry(kernel: Kernel, choice: Choice) -> TableEntry:
+    """The entry of a fallback, for every operator."""
+    return TableEntry(kernel.function, convention=_convention(kernel, choice.source or choice.key, True, choice.label),
+                      fill=(), signature=NO_ARGUMENTS, kernel=kernel, label=choice.label)
+
+
+def parts_of(keys: frozenset[DispatchKey], has_derivative: bool) -> tuple[Part, ...]:
+    """The parts of a table, for operators with kernels under these keys; computed once for all of them."""
+    found: tuple[Part, ...] | None = shared_parts.get((keys, has_derivative))
+    if found is None:
+        with lock:      # so that no fallback changes meanwhile
+            found = shared_parts[keys, has_derivative] = parts_for(keys, has_derivative)
+    return found
+
+
+def parts_for(keys: frozenset[DispatchKey], has_derivative: bool) -> tuple[Part, ...]:
+    """The same from the precedence and the fallbacks in force."""
+    fallback_under = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
+    slots: dict[Any, list[int]] = {}
+    firsts: dict[Any, tuple[Choice, Kernel | None]] = {}
+    for choice in choices_for(keys):
         if choice.label is Label.AMBIGUOUS:
             kernel: Kernel | None = IS_AMBIGUOUS
-        elif choice.label.is_composite and choice.key.is_autograd and derivative_of(op) is not None:
+        elif choice.label.is_composite and choice.key.is_autograd and has_derivative:
             kernel = HAS_DEAD_FORMULA
         elif choice.source is not None:
-            kernel = active[choice.source]
+            kernel = None
         else:
-            kernel = registered.get(choice.key) or framework_fallback(choice.key) or what_schema_tells(op, choice.key)
-        if kernel is not None:
-            result.append((choice, kernel))
-    return result
+            kernel = fallback_under.get(choice.key) or framework_fallback(choice.key)
+            if kernel is None and choice.key is not DispatchKey.Meta:
+                continue
+        # a fallback is called alike under all keys but for how it takes arrays
+        identity = (choice.source, choice.label, kernel, kernel is not None and sees_raw_arrays(choice.key))
+        slots.setdefault(identity, []).append(slot_of(choice.key))
+        firsts.setdefault(identity, (choice, kernel))
+    return tuple([
+        Part(choice, tuple(slots[identity]), None if kernel is None else shared_entry(kernel, choice))
+        for identity, (choice, kernel) in firsts.items()])
 
 
 def compute_table(op: OpOverload) -> Table:
     """The table of an operator: a pure function of the registrations in force."""
     schema = schema_of(op)
     signature = _core.Signature(schema)
+    active, handle, definition = active_kernels(op), derivative_of(op), definition_of(op)
     rows: list[TableEntry | None] = [None] * len(_core.slots())
-    made: dict[tuple[Kernel, str, Label], TableEntry] = {}
-    for choice, kernel in choices_of(op):
-        is_fallback = choice.source is None or kernel in (IS_AMBIGUOUS, HAS_DEAD_FORMULA)
-        convention = _convention(kernel, choice.source or choice.key, is_fallback, choice.label)
-        identity = (kernel, convention, choice.label)
-        if identity not in made:
-            made[identity] = TableEntry(
-                kernel.function, convention=convention, fill=() if is_fallback else kernel.fills(schema),
-                signature=signature, kernel=kernel, label=choice.label,
-            )
-        rows[slot_of(choice.key)] = made[identity]
-    handle = derivative_of(op)
+    for choice, slots, entry in parts_of(frozenset(active), handle is not None):
+        if entry is None:
+            entry = own_entry(op, choice, active, signature)
+        for slot in slots:
+            rows[slot] = entry
     derivative = None if handle is None else handle.derivative
-    definition = definition_of(op)
     batching = None
     if definition is not None and definition.vmap is not None:
         batching = _core.BatchingRule(definition.vmap, signature)
@@ -246,6 +273,19 @@ def compute_table(op: OpOverload) -> Table:
                  is_factory=is_factory(op, schema), rules=rules_of(op), batching=batching,
                  is_random=definition is not None and "random" in definition.tags,
                  differentiated_as=composite_for_derivatives(derivative, signature, schema))
+
+
+def own_entry(
+    op: OpOverload, choice: Choice, active: dict[DispatchKey, Kernel], signature: Signature
+) -> TableEntry | None:
+    """The entry of a kernel of the operator's own, or of one that its schema implies; None where there is none."""
+    if choice.source is None:
+        kernel = what_schema_tells(op, choice.key)
+        return None if kernel is None else shared_entry(kernel, choice)
+    kernel = active[choice.source]
+    return TableEntry(
+        kernel.function, convention=_convention(kernel, choice.source, False, choice.label),
+        fill=kernel.fills(signature.schema), signature=signature, kernel=kernel, label=choice.label)
 
 
 def composite_for_derivatives(derivative: Any, signature: Signature, schema: Schema) -> TableEntry | None:
@@ -278,18 +318,27 @@ def is_device(argument: Argument) -> bool:
 
 
 def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Label) -> str:
-    is_raw = sees_raw_arrays(key)
+    return _words(sees_raw_arrays(key), is_fallback, label.is_composite, kernel.fallthrough, kernel.with_keyset,
+                  kernel.boxed, kernel.is_of_user, kernel.checks_aliasing, kernel is SELECTS_BACKEND,
+                  kernel is ASKS_HANDLERS)
+
+
+@cache
+def _words(
+    is_raw: bool, is_fallback: bool, is_composite: bool, fallthrough: bool, with_keyset: bool, boxed: bool,
+    is_of_user: bool, checks_aliasing: bool, asks_device: bool, asks_handlers: bool,
+) -> str:
     words = {
-        "fallthrough": kernel.fallthrough,
+        "fallthrough": fallthrough,
         "raw": is_raw,
-        "keyset": kernel.with_keyset,
-        "boxed": kernel.boxed,
-        "operator": is_fallback and not kernel.boxed,
-        "asks_device": kernel is SELECTS_BACKEND,
-        "handlers": kernel is ASKS_HANDLERS,
-        "composite": label.is_composite,
-        "of_user": kernel.is_of_user,
-        "fresh": kernel.checks_aliasing and is_raw,
+        "keyset": with_keyset,
+        "boxed": boxed,
+        "operator": is_fallback and not boxed,
+        "asks_device": asks_device,
+        "handlers": asks_handlers,
+        "composite": is_composite,
+        "of_user": is_of_user,
+        "fresh": checks_aliasing and is_raw,
     }
     return " ".join([word for word, holds in words.items() if holds])
 

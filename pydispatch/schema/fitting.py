@@ -6,7 +6,7 @@ import ast
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, TypeGuard, cast
+from typing import Any, Final, TypeGuard, cast
 
 import numpy as np
 
@@ -83,7 +83,8 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
         if default is REQUIRED:
             raise ValueError(f"it requires a parameter {name.rstrip('/')!r} that the schema does not pass")
     return frozenset([
-        argument.name for argument, default in defaults if argument.has_default and not _has_default(argument, default)
+        argument.name for argument, default in defaults
+        if default is not argument.default and argument.has_default and not _has_default(argument, default)
     ])
 
 
@@ -92,7 +93,7 @@ def _has_default(argument: Argument, default: Any) -> bool:
     if default is REQUIRED:
         return False
     try:
-        is_same = default is argument.default or same_value(argument.convert(default), argument.default)
+        is_same = same_value(argument.convert(default), argument.default)
     except (TypeError, ValueError):
         is_same = False
     if not is_same:
@@ -126,7 +127,7 @@ class _Parameters:
 
 def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
     """The parameters; None when Python knows no signature, as for many functions written in C."""
-    if isinstance(fn, KERNELS_IN_C):    # `inspect` finds that out, too, but in the time of a whole table
+    if type(fn) in KERNELS_IN_C:    # `inspect` finds that out, too, but in the time of a whole table
         return None
     written = getattr(fn, "__wrapped__", fn) if type(fn) is DISPATCHER else fn
     if type(written) is types.FunctionType and not written.__dict__:    # no __wrapped__, no __signature__
@@ -168,9 +169,9 @@ def _parameters_of_text(text: str) -> _Parameters | None:
 
     `inspect` reads all of them, but with a tokenizer, whose patterns take milliseconds to compile.
     """
-    names = text[1:-1].split(", ")
-    if all(map(str.isidentifier, names)):       # which is quicker to see than to parse
-        return _Parameters([(name, REQUIRED) for name in names], 0, {}, False, False)
+    found_quickly = _simple_parameters(text[1:-1].split(", "))
+    if found_quickly is not None:
+        return found_quickly
     try:
         definition = ast.parse(f"def f{text}: pass").body[0]
         found = cast(ast.FunctionDef, definition).args
@@ -184,6 +185,30 @@ def _parameters_of_text(text: str) -> _Parameters | None:
         {argument.arg: default for argument, default in zip(found.kwonlyargs, of_keywords, strict=True)},
         found.vararg is not None, found.kwarg is not None,
     )
+
+
+_CONSTANTS: Final = {"None": None, "True": True, "False": False}
+
+
+def _simple_parameters(pieces: list[str]) -> _Parameters | None:
+    """The parameters, if all are names, with constants as defaults: quicker to see than to parse."""
+    positional: list[tuple[str, Any]] = []
+    keywords: dict[str, Any] = {}
+    n_positional_only = 0
+    is_keyword = False
+    for piece in pieces:
+        name, equals, default = piece.partition("=")
+        if piece == "*":
+            is_keyword = True
+        elif piece == "/":
+            n_positional_only = len(positional)
+        elif not name.isidentifier() or (equals and default not in _CONSTANTS):
+            return None
+        elif is_keyword:
+            keywords[name] = _CONSTANTS[default] if equals else REQUIRED
+        else:
+            positional.append((name, _CONSTANTS[default] if equals else REQUIRED))
+    return _Parameters(positional, n_positional_only, keywords, False, False)
 
 
 def _parameters_of_signature(signature: inspect.Signature) -> _Parameters:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import reprlib
-from typing import Any, Final, NoReturn
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, NoReturn
 
 from pydispatch import _core
 
@@ -12,10 +13,14 @@ class Frozen:
     """A frozen value, compared by its fields: the slots, in the order of the constructor's parameters."""
 
     __slots__: tuple[str, ...] = ()
+    _setters: ClassVar[tuple[Callable[[Any, object], None], ...]] = ()      # of the slots
+
+    def __init_subclass__(cls) -> None:
+        cls._setters = tuple([getattr(cls, name).__set__ for name in cls.__slots__])
 
     def _freeze(self, *values: object) -> None:
-        for name, value in zip(self.__slots__, values, strict=True):
-            object.__setattr__(self, name, value)
+        for assign, value in zip(self._setters, values, strict=True):
+            assign(self, value)
 
     def _fields(self) -> tuple[Any, ...]:
         return tuple([getattr(self, name) for name in self.__slots__])

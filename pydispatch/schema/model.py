@@ -67,7 +67,13 @@ def spell_type(type: Type, alias: AliasInfo | None, size: int | None) -> str:
     return f"{type}{mark}"
 
 
-class Argument(Frozen):
+class _LaidOut(Frozen):
+    """Has a place for what the core's Signature finds out about it, which is no field."""
+
+    __slots__ = ("layout",)
+
+
+class Argument(_LaidOut):
     """An argument of a schema; `size` is the hint N of ``T[N]``."""
 
     __slots__ = ("name", "type", "size", "default", "kw_only", "alias")
@@ -255,8 +261,8 @@ class Schema(Frozen):
     def with_name(self, name: OperatorName | str) -> Schema:
         """The same arguments and returns under another name."""
         result = Schema.__new__(Schema)
-        _, *others = Frozen._fields(self)
-        result._freeze(parse_name(name) if isinstance(name, str) else name, *others)
+        result._freeze(parse_name(name) if isinstance(name, str) else name, self.arguments, self.returns, self.written,
+                       self.takes_generator)
         return result
 
     def with_namespace(self, namespace: str) -> Schema:

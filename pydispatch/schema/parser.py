@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from pydispatch.exceptions import SchemaError
 from pydispatch.schema.compound_types import ListType
 from pydispatch.schema.default_parser import read_default
 from pydispatch.schema.model import MAX_ARGUMENTS, Argument, Return, Schema
@@ -25,6 +28,48 @@ def parse_schema(text: str) -> Schema:
 def parse_signature(text: str) -> Schema:
     """Parse ``(arguments) -> returns``: a schema without a name."""
     return _read_schema(Scanner(text, "schema"), None)
+
+
+@cache
+def parse_declared_signature(text: str) -> Schema:
+    """The same for a declaration of a pack. Most arguments stand in several declarations, and are parsed once."""
+    arguments, _, returns = text.removeprefix("(").partition(") -> ")
+    try:
+        found = _arguments_of_pieces(arguments.split(", ") if arguments else [])
+        return Schema(None, found, _declared_returns(returns))
+    except SchemaError:     # a comma or an arrow within a piece; or an error, whose place is to be shown
+        return parse_signature(text)
+
+
+def _arguments_of_pieces(pieces: list[str]) -> list[Argument]:
+    found: list[Argument] = []
+    kw_only = False
+    for piece in pieces:
+        if piece == "*":
+            kw_only = True
+            continue
+        argument = _declared_argument(piece, kw_only)
+        if any(other.name == argument.name for other in found) or len(found) == MAX_ARGUMENTS or (
+                found and _lacks_default(argument, found[-1])):
+            raise SchemaError(f"argument {argument} does not fit the others")
+        found.append(argument)
+    return found
+
+
+@cache
+def _declared_argument(text: str, kw_only: bool) -> Argument:
+    scanner = Scanner(text, "schema")
+    argument = _read_argument(scanner, kw_only, [])
+    scanner.end()
+    return argument
+
+
+@cache
+def _declared_returns(text: str) -> tuple[Return, ...]:
+    scanner = Scanner(text, "schema")
+    returns = _read_returns(scanner)
+    scanner.end()
+    return tuple(returns)
 
 
 def parse_schema_or_name(text: str) -> Schema | OperatorName:
@@ -68,13 +113,19 @@ def _read_argument(scanner: Scanner, kw_only: bool, before: list[Argument]) -> A
     argument = Argument(name, type, size, kw_only=kw_only, alias=alias)
     if scanner.accept("="):
         return Argument(name, type, size, read_default(scanner, argument), kw_only, alias)
-    if before and before[-1].has_default and not kw_only and not isinstance(type, ListType):
+    if before and _lacks_default(argument, before[-1]):
         scanner.fail(
             f"argument {name!r} has no default, but {before[-1].name!r} before it has one",
             f"Give it a default, or make it keyword-only: `*, {argument}`",
             at,
         )
     return argument
+
+
+def _lacks_default(argument: Argument, previous: Argument) -> bool:
+    """Does an argument need a default because the one before it has one?"""
+    return previous.has_default and not (
+        argument.has_default or argument.kw_only or isinstance(argument.type, ListType))
 
 
 def _read_returns(scanner: Scanner) -> list[Return]:
