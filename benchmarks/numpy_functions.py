@@ -129,7 +129,7 @@ def accepts(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None 
 def ratio(call: Call) -> tuple[float, float]:
     """The median ratio of the times, and the median of NumPy's in nanoseconds."""
     ours = operator.attrgetter(call.function)(pnp)
-    loops = [make_loop(call.text, {"f": f, **call.names}) for f in (ours, ours.numpy_function)]
+    loops = [make_loop(call.text, {"f": f, **call.names}) for f in (ours, FUNCTIONS[call.function].numpy_function)]
     rounds = time_in_rounds(loops, ROUNDS)
     return statistics.median(this / other for this, other in rounds), statistics.median(other for _, other in rounds)
 

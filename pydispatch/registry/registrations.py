@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OverrideWarning, RegistrationError
-from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.keys import DispatchKey
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel
 from pydispatch.registry.sites import caller_site, frames_to_caller
 from pydispatch.schema import OperatorName, Schema, parse_declared_signature

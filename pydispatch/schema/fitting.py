@@ -13,7 +13,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch.schema.base_types import ANY, DEVICE, NUMERIC_TYPES, STR, TENSOR, Type
 from pydispatch.schema.compound_types import ListType, OptionalType
-from pydispatch.schema.frozen import REQUIRED, same_value, short_repr
+from pydispatch.schema.frozen import MISSING, REQUIRED, same_value, short_repr
 from pydispatch.schema.model import Argument, Schema
 
 KERNELS_IN_C = _core.AnyDevice, _core.ArrayMethod, _core.OutKernel, _core.Reduction
@@ -191,24 +191,35 @@ _CONSTANTS: Final = {"None": None, "True": True, "False": False}
 
 
 def _simple_parameters(pieces: list[str]) -> _Parameters | None:
-    """The parameters, if all are names, with constants as defaults: quicker to see than to parse."""
+    """The parameters, if all are names with simple literals as defaults: quicker to see than to parse."""
     positional: list[tuple[str, Any]] = []
     keywords: dict[str, Any] = {}
     n_positional_only = 0
     is_keyword = False
     for piece in pieces:
-        name, equals, default = piece.partition("=")
+        name, equals, text = piece.partition("=")
+        default = _simple_literal(text) if equals else REQUIRED
         if piece == "*":
             is_keyword = True
         elif piece == "/":
             n_positional_only = len(positional)
-        elif not name.isidentifier() or (equals and default not in _CONSTANTS):
+        elif not name.isidentifier() or default is MISSING:
             return None
         elif is_keyword:
-            keywords[name] = _CONSTANTS[default] if equals else REQUIRED
+            keywords[name] = default
         else:
-            positional.append((name, _CONSTANTS[default] if equals else REQUIRED))
+            positional.append((name, default))
     return _Parameters(positional, n_positional_only, keywords, False, False)
+
+
+def _simple_literal(text: str) -> Any:
+    """The value of a constant, a whole number, or a word in quotes; MISSING for other texts."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    is_word = text[:1] in ("'", '"') and text[:1] == text[-1:] and text[1:-1].isidentifier()
+    return text[1:-1] if is_word else MISSING
 
 
 def _parameters_of_signature(signature: inspect.Signature) -> _Parameters:

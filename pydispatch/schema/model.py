@@ -242,7 +242,7 @@ class Schema(Frozen):
 
     def __init__(self, name: OperatorName | None, arguments: Iterable[Argument], returns: Iterable[Return]):
         arguments = tuple(arguments)
-        written = tuple([i for i, argument in enumerate(arguments) if argument.mutable])
+        written = tuple([i for i, argument in enumerate(arguments) if argument.alias is not None and argument.mutable])
         takes_generator = any(isinstance(without_none(argument.type), GeneratorType) for argument in arguments)
         self._freeze(name, arguments, tuple(returns), written, takes_generator)
 

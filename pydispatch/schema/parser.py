@@ -35,24 +35,28 @@ def parse_declared_signature(text: str) -> Schema:
     """The same for a declaration of a pack. Most arguments stand in several declarations, and are parsed once."""
     arguments, _, returns = text.removeprefix("(").partition(") -> ")
     try:
-        found = _arguments_of_pieces(arguments.split(", ") if arguments else [])
-        return Schema(None, found, _declared_returns(returns))
-    except SchemaError:     # a comma or an arrow within a piece; or an error, whose place is to be shown
+        return Schema(None, _declared_arguments(arguments), _declared_returns(returns))
+    except SchemaError:     # a comma or an arrow in a string; or an error, whose place is to be shown
         return parse_signature(text)
 
 
-def _arguments_of_pieces(pieces: list[str]) -> list[Argument]:
+def _declared_arguments(text: str) -> list[Argument]:
     found: list[Argument] = []
-    kw_only = False
-    for piece in pieces:
+    kw_only, piece = False, ""
+    for part in text.split(", ") if text else ():
+        piece = f"{piece}, {part}" if piece else part
+        if piece.count("(") != piece.count(")") or piece.count("[") != piece.count("]"):
+            continue
         if piece == "*":
             kw_only = True
-            continue
-        argument = _declared_argument(piece, kw_only)
-        if any(other.name == argument.name for other in found) or len(found) == MAX_ARGUMENTS or (
-                found and _lacks_default(argument, found[-1])):
-            raise SchemaError(f"argument {argument} does not fit the others")
-        found.append(argument)
+        else:
+            argument = _declared_argument(piece, kw_only)
+            if found and _lacks_default(argument, found[-1]):
+                raise SchemaError(f"argument {argument} lacks a default")
+            found.append(argument)
+        piece = ""
+    if piece or len({argument.name for argument in found}) < len(found) or len(found) > MAX_ARGUMENTS:
+        raise SchemaError(f"{text!r} has an open bracket, two arguments of one name, or too many")
     return found
 
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import operator
+import pickle
 
 import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, default_backend
+from pydispatch._core import ArrayFunction, as_builtin
+from pydispatch.autograd import no_grad
 from pydispatch.backends import MetaArray
+from pydispatch.func import grad
 from pydispatch.library import Library
 from pydispatch.modes import DispatchMode
+from pydispatch.numpy.declare import FUNCTIONS
 
 
 class Telling(np.ndarray):
@@ -53,20 +60,25 @@ def test_kernels_of_users_are_called(call):
     assert call(np.ones(3)).tolist() in ([1, 1, 1], [2, 2, 2])
 
 
+class Noting(DispatchMode):
+    """Notes the names of operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __pydispatch__(self, op, types, args, kwargs):
+        self.seen.append(str(op.name))
+        return op(*args, **kwargs)
+
+
 def test_modes_see_raw_arrays():
-    seen = []
-
-    class Noting(DispatchMode):
-        def __pydispatch__(self, op, types, args, kwargs):
-            seen.append(str(op.name))
-            return op(*args, **kwargs)
-
     x = np.ones(2)
-    with Noting():
+    with Noting() as noting:
         pnp.sin(x)
         pnp.add(x, 1)
         pnp.concatenate([x, x])
-    assert seen == ["np::sin", "np::add", "np::concatenate"]
+    assert noting.seen == ["np::sin", "np::add", "np::concatenate"]
 
 
 def test_numbers_go_to_the_ambient_backend():
@@ -117,6 +129,101 @@ def test_arrays_that_are_their_own_results(name, x, kept):
     assert (found is x) == (expected is x) == kept
     assert found.shape == expected.shape
     assert found.flags.c_contiguous == expected.flags.c_contiguous
+
+
+CONVERSIONS = ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
+"""What is a builtin in the namespace: an array may be its own result there."""
+
+
+def read_only(x):
+    x.flags.writeable = False
+    return x
+
+
+CONVERTED = {
+    "contiguous": np.ones((2, 3)), "fortran": np.ones((2, 3)).T, "neither": np.ones((4, 6))[::2, ::2],
+    "0-d": np.ones(()), "one axis": np.arange(3), "empty": np.ones((0, 2)), "strided": np.arange(6)[::2],
+    "bool": np.array([True]),
+    "byte-swapped": np.ones(2, ">f8"), "read-only": read_only(np.ones((2, 2))), "object": np.array([None, 1]),
+    "masked": np.ma.masked_array([1.0, 2.0], [True, False]), "subclass": np.ones((2, 2)).view(Telling),
+    "float": 3.5, "int": 7, "huge int": 2**70, "boolean": True, "complex": 1j, "scalar": np.float32(2), "None": None,
+    "text": "abc", "list": [[1, 2], [3, 4.5]], "ragged": [[1], [2, 3]], "object()": Other(), "dict": {"a": 1},
+}
+CALLED = {
+    "alone": lambda f, x: f(x), "dtype": lambda f, x: f(x, "f4"), "keyword": lambda f, x: f(a=x),
+    "dtype by keyword": lambda f, x: f(x, dtype=float), "unknown": lambda f, x: f(x, nonsense=1),
+    "too many": lambda f, x: f(x, None, None, None), "nothing": lambda f, x: f(),
+}
+
+
+def conversion(function, x, call):
+    """What a conversion gives: whether it is its argument, or which memory it has; or the error."""
+    try:
+        found = call(function, x)
+    except (TypeError, ValueError) as error:
+        return type(error), str(error)
+    shared = isinstance(x, np.ndarray) and np.shares_memory(found, x)
+    return (found is x, shared, type(found), found.base is x, found.shape, found.dtype, found.strides, str(found.flags),
+            repr(found.tolist()))
+
+
+@pytest.mark.parametrize("call", CALLED.values(), ids=CALLED.keys())
+@pytest.mark.parametrize("x", CONVERTED.values(), ids=CONVERTED.keys())
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_conversions_are_numpys(name, x, call):
+    expected = conversion(getattr(np, name), x, call)
+    assert conversion(getattr(pnp, name), x, call) == expected
+    assert conversion(FUNCTIONS[name], x, call) == expected     # what the builtin stands for
+
+
+@pytest.mark.parametrize("surrounding", [Noting, no_grad, lambda: default_backend("Meta")])
+@pytest.mark.parametrize("x", [x for x in CONVERTED.values() if type(x) is np.ndarray and x.ndim])
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_conversions_of_arrays_with_axes_are_numpys_whatever_is_active(name, x, surrounding):
+    with surrounding():
+        found = conversion(getattr(pnp, name), x, CALLED["alone"])
+    assert found == conversion(getattr(np, name), x, CALLED["alone"])
+
+
+def test_modes_see_the_axis_that_a_conversion_adds():
+    with Noting() as noting:
+        assert pnp.ascontiguousarray(np.ones(())).shape == pnp.ascontiguousarray(2.0).shape == (1,)
+        assert pnp.asarray(2.0).shape == ()
+    assert noting.seen == ["np::reshape", "np::reshape"]
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_conversions_of_tensors_are_tensors(name):
+    function, t = getattr(pnp, name), Tensor(np.ones((2, 2)), requires_grad=True)
+    for found in (function(t), function(a=t), function([t, t]), function([t[0], [1.0, 2.0]]), FUNCTIONS[name](t)):
+        assert isinstance(found, Tensor)
+        assert found.requires_grad
+    assert function(t) is t
+    assert isinstance(function(np.ones(2), like=t), Tensor)
+    meta = MetaArray((2,), np.dtype(float))
+    assert function(meta) is meta
+    assert grad(lambda x: pnp.sum(function(x) * x))(np.array([1.0, 2.0])).tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_conversions_are_builtins_that_tell_who_they_are(name):
+    function = getattr(pnp, name)
+    assert inspect.isbuiltin(function)
+    assert (function.__name__, function.__qualname__, function.__module__) == (name, name, "pydispatch.numpy")
+    assert function.__doc__ == getattr(np, name).__doc__
+    names = list(inspect.signature(function).parameters)
+    assert names == list(inspect.signature(FUNCTIONS[name].implementation).parameters)
+    assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function is FUNCTIONS[name].public
+    assert len({getattr(pnp, other) for other in CONVERSIONS}) == len(CONVERSIONS)
+
+
+def test_only_conversions_are_builtins():
+    with pytest.raises(ValueError, match="cannot be a builtin: it keeps no arrays"):
+        as_builtin(FUNCTIONS["zeros"], "(shape)")
+    other = ArrayFunction(np.asarray, lambda a: a, keeps="K")
+    other.__dict__.update(__name__="other", __qualname__="other", __module__="there", __doc__="")
+    with pytest.raises(ValueError, match="4 builtins already"):
+        as_builtin(other, "(a)")
 
 
 @pytest.mark.parametrize("listed", [list, tuple])

@@ -12,7 +12,7 @@ import numpy as np
 
 import pydispatch.numpy as pnp
 from pydispatch._core import ArrayFunction
-from pydispatch.numpy.declare import Adapter
+from pydispatch.numpy.declare import FUNCTIONS, Adapter
 
 STUB = Path(pnp.__file__).with_suffix(".pyi")
 MODULES = ("fft", "lib", "linalg", "random")
@@ -59,7 +59,7 @@ def text() -> str:
     """The whole file."""
     names = [name for name in pnp.__all__ if not name.startswith("_") and not keyword.iskeyword(name)
              and name not in (*MODULES, *CLASSES)]
-    lines = {name: stub_of(name, getattr(pnp, name)) for name in names}
+    lines = {name: stub_of(name, FUNCTIONS.get(name, getattr(pnp, name))) for name in names}
     imports = sorted(line for line in lines.values() if line.startswith("from"))
     functions = [line for line in lines.values() if line.startswith("def")]
     aliases = [line for line in lines.values() if " = " in line and not line.startswith(("def", "from"))]
