@@ -314,7 +314,7 @@ def has_device(schema: Schema) -> bool:
 def is_device(argument: Argument) -> bool:
     """Does this argument name a backend?"""
     kind = argument.type
-    return isinstance(kind, DeviceType) or (isinstance(kind, OptionalType) and isinstance(kind.inner, DeviceType))
+    return type(kind) is DeviceType or (type(kind) is OptionalType and type(kind.inner) is DeviceType)
 
 
 def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Label) -> str:

@@ -37,11 +37,12 @@ from pydispatch.schema.base_types import (
     Type,
 )
 from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
+from pydispatch.schema.declared import parse_declared_signature
 from pydispatch.schema.fitting import compare_signature, first_difference
 from pydispatch.schema.frozen import REQUIRED, described, same_value
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema
 from pydispatch.schema.names import OperatorName, parse_name, validate_namespace
-from pydispatch.schema.parser import parse_declared_signature, parse_schema, parse_schema_or_name, parse_signature
+from pydispatch.schema.parser import parse_schema, parse_schema_or_name, parse_signature
 from pydispatch.schema.scanner import RESERVED_WORDS
 from pydispatch.schema.user_types import EnumType, OpaqueType, register_opaque_type, unregister_opaque_type
 

@@ -23,13 +23,17 @@ def read_default(scanner: Scanner, argument: Argument) -> Any:
     at = scanner.at
     value = _read_literal(scanner, argument.type)
     outer = without_none(argument.type)
-    where = f"argument {argument.name!r} of type {spell_type(argument.type, None, argument.size)}"
     if value is not None and outer.contains_arrays and outer != ANY:
-        scanner.fail(f"{where}: an array has no literal", f"Write `{optional(outer)} {argument.name}=None`", at)
+        scanner.fail(f"{_where(argument)}: an array has no literal",
+                     f"Write `{optional(outer)} {argument.name}=None`", at)
     try:
         return argument.convert(value)
     except (TypeError, ValueError) as error:
-        scanner.fail(f"{where} cannot have this default: {error}", "", at)
+        scanner.fail(f"{_where(argument)} cannot have this default: {error}", "", at)
+
+
+def _where(argument: Argument) -> str:
+    return f"argument {argument.name!r} of type {spell_type(argument.type, None, argument.size)}"
 
 
 def _read_literal(scanner: Scanner, type: Type) -> Any:

@@ -14,9 +14,11 @@ from pydispatch import _core
 from pydispatch.schema.base_types import ANY, DEVICE, NUMERIC_TYPES, STR, TENSOR, Type
 from pydispatch.schema.compound_types import ListType, OptionalType
 from pydispatch.schema.frozen import MISSING, REQUIRED, same_value, short_repr
+from pydispatch.schema.literals import simple_literal
 from pydispatch.schema.model import Argument, Schema
 
 KERNELS_IN_C = _core.AnyDevice, _core.ArrayMethod, _core.OutKernel, _core.Reduction
+_TELLING: Final = frozenset(("__wrapped__", "__signature__"))      # attributes that tell another signature
 DISPATCHER = type(np.sum)       # of NumPy's functions that ask arguments for `__array_function__`
 
 
@@ -130,7 +132,7 @@ def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
     if type(fn) in KERNELS_IN_C:    # `inspect` finds that out, too, but in the time of a whole table
         return None
     written = getattr(fn, "__wrapped__", fn) if type(fn) is DISPATCHER else fn
-    if type(written) is types.FunctionType and not written.__dict__:    # no __wrapped__, no __signature__
+    if type(written) is types.FunctionType and not _TELLING & written.__dict__.keys():
         return _parameters_of_function(written)
     if is_ufunc(fn):
         return _Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
@@ -187,9 +189,6 @@ def _parameters_of_text(text: str) -> _Parameters | None:
     )
 
 
-_CONSTANTS: Final = {"None": None, "True": True, "False": False}
-
-
 def _simple_parameters(pieces: list[str]) -> _Parameters | None:
     """The parameters, if all are names with simple literals as defaults: quicker to see than to parse."""
     positional: list[tuple[str, Any]] = []
@@ -198,7 +197,7 @@ def _simple_parameters(pieces: list[str]) -> _Parameters | None:
     is_keyword = False
     for piece in pieces:
         name, equals, text = piece.partition("=")
-        default = _simple_literal(text) if equals else REQUIRED
+        default = simple_literal(text) if equals else REQUIRED
         if piece == "*":
             is_keyword = True
         elif piece == "/":
@@ -210,16 +209,6 @@ def _simple_parameters(pieces: list[str]) -> _Parameters | None:
         else:
             positional.append((name, default))
     return _Parameters(positional, n_positional_only, keywords, False, False)
-
-
-def _simple_literal(text: str) -> Any:
-    """The value of a constant, a whole number, or a word in quotes; MISSING for other texts."""
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if text.removeprefix("-").isdecimal():
-        return int(text)
-    is_word = text[:1] in ("'", '"') and text[:1] == text[-1:] and text[1:-1].isidentifier()
-    return text[1:-1] if is_word else MISSING
 
 
 def _parameters_of_signature(signature: inspect.Signature) -> _Parameters:

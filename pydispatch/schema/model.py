@@ -243,7 +243,8 @@ class Schema(Frozen):
     def __init__(self, name: OperatorName | None, arguments: Iterable[Argument], returns: Iterable[Return]):
         arguments = tuple(arguments)
         written = tuple([i for i, argument in enumerate(arguments) if argument.alias is not None and argument.mutable])
-        takes_generator = any(isinstance(without_none(argument.type), GeneratorType) for argument in arguments)
+        types = [argument.type for argument in arguments]
+        takes_generator = GeneratorType in [type(t.inner) if type(t) is OptionalType else type(t) for t in types]
         self._freeze(name, arguments, tuple(returns), written, takes_generator)
 
     def _fields(self) -> tuple[Any, ...]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from pydispatch.exceptions import SchemaError
 from pydispatch.schema.compound_types import ListType
 from pydispatch.schema.default_parser import read_default
 from pydispatch.schema.model import MAX_ARGUMENTS, Argument, Return, Schema
@@ -30,46 +27,16 @@ def parse_signature(text: str) -> Schema:
     return _read_schema(Scanner(text, "schema"), None)
 
 
-@cache
-def parse_declared_signature(text: str) -> Schema:
-    """The same for a declaration of a pack. Most arguments stand in several declarations, and are parsed once."""
-    arguments, _, returns = text.removeprefix("(").partition(") -> ")
-    try:
-        return Schema(None, _declared_arguments(arguments), _declared_returns(returns))
-    except SchemaError:     # a comma or an arrow in a string; or an error, whose place is to be shown
-        return parse_signature(text)
-
-
-def _declared_arguments(text: str) -> list[Argument]:
-    found: list[Argument] = []
-    kw_only, piece = False, ""
-    for part in text.split(", ") if text else ():
-        piece = f"{piece}, {part}" if piece else part
-        if piece.count("(") != piece.count(")") or piece.count("[") != piece.count("]"):
-            continue
-        if piece == "*":
-            kw_only = True
-        else:
-            argument = _declared_argument(piece, kw_only)
-            if found and _lacks_default(argument, found[-1]):
-                raise SchemaError(f"argument {argument} lacks a default")
-            found.append(argument)
-        piece = ""
-    if piece or len({argument.name for argument in found}) < len(found) or len(found) > MAX_ARGUMENTS:
-        raise SchemaError(f"{text!r} has an open bracket, two arguments of one name, or too many")
-    return found
-
-
-@cache
-def _declared_argument(text: str, kw_only: bool) -> Argument:
+def parse_argument(text: str, kw_only: bool) -> Argument:
+    """Parse one argument."""
     scanner = Scanner(text, "schema")
     argument = _read_argument(scanner, kw_only, [])
     scanner.end()
     return argument
 
 
-@cache
-def _declared_returns(text: str) -> tuple[Return, ...]:
+def parse_returns(text: str) -> tuple[Return, ...]:
+    """Parse what is behind the arrow."""
     scanner = Scanner(text, "schema")
     returns = _read_returns(scanner)
     scanner.end()
@@ -112,12 +79,12 @@ def _read_argument(scanner: Scanner, kw_only: bool, before: list[Argument]) -> A
     type, size, alias = read_type(scanner)
     at = scanner.at
     name = scanner.identifier("the name of the argument", "Write it after the type: `Tensor x`")
-    if any(argument.name == name for argument in before):
+    if before and any(argument.name == name for argument in before):
         scanner.fail(f"two arguments are named {name!r}", "", at)
     argument = Argument(name, type, size, kw_only=kw_only, alias=alias)
     if scanner.accept("="):
         return Argument(name, type, size, read_default(scanner, argument), kw_only, alias)
-    if before and _lacks_default(argument, before[-1]):
+    if before and lacks_default(argument, before[-1]):
         scanner.fail(
             f"argument {name!r} has no default, but {before[-1].name!r} before it has one",
             f"Give it a default, or make it keyword-only: `*, {argument}`",
@@ -126,10 +93,9 @@ def _read_argument(scanner: Scanner, kw_only: bool, before: list[Argument]) -> A
     return argument
 
 
-def _lacks_default(argument: Argument, previous: Argument) -> bool:
-    """Does an argument need a default because the one before it has one?"""
-    return previous.has_default and not (
-        argument.has_default or argument.kw_only or isinstance(argument.type, ListType))
+def lacks_default(argument: Argument, previous: Argument) -> bool:
+    """Does an argument without a default need one, because the one before it has one?"""
+    return previous.has_default and not (argument.kw_only or isinstance(argument.type, ListType))
 
 
 def _read_returns(scanner: Scanner) -> list[Return]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final, NoReturn
 
 from pydispatch.exceptions import SchemaError
@@ -24,6 +25,11 @@ _TOKEN: Final = (
 )
 
 
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    return re.compile(_TOKEN)
+
+
 def is_identifier(text: str) -> bool:
     return text.isascii() and text.isidentifier()
 
@@ -32,7 +38,7 @@ def _tokens(text: str) -> list[tuple[str, int]]:
     """Tokens and their offsets, without comments and insignificant line ends."""
     tokens: list[tuple[str, int]] = []
     depth = 0
-    for match in re.finditer(_TOKEN, text):
+    for match in _token_pattern().finditer(text):
         token = match.group()
         depth += (token == "(") - (token == ")")
         is_blank = token == "\n" and (depth > 0 or not text[match.end() :].strip(" \t\r"))
@@ -61,7 +67,7 @@ class Scanner:
         if "\n" in text or "#" in text:
             self.tokens = [token for token, _ in _tokens(text)]
         else:
-            self.tokens = re.findall(_TOKEN, text)
+            self.tokens = _token_pattern().findall(text)
             self.tokens.append("")
         self.at = 0
         self.token = self.tokens[0]
