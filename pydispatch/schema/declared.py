@@ -103,7 +103,7 @@ def _simple_type(text: str) -> tuple[Type, int | None, AliasInfo | None] | None:
         return ListType(inner[0]), int(size) if size else None, alias_of_list(inner[2])
     if text.startswith("Union(") and text.endswith(")"):
         members = [_simple_type(part) for part in text[6:-1].split(", ")]
-        is_plain = all(member is not None and member[1] is member[2] is None for member in members)
+        is_plain = all(member is not None and member[1:] == (None, None) for member in members)
         return (union([member[0] for member in members if member is not None]), None, None) if is_plain else None
     spelled, _, mark = text.removesuffix(")").partition("(")
     name = mark.removesuffix("!")
