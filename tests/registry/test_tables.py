@@ -338,6 +338,25 @@ def test_fallback_of_a_key_that_falls_through_by_itself(operator, token):
     assert op(Tensor(np.ones(1))) == "CPU"
 
 
+def test_operators_share_the_entries_of_fallbacks_while_these_are_in_force(operator, token):
+    def entries(key: str) -> set[object]:
+        return {build_table(op).rows[parse_key(key).slot] for op in ops}
+
+    ops = operator("CPU"), operator("CPU"), operator("CPU")
+    kernel = token("fallback")
+    gone = weakref.ref(kernel)
+    before = entries("AutogradCPU")
+    assert len(before) == len(entries("BackendSelect")) == 1
+    assert len(entries("CPU")) == 3
+    with Library("_", "IMPL") as everywhere:
+        everywhere.fallback(kernel, "AutogradCPU")
+        assert [entry.kernel.function for entry in entries("AutogradCPU")] == [kernel]
+    assert {entry.label for entry in entries("AutogradCPU")} == {entry.label for entry in before}
+    del kernel, everywhere
+    gc.collect()
+    assert gone() is None
+
+
 # --- 5.7: keeping fresh -------------------------------------------------------------------------------------
 
 
