@@ -18,13 +18,15 @@ core = Extension(
         ("NDEBUG", None),                   # among Python's own flags, but CFLAGS in the environment replace those
     ],
     extra_compile_args=[
-        "-O3", "-fno-plt",
+        "-O3", "-fno-plt",                  # some loops over large arrays take four times as long with -O2
         "-fno-math-errno",                  # a square root is one operation of the processor, not a call as well
         "-fwrapv",                          # likewise
         "-g0",                              # debug information is nine tenths of the file otherwise
         # Passes that take a fifth of GCC's time and bring little: without them op(x, y) takes 1.2 % more instructions,
         # most other calls fewer.
         "-fno-tree-pta", "-fno-gcse", "-fno-tree-pre", "-fno-schedule-insns2", "-fno-tree-vectorize",
+        # What -O3 inlines and clones beyond -O2 makes the wheel's copy 2.5 % larger, and calls less than 2 % faster.
+        "-fno-ipa-cp-clone", "--param=max-inline-insns-auto=15", "--param=inline-min-speedup=30",
         "--param=max-inline-insns-single=300",
     ],
 )
