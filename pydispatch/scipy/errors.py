@@ -1,4 +1,4 @@
-"""Errors of SciPy's functions, with the name of the function in front."""
+"""Errors of SciPy's functions, which begin with the name of the function."""
 
 from __future__ import annotations
 

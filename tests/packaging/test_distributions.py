@@ -12,10 +12,10 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PACKAGE = Path(__file__).parents[2] / "pydispatch"
-CORE_SOURCES = {
-    path.relative_to(PACKAGE.parent).as_posix()
-    for pattern in ("**/*.pyx", "**/*.pxd", "**/*.pyi", "py.typed") for path in PACKAGE.glob(pattern)
-}
+CORE_SOURCES, HEADERS = [
+    {path.relative_to(PACKAGE.parent).as_posix() for pattern in patterns for path in PACKAGE.glob(pattern)}
+    for patterns in (("**/*.pyx", "**/*.pyi", "py.typed"), ("**/*.pxd",))
+]
 TOP_LEVEL = {"LICENSE", "README.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py"}
 
 
@@ -40,7 +40,7 @@ def wheel_names(wheel: Path) -> set[str]:
 def test_sdist_holds_every_source(sdist_names: set[str], pytestconfig: pytest.Config) -> None:
     checkout = pytestconfig.rootpath
     folders = ("pydispatch", "tests", "benchmarks", "docs", "examples")
-    wanted = CORE_SOURCES | TOP_LEVEL | {".ci/run", "docs/index.md"}
+    wanted = CORE_SOURCES | HEADERS | TOP_LEVEL | {".ci/run", "docs/index.md"}
     wanted |= {name for folder in folders for name in python_files(checkout / folder)}
     assert wanted <= sdist_names
 
