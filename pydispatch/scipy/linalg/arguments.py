@@ -129,5 +129,6 @@ def stacks_batch(op, info, in_dims, *arrays):
 def of_every_version(implementation: Callable[..., Any]) -> Callable[..., Any]:
     """Declare a function whose arguments differ between versions of SciPy: it shows those of the installed one."""
     function = FACE.array_function("linalg")(implementation)
-    function.__dict__["__wrapped__"] = getattr(linalg, implementation.__name__)
+    FACE.functions[f"linalg.{implementation.__name__}"].__dict__["__wrapped__"] = getattr(
+        linalg, implementation.__name__)
     return function
