@@ -17,7 +17,7 @@ from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.reductions import reduced_axes, reduced_behind, reduced_shape, restored
 from pydispatch.ops import ops
 from pydispatch.scipy.pack import FACE, SCIPY
-from pydispatch.scipy.special.declare import is_complex
+from pydispatch.scipy.special.declare import check_real, is_complex
 
 exp, isinf, total, where = operators("exp", "isinf", "sum", "where")
 
@@ -33,17 +33,17 @@ def logsumexp_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool 
         if not math.isfinite(largest):
             return special.logsumexp(a)
         powers = np.exp(a - largest)
-        total = powers.sum()
-        if total > 1.1:
-            return largest + (math.log(total) if type(total) is np.float64 else np.log(total))
+        sums = powers.sum()
+        if sums > 1.1:
+            return largest + (math.log(sums) if type(sums) is np.float64 else np.log(sums))
         return largest + precise(powers, None, False)[()]
     largest = a.max(axis, keepdims=True)
     check = largest.sum()
     if check - check != 0:
         return special.logsumexp(a, axis, None, keepdims) if axis != () else a.copy()
     powers = np.exp(a - largest)
-    total = powers.sum(axis, keepdims=True)
-    logs = np.log(total) if total.min() > 1.1 else precise(powers, axis, True)
+    sums = powers.sum(axis, keepdims=True)
+    logs = np.log(sums) if sums.min() > 1.1 else precise(powers, axis, True)
     logs += largest
     return logs if keepdims else logs.reshape(reduced_shape(a.shape, reduced_axes(axis, a.ndim), False))[()]
 
@@ -125,6 +125,7 @@ def weighted(a: Any, axis: Any, b: Any, result: Any) -> Any:
 
 
 def signed_shares(a: Any, axis: Any, b: Any, result: Any) -> Any:
+    check_real("logsumexp_signed", a)
     logarithms, signs = result
     return weighted(a, axis, b, logarithms) * restored(signs, a.shape, axis)
 
