@@ -42,6 +42,15 @@ WITH_ARRAYS = [call for call in CALLS if any(map(is_array, tree_leaves(call.valu
 SMOOTH = [call for call in WITH_ARRAYS if call.values[0].smooth]
 BATCHED = [call for call in WITH_ARRAYS if call.values[0].batches]
 WITH_SHAPE = [call for call in WITH_ARRAYS if call.values[0].has_shape]
+FIRST = {id(call) for call in {call.values[0].name: call for call in reversed(WITH_ARRAYS)}.values()}
+
+
+def in_depth(calls: list[Any]) -> list[Any]:
+    """The calls, of which those after the first of a function are for slow tests."""
+    return [call if id(call) in FIRST else pytest.param(*call.values, id=call.id, marks=pytest.mark.slow)
+            for call in calls]
+
+
 FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH)}.values())
 TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind != "refused"])
 """The functions that take Tensors."""
@@ -141,7 +150,7 @@ def test_vmap_is_a_loop(sample):
         check_stacked(found, [quietly(function, call, {}) for call in calls], sample.tolerance)
 
 
-@pytest.mark.parametrize("sample", BATCHED)
+@pytest.mark.parametrize("sample", in_depth(BATCHED))
 def test_vmap_of_vmap_is_a_loop_of_loops(sample):
     function, (first, *others) = function_of_arrays(ours(sample.name), sample)
     alone = (None,) * len(others)
@@ -171,7 +180,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
-@pytest.mark.parametrize("sample", WITH_SHAPE)
+@pytest.mark.parametrize("sample", in_depth(WITH_SHAPE))
 def test_traced_functionalized_and_compiled_is_eager(sample, transform):
     function, arrays = function_of_arrays(ours(sample.name), sample)
     others = [examples(x)[1] for x in arrays]

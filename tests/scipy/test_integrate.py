@@ -255,6 +255,7 @@ def peak_of_gradient(gradient, n_steps):
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_the_memory_of_the_adjoint_does_not_depend_on_the_number_of_steps():
     peak_of_gradient("adjoint", 10)         # what is loaded and cached at first does not count
     few, many = peak_of_gradient("adjoint", 10), peak_of_gradient("adjoint", 1000)

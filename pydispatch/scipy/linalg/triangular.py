@@ -7,7 +7,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, lapack
+from scipy.linalg import LinAlgError, blas
+from scipy.linalg.blas import get_blas_funcs
 from scipy.linalg.lapack import get_lapack_funcs
 
 from pydispatch._core import MetaArray, sum_to
@@ -49,12 +50,12 @@ def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite
     if check_finite:
         check_finite_values("solve_triangular", a, b)
     if batch == () and a.dtype is DOUBLE and b.dtype is DOUBLE and b.size:
-        return solve_one_triangle(lapack.dtrtrs, a, b, trans, lower, unit_diagonal, 0, ())
+        return solve_one_triangle(blas.dtrsm, a, b, trans, lower, unit_diagonal, 0, ())
     dtype = precise(np.result_type(a, b))
     if not b.size or not prod(batch):
         return np.empty((*batch, *b.shape[-2:]) if b.ndim > 1 else (*batch, *b.shape), dtype)
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
-    solve, = get_lapack_funcs(("trtrs",), (a, b))
+    solve, = get_blas_funcs(("trsm",), (a, b))
     if not batch:
         return solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, 0, ())
     core = b.shape[-1:] if b.ndim == 1 else b.shape[-2:]
@@ -67,15 +68,20 @@ def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite
 
 
 def solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, i, batch):
-    """The solution of one system; `solve` is LAPACK's trtrs, which wants columns to be contiguous."""
-    if (trans == 2 and a.dtype.kind == "c") or a.flags.f_contiguous:
-        x, info = solve(a, b, lower=lower, trans=trans, unitdiag=unit_diagonal)
-    else:
-        x, info = solve(a.T, b, lower=not lower, trans=not trans, unitdiag=unit_diagonal)
-    if info > 0:
+    """The solution of one system; `solve` is BLAS's trsm, which wants columns to be contiguous.
+
+    LAPACK's trtrs, which SciPy calls, starts threads for the smallest system.
+    """
+    if not unit_diagonal and not (diagonal := a.diagonal()).all():
+        zero = int((diagonal == 0).argmax())
         raise LinAlgError(named_example("solve_triangular", i, batch,
-                                        f"singular matrix: resolution failed at diagonal {info - 1}"))
-    return x
+                                        f"singular matrix: resolution failed at diagonal {zero}"))
+    columns = b[:, None] if b.ndim == 1 else b
+    if (trans == 2 and a.dtype.kind == "c") or a.flags.f_contiguous:
+        x = solve(1, a, columns, lower=lower, trans_a=trans, diag=unit_diagonal)
+    else:
+        x = solve(1, a.T, columns, lower=not lower, trans_a=not trans, diag=unit_diagonal)
+    return x[:, 0] if b.ndim == 1 else x
 
 
 def triangular_meta(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
