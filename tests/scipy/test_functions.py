@@ -75,7 +75,15 @@ def test_every_function_has_a_sample(name):
     assert FACE.kinds[name] == "constant" or any(each.smooth for each in SAMPLES[name])
 
 
-@pytest.mark.parametrize("name", TAKEN)
+def tells_parameters(name: str) -> bool:
+    """Universal functions of older versions of NumPy do not."""
+    try:
+        return bool(inspect.signature(scipys(name)))
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("name", list(filter(tells_parameters, TAKEN)))
 def test_parameters_are_scipys(name):
     """Their names, order and defaults."""
     theirs = inspect.signature(scipys(name)).parameters.values()
