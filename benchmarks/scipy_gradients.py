@@ -10,8 +10,6 @@ are left out.
 from __future__ import annotations
 
 import math
-import statistics
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ import numpy as np
 import scipy.linalg
 import scipy.signal
 import scipy.special
-from numpy_gradients import ratio, timed
+from numpy_gradients import tabulate
 
 import pydispatch.numpy as pnp
 from pydispatch.cli.timing import on_one_core
@@ -168,20 +166,7 @@ def checked(case: Case) -> dict[str, Callable[[], Any]]:
 def main() -> None:
     """Print the table, and what misses its bound."""
     on_one_core()
-    missed = []
-    print(f"{'gradient of':20} {'hand':>9} {'ours':>9} {'ratio':>6} {'autograd':>9} {'torch':>9}   microseconds")
-    for case in cases():
-        if len(sys.argv) > 1 and case.name.partition(" ")[0] != sys.argv[1]:
-            continue
-        times = timed(checked(case))
-        over_hand = ratio(times["ours"], times["hand"])
-        shown = [f"{statistics.median(times[name]):9.1f}" if name in times else f"{'-':>9}"
-                 for name in ("hand", "ours", "autograd", "torch")]
-        print(f"{case.name:20} {' '.join(shown[:2])} {over_hand:6.2f} {' '.join(shown[2:])}", flush=True)
-        if over_hand > BOUND:
-            missed.append(f"{case.name}: {over_hand:.2f} times the one by hand")
-        missed += [f"{case.name}: slower than {name}" for name in ("autograd", "torch")
-                   if name in times and ratio(times["ours"], times[name]) > 1]
+    missed = tabulate(cases(), checked, BOUND)
     print(f"\n{len(missed)} above their bounds:", *missed, sep="\n  ")
 
 
