@@ -16,6 +16,7 @@ One routine per step; every way to call enters at a step and leaves at the end.
 # it. All parts are one translation unit: a call from one to another costs what a call within one costs. `_core.pyi` says
 # what Python sees.
 
+import _thread
 import contextvars
 import gc
 import math
@@ -24,7 +25,6 @@ import os
 import sys
 import types
 import weakref
-from _thread import RLock
 
 if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispatch-numpy":
     raise ImportError(

@@ -403,8 +403,8 @@ def as_builtin(ArrayFunction function not None, str signature not None):
 
 cdef dict KEPT_FLAGS = {None: -1, "K": 0, "C": NPY_ARRAY_C_CONTIGUOUS, "F": NPY_ARRAY_F_CONTIGUOUS}
 
-type_of_askers = type(numpy.sum) if type(numpy.sum) is not type(lambda: None) else None
-"""The type of NumPy's functions that ask arguments for `__array_function__` before they call what they wrap."""
+cdef object type_of_askers = type(numpy.sum) if type(numpy.sum) is not type(lambda: None) else None
+# the type of NumPy's functions that ask arguments for `__array_function__` before they call what they wrap
 
 
 cdef class ArrayFunction:

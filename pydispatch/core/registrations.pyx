@@ -10,7 +10,7 @@ cdef class Lock:
 
     def __init__(self):
         try:
-            self.inner = RLock()
+            self.inner = _thread.RLock()
         except RuntimeError as error:       # how CPython says that there is no memory for one
             raise MemoryError(str(error)) from None
         locks.add(self)
@@ -29,7 +29,7 @@ cdef class Lock:
     cdef int free(self) except -1:
         """The threads that held it, or waited for it, are not in this process."""
         if not self.inner._is_owned():
-            self.inner = RLock()
+            self.inner = _thread.RLock()
         return 0
 
 
