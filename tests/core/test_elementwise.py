@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -14,6 +15,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor, _core, ops
 from pydispatch.operators.declare import DECLARATIONS, IS_NUMPY_2_0
 from tests.core.test_iteration import laid_out, layouts
+from tests.numpy.calls import case_named
 
 TYPES = [np.dtype(code) for code in "?bBhHiIlLqQfdFD"]
 LEFT_TO_NUMPY = [np.dtype(code) for code in ("e", "g", "G", "O", ">f8", ">i4", "M8[s]", "m8[s]")]
@@ -91,9 +93,14 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
 @each_ufunc
-def test_every_ufunc_on_every_type(ufunc, dtype):
+def test_every_ufunc_on_every_type(ufunc):
+    for dtype in TYPES:
+        with case_named(str(dtype)):
+            check_of_type(ufunc, dtype)
+
+
+def check_of_type(ufunc, dtype):
     taken = has_loop(ufunc, dtype)
     for k, shapes in enumerate(SHAPES):
         args = [numbers(dtype, shape, k + 17 * i) for i, shape in enumerate(shapes[:ufunc.nin])]
@@ -275,10 +282,14 @@ def outs(dtype, shape):
     yield np.zeros(shape, dtype).view(np.matrix) if len(shape) == 2 else np.zeros(shape, dtype).tolist()
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 4)], ids=str)
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
 @each_ufunc
-def test_results_are_written_into_out(ufunc, dtype, shape):
+def test_results_are_written_into_out(ufunc):
+    for dtype, shape in itertools.product(TYPES, [(5,), (3, 4)]):
+        with case_named(f"{dtype}, {shape}"):
+            check_out(ufunc, dtype, shape)
+
+
+def check_out(ufunc, dtype, shape):
     function = getattr(pnp, ufunc.__name__)
     args = [numbers(dtype, shape, i) for i in range(ufunc.nin)]
     result_type = dtype if not has_loop(ufunc, dtype) else ufunc.resolve_dtypes((*[dtype] * ufunc.nin, None))[-1]

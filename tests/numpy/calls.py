@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,16 @@ def is_array(value: Any) -> bool:
 def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
     """The arguments with their arrays replaced."""
     return tree_map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
+
+
+@contextmanager
+def case_named(name: str) -> Iterator[None]:
+    """One of several cases of a test, which its failure names."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the case {name}")
+        raise
 
 
 def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -21,6 +21,7 @@ from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.numpy.calls import (
+    case_named,
     check_same,
     check_stacked,
     copies,
@@ -102,19 +103,20 @@ def test_arrays_go_in_and_out(sample):
 CONVERSIONS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asarray_chkfinite", "full", "asfortranarray",
                "require", "kaiser", "from_dlpack", "finfo", "iinfo")
 """Functions of NumPy that make an array of what they get, a Tensor too, without asking it."""
-BY_ALL_WAYS = [pytest.param(call.values[0], way, id=f"{call.id}-{way}") for call in WITH_ARRAYS for way in WAYS_IN
-               if not (way == "numpy" and call.values[0].name in CONVERSIONS)]
 
-
-@pytest.mark.parametrize(("sample", "way"), BY_ALL_WAYS)
-def test_tensors_go_in_and_out(sample, way):
-    args, kwargs = mapped(lambda x: Tensor(x.copy()), (sample.args, sample.kwargs))
+@pytest.mark.parametrize("sample", WITH_ARRAYS)
+def test_tensors_go_in_and_out(sample):
     expected = quietly(numpys(sample.name), *copies(sample))
-    found = quietly(WAYS_IN[way](sample.name), args, kwargs)
-    assert all(isinstance(leaf, Tensor) for leaf, other in
-               zip(tree_leaves(found), tree_leaves(expected), strict=True) if is_array(other))
-    check_same(tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf, found), expected,
-               sample.tolerance)
+    for way, function_by_way in WAYS_IN.items():
+        if way == "numpy" and sample.name in CONVERSIONS:
+            continue
+        args, kwargs = mapped(lambda x: Tensor(x.copy()), (sample.args, sample.kwargs))
+        with case_named(way):
+            found = quietly(function_by_way(sample.name), args, kwargs)
+            assert all(isinstance(leaf, Tensor) for leaf, other in
+                       zip(tree_leaves(found), tree_leaves(expected), strict=True) if is_array(other))
+            check_same(tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf, found), expected,
+                       sample.tolerance)
 
 
 def of_reals(dtype: Any) -> Callable[[np.ndarray], np.ndarray]:
@@ -138,9 +140,14 @@ FIRST_OF_EACH = [next(iter(samples)) for samples in
                  if samples]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sample", FIRST_OF_EACH, ids=lambda sample: sample.name)
-def test_layouts_and_precisions_are_numpys(sample, layout):
+def test_layouts_and_precisions_are_numpys(sample):
+    for layout in LAYOUTS:
+        with case_named(layout):
+            check_in_layout(sample, layout)
+
+
+def check_in_layout(sample, layout):
     args, kwargs = mapped(LAYOUTS[layout], (sample.args, sample.kwargs))
     tensors = mapped(Tensor, (args, kwargs))
     try:
@@ -222,19 +229,19 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("sample", WITH_SHAPE)
-def test_traced_functionalized_and_compiled_is_eager(sample, transform):
+def test_traced_functionalized_and_compiled_is_eager(sample):
     function, arrays = function_of_arrays(ours(sample.name), sample)
     other = [np.roll(x, 1) for x in arrays]
-    expected = quietly(function, mapped(np.copy, other), {})
-    if transform == "compile" and is_in_place(sample):
-        with pytest.raises(CompilationError, match="writes to its argument"):
-            pydispatch.compile(function)(*mapped(np.copy, other))
-        return
-    found = quietly(TRANSFORMS[transform](function, arrays), mapped(np.copy, other), {})
-    check_same([np.asarray(leaf) for leaf in found], [np.asarray(leaf) for leaf in expected],
-               max(sample.tolerance, 1e-12))
+    expected = [np.asarray(leaf) for leaf in quietly(function, mapped(np.copy, other), {})]
+    for name, transform in TRANSFORMS.items():
+        if name == "compile" and is_in_place(sample):
+            with pytest.raises(CompilationError, match="writes to its argument"):
+                pydispatch.compile(function)(*mapped(np.copy, other))
+            continue
+        with case_named(name):
+            found = quietly(transform(function, arrays), mapped(np.copy, other), {})
+            check_same([np.asarray(leaf) for leaf in found], expected, max(sample.tolerance, 1e-12))
 
 
 FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH) if call.values[0].has_shape}.values())
