@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydispatch import _core, autograd, backends, exceptions, loading, operators, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
-from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
+from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (
     DispatchMode,
     below_autograd,
@@ -24,6 +24,7 @@ from pydispatch.modes import (
     restore_entry_state,
 )
 from pydispatch.ops import ops
+from pydispatch.registry.backends import register_backend
 
 if TYPE_CHECKING:
     from pydispatch import custom_ops, debug, func, library, subclasses

@@ -29,6 +29,10 @@ class NoKernelError(DispatchError, NotImplementedError):
     """The chosen dispatch key has no kernel."""
 
 
+class UntakenArgumentError(DispatchError, NotImplementedError):
+    """A call gives an argument that the kernel does not take, and not its default."""
+
+
 class AmbiguousKernelError(DispatchError, RuntimeError):
     """Two registrations claim AutogradOther and the dispatcher refuses to guess."""
 

@@ -285,17 +285,12 @@ def _claim(name: str, taken: Iterable[str]) -> None:
         raise RegistrationError(f"the key name {found!r} is taken\nchoose another name than {name!r}")
 
 
-def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
-    """Add a backend, whose raw arrays are instances of `array_type`; it lasts for the life of the process.
-
-    `above` names backends that this one outranks when both are in one call (CPU is always outranked).
-    Returns the backend's dense key. Raises RegistrationError when the name is taken, the type is already another
-    backend's, or all 14 places for run-time backends are taken.
-    """
+def add_backend(name: str, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
+    """Add the keys of a backend; what users call is `registry.backends.register_backend`."""
     above = (above,) if isinstance(above, str) else tuple(above)
     with _lock:
         _claim(name, [f"{prefix}{name}" for prefix in PER_BACKEND.values()])
-        lower = {parse_backend(other) for other in above}
+        lower = _all_below(above)
         free = sorted(set(range(KeyLayout.backends)) - set(_backends.values()))     # CPU and Meta have the ends
         if not free:
             raise RegistrationError(
@@ -304,16 +299,48 @@ def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> 
             )
         _check_array_type(array_type)
         rank = free[0]
-        lower |= {further for other in lower for further in outranked_by(other)}
         _lock.note(_tell)
-        _lock.note(partial(_outranked.pop, name, None))
-        _outranked[name] = frozenset(lower)
-        _core.rank_backend(rank, DispatchKeySet(*lower))
+        _set_rank(name, rank, lower)
         _make_backend(name, rank)
         _lock.note(partial(_core.forget_array_type, array_type))
         _core.register_array_type(array_type, _core.slots()[slot_of(_by_name[name])])
         _tell()
         return _by_name[name]
+
+
+def _all_below(above: Iterable[str]) -> set[str]:
+    """The backends that one which is above these outranks."""
+    lower = {parse_backend(other) for other in above}
+    return lower | {further for other in lower for further in outranked_by(other)}
+
+
+def _set_rank(name: str, rank: int, lower: set[str]) -> None:
+    former = _outranked.get(name)
+    if former is None:
+        _lock.note(partial(_outranked.pop, name, None))
+    else:
+        _lock.note(partial(_set_rank, name, rank, set(former)))
+    _outranked[name] = frozenset(lower)
+    _core.rank_backend(rank, DispatchKeySet(*lower))
+
+
+def replace_backend(name: str, former: type, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
+    """Instances of `array_type`, in place of those of `former`, are the dense arrays of a backend, which is `above`."""
+    above = (above,) if isinstance(above, str) else tuple(above)
+    key = _by_name[name]
+    word = _core.slots()[slot_of(key)]
+    with _lock:
+        lower = _all_below(above)
+        if name in lower:
+            raise RegistrationError(f"backend {name!r} cannot be above itself\nleave it out of `above`")
+        if array_type is not former:
+            _check_array_type(array_type)
+        _lock.note(partial(_core.register_array_type, former, word))
+        _core.forget_array_type(former)
+        _lock.note(partial(_core.forget_array_type, array_type))
+        _core.register_array_type(array_type, word)
+        _set_rank(name, _backends[name], lower)
+        return key
 
 
 def register_array_type(array_type: type, backend: str, functionality: str = "Dense") -> None:

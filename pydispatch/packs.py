@@ -6,6 +6,6 @@ group `pydispatch.packs`, from the namespace to its module, and loaded when `pyd
 
 from pydispatch.operators.declare import Pack
 from pydispatch.registry.derivatives import Joint
-from pydispatch.registry.packs import GROUP, load_pack, namespaces_of_packs
+from pydispatch.registry.packs import OPERATORS, load_pack, namespaces_of_packs
 
-__all__ = ["GROUP", "Joint", "Pack", "load_pack", "namespaces_of_packs"]
+__all__ = ["OPERATORS", "Joint", "Pack", "load_pack", "namespaces_of_packs"]

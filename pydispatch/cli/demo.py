@@ -21,9 +21,10 @@ from pydispatch._core import Tensor
 from pydispatch.backends.meta import MetaArray
 from pydispatch.cli.console import Cell, Column, Plain, Rich, bar
 from pydispatch.cli.timing import make_loop, quiet, time_in_rounds
-from pydispatch.keys import register_backend, runtime_keys
+from pydispatch.keys import runtime_keys
 from pydispatch.library import Library, get_kernel
 from pydispatch.ops import ops
+from pydispatch.registry.backends import register_backend
 from pydispatch.registry.registrations import Handle
 from pydispatch.registry.tables import table_entry
 

@@ -5,35 +5,45 @@ cdef dict words_by_type = {}                # address of a type -> word: a cache
 cdef dict cached_types = {}                 # address -> weak reference that empties the cache
 
 
-def register_array_type(type cls, uint64_t word):
+def register_array_type(cls, uint64_t word):
     """Instances of `cls`, and of its subclasses, are raw arrays that bring these keys."""
     registered_array_types[cls] = word & KEY_BITS
     words_by_type.clear()
     cached_types.clear()
 
 
-def forget_array_type(type cls):
+def forget_array_type(cls):
     """Instances of `cls` are no raw arrays, unless those of a base are."""
     registered_array_types.pop(cls, None)
     words_by_type.clear()
     cached_types.clear()
 
 
-def registered_word(type cls):
+def registered_word(cls):
     """The word that exactly this type was registered with; 0 when it was not."""
     return registered_array_types.get(cls, 0)
 
 
 cdef uint64_t resolve_type(cls) except? 1:
-    cdef uint64_t word = 0
-    for base in cls.__mro__:
-        if base in registered_array_types:
-            word = registered_array_types[base]
-            break
+    """The word of a type that no call has met before: that of its nearest base that is an array type.
+
+    The pack of a backend for arrays of this type may be installed, which registers it.
+    """
+    cdef uint64_t word
+    if cls not in registered_array_types:
+        upcalls.load_backend(cls)
+    word = nearest_word(cls)
     address = <size_t><PyObject*>cls
     cached_types[address] = weakref.ref(cls, lambda _: forget_type(address))
     words_by_type[address] = word
     return word
+
+
+cdef uint64_t nearest_word(cls) except? 1:
+    for base in cls.__mro__:
+        if base in registered_array_types:
+            return registered_array_types[base]
+    return 0
 
 
 def forget_type(address):

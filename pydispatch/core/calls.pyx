@@ -42,12 +42,24 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
     """Steps 4 to 7, for a frame that is bound and a key set that is chosen."""
     cdef int slot = highest_slot(keys)
     cdef PyObject* found = table.entries[slot]
+    cdef Table current
+    if found == NULL:
+        current = table_with_provided(op, slot)
+        if current is not table:
+            return run(op, current, frame, keys, state, kind)
     if found == NULL or (slot == 0 and (<TableEntry>found).convention & FALLTHROUGH):
         raise upcalls.no_kernel(
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
     if (<TableEntry>found).convention & FALLTHROUGH:
         raise upcalls.ran_fallthrough(op, slot_keys[slot], <object>found)
     return run_entry(op, table, <TableEntry>found, frame, keys, state, kind)
+
+
+cdef Table table_with_provided(OpOverload op, int slot):
+    """The table as it is once the backend that brought an unserved key has registered all that it can."""
+    if slot_keys[slot] is not None:
+        upcalls.bring_into_use(slot_keys[slot])
+    return table_of(op)
 
 
 cdef inline object run_entry(
@@ -206,6 +218,8 @@ cdef object call_with_arguments(
     cdef Py_ssize_t n = 1, i, positional = signature.n_positional
     cdef DispatchKeySet key_set
     cdef tuple names = None
+    if entry.convention & PARTIAL:
+        check_untaken(op, signature, entry, frame, keys)
     if unwrap and signature.mutable:
         bump_versions(signature, frame)
     if entry.convention & TAKES_KEYSET:
@@ -237,6 +251,16 @@ cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame
         return False
     value = value_at(frame, i)
     return value == NULL or is_default(<PyObject*>signature, i, value)
+
+
+cdef int check_untaken(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys) except -1:
+    """Is every argument that the kernel does not take at its default?"""
+    cdef Py_ssize_t i
+    for i in range(signature.n_arguments):
+        if entry.untaken & bit(i) and not is_stripped(signature, entry, frame, i):
+            raise upcalls.untaken_argument(
+                op, signature.schema, slot_keys[highest_slot(keys)], entry, i, <object>value_at(frame, i))
+    return 0
 
 
 cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t i, bint unwrap) except NULL:

@@ -12,6 +12,7 @@ cdef enum:      # how a kernel is called
     HANDLERS = 256      # stands for the handlers of the arguments' classes
     COMPOSITE = 512     # is made of other operators, which every interpreter sees
     USER_KERNEL = 1024      # is not of the library, and may copy the context
+    PARTIAL = 2048      # does not take every argument of the schema
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
     cdef object function
@@ -19,8 +20,10 @@ cdef class TableEntry:                  # a kernel as one operator calls it unde
     cdef int convention
     cdef Loop loop                      # where the function is a ufunc
     cdef uint64_t fill                  # arguments that are passed even when they equal their default
+    cdef uint64_t untaken               # arguments that the function does not take; they can be at their default only
     cdef readonly object kernel
     cdef readonly object label          # the row of the precedence that chose it
+    cdef readonly tuple untaken_names   # of those arguments, in the order of the schema
 
 cdef class Table:                       # replaced whole when a registration changes; the rest is compiled or cached
     cdef Signature signature

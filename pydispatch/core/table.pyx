@@ -12,9 +12,12 @@ cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sy
 
 @cython.final
 cdef class TableEntry:
-    """How one operator calls one kernel: the function, the calling convention, the arguments never stripped."""
+    """How one operator calls one kernel: the function, the calling convention, the arguments never stripped.
 
-    def __cinit__(self, function, *, str convention, fill, Signature signature, kernel, label):
+    `untaken` are the arguments that the function does not take.
+    """
+
+    def __cinit__(self, function, *, str convention, fill, Signature signature, kernel, label, untaken=()):
         cdef Py_ssize_t i
         self.function = function
         self.call = PyVectorcall_Function(<PyObject*>function)
@@ -26,8 +29,12 @@ cdef class TableEntry:
         for i, name in enumerate(signature.names):
             if name in fill:
                 self.fill |= bit(i)
+            if name in untaken:
+                self.untaken |= bit(i)
+                self.convention |= PARTIAL
         self.kernel = kernel
         self.label = label
+        self.untaken_names = tuple([name for name in signature.names if name in untaken])
         if not signature.mutable:
             find_loop(&self.loop, function)
 

@@ -13,12 +13,14 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object find_operator, find_packet
     # registry/tables.py
     cdef public object build_table
+    # registry/backends.py
+    cdef public object bring_into_use, load_backend
     # registry/messages.py
     cdef public object wrong_type, missing_argument, too_many_arguments, unknown_keyword, given_twice, short_stack
     cdef public object wrong_number_of_values, wrong_number_left, wrong_number_returned, wrong_type_returned
     cdef public object aliasing_error, no_handler, no_kernel, mixed_backends
     cdef public object ran_fallthrough, no_overload, no_such_overload, describe_interpreter, inactive_error
-    cdef public object opaque_autograd_kernel
+    cdef public object opaque_autograd_kernel, untaken_argument
     # registry/derivatives.py
     cdef public object compile_derivative
     # modes.py

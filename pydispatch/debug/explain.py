@@ -71,6 +71,8 @@ class Explanation:
             lines.append("└─ no kernel: the call raises NoKernelError")
             return "\n".join(lines)
         lines.append(f"├─ kernel {self.kernel.debug}")
+        if self.entry.untaken_names:
+            lines.append(f"├─ does not take {', '.join(self.entry.untaken_names)}: an error unless at the default")
         lines.append(f"├─ chosen because {_why_chosen(self.key, self.entry)}")
         if self.kernel is ASKS_HANDLERS:
             asked = ", then ".join(self.handlers)

@@ -52,7 +52,9 @@ def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> Bat
     kernel = as_kernel(op.name, "a batching rule", function)
     extended = Schema(schema.name, (Argument("info", ANY), Argument("in_dims", ANY), *schema.arguments), schema.returns)
     try:
-        fill = compare_signature(extended, function)
+        fill, untaken = compare_signature(extended, function)
+        if untaken:
+            raise ValueError(f"it takes no {', '.join(sorted(untaken))}")
     except ValueError as error:
         raise RegistrationError(
             f"operator {op.name}: the batching rule {kernel.debug} does not fit the schema: {error}\n"

@@ -250,7 +250,7 @@ def _found_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions) -> 
     if BATCHABLE not in op.tags:
         return None
     entry = _entry_for(op, values)
-    if entry is None or entry.kernel.boxed or entry.kernel.with_keyset:
+    if entry is None or entry.kernel.boxed or entry.kernel.with_keyset or entry.untaken_names:
         return None
     if entry.kernel not in known:
         known[entry.kernel] = _taking_values(op, entry.kernel)
@@ -258,7 +258,7 @@ def _found_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions) -> 
 
 
 def _taking_values(op: OpOverload, kernel: Kernel) -> Callable[..., Any]:
-    fill = kernel.fills(op.schema)
+    fill = kernel.fit(op.schema).filled
     if not any(argument.has_default or argument.kw_only for argument in op.schema.arguments):
         return kernel.function
 

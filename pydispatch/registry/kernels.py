@@ -9,7 +9,7 @@ import numpy as np
 
 from pydispatch import loading
 from pydispatch.exceptions import RegistrationError
-from pydispatch.schema import Schema, compare_signature, described, first_difference
+from pydispatch.schema import Fit, Schema, compare_signature, described, first_difference
 
 # what kernels of users are checked with
 infer_kernel_schema = loading.deferred("schema.inference", "infer_kernel_schema")
@@ -66,10 +66,10 @@ class Kernel:
         """Qualified name and definition site."""
         return f"{self.name} at {self.site}"
 
-    def fills(self, schema: Schema) -> frozenset[str]:
-        """The arguments that must always be passed; ValueError when the function cannot take the schema's arguments."""
+    def fit(self, schema: Schema) -> Fit:
+        """How the function takes the schema's arguments; ValueError when it cannot."""
         if self.boxed or self.fallthrough:
-            return frozenset()
+            return Fit()
         return compare_signature(schema, self.function, with_keyset=self.with_keyset)
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
     reason = None if inferred is None else first_difference(schema, inferred)
     if reason is None:
         try:
-            kernel.fills(schema)
+            kernel.fit(schema)
             return
         except ValueError as error:
             reason = str(error)

@@ -20,14 +20,18 @@ from pydispatch.exceptions import (
     NoKernelError,
     OperatorNotFoundError,
     StaleOperatorError,
+    UntakenArgumentError,
     VmapError,
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_bit, backend_names, runtime_keys
+from pydispatch.loading import deferred
+from pydispatch.registry.backends import backend_of_key
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
 from pydispatch.schema import Schema, described
 
 UNKNOWN = "unknown keyword"
+why_missing = deferred("backends.providing", "why_missing")
 
 
 def describe(op: OpOverload) -> str:
@@ -97,7 +101,8 @@ def describe_table(rows: Iterable[_core.TableEntry | None]) -> str:
     for key, entry in zip(_slots(), rows, strict=True):
         if entry is not None and key is not None:
             mark = "fallthrough " if entry.is_fallthrough else ""
-            lines.append(f"{key.name}: {mark}{entry.kernel.debug} [{entry.label}]\n")
+            without = f", without {', '.join(entry.untaken_names)}" if entry.untaken_names else ""
+            lines.append(f"{key.name}: {mark}{entry.kernel.debug} [{entry.label}{without}]\n")
     return "".join(lines)
 
 
@@ -269,7 +274,23 @@ def _no_kernel(
     meta = (key.is_dense or key.is_sparse) and key.backend == "Meta"
     what = f"no fake kernel: no kernel for the key {key.name}" if meta else f"no kernel for the key {key.name}"
     remedy = f'library.register_fake("{op.name}", fake)' if meta else f'lib.impl("{op.name}", kernel, "{key.name}")'
+    backend = backend_of_key(key)
+    if backend is not None and backend.provides:
+        have += f"\n{backend.name} provides none: {why_missing(op, backend)}"
     return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\nregister one: {remedy}")
+
+
+def untaken_argument(
+    op: OpOverload, schema: Schema, key: DispatchKey, entry: TableEntry, position: int, value: Any
+) -> UntakenArgumentError:
+    """A call gives another value than the default for an argument that the kernel does not take."""
+    argument = schema.arguments[position]
+    return UntakenArgumentError(
+        f"operator {op.name}: argument {argument.name!r} (position {position + 1}): the kernel for {key.name}, "
+        f"{entry.kernel.debug}, does not take it; found {shorten(value)}, expected the default, "
+        f"{shorten(argument.default)}\n"
+        f'leave it out, or register a kernel that takes it: lib.impl("{op.name}", kernel, "{key.name}")'
+    )
 
 
 def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
@@ -390,6 +411,7 @@ _core.connect(
     no_kernel=_no_kernel,
     mixed_backends=_mixed_backends,
     ran_fallthrough=_ran_fallthrough,
+    untaken_argument=untaken_argument,
     no_overload=_no_overload,
     no_such_overload=_no_such_overload,
 )

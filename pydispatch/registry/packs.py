@@ -1,4 +1,7 @@
-"""Packs: installed distributions that declare the operators of a namespace, found by their entry points."""
+"""Packs: installed distributions that declare the operators of a namespace, or register a backend.
+
+They are found by their entry points.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import sys
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from types import ModuleType
 
+from pydispatch import _core
 from pydispatch.exceptions import PackError
 from pydispatch.registry.operators import families_of
 from pydispatch.registry.registrations import packets
 
-GROUP = "pydispatch.packs"
-"""The group of entry points: from a namespace to the module that declares its operators."""
+OPERATORS, BACKENDS = "pydispatch.packs", "pydispatch.backends"
+"""The groups of entry points: from a namespace to the module that declares its operators, and from the module of the
+arrays of a backend to the module that registers it."""
 
 _looked_up: set[str] = set()
 """Namespaces whose packs are loaded, or that have none."""
@@ -33,22 +39,26 @@ def load_pack(namespace: str) -> None:
 
 def pack_named(namespace: str) -> EntryPoint | None:
     """The entry point of a namespace; PackError if several distributions have one."""
-    points = [*installed(tuple(sys.path)).select(name=namespace)]
+    return only_one(f"ops.{namespace}", "declare operators of this namespace", [
+        *installed(tuple(sys.path), OPERATORS).select(name=namespace)])
+
+
+def only_one(what: str, deed: str, points: list[EntryPoint]) -> EntryPoint | None:
+    """The one of these entry points; None if there is none, PackError for several with different modules."""
     if len({point.value for point in points}) > 1:
-        raise PackError(f"ops.{namespace}: {' and '.join(map(described, points))} declare operators of this namespace\n"
-                        "uninstall all but one of them")
+        raise PackError(f"{what}: {' and '.join(map(described, points))} {deed}\nuninstall all but one of them")
     return points[0] if points else None
 
 
 def namespaces_of_packs() -> list[str]:
     """Those for which a pack is installed."""
-    return sorted(installed(tuple(sys.path)).names)
+    return sorted(installed(tuple(sys.path), OPERATORS).names)
 
 
-@lru_cache(maxsize=4)
-def installed(path: tuple[str, ...]) -> EntryPoints:
+@lru_cache(maxsize=8)
+def installed(path: tuple[str, ...], group: str) -> EntryPoints:
     """The entry points of all packs on this path, whose distributions take milliseconds to read."""
-    return entry_points(group=GROUP)
+    return entry_points(group=group)
 
 
 def _is_imported(point: EntryPoint) -> bool:
@@ -56,17 +66,52 @@ def _is_imported(point: EntryPoint) -> bool:
 
     Python's import lock holds up other threads until the operators are there.
     """
-    try:
-        module = import_module(point.module)
-    except Exception as error:
-        raise PackError(f"ops.{point.name}: {described(point)} failed to load: {type(error).__name__}: {error}\n"
-                        f"mend or reinstall it; to see where it fails: python -c 'import {point.module}'") from error
+    module = imported(f"ops.{point.name}", point)
     if getattr(module.__spec__, "_initializing", False):
         return False
     if not packets.get(point.name) and not families_of(point.name):
         raise PackError(f"ops.{point.name}: {described(point)} declares no operator of this namespace\n"
                         f"its module has to end with the call of install() of its Pack({point.name!r})")
     return True
+
+
+def imported(what: str, point: EntryPoint) -> ModuleType:
+    """The module of a pack; PackError if its import fails."""
+    try:
+        return import_module(point.module)
+    except Exception as error:
+        raise PackError(f"{what}: {described(point)} failed to load: {type(error).__name__}: {error}\n"
+                        f"mend or reinstall it; to see where it fails: python -c 'import {point.module}'") from error
+
+
+def load_backend_pack(array_type: type) -> None:
+    """Import the pack of the backend for arrays of this type, if one is installed; PackError if that fails.
+
+    A pack is found by the module of the type, or of a base: that of `dask.array.Array` by "dask" or "dask.array".
+    """
+    for module in modules_of(array_type):
+        found = [point for point in installed(tuple(sys.path), BACKENDS) if f"{module}.".startswith(f"{point.name}.")]
+        point = only_one(f"arrays of {array_type.__module__}.{array_type.__qualname__}", "register a backend for them",
+                         found)
+        if point is not None:
+            imported(f"arrays of {array_type.__module__}.{array_type.__qualname__}", point)
+
+
+def modules_of(array_type: type) -> list[str]:
+    """The modules of a class and of its bases up to the first that is an array type, without those that have no pack.
+
+    Most types are Python's, NumPy's or ours: nothing is read for them. `numpy.ma` alone has arrays of another kind.
+    """
+    found: dict[str, None] = {}
+    for cls in array_type.__mro__:
+        if _core.registered_word(cls):
+            break
+        module = cls.__module__
+        is_known = not isinstance(module, str) or module.partition(".")[0] in ("builtins", "pydispatch") or (
+            module.partition(".")[0] == "numpy" and not f"{module}.".startswith("numpy.ma."))
+        if not is_known:
+            found[module] = None
+    return list(found)
 
 
 def described(point: EntryPoint) -> str:

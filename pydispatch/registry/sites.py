@@ -24,6 +24,17 @@ def caller_site() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+def caller_place() -> tuple[str, str]:
+    """File and function of the user's call: the same whenever that code runs, also after an edit.
+
+    Cells of a notebook, and what is typed at a prompt, are one file.
+    """
+    frame = sys._getframe(frames_to_caller() - 1)
+    scope = frame.f_globals
+    is_session = scope.get("__name__") == "__main__" and "__file__" not in scope
+    return "session" if is_session else frame.f_code.co_filename, frame.f_code.co_qualname
+
+
 def is_ours(frame: FrameType) -> bool:
     """Does a frame run code of the package, other than modules that count as users?"""
     module = frame.f_globals.get("__name__", "")

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from pydispatch import _core
 from pydispatch._core import OpOverload, Signature, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
-from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, runtime_keys, slot_of
+from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
+from pydispatch.loading import deferred
+from pydispatch.registry.backends import BACKENDS
 from pydispatch.registry.kernels import Kernel, fallthrough_kernel
 from pydispatch.registry.messages import describe
 from pydispatch.registry.operators import schema_of
@@ -29,7 +31,9 @@ from pydispatch.registry.registrations import (
     rules_of,
     shared_parts,
 )
-from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
+from pydispatch.schema import Argument, DeviceType, Fit, OptionalType, Schema
+
+kernel_provided = deferred("backends.providing", "kernel_provided")
 
 CIA = DispatchKey.CompositeImplicitAutograd
 CEA = DispatchKey.CompositeExplicitAutograd
@@ -43,11 +47,16 @@ class Label(Enum):
     """The row of the precedence that filled a table entry: its text in dumps, and the reason that `explain` prints."""
 
     KERNEL = "kernel", "it is registered under {key} itself"
+    NAMESPACE = "namespace kernel", "the namespace that {key} is registered with has it, and no kernel is registered"
     DEFAULT_BACKEND = "default backend kernel", "it is registered for all backends (CompositeExplicitAutograd)"
     AMBIGUOUS = "ambiguous autogradother", "a composite and a sparse kernel both claim AutogradOther"
     COMPOSITE = (
         "math kernel", "it is registered as a composite (CompositeImplicitAutograd), and {key} has no other", True
     )
+    DECOMPOSITION = (
+        "decomposition", "the namespace of {key} lacks the operator, and has those that a decomposition calls"
+    )
+    PACK = "pack kernel", "{key} was registered with it, for an operator that its namespace lacks"
     AUTOGRAD = "autograd kernel", "it is registered under the alias Autograd"
     FALLBACK = "backend fallback", "the operator has no kernel for {key}, and this is the fallback of that key"
 
@@ -62,34 +71,48 @@ class Label(Enum):
         return self.text
 
 
-def _own(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
+Keys = frozenset[DispatchKey]
+Labelled = frozenset[tuple[DispatchKey, Label]]
+"""The keys whose backends provide a kernel, and the row that it is of."""
+Row = Callable[[DispatchKey, Keys, Labelled], DispatchKey | None]
+
+
+def _own(key: DispatchKey, keys: Keys, provided: Labelled) -> DispatchKey | None:
     return key if key in keys else None
 
 
-def _explicit(alias: DispatchKey) -> Callable[[DispatchKey, frozenset[DispatchKey]], DispatchKey | None]:
-    return lambda key, keys: alias if alias in keys and covers(alias, key) else None
+def _provided(label: Label) -> Row:
+    return lambda key, keys, provided: key if (key, label) in provided else None
 
 
-def _ambiguous(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
+def _explicit(alias: DispatchKey) -> Row:
+    return lambda key, keys, provided: alias if alias in keys and covers(alias, key) else None
+
+
+def _ambiguous(key: DispatchKey, keys: Keys, provided: Labelled) -> DispatchKey | None:
     is_claimed = key is DispatchKey.AutogradOther and CIA in keys and any(k in keys for k in backend_keys_of(key))
     return key if is_claimed else None
 
 
-def _implicit(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
-    return CIA if CIA in keys and covers(CIA, key) and not is_claimed(key, keys) else None
+def _implicit(key: DispatchKey, keys: Keys, provided: Labelled) -> DispatchKey | None:
+    return CIA if CIA in keys and covers(CIA, key) and not is_claimed(key, keys, provided) else None
 
 
-def is_claimed(key: DispatchKey, keys: frozenset[DispatchKey]) -> bool:
+def is_claimed(key: DispatchKey, keys: Keys, provided: Labelled) -> bool:
     """Does a backend behind this autograd key have a kernel of its own, so that a composite must not bypass it?"""
-    return any(k in keys or (CEA in keys and covers(CEA, k)) for k in backend_keys_of(key))
+    return any(k in keys or (CEA in keys and covers(CEA, k)) or (k, Label.NAMESPACE) in provided
+               for k in backend_keys_of(key))
 
 
-PRECEDENCE: tuple[tuple[Label, Callable[[DispatchKey, frozenset[DispatchKey]], DispatchKey | None]], ...] = (
+PRECEDENCE: tuple[tuple[Label, Row], ...] = (
     (Label.KERNEL, _own),
+    (Label.NAMESPACE, _provided(Label.NAMESPACE)),
     (Label.DEFAULT_BACKEND, _explicit(CEANF)),
     (Label.DEFAULT_BACKEND, _explicit(CEA)),
     (Label.AMBIGUOUS, _ambiguous),
     (Label.COMPOSITE, _implicit),
+    (Label.DECOMPOSITION, _provided(Label.DECOMPOSITION)),
+    (Label.PACK, _provided(Label.PACK)),
     (Label.AUTOGRAD, _explicit(DispatchKey.Autograd)),
 )
 
@@ -103,12 +126,12 @@ class Choice(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def choices_for(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
+def choices_for(keys: Keys, provided: Labelled = frozenset()) -> tuple[Choice, ...]:
     """What every runtime key runs, for an operator with kernels under these keys. A pure function."""
     choices = []
     for key in runtime_keys():
         for label, source_of in PRECEDENCE:
-            source = source_of(key, keys)
+            source = source_of(key, keys, provided)
             if source is not None:
                 choices.append(Choice(key, source, label))
                 break
@@ -135,6 +158,25 @@ def _select_backend(*args: Any, **kwargs: Any) -> Any:
 def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
     """The entry that calls the handlers of the arguments' classes."""
     raise AssertionError("the call path asks the handlers itself")
+
+
+class ProvidedKernel(Kernel):
+    """A kernel that a backend provides, and the row of the precedence that it is of.
+
+    `fitting` says how the function takes the arguments, where its signature does not.
+    """
+
+    __slots__ = ("fitting", "label")
+
+    def __init__(self, function: Callable[..., Any], written: Any, label: Label, fitting: Fit | None = None) -> None:
+        super().__init__(function)
+        self.written = written
+        self.label = label
+        self.fitting = fitting
+
+    def fit(self, schema: Schema) -> Fit:
+        """How the function takes the schema's arguments; ValueError when it cannot."""
+        return super().fit(schema) if self.fitting is None else self.fitting
 
 
 FALLS_THROUGH = Kernel(fallthrough_kernel, fallthrough=True)
@@ -220,21 +262,21 @@ def shared_entry(kernel: Kernel, choice: Choice) -> TableEntry:
                       fill=(), signature=NO_ARGUMENTS, kernel=kernel, label=choice.label)
 
 
-def parts_of(keys: frozenset[DispatchKey], has_derivative: bool) -> tuple[Part, ...]:
+def parts_of(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part, ...]:
     """The parts of a table, for operators with kernels under these keys; computed once for all of them."""
-    found: tuple[Part, ...] | None = shared_parts.get((keys, has_derivative))
+    found: tuple[Part, ...] | None = shared_parts.get((keys, provided, has_derivative))
     if found is None:
         with lock:      # so that no fallback changes meanwhile
-            found = shared_parts[keys, has_derivative] = parts_for(keys, has_derivative)
+            found = shared_parts[keys, provided, has_derivative] = parts_for(keys, provided, has_derivative)
     return found
 
 
-def parts_for(keys: frozenset[DispatchKey], has_derivative: bool) -> tuple[Part, ...]:
+def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part, ...]:
     """The same from the precedence and the fallbacks in force."""
     fallback_under = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
     slots: dict[Any, list[int]] = {}
     firsts: dict[Any, tuple[Choice, Kernel | None]] = {}
-    for choice in choices_for(keys):
+    for choice in choices_for(keys, provided):
         if choice.label is Label.AMBIGUOUS:
             kernel: Kernel | None = IS_AMBIGUOUS
         elif choice.label.is_composite and choice.key.is_autograd and has_derivative:
@@ -259,10 +301,12 @@ def compute_table(op: OpOverload) -> Table:
     schema = schema_of(op)
     signature = _core.Signature(schema)
     active, handle, definition = active_kernels(op), derivative_of(op), definition_of(op)
+    provided = provided_kernels(op, active)
+    labelled = frozenset([(key, kernel.label) for key, kernel in provided.items()])
     rows: list[TableEntry | None] = [None] * len(_core.slots())
-    for choice, slots, entry in parts_of(frozenset(active), handle is not None):
+    for choice, slots, entry in parts_of(frozenset(active), labelled, handle is not None):
         if entry is None:
-            entry = own_entry(op, choice, active, signature)
+            entry = own_entry(op, choice, active | provided, signature)
         for slot in slots:
             rows[slot] = entry
     derivative = None if handle is None else handle.derivative
@@ -283,9 +327,22 @@ def own_entry(
         kernel = what_schema_tells(op, choice.key)
         return None if kernel is None else shared_entry(kernel, choice)
     kernel = active[choice.source]
+    fit = kernel.fit(signature.schema)
     return TableEntry(
         kernel.function, convention=_convention(kernel, choice.source, False, choice.label),
-        fill=kernel.fills(signature.schema), signature=signature, kernel=kernel, label=choice.label)
+        fill=fit.filled, untaken=fit.untaken, signature=signature, kernel=kernel, label=choice.label)
+
+
+def provided_kernels(op: OpOverload, active: dict[DispatchKey, Kernel]) -> dict[DispatchKey, ProvidedKernel]:
+    """What backends provide for this operator, by their dense keys; without those that have an active kernel."""
+    found = {}
+    for name, backend in list(BACKENDS.items()):
+        key = parse_key(name)
+        if backend.provides and key not in active:
+            kernel = kernel_provided(op, backend)
+            if isinstance(kernel, ProvidedKernel):
+                found[key] = kernel
+    return found
 
 
 def composite_for_derivatives(derivative: Any, signature: Signature, schema: Schema) -> TableEntry | None:
@@ -294,8 +351,8 @@ def composite_for_derivatives(derivative: Any, signature: Signature, schema: Sch
     if function is None:
         return None
     kernel = Kernel(function, is_of_user=False)
-    return TableEntry(function, convention="composite", fill=kernel.fills(schema), signature=signature, kernel=kernel,
-                      label=Label.COMPOSITE)
+    return TableEntry(function, convention="composite", fill=kernel.fit(schema).filled, signature=signature,
+                      kernel=kernel, label=Label.COMPOSITE)
 
 
 def is_factory(op: OpOverload, schema: Schema) -> bool:

@@ -6,7 +6,7 @@ import ast
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, NamedTuple, TypeGuard, cast
 
 import numpy as np
 
@@ -22,14 +22,26 @@ _TELLING: Final = frozenset(("__wrapped__", "__signature__"))      # attributes 
 DISPATCHER = type(np.sum)       # of NumPy's functions that ask arguments for `__array_function__`
 
 
+class Fit(NamedTuple):
+    """How a function takes the arguments of a schema: names of arguments.
+
+    `filled` have a default in the schema but not in the function, so they are always passed. `untaken` have a default
+    in the schema and no parameter in the function, so they can be at their default only.
+    """
+
+    filled: frozenset[str] = frozenset()
+    untaken: frozenset[str] = frozenset()
+
+
 def first_difference(real: Schema, inferred: Schema) -> str | None:
     """The first difference of a kernel's inferred schema from the real one, counting from 1; None without one.
 
     Only numbers and types count: not names, defaults, annotations, size hints, or what is keyword-only. A return that
-    is annotated Any may be any number of returns.
+    is annotated Any may be any number of returns. Arguments that the kernel does not take do not count.
     """
     if [result.type for result in inferred.returns] == [ANY]:
         inferred = Schema(inferred.name, inferred.arguments, real.returns)
+    real = without_untaken(real, inferred)
     for what, ours, theirs in (
         ("arguments", real.arguments, inferred.arguments),
         ("returns", real.returns, inferred.returns),
@@ -48,6 +60,21 @@ def first_difference(real: Schema, inferred: Schema) -> str | None:
     return None
 
 
+def without_untaken(real: Schema, inferred: Schema) -> Schema:
+    """The real schema without arguments that have a default and that a kernel of the inferred schema does not take."""
+    n = sum(not argument.kw_only for argument in inferred.arguments)
+    keywords = {argument.name for argument in inferred.arguments if argument.kw_only}
+    by_position = [argument for argument in real.arguments if not argument.kw_only]
+    n_spare = max(n - len(by_position), 0)      # positional parameters of the kernel that keyword-only arguments match
+    by_name = [argument for argument in real.arguments if argument.kw_only]
+    taken = [argument for i, argument in enumerate(by_position) if i < n or not argument.has_default]
+    for argument in by_name:
+        if argument.name in keywords or not argument.has_default or n_spare > 0:
+            taken.append(argument)
+            n_spare -= argument.name not in keywords
+    return Schema(real.name, tuple(taken), real.returns)
+
+
 def _same_for_kernel(real: Type, inferred: Type) -> bool:
     """Are they equal? Any agrees with every type, and str with Device, since Python has no class for devices."""
     if inferred == ANY:
@@ -57,37 +84,52 @@ def _same_for_kernel(real: Type, inferred: Type) -> bool:
     return real == inferred or (real == DEVICE and inferred == STR)
 
 
-def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bool = False) -> frozenset[str]:
-    """The arguments to fill in before a call of `fn`: those that have a default in the schema but not in `fn`.
+def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bool = False) -> Fit:
+    """How `fn` takes the arguments of a schema.
 
-    Positional arguments match by position, keyword-only ones by name. ValueError when `fn` cannot be called with the
-    arguments of the schema, or has another default for one of them. A function without a known signature is not
-    checked. `with_keyset`: the first parameter, the key set, is not counted.
+    Positional arguments match by position, keyword-only ones by name. ValueError when `fn` does not take an argument
+    that has no default, requires one that the schema does not have, or has another default for one of them. A function
+    without a known signature is not checked. `with_keyset`: the first parameter, the key set, is not counted.
     """
-    found = _parameters_of(fn)
+    found = parameters_of(fn)
     if found is None:
-        return frozenset()
+        return Fit()
     parameters = found.positional[1:] if with_keyset else found.positional
     passed = [argument for argument in schema.arguments if not argument.kw_only]
-    if len(passed) > len(parameters) and not found.has_varargs:
-        raise ValueError(
-            f"it takes {len(parameters)} positional arguments ({', '.join(name for name, _ in parameters)}), "
-            f"the schema passes {len(passed)} ({', '.join(argument.name for argument in passed)})"
-        )
+    untaken = [] if found.has_varargs else _untaken_positions(passed, parameters, found.keywords)
     defaults = [(argument, default) for argument, (_, default) in zip(passed, parameters, strict=False)]
     left = dict(parameters[len(passed) :]) | found.keywords  # can be passed by name
     for argument in schema.arguments[len(passed) :]:
         if argument.name in left:
             defaults.append((argument, left.pop(argument.name)))
         elif not found.has_varkw or argument.name in dict(parameters):
-            raise ValueError(f"it takes no keyword argument {argument.name!r}")
+            names = [name.rstrip("/") for name, _ in parameters]
+            if not argument.has_default or argument.name in names:
+                raise ValueError(f"it takes no keyword argument {argument.name!r}")
+            untaken.append(argument.name)
     for name, default in left.items():
         if default is REQUIRED:
             raise ValueError(f"it requires a parameter {name.rstrip('/')!r} that the schema does not pass")
-    return frozenset([
+    return Fit(frozenset([
         argument.name for argument, default in defaults
         if default is not argument.default and argument.has_default and not _has_default(argument, default)
-    ])
+    ]), frozenset(untaken))
+
+
+def _untaken_positions(
+    passed: list[Argument], parameters: list[tuple[str, Any]], keywords: dict[str, Any]
+) -> list[str]:
+    """The positional arguments that a function without `*args` does not take; ValueError if one has no default."""
+    rest = passed[len(parameters) :]
+    if any(not argument.has_default for argument in rest):
+        raise ValueError(
+            f"it takes {len(parameters)} positional arguments ({', '.join(name for name, _ in parameters)}), "
+            f"the schema passes {len(passed)} ({', '.join(argument.name for argument in passed)})"
+        )
+    for argument in rest:
+        if argument.name in keywords:
+            raise ValueError(f"it takes {argument.name!r} by keyword only, the schema passes it by position")
+    return [argument.name for argument in rest]
 
 
 def _has_default(argument: Argument, default: Any) -> bool:
@@ -106,7 +148,7 @@ def _has_default(argument: Argument, default: Any) -> bool:
     return True
 
 
-class _Parameters:
+class Parameters:
     """The parameters of a function: names and defaults, in order."""
 
     __slots__ = ("has_varargs", "has_varkw", "keywords", "positional")
@@ -127,7 +169,7 @@ class _Parameters:
         self.has_varkw = has_varkw
 
 
-def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
+def parameters_of(fn: Callable[..., Any]) -> Parameters | None:
     """The parameters; None when Python knows no signature, as for many functions written in C."""
     if type(fn) in KERNELS_IN_C:    # `inspect` finds that out, too, but in the time of a whole table
         return None
@@ -135,7 +177,7 @@ def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
     if type(written) is types.FunctionType and not _TELLING & written.__dict__.keys():
         return _parameters_of_function(written)
     if is_ufunc(fn):
-        return _Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
+        return Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
     if type(fn) is types.BuiltinFunctionType:
         found = _parameters_of_text(getattr(fn, "__text_signature__", None) or "")
         if found is not None:
@@ -151,13 +193,13 @@ def is_ufunc(fn: Any) -> TypeGuard[np.ufunc]:
     return isinstance(fn, np.ufunc) or all(type(getattr(fn, count, None)) is int for count in ("nin", "nout"))
 
 
-def _parameters_of_function(fn: types.FunctionType) -> _Parameters:
+def _parameters_of_function(fn: types.FunctionType) -> Parameters:
     code = fn.__code__
     names = code.co_varnames
     n = code.co_argcount
     defaults = fn.__defaults__ or ()
     of_keywords = fn.__kwdefaults__ or {}
-    return _Parameters(
+    return Parameters(
         list(zip(names[:n], (REQUIRED,) * (n - len(defaults)) + defaults, strict=True)),
         code.co_posonlyargcount,
         {name: of_keywords.get(name, REQUIRED) for name in names[n : n + code.co_kwonlyargcount]},
@@ -166,7 +208,7 @@ def _parameters_of_function(fn: types.FunctionType) -> _Parameters:
     )
 
 
-def _parameters_of_text(text: str) -> _Parameters | None:
+def _parameters_of_text(text: str) -> Parameters | None:
     """The parameters in the signature of a function in C, if it is a simple one.
 
     `inspect` reads all of them, but with a tokenizer, whose patterns take milliseconds to compile.
@@ -182,14 +224,14 @@ def _parameters_of_text(text: str) -> _Parameters | None:
     except (SyntaxError, ValueError):
         return None
     names = [argument.arg for argument in found.posonlyargs + found.args]
-    return _Parameters(
+    return Parameters(
         list(zip(names, [REQUIRED] * (len(names) - len(defaults)) + defaults, strict=True)), len(found.posonlyargs),
         {argument.arg: default for argument, default in zip(found.kwonlyargs, of_keywords, strict=True)},
         found.vararg is not None, found.kwarg is not None,
     )
 
 
-def _simple_parameters(pieces: list[str]) -> _Parameters | None:
+def _simple_parameters(pieces: list[str]) -> Parameters | None:
     """The parameters, if all are names with simple literals as defaults: quicker to see than to parse."""
     positional: list[tuple[str, Any]] = []
     keywords: dict[str, Any] = {}
@@ -208,16 +250,16 @@ def _simple_parameters(pieces: list[str]) -> _Parameters | None:
             keywords[name] = default
         else:
             positional.append((name, default))
-    return _Parameters(positional, n_positional_only, keywords, False, False)
+    return Parameters(positional, n_positional_only, keywords, False, False)
 
 
-def _parameters_of_signature(signature: inspect.Signature) -> _Parameters:
+def _parameters_of_signature(signature: inspect.Signature) -> Parameters:
     def of_kind(*kinds: Any) -> list[tuple[str, Any]]:
         found = [p for p in signature.parameters.values() if p.kind in kinds]
         return [(p.name, REQUIRED if p.default is p.empty else p.default) for p in found]
 
     kind = inspect.Parameter
-    return _Parameters(
+    return Parameters(
         of_kind(kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD),
         len(of_kind(kind.POSITIONAL_ONLY)),
         dict(of_kind(kind.KEYWORD_ONLY)),

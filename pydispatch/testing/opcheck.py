@@ -378,7 +378,7 @@ def _check_kernel_builds_no_graph(sample: _Sample) -> None:
     entry = table_entry(sample.op, DispatchKey("CPU"))
     if entry is None or not entry.is_raw or entry.kernel.boxed or entry.kernel.with_keyset:
         return
-    fill = entry.kernel.fills(sample.op.schema)
+    fill = entry.kernel.fit(sample.op.schema).filled
     args, kwargs = filled_arguments(sample.op, tree_map(_raw, _copied(sample.values)), fill)
     with enable_grad():
         result = entry.kernel.function(*args, **kwargs)

@@ -97,7 +97,7 @@ class Calling(NamedTuple):
 def calling_of(op: OpOverload) -> Calling:
     """How an operator is called, by its table."""
     schema, kernel = op.schema, plain_kernel(op)
-    filled: frozenset[str] = frozenset() if kernel is None else kernel.fills(schema)
+    filled: frozenset[str] = frozenset() if kernel is None else kernel.fit(schema).filled
     return Calling(schema, kernel, ufunc_that_writes(op, kernel), how_results_come(schema), filled)
 
 
@@ -245,7 +245,7 @@ def is_folded(value: Any) -> bool:
 def plain_kernel(op: OpOverload) -> Kernel | None:
     """The kernel for NumPy's arrays, if it takes just the arguments; then it can be called directly."""
     entry = table_entry(op, DispatchKey.CPU)
-    if entry is None or entry.label is Label.FALLBACK or not entry.is_raw:
+    if entry is None or entry.label is Label.FALLBACK or not entry.is_raw or entry.untaken_names:
         return None
     kernel = entry.kernel
     return None if kernel.boxed or kernel.with_keyset or kernel.fallthrough else kernel

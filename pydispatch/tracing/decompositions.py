@@ -42,6 +42,11 @@ def get_decompositions(operators: Iterable[OpOverload | OpOverloadPacket]) -> di
     return found
 
 
+def decomposition_of(operator: OpOverload) -> Decomposition | None:
+    """The decomposition of an overload; None if it has none."""
+    return _table.get(operator)
+
+
 @overload
 def register_decomposition(operator: OpOverload, function: F) -> F: ...
 
@@ -91,6 +96,7 @@ def _decompose(name: str, function: Decomposition, kinds: str = "biufc") -> None
         return function(*args)
 
     decomposition.__name__ = decomposition.__qualname__ = name
+    decomposition.kinds = kinds  # type: ignore[attr-defined]
     register_decomposition(getattr(ops.np, name).default, decomposition)
 
 

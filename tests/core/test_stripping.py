@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pydispatch import DispatchKeySet, Tensor, include_keys, ops
-from pydispatch.exceptions import DispatchTypeError, RegistrationError
+from pydispatch import DispatchKeySet, Tensor, debug, include_keys, ops
+from pydispatch.exceptions import DispatchTypeError, RegistrationError, UntakenArgumentError
 from pydispatch.library import Library, register_opaque_type, unregister_opaque_type
+from pydispatch.tracing import make_fx
 
 X = np.arange(3.0)
 
@@ -500,8 +501,8 @@ def test_a_different_default_is_refused_in_both_orders(fresh, argument, default,
 
 
 SHAPES = [
-    ("f(Tensor x, int a=1) -> ()", lambda x: None, "1 positional arguments"),
-    ("f(Tensor x, *, int a=1) -> ()", lambda x: None, "no keyword argument 'a'"),
+    ("f(Tensor x, int a) -> ()", lambda x: None, "1 positional arguments"),
+    ("f(Tensor x, *, int a) -> ()", lambda x: None, "no keyword argument 'a'"),
     ("f(Tensor x, *, int a=1) -> ()", lambda x, a=1, /: None, "no keyword argument 'a'"),
     ("f(Tensor x) -> ()", lambda x, y: None, "requires a parameter 'y'"),
     ("f(Tensor x) -> ()", lambda x, *, y: None, "requires a parameter 'y'"),
@@ -550,3 +551,66 @@ def test_many_arguments(fresh, define, spy, n):
         assert kernel.calls[-1] == ((*values[:-1], -1), {})
     with pytest.raises(DispatchTypeError, match=f"at most {n}"):
         op(*itertools.repeat(0, n + 1))
+
+
+# --- partial kernels -------------------------------------------------------------------------------------------------
+
+PARTIAL = "f(Tensor x, int a=1, int? b=None, *, str s='t', bool c=False) -> Tensor"
+PARTIAL_KERNELS = {
+    "a only": (lambda x, a=1: x + a, {"b", "s", "c"}),
+    "x only": (lambda x: x + 1, {"a", "b", "s", "c"}),
+    "a without default": (lambda x, a: x + a, {"b", "s", "c"}),
+    "c by keyword": (lambda x, *, c=False: x + 1 - c, {"a", "b", "s"}),
+}
+CALLS = [((), {}), ((2,), {}), ((), {"a": 2}), ((1, 5), {}), ((), {"b": 5}), ((), {"s": "u"}), ((), {"c": True}),
+         ((1, None), {"s": "t", "c": False})]
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
+@pytest.mark.parametrize(("kernel", "untaken"), PARTIAL_KERNELS.values(), ids=list(PARTIAL_KERNELS))
+def test_what_a_kernel_does_not_take_can_be_at_its_default_only(fresh, kernel, untaken, wrap):
+    fresh.define(PARTIAL)
+    fresh.impl("f", kernel, "CPU")
+    op = getattr(ops, fresh.namespace).f.default
+    for args, kwargs in CALLS:
+        given = dict(zip("ab", args, strict=False)) | kwargs
+        changed = {name for name, value in given.items() if value != {"a": 1, "b": None, "s": "t", "c": False}[name]}
+        refused = [name for name in ("a", "b", "s", "c") if name in changed & untaken]
+        calls = [lambda args=args, kwargs=kwargs: op(wrap(X), *args, **kwargs),
+                 lambda args=args, kwargs=kwargs: op.redispatch(DispatchKeySet("CPU"), wrap(X), *args, **kwargs)]
+        for call in calls:
+            if not refused:
+                assert np.array_equal(np.asarray(call()), X + given.get("a", 1) - given.get("c", 0))
+                continue
+            with pytest.raises(UntakenArgumentError) as caught:
+                call()
+            assert isinstance(caught.value, NotImplementedError)
+            for part in (f"{fresh.namespace}::f", repr(refused[0]), "CPU", "test_stripping", repr(given[refused[0]]),
+                         "register a kernel that takes it"):
+                assert part in str(caught.value)
+
+
+def test_what_a_kernel_does_not_take_is_told(fresh):
+    fresh.define(PARTIAL)
+    fresh.impl("f", lambda x, a=1: x + a, "CPU")
+    op = getattr(ops, fresh.namespace).f.default
+    assert "does not take b, s, c" in str(op.explain(X))
+    assert "[kernel, without b, s, c]" in debug.dump_table(op)
+
+
+def test_an_annotated_kernel_may_lack_arguments(fresh):
+    def kernel(x: Tensor, a: int = 1) -> Tensor:
+        return x + a
+    fresh.define(PARTIAL)
+    fresh.impl("f", kernel, "CPU")
+    assert getattr(ops, fresh.namespace).f(X, 2)[0] == X[0] + 2
+
+
+def test_a_compiled_graph_does_not_leave_out_what_a_kernel_does_not_take(fresh):
+    fresh.define(PARTIAL)
+    fresh.impl("f", lambda x: x + 1, "CPU")
+    fresh.impl("f", lambda x, a=1, b=None, *, s="t", c=False: ops.np.zeros_like(x), "Meta")
+    op = getattr(ops, fresh.namespace).f.default
+    graph = make_fx(lambda x: op(x, c=True), tracing_mode="fake")(X)
+    with pytest.raises(UntakenArgumentError, match="'c'"):
+        graph.compile()(X)

@@ -260,7 +260,7 @@ def test_choices_are_the_precedence_for_every_set_of_keys():
 
 def test_the_page_on_architecture_shows_the_precedence():
     page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
-    rows = re.findall(r"^\| \d \| .* \| (.*) \| `(.*)` \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| \d+ \| .* \| (.*) \| `(.*)` \|$", page, re.MULTILINE)
     labels = [str(label) for label, _ in PRECEDENCE]
     assert [label for _, label in rows] == labels + [str(Label.FALLBACK)] * 2
     label_of = {DispatchKey(entry): label for entry, label in rows if entry.isidentifier()}

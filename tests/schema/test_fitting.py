@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from pydispatch.schema import compare_signature, first_difference, fitting, parse_signature
+from pydispatch.schema import Fit, compare_signature, first_difference, fitting, parse_signature
 from tests.schema.samples import ARRAY, assert_says
 
 
@@ -34,6 +34,11 @@ from tests.schema.samples import ARRAY, assert_says
         ("(Tensor x, int n) -> (Tensor, int)", "(Any _0, int _1) -> Any", None),
         ("(Tensor x, int n) -> (Tensor, int)", "(Any _0, Any _1) -> (Tensor, Any)", None),
         ("(Tensor x) -> (Tensor, int)", "(Any _0, Any _1) -> Any", "number of arguments: expected 1, inferred 2"),
+        ("(Tensor x, int n=1, *, str s='a') -> Tensor", "(Tensor _0) -> Tensor", None),
+        ("(Tensor x, int n=1, *, str s='a') -> Tensor", "(Tensor _0, *, str s) -> Tensor", None),
+        ("(Tensor x, int n=1) -> ()", "(Tensor _0, str _1) -> ()", "argument 2: expected int, inferred str"),
+        ("(Tensor x, *, int n=1, str s='a') -> ()", "(Tensor _0, *, int s) -> ()",
+         "argument 2: expected str, inferred int"),
         ("(int x, *, int a, str b) -> ()", "(int _0, *, str b, int a) -> ()", None),
         ("(int x, *, int a) -> ()", "(int _0, *, str a) -> ()", "argument 2: expected int, inferred str"),
     ],
@@ -91,13 +96,33 @@ class Method:
     ],
 )
 def test_signature_of_a_kernel(schema, function, fill):
-    assert compare_signature(parse_signature(schema), function) == frozenset(fill.split())
+    assert compare_signature(parse_signature(schema), function) == Fit(frozenset(fill.split()))
+
+
+@pytest.mark.parametrize(
+    ("schema", "function", "fill", "untaken"),
+    [
+        (SCHEMA, lambda x, y, *, alpha=1, out: x, "", "n"),
+        (SCHEMA, lambda x, y, *, out: x, "", "n alpha"),
+        (SCHEMA, lambda x, y, n, *, out: x, "n", "alpha"),
+        (SCHEMA, lambda x, y, n=1, out=None: x, "", "alpha"),
+        (SCHEMA, lambda x, y, *, out, **rest: x, "", "n"),
+        (SCHEMA, lambda x, y, *rest, out: x, "", "alpha"),
+        ("(int a=1, int b=2) -> ()", lambda: None, "", "a b"),
+        ("(Tensor x, *, ScalarType? dtype=None) -> Tensor", np.linalg.inv, "", "dtype"),
+    ],
+)
+def test_arguments_that_a_kernel_does_not_take(schema, function, fill, untaken):
+    fit = compare_signature(parse_signature(schema), function)
+    assert fit == Fit(frozenset(fill.split()), frozenset(untaken.split()))
 
 
 @pytest.mark.parametrize(
     ("schema", "function", "parts"),
     [
-        (SCHEMA, lambda x, y: x, ["takes 2 positional arguments (x, y)", "passes 3 (x, y, n)"]),
+        (SCHEMA, lambda x: x, ["takes 1 positional arguments (x)", "passes 3 (x, y, n)"]),
+        (SCHEMA, lambda x, y, *, n=1, alpha=1, out: x, ["takes 'n' by keyword only", "by position"]),
+        ("(Tensor x, *, int a=1) -> ()", lambda x, a=1, /: None, ["no keyword argument 'a'"]),
         (SCHEMA, lambda x, y, n=1, *, alpha=1: x, ["no keyword argument 'out'"]),
         (SCHEMA, lambda x, out, n=1, *, alpha=1, **kwargs: x, ["no keyword argument 'out'"]),
         (SCHEMA, lambda x, y, n=1, out=1, /, *, alpha=1: x, ["no keyword argument 'out'"]),
@@ -122,10 +147,11 @@ def test_signature_that_does_not_fit(schema, function, parts):
 
 def test_key_set_is_not_compared():
     schema = parse_signature("(Tensor x, int n=1) -> Tensor")
-    assert compare_signature(schema, lambda keys, x, n: x, with_keyset=True) == {"n"}
-    assert compare_signature(schema, lambda keys, /, x, n=1: x, with_keyset=True) == frozenset()
-    with pytest.raises(ValueError, match="takes 1 positional"):
-        compare_signature(schema, lambda keys, x: x, with_keyset=True)
+    assert compare_signature(schema, lambda keys, x, n: x, with_keyset=True) == Fit(frozenset("n"))
+    assert compare_signature(schema, lambda keys, /, x, n=1: x, with_keyset=True) == Fit()
+    assert compare_signature(schema, lambda keys, x: x, with_keyset=True) == Fit(untaken=frozenset("n"))
+    with pytest.raises(ValueError, match="takes 0 positional"):
+        compare_signature(schema, lambda keys: keys, with_keyset=True)
 
 
 def test_what_fills_is_callable():
@@ -133,7 +159,7 @@ def test_what_fills_is_callable():
     schema = parse_signature("(Tensor x, int n=1, str s='a', *, int k=2, int m=3) -> ()")
     for n, k in itertools.product(["n", "n=1"], ["k", "k=2"]):
         kernel = eval(f"lambda x, {n}, s{n[1:] and '=' + repr('a')}, *, {k}, m=3: 0")
-        fill = compare_signature(schema, kernel)
+        fill = compare_signature(schema, kernel).filled
         positional = [a.default for a in schema.arguments[1:3] if a.name in fill]
         keywords = {a.name: a.default for a in schema.arguments[3:] if a.name in fill}
         assert kernel(ARRAY, *positional, **keywords) == 0
@@ -145,8 +171,8 @@ def test_signatures_of_functions_in_c_are_those_of_inspect(function):
     try:
         expected = fitting._parameters_of_signature(inspect.signature(function))
     except ValueError:
-        assert fitting._parameters_of(function) is None
+        assert fitting.parameters_of(function) is None
         return
-    found = fitting._parameters_of(function)
+    found = fitting.parameters_of(function)
     assert (found.positional, found.keywords, found.has_varargs, found.has_varkw) == (
         expected.positional, expected.keywords, expected.has_varargs, expected.has_varkw)

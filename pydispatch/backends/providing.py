@@ -1,0 +1,299 @@
+"""Kernels that a backend provides for operators that it has no registered kernel for.
+
+In this order: a function of its namespace, what its arrays do by themselves (indexing), a decomposition into operators
+that it has, a kernel that it was registered with. Where there is none, the reason is told.
+"""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
+from pydispatch.backends.fitting import fitted
+from pydispatch.exceptions import NoKernelError, UnsupportedError
+from pydispatch.keys import parse_key
+from pydispatch.operators.declare import LIBRARY, Declaration, declaration_of
+from pydispatch.ops import ops
+from pydispatch.registry.backends import Backend
+from pydispatch.registry.operators import find, schema_of
+from pydispatch.registry.registrations import kernels_of
+from pydispatch.registry.tables import CEA, CEANF, CIA, Label, ProvidedKernel
+from pydispatch.schema import Fit
+from pydispatch.tracing.decompositions import decomposition_of
+from pydispatch.tree import tree_map
+
+
+class Missing(NamedTuple):
+    """Why a backend provides no kernel."""
+
+    reason: str
+
+
+def kernel_provided(op: OpOverload, backend: Backend) -> ProvidedKernel | Missing:
+    """What runs for an operator on arrays of a backend that has no registered kernel for it; or why nothing does."""
+    return _provided(op, backend, frozenset())
+
+
+def why_missing(op: OpOverload, backend: Backend) -> str:
+    """Why a backend provides no kernel for an operator, for messages."""
+    found = kernel_provided(op, backend)
+    return found.reason if isinstance(found, Missing) else "its kernel was registered while this call was running"
+
+
+def _provided(op: OpOverload, backend: Backend, asked: frozenset[OpOverload]) -> ProvidedKernel | Missing:
+    declaration = declaration_of(op)
+    given = backend.kernels.get(str(op.name))
+    found: ProvidedKernel | Missing = Missing("it is no operator of NumPy's")
+    if declaration is not None and declaration.namespace == "np":
+        found = _of_declaration(op, declaration, backend)
+        if isinstance(found, Missing) and declaration.variant == "functional":
+            found = _decomposed(op, declaration, backend, asked | {op}, found)
+    if isinstance(found, Missing) and given is not None:
+        return ProvidedKernel(given, given, Label.PACK)
+    return found
+
+
+def _of_declaration(op: OpOverload, declaration: Declaration, backend: Backend) -> ProvidedKernel | Missing:
+    if backend.functions is None:
+        return Missing("it was registered without a namespace")
+    name = declaration.operation.variants.functional
+    if declaration.variant != "functional":
+        return _writing(op, declaration, backend)
+    if declaration.name.startswith("random_"):
+        return Missing("random numbers are drawn by the generators of pydispatch.numpy.random")
+    found = _of_namespace(op, name, backend)
+    if isinstance(found, Missing) and name in OF_ARRAYS and hasattr(backend.array_type, OF_ARRAYS[name][0]):
+        function = OF_ARRAYS[name][1]
+        return ProvidedKernel(function, function, Label.NAMESPACE)
+    return found
+
+
+# --- functions of the namespace --------------------------------------------------------------------------------------
+
+
+def _of_namespace(op: OpOverload, name: str, backend: Backend) -> ProvidedKernel | Missing:
+    names = names_of(name)
+    for each in names:
+        function: Any = backend.functions
+        for part in each.split("."):
+            function = getattr(function, part, None)
+        if callable(function):
+            try:
+                kernel, fit = fitted(name, schema_of(op), function)
+            except ValueError as error:
+                return Missing(f"{_namespace_name(backend)}.{each} does not fit: {error}")
+            return ProvidedKernel(kernel, function, Label.NAMESPACE, fit)
+    return Missing(f"{_namespace_name(backend)} has no {' or '.join(names)}" if names else "NumPy has no such function")
+
+
+def _namespace_name(backend: Backend) -> str:
+    return str(getattr(backend.functions, "__name__", None) or backend.namespace)
+
+
+def names_of(name: str) -> tuple[str, ...]:
+    """The public names of an operator's function, in NumPy and in the Array API, that of the operator first."""
+    family, _, rest = name.partition("_")
+    if family in LIBRARY.families and rest:
+        return tuple([f"{family}.{each}" for each in _spellings(f"numpy.{family}").get(rest, (rest,))])
+    return _spellings("numpy").get(name, (name,))
+
+
+@cache
+def _spellings(module: str) -> dict[str, tuple[str, ...]]:
+    """The names that stand for the same function in NumPy, which has those of the Array API as aliases."""
+    names: dict[int, list[str]] = {}
+    functions = {name: value for name, value in vars(_module(module)).items()
+                 if callable(value) and not name.startswith("_")}
+    for name, function in functions.items():
+        names.setdefault(id(function), []).append(name)
+    return {name: (name, *[other for other in names[id(function)] if other != name])
+            for name, function in functions.items()}
+
+
+def _module(name: str) -> types.ModuleType:
+    return {"numpy": np, "numpy.linalg": np.linalg, "numpy.fft": np.fft, "numpy.random": np.random}[name]
+
+
+# --- what arrays do by themselves ------------------------------------------------------------------------------------
+
+
+def _getitem(x: Any, key: Any) -> Any:
+    return x[key]
+
+
+def _setitem(x: Any, key: Any, value: Any) -> Any:
+    changed = ops.np.copy(x)
+    changed[key] = value
+    return changed
+
+
+def _write_item(x: Any, key: Any, value: Any) -> Any:
+    x[key] = value
+    return x
+
+
+def _astype(x: Any, dtype: Any, *, copy: bool = True) -> Any:
+    return x if not copy and x.dtype == dtype else x.astype(dtype)
+
+
+OF_ARRAYS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "getitem": ("__getitem__", _getitem),
+    "index": ("__getitem__", _getitem),
+    "setitem": ("__setitem__", _setitem),
+    "index_put": ("__setitem__", _setitem),
+    "astype": ("astype", _astype),
+    "copy": ("copy", lambda a: a.copy()),
+    "real": ("real", lambda val: val.real),
+    "imag": ("imag", lambda val: val.imag),
+    "detach": ("shape", lambda a: a),
+    "item": ("item", lambda a: a.item()),
+}
+"""By operator: the attribute that arrays need, and the kernel."""
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _writing(op: OpOverload, declaration: Declaration, backend: Backend) -> ProvidedKernel | Missing:
+    """The kernel of a variant that writes: the functional one, whose result is copied into the argument."""
+    if not hasattr(backend.array_type, "__setitem__"):
+        return Missing(f"arrays of {backend.name} cannot be written to; call {_functional(declaration)}")
+    functional = find(f"np::{declaration.operation.variants.functional}")
+    assert functional is not None
+    if declaration.name in ("setitem_", "index_put_"):
+        return ProvidedKernel(_write_item, _write_item, Label.NAMESPACE)
+    found = kernel_provided(functional, backend)
+    if isinstance(found, Missing) and parse_key(backend.name) not in kernels_of(functional):
+        return found
+    kernel = partial(_into_out if declaration.variant == "out" else _into_first, functional)
+    return ProvidedKernel(kernel, kernel, Label.NAMESPACE, Fit())
+
+
+def _functional(declaration: Declaration) -> str:
+    return f"ops.np.{declaration.operation.variants.functional}, which returns a new one"
+
+
+def _into_first(functional: OpOverload, x: Any, *args: Any, **options: Any) -> Any:
+    return _copied(functional(x, *args, **options), x)
+
+
+def _into_out(functional: OpOverload, *args: Any, out: Any, **options: Any) -> Any:
+    return _copied(functional(*args, **options), out)
+
+
+def _copied(result: Any, target: Any) -> Any:
+    if tuple(result.shape) != tuple(target.shape):
+        raise ValueError(f"the array to write into has shape {tuple(target.shape)}, the result has shape "
+                         f"{tuple(result.shape)}\npass an array of that shape")
+    try:
+        target[...] = result
+    except (TypeError, NotImplementedError) as error:
+        raise UnsupportedError(f"an array of type {type(target).__name__} cannot be written to: {error}\n"
+                               "call the functional operator, which returns a new one") from error
+    return target
+
+
+# --- decompositions --------------------------------------------------------------------------------------------------
+
+
+class Decomposed:
+    """A kernel that calls a decomposition with Tensors, whose methods and operators are those of pydispatch.
+
+    Where the decomposition declines, the kernel that the backend was registered with is called.
+    """
+
+    __slots__ = ("backend", "function", "operator")
+
+    def __init__(self, operator: OpOverload, function: Callable[..., Any], backend: Backend) -> None:
+        self.operator = operator
+        self.function = function
+        self.backend = backend
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """The result as arrays of the backend."""
+        result = self.function(*tree_map(_as_tensor, args), **tree_map(_as_tensor, options))
+        given = self.backend.kernels.get(str(self.operator.name))
+        if result is NotImplemented and given is not None:
+            return given(*args, **options)
+        if result is NotImplemented:
+            raise NoKernelError(
+                f"operator {self.operator.name}: {self.backend.name} has no kernel, and the decomposition does not "
+                f"cover these arguments\nregister a kernel: "
+                f'library.impl("{self.operator.name}", "{self.backend.name}", kernel)')
+        return tree_map(_as_array, result)
+
+
+def _as_tensor(leaf: Any) -> Any:
+    return Tensor(leaf) if _core.is_array(leaf) else leaf
+
+
+def _as_array(leaf: Any) -> Any:
+    return _core.array_of(leaf) if isinstance(leaf, Tensor) else leaf
+
+
+OF_COMPLEX = frozenset(("np::real", "np::imag", "np::conjugate"))
+"""Operators that decompositions call for complex numbers only."""
+
+
+def _decomposed(
+    op: OpOverload, declaration: Declaration, backend: Backend, asked: frozenset[OpOverload], missing: Missing
+) -> ProvidedKernel | Missing:
+    for function in (decomposition_of(op), declaration.differentiated_as):
+        if function is None or "f" not in getattr(function, "kinds", "f"):
+            continue
+        lacking = [str(each.name) for each in operators_called(function)
+                   if str(each.name) not in OF_COMPLEX and not _has(each, backend, asked)]
+        if not lacking:
+            fit = ProvidedKernel(function, function, Label.DECOMPOSITION).fit(schema_of(op))
+            return ProvidedKernel(Decomposed(op, function, backend), function, Label.DECOMPOSITION, fit)
+        missing = Missing(f"{missing.reason}; its decomposition calls {', '.join(lacking)}, which is missing too")
+    return missing
+
+
+def _has(op: OpOverload, backend: Backend, asked: frozenset[OpOverload]) -> bool:
+    """Does a backend run this operator, without one of those that are being decomposed?"""
+    registered = kernels_of(op)
+    if any(key in registered for key in (parse_key(backend.name), CEA, CEANF, CIA)):
+        return True
+    return op not in asked and isinstance(_provided(op, backend, asked), ProvidedKernel)
+
+
+@cache
+def operators_called(function: Callable[..., Any]) -> tuple[OpOverload, ...]:
+    """The operators whose names the code of a function, and of functions that it uses, mentions."""
+    found: dict[OpOverload, None] = {}
+    for packet in _packets_in(function, set()):
+        found.update(dict.fromkeys(packet.overloads[:1]))
+    return tuple(found)
+
+
+def _packets_in(function: Any, seen: set[int]) -> Iterator[OpOverloadPacket]:
+    if isinstance(function, OpOverloadPacket):
+        yield function
+    if not isinstance(function, types.FunctionType) or id(function) in seen:
+        return
+    seen.add(id(function))
+    for cell in function.__closure__ or ():
+        yield from _packets_in(cell.cell_contents, seen)
+    yield from _packets_in_code(function.__code__, function.__globals__, seen)
+
+
+def _packets_in_code(code: types.CodeType, scope: dict[str, Any], seen: set[int]) -> Iterator[OpOverloadPacket]:
+    before = None
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            value = scope.get(instruction.argval)
+            if getattr(value, "__module__", "").startswith("pydispatch.") or isinstance(value, OpOverloadPacket):
+                yield from _packets_in(value, seen)
+        elif before == "np" and hasattr(ops.np, str(instruction.argval)):
+            yield getattr(ops.np, instruction.argval)
+        elif isinstance(instruction.argval, types.CodeType):
+            yield from _packets_in_code(instruction.argval, scope, seen)
+        before = instruction.argval

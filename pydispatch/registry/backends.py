@@ -1,0 +1,106 @@
+"""Backends: a type of arrays, and where kernels for them come from beside those that are registered one by one."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from pydispatch import _core, keys
+from pydispatch.exceptions import OverrideWarning
+from pydispatch.keys import DispatchKey
+from pydispatch.loading import deferred
+from pydispatch.registry.kernels import check_function
+from pydispatch.registry.registrations import assign_item, lock, mark_all_stale
+from pydispatch.registry.sites import caller_place, caller_site, frames_to_caller
+from pydispatch.schema import parse_name
+
+load_backend_pack = deferred("registry.packs", "load_backend_pack")
+
+
+class Backend(NamedTuple):
+    """What a backend was registered with, and where: the site for messages, the place to know the same code again."""
+
+    name: str
+    array_type: type
+    namespace: Any      # a module, or another object with functions as attributes; the name of a module; or None
+    kernels: dict[str, Callable[..., Any]]      # of what the namespace and decompositions lack, by names of operators
+    site: str
+    place: tuple[str, str]
+
+    @property
+    def functions(self) -> Any:
+        """The namespace; None if there is none, or if it is a module that was not imported yet."""
+        return sys.modules.get(self.namespace) if isinstance(self.namespace, str) else self.namespace
+
+    @property
+    def provides(self) -> bool:
+        """Can it provide kernels now?"""
+        return self.functions is not None or bool(self.kernels)
+
+    def is_again(self, other: Backend) -> bool:
+        """Does the same code register the same backend once more, perhaps with an edited class?"""
+        ours, theirs = self.array_type, other.array_type
+        is_same = ours is theirs or (ours.__module__, ours.__qualname__) == (theirs.__module__, theirs.__qualname__)
+        return is_same and self.place == other.place
+
+
+BACKENDS: dict[str, Backend] = {}
+"""Those that were registered at run time, by name."""
+
+
+def register_backend(
+    name: str, array_type: type, above: Iterable[str] = (), *, namespace: Any = None,
+    kernels: Mapping[str, Callable[..., Any]] | None = None,
+) -> DispatchKey:
+    """Add a backend, whose raw arrays are instances of `array_type`; it lasts for the life of the process.
+
+    `above` names backends that this one outranks when both are in one call (CPU is always outranked). `namespace`, a
+    module or its name, such as "dask.array", has functions with NumPy's names or those of the Array API: they are the
+    kernels of operators that have no other for this backend. `kernels`, by names of operators, are for operators that
+    the namespace lacks and that no decomposition replaces.
+
+    Returns the backend's dense key. The same code may run again, as a cell of a notebook does: its backend replaces the
+    former one, with OverrideWarning. Raises RegistrationError when the name is taken otherwise, the type is already
+    another backend's, or all 14 places for run-time backends are taken.
+    """
+    given = {str(parse_name(each if "::" in each else f"np::{each}")): function
+             for each, function in (kernels or {}).items()}
+    for each, function in given.items():
+        check_function(f"register_backend: the kernel of {each}", "a kernel", function,
+                       f'write register_backend({name!r}, array_type, kernels={{"{each}": function}})')
+    backend = Backend(name, array_type, namespace, given, caller_site(), caller_place())
+    with lock:
+        former = BACKENDS.get(name) if isinstance(name, str) else None
+        if former is not None and isinstance(array_type, type) and backend.is_again(former):
+            warnings.warn(f"backend {name}: registered again at {backend.site}, in place of the registration at "
+                          f"{former.site}", OverrideWarning, stacklevel=frames_to_caller())
+            key = keys.replace_backend(name, former.array_type, array_type, above)
+        else:
+            key = keys.add_backend(name, array_type, above)
+        assign_item(BACKENDS, name, backend)
+        mark_all_stale()
+        return key
+
+
+def backend_of_key(key: DispatchKey) -> Backend | None:
+    """The backend that a dense key is of; None for other keys and for backends that the package brings along."""
+    return BACKENDS.get(key.backend or "") if key.is_dense else None
+
+
+def bring_into_use(key: DispatchKey) -> None:
+    """Import the namespace of the backend of a dense key, if it is a module that was not imported yet."""
+    backend = backend_of_key(key)
+    if backend is not None and backend.namespace is not None and backend.functions is None:
+        import_module(backend.namespace)
+        mark_all_stale()
+
+
+def load_backend(array_type: type) -> None:
+    """Load the pack of the backend of these arrays, if one is installed; PackError if that fails."""
+    load_backend_pack(array_type)
+
+
+_core.connect(bring_into_use=bring_into_use, load_backend=load_backend)
