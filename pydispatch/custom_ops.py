@@ -28,7 +28,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
 from pydispatch.registry.registrations import Handle, all_or_none, definition_of, kernels_of
-from pydispatch.registry.sites import caller_site
+from pydispatch.registry.sites import registration_site
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
 
@@ -97,7 +97,7 @@ def custom_op(qualname: str, func_or_schema: Callable[..., Any] | str | None = N
     """
     name = _parse_name(qualname)
     if isinstance(func_or_schema, str):
-        _define(read_signature(name, func_or_schema), caller_site())
+        _define(read_signature(name, func_or_schema), registration_site())
         return None
     if func_or_schema is None:
         return as_decorator(partial(_define_by_prototype, name))
@@ -225,7 +225,7 @@ def _define_by_prototype(name: OperatorName, prototype: Callable[..., Any]) -> N
             f"operator {name}: expected the function to have name {name.name!r}, found {prototype.__name__!r}\n"
             "give both the same name"
         )
-    _define(infer_schema(prototype, name=name), caller_site())
+    _define(infer_schema(prototype, name=name), registration_site())
 
 
 def _define(schema: Schema, site: str) -> None:
@@ -294,7 +294,7 @@ def _destroy(qualname: str) -> None:
 
 
 def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable[..., Any]) -> None:
-    site = caller_site()
+    site = registration_site()
     with registrations.lock:
         known = _find(qualname)
         op = known.operator
@@ -322,7 +322,7 @@ def _check_no_implementation(op: OpOverload, key: DispatchKey) -> None:
 
 
 def _add_abstract(qualname: str, function: Callable[..., Any]) -> None:
-    site = caller_site()
+    site = registration_site()
     with registrations.lock:
         known = _find(qualname)
         known.check_free(ABSTRACT, "a")
@@ -335,7 +335,7 @@ def _add_abstract(qualname: str, function: Callable[..., Any]) -> None:
 def _add_half(
     qualname: str, kind: str, output_differentiability: Sequence[bool] | None, function: Callable[..., Any]
 ) -> None:
-    site = caller_site()
+    site = registration_site()
     with registrations.lock:
         known = _find(qualname)
         op = known.operator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 from pydispatch import _core, loading
 from pydispatch._core import OpOverload, OpOverloadPacket
@@ -39,6 +40,16 @@ class Namespace:
     def __repr__(self) -> str:
         return f"<Namespace {self.__name}: {', '.join(sorted(self.__dict__))}>"
 
+    def __copy__(self) -> Namespace:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Namespace:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: tuple[Any, ...] = reduce_namespace(self.__name)
+        return reduced
+
 
 class Ops:
     """The namespaces that have operators, as attributes."""
@@ -56,9 +67,20 @@ class Ops:
     def __repr__(self) -> str:
         return f"<pydispatch.ops: {', '.join(dir(self))}>"
 
+    def __copy__(self) -> Ops:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Ops:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: tuple[Any, ...] = reduce_namespace(None)
+        return reduced
+
 
 ops: Ops = Ops()
 namespaces_of_packs = loading.deferred("registry.packs", "namespaces_of_packs")
+reduce_namespace = loading.deferred("library.pickling", "reduce_namespace")
 
 
 # --- what an operator object tells -----------------------------------------------------------------------------------
@@ -136,10 +158,12 @@ _core.extend(
     has_kernel=has_kernel, has_computed_kernel=has_computed_kernel,
     explain=loading.deferred("debug.explain", "explain"),
     __signature__=property(_signature), __name__=property(_identifier), __qualname__=property(_identifier),
+    __copy__=lambda op: op, __deepcopy__=lambda op, memo: op,
 )
 _core.extend(
     OpOverloadPacket,
     __signature__=property(_packet_signature), __name__=property(_identifier), __qualname__=property(_identifier),
     namespace=property(lambda packet: packet.name.partition("::")[0]),
     explain=loading.deferred("debug.explain", "explain_packet"),
+    __copy__=lambda packet: packet, __deepcopy__=lambda packet, memo: packet,
 )

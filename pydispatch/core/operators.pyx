@@ -290,11 +290,7 @@ cdef class OpOverload:
         self.table = table
 
     def __reduce__(self):
-        if operator_name(self).namespace is None:
-            reduced = upcalls.reduce_derived(self)
-            if reduced is not None:
-                return reduced
-        return upcalls.find_operator, (str(self.name),)
+        return upcalls.reduce_operator(self)
 
     def __repr__(self):
         return f"<OpOverload {self.name}>"
@@ -344,7 +340,7 @@ cdef class OpOverloadPacket:
         return [*object.__dir__(self), *map(overload_name, self.overloads)]
 
     def __reduce__(self):
-        return upcalls.find_packet, (self.name,)
+        return upcalls.reduce_packet(self)
 
     def __repr__(self):
         return f"<OpOverloadPacket {self.name} ({', '.join(map(overload_name, self.overloads))})>"

@@ -284,7 +284,7 @@ cdef class RegistrationGuard:
             with the_registering:
                 handle = self.entered[len(self.entered) - 1]
                 if handle.active:
-                    put_out_of_force(self.operators, {}, self.name, handle, None, handle.site)
+                    put_out_of_force(self.operators, {}, self.name, handle, None, str(handle.site))
                 self.entered.pop()
         finally:
             the_registering.inner.release()

@@ -9,8 +9,6 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object overlaps_itself
     # registry/registrations.py
     cdef public object declared
-    # registry/operators.py
-    cdef public object find_operator, find_packet
     # registry/tables.py
     cdef public object build_table
     # registry/backends.py
@@ -66,7 +64,9 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # func/vmap.py
     cdef public object grads_of_batch, moved, batched_in_general
     # library/derived.py
-    cdef public object batch_by_default, reduce_derived
+    cdef public object batch_by_default
+    # library/pickling.py
+    cdef public object reduce_operator, reduce_packet
     # library/registration.py
     cdef public object py_impl
     # operators/batching.py

@@ -12,6 +12,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, PythonInterpreter, PythonWrapper, Shell, Tensor, below_python
 from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
+from pydispatch.func.functions import returned_by
 from pydispatch.func.storages import (
     Elements,
     Replay,
@@ -40,7 +41,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         raise FunctionalizationError(f"functionalize: remove is {remove!r}, expected 'mutations' or "
                                      "'mutations_and_views'\nwrite functionalize(f, remove=\"mutations\")")
 
-    @functools.wraps(func)
+    @returned_by(functionalize, func, remove=remove)
     def functional(*args: Any, **kwargs: Any) -> Any:
         interpreter = Functionalize(func, _core.calling_site(), copies=remove == "mutations_and_views")
         leaves, spec = tree_flatten((args, kwargs))

@@ -6,7 +6,6 @@ interpreter below, so transforms nest in any order and never see each other's ta
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from pydispatch._core import Grad
 from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.values import as_raw_constant, enter_arrays, one_beside
 from pydispatch.exceptions import AutogradError
+from pydispatch.func.functions import returned_by
 from pydispatch.func.values import (
     are_raw,
     as_array,
@@ -44,7 +44,7 @@ def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
     shape and dtype of its argument, and is a raw array if the argument is one. A float counts as a 0-d array, and so
     does its gradient. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux).
     """
-    @functools.wraps(func)
+    @returned_by(grad, func, argnums, has_aux)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
         return _core.differentiate(func, args, kwargs, argnums, has_aux, False)
 
@@ -55,8 +55,7 @@ def value_and_grad(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """Return a function that computes (value, gradient) of `func`; with `has_aux`, ((value, aux), gradient)."""
-
-    @functools.wraps(func)
+    @returned_by(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         return _core.differentiate(func, args, kwargs, argnums, has_aux, True)
 

@@ -19,6 +19,7 @@ from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
+from pydispatch.func.functions import returned_by
 from pydispatch.func.grad import Recorded, positions_of, record
 from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
 from pydispatch.func.values import (
@@ -54,7 +55,7 @@ def jacrev(
         raise ValueError(f"jacrev: chunk_size is {chunk_size!r}, expected a positive int or None\n"
                          "write jacrev(f, chunk_size=64), or leave it out")
 
-    @functools.wraps(func)
+    @returned_by(jacrev, func, argnums, has_aux=has_aux, chunk_size=chunk_size)
     def jacobian(*args: Any) -> Any:
         return _by_rows("jacrev", func, args, argnums, has_aux, chunk_size, _core.calling_site())
 
@@ -71,7 +72,7 @@ def jacfwd(
     """
     check_randomness("jacfwd", randomness)
 
-    @functools.wraps(func)
+    @returned_by(jacfwd, func, argnums, has_aux, randomness=randomness)
     def jacobian(*args: Any) -> Any:
         return _by_columns("jacfwd", func, args, argnums, has_aux, randomness, _core.calling_site())
 
@@ -85,7 +86,7 @@ def hessian(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Calla
     blocks of the second one have the structure of the inputs.
     """
 
-    @functools.wraps(func)
+    @returned_by(hessian, func, argnums)
     def second_derivatives(*args: Any) -> Any:
         site = _core.calling_site()
 

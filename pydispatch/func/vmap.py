@@ -17,6 +17,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor, Vmap
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
+from pydispatch.func.functions import returned_by
 from pydispatch.func.values import as_passed, check_no_wrapper, check_randomness
 from pydispatch.modes import DispatchMode
 from pydispatch.ops import ops
@@ -59,7 +60,7 @@ def vmap(
                          "write chunk_size=None for the whole batch at once")
     may_be_flat = chunk_size is None and type(out_dims) is int and out_dims == 0 and type(in_dims) in (int, tuple)
 
-    @functools.wraps(func)
+    @returned_by(vmap, func, in_dims, out_dims, randomness, chunk_size=chunk_size)
     def batched(*args: Any, **kwargs: Any) -> Any:
         site = _core.calling_site()
         if may_be_flat and not kwargs:

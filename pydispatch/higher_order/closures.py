@@ -21,6 +21,7 @@ from pydispatch._core import MetaArray, OpOverload, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import function_is_used, noting_owners
 from pydispatch.autograd.values import Meta, as_tensor
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
+from pydispatch.func.functions import TransformedFunction
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
 from pydispatch.registry.derivatives import CustomDerivative
@@ -491,6 +492,8 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, FunctionType):
         return (*_contents(value.__closure__ or ()), *_globals_of(value), *(value.__defaults__ or ()),
                 *(value.__kwdefaults__ or {}).values())
+    if isinstance(value, TransformedFunction):
+        return (value.target,)
     cls = type(value)
     is_node, is_of_a_library = is_pytree_node_type(cls), cls.__module__.startswith(("pydispatch.", "numpy"))
     if (is_of_a_library and not is_node) or isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):

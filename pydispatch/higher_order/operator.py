@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, TypeVar
 
 from pydispatch import _core
@@ -18,7 +19,7 @@ from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import registrations
 from pydispatch.registry.messages import describe_interpreter
-from pydispatch.registry.sites import caller_site
+from pydispatch.registry.sites import caller_site, registration_site
 from pydispatch.registry.tables import choices_for, framework_fallback
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -61,13 +62,14 @@ class HigherOrderOperator:
         self._rules: dict[DispatchKey | type, Rule] = {}
         self._sites: dict[DispatchKey | type, str] = {}     # where each was registered
         self._used: dict[Any, Any] = {}     # the rules for keys and calls, found out when they were asked for
+        self._module = registration_site().module
         _operators[name] = self
 
     def __repr__(self) -> str:
         return f"<HigherOrderOperator {self.name}>"
 
-    def __reduce__(self) -> tuple[Callable[[str], HigherOrderOperator], tuple[str]]:
-        return find_operator, (self.name,)
+    def __reduce__(self) -> tuple[Callable[[str, str], HigherOrderOperator], tuple[str, str]]:
+        return find_operator, (self.name, self._module)
 
     # --- rules ---
 
@@ -283,8 +285,10 @@ class HigherOrderOperator:
 _operators: weakref.WeakValueDictionary[str, HigherOrderOperator] = weakref.WeakValueDictionary()
 
 
-def find_operator(name: str) -> HigherOrderOperator:
-    """The operator of a name, as pickles have it; NoKernelError where there is none."""
+def find_operator(name: str, module: str) -> HigherOrderOperator:
+    """The operator of a name, which a module may define, as pickles have it; NoKernelError where there is none."""
+    if module:
+        import_module(module)
     operator = _operators.get(name)
     if operator is None:
         raise NoKernelError(f"there is no higher-order operator {name}\nimport the module that defines it first")

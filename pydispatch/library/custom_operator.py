@@ -18,6 +18,7 @@ from pydispatch.library.derivatives import ContextDerivative, MissingDerivative
 from pydispatch.library.derived import BATCHABLE
 from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
 from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
+from pydispatch.loading import deferred
 from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
@@ -34,7 +35,7 @@ from pydispatch.registry.registrations import (
     operators,
     switched_off,
 )
-from pydispatch.registry.sites import caller_site
+from pydispatch.registry.sites import caller_site, registration_site
 from pydispatch.schema import (
     OperatorName,
     Schema,
@@ -50,6 +51,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 RESERVED_NAMESPACES = ("np", "pydispatch")
 logger = logging.getLogger("pydispatch.library")
+reduce_custom_operator = deferred("library.pickling", "reduce_custom_operator")
 definitions: dict[str, CustomOpDef] = {}       # by full name; keeps operators alive whose object was dropped
 
 
@@ -93,8 +95,8 @@ class CustomOpDef(_core.Callee):
         """
         keys = keys_of_devices(self.name, device_types)
         if fn is None:
-            return as_decorator(lambda function: self.add_kernels(keys, function, caller_site()))
-        self.add_kernels(keys, fn, caller_site())
+            return as_decorator(lambda function: self.add_kernels(keys, function, registration_site()))
+        self.add_kernels(keys, fn, registration_site())
         return fn
 
     def register_fake(self, fn: F, /) -> F:
@@ -192,8 +194,9 @@ class CustomOpDef(_core.Callee):
     def _refuse_call(self, *args: Any, **kwargs: Any) -> Any:
         raise self._stale()
 
-    def __reduce__(self) -> tuple[Callable[[str], CustomOpDef], tuple[str]]:
-        return _definition_of_name, (str(self.name),)
+    def __reduce__(self) -> tuple[Any, ...]:
+        reduced: tuple[Any, ...] = reduce_custom_operator(self)
+        return reduced
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self.name})>"
@@ -218,16 +221,7 @@ class KernelSwitch(_core.RegistrationGuard, ContextDecorator):
         elif (device not in switched_off(owner.operator)) is self.enabled:
             word = "enabled" if self.enabled else "disabled"
             logger.warning("operator %s: the kernel of %s is already %s", owner.name, self.device_type, word)
-        return install(owner.name, SwitchHandle(device, self.enabled, owner._original, caller_site()))
-
-
-def _definition_of_name(name: str) -> CustomOpDef:
-    if name not in definitions:
-        find_or_raise(name)
-        raise StaleOperatorError(
-            f"operator {name} is no longer a custom operator\ndefine it by custom_op before unpickling"
-        )
-    return definitions[name]
+        return install(owner.name, SwitchHandle(device, self.enabled, owner._original, registration_site()))
 
 
 def _kernel(function: Callable[..., Any], schema: Schema) -> Kernel:
@@ -295,7 +289,7 @@ def custom_op(
     check_tags(parsed, tags)
     if "out" not in tags:
         refuse_keyword_only_arrays(parsed, "library.custom_op")
-    return _define(parsed, fn, keys, tags, caller_site())
+    return define_custom(parsed, fn, keys, tags, registration_site())
 
 
 def parse_custom_name(name: str) -> OperatorName:
@@ -362,9 +356,10 @@ def refuse_keyword_only_arrays(schema: Schema, what: str) -> None:
         )
 
 
-def _define(
+def define_custom(
     schema: Schema, fn: Callable[..., Any], keys: tuple[DispatchKey, ...], tags: tuple[str, ...], site: str
 ) -> CustomOpDef:
+    """Define an operator whose tags and schema are checked, in place of a custom operator of its name."""
     name = schema.name
     assert name is not None
     check_kernel(schema, site, _kernel(fn, schema))
@@ -417,7 +412,7 @@ def _missing_derivative(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -
 # --- registering for an operator -------------------------------------------------------------------------------------
 
 
-def _register(op: OpOverload, kind: str, register: Callable[[], Handle]) -> Handle:
+def register_for(op: OpOverload, kind: str, register: Callable[[], Handle]) -> Handle:
     """Register; for a custom operator, in place of the previous one."""
     owner = definitions.get(str(op.name))
     return register() if owner is None else owner.replace({kind: register})
@@ -446,8 +441,8 @@ def register_fake(op: Target, fn: Callable[..., Any] | None = None, /, *, allow_
     """
     operator = _operator(op)
     if fn is None:
-        return as_decorator(lambda function: _add_fake(operator, function, allow_override, caller_site()))
-    return _add_fake(operator, fn, allow_override, caller_site())
+        return as_decorator(lambda function: _add_fake(operator, function, allow_override, registration_site()))
+    return _add_fake(operator, fn, allow_override, registration_site())
 
 
 def _add_fake(operator: OpOverload, fn: Callable[..., Any], allow_override: bool, site: str) -> Handle:
@@ -456,7 +451,7 @@ def _add_fake(operator: OpOverload, fn: Callable[..., Any], allow_override: bool
         definition = definition_of(operator)
         assert definition is not None
         check_kernel(definition.schema, definition.site, FakeKernel(fn, operator, site))
-        return _register(operator, "fake", partial(add_fake, operator, fn, site))
+        return register_for(operator, "fake", partial(add_fake, operator, fn, site))
 
 
 def register_autograd(
@@ -479,11 +474,12 @@ def register_autograd(
     be called like this; UnsupportedError for keyword-only arrays.
     """
     operator = _operator(op)
-    site = caller_site()
+    site = registration_site()
     with registrations.lock:
         _check_differentiable(operator)
         derivative = ContextDerivative(operator, backward, setup_context, jvp)
-        return _register(operator, "autograd", partial(registrations.add_derivative, operator.name, derivative, site))
+        register = partial(registrations.add_derivative, operator.name, derivative, site)
+        return register_for(operator, "autograd", register)
 
 
 def _check_differentiable(op: OpOverload) -> None:
@@ -538,14 +534,14 @@ def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     """
     operator = _operator(op)
     if fn is None:
-        return as_decorator(lambda function: _add_vmap(operator, function, caller_site()))
-    return _add_vmap(operator, fn, caller_site())
+        return as_decorator(lambda function: _add_vmap(operator, function, registration_site()))
+    return _add_vmap(operator, fn, registration_site())
 
 
 def _add_vmap(operator: OpOverload, fn: Callable[..., Any], site: str) -> Handle:
     with registrations.lock:
         refuse_keyword_only_arrays(schema_of(operator), "register_vmap")
-        return _register(operator, "vmap", partial(add_batching, operator, fn, site))
+        return register_for(operator, "vmap", partial(add_batching, operator, fn, site))
 
 
 @overload
@@ -570,8 +566,8 @@ def register_kernel(op: Target, device_types: str | Iterable[str] | None, fn: Ca
     require_namespace(name)
     keys = keys_of_devices(name, device_types)
     if fn is None:
-        return as_decorator(lambda function: _register_kernel(name, keys, function, caller_site()))
-    return _register_kernel(name, keys, fn, caller_site())
+        return as_decorator(lambda function: _register_kernel(name, keys, function, registration_site()))
+    return _register_kernel(name, keys, fn, registration_site())
 
 
 def _register_kernel(name: OperatorName, keys: tuple[DispatchKey, ...], fn: Callable[..., Any], site: str) -> Handle:

@@ -94,6 +94,7 @@ class NamedDerivative(CustomDerivative):
         self._backward = backward
         self._run_backward = split_for_numpy(f"backward of operator {op.name}", backward)
         self.functions = (save, backward)
+        self.given = save, backward, differentiable, backward_site
         self._differentiable = differentiable
         self._backward_site = backward_site
 
@@ -269,6 +270,7 @@ class ContextDerivative(CustomDerivative):
             self._setup_context = check_role(op, "setup_context", setup_context, [], names)
         self._jvp = None
         self.functions = (setup_context, backward, jvp)
+        self.given = backward, setup_context, jvp
         if jvp is not None:
             tangents = [f"tangent_{name}" for name in arguments.names[: arguments.n_positional]]
             self._jvp = check_role(op, "jvp", jvp, ["ctx", *tangents])

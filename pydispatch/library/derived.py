@@ -34,7 +34,6 @@ from pydispatch.registry.registrations import (
     DerivativeHandle,
     KernelHandle,
     OperatorHandle,
-    definition_of,
     derivative_of,
 )
 from pydispatch.registry.tables import table_entry
@@ -112,14 +111,6 @@ class DerivedDefinition(DefinitionHandle):
         super().__init__(schema_of(parent).with_name(name), site, parent.alias_analysis, parent.tags, {})
         self.parent = parent
         self.batch = batch
-
-
-def reduce_derived(op: OpOverload) -> tuple[Any, ...] | None:
-    """How a derived operator is pickled and copied; None for one that is not derived."""
-    definition = definition_of(op)
-    if not isinstance(definition, DerivedDefinition):
-        return None
-    return derived_operator, (definition.parent, definition.batch.dims, definition.batch.randomness)
 
 
 def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
@@ -321,4 +312,4 @@ def _of_no_examples(op: OpOverload, batch: BatchedArguments, values: tuple[Any, 
     return tree_map(empty, result)
 
 
-_core.connect(batch_by_default=batch_by_default, reduce_derived=reduce_derived)
+_core.connect(batch_by_default=batch_by_default)

@@ -22,7 +22,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.kernels import check_function, make_kernel
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.registrations import FallbackHandle, Handle, HandleGroup
-from pydispatch.registry.sites import caller_site
+from pydispatch.registry.sites import caller_site, registration_site
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import (
     OperatorName,
@@ -104,7 +104,7 @@ class Library:
         was given and CONSERVATIVE for one that was inferred. `tags` are kept as they are; "inplace" and "out" are
         checked against the schema.
         """
-        site = caller_site()
+        site = registration_site()
         if self.kind == "IMPL":
             raise RegistrationError(
                 f"cannot define {schema.partition('(')[0].strip()!r} in the IMPL library {self.namespace!r}, opened at "
@@ -179,7 +179,7 @@ class Library:
                 return function
 
             return decorate
-        site = caller_site()
+        site = registration_site()
         check_function(f"operator {target}: argument fn", "a kernel", fn, remedy)
         kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
         with registrations.lock:
@@ -194,7 +194,7 @@ class Library:
         It is called `(op, *args, **kwargs)`, or `(keyset, op, *args, **kwargs)` with `with_keyset=True`; pass
         `fallthrough_kernel` to have the key passed over.
         """
-        site = caller_site()
+        site = registration_site()
         if self.kind != "IMPL":
             raise RegistrationError(
                 f"a fallback cannot be registered in the {self.kind} library {self.namespace!r}, "
@@ -333,10 +333,10 @@ def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None =
     if rule is None:
         return as_decorator(partial(register_pydispatch, op, cls))
     if function is None:
-        return registrations.add_rule(name_of(op), cls, rule, caller_site())
+        return registrations.add_rule(name_of(op), cls, rule, registration_site())
     check_function(f"Function {function.__name__}: argument rule", "a rule", rule,
                    f"write library.register_pydispatch({function.__name__}, {cls.__name__}, rule)")
-    return add_interpreter_rule(function, cls, rule, caller_site())
+    return add_interpreter_rule(function, cls, rule, registration_site())
 
 
 def _can_have_rules(cls: Any) -> bool:
@@ -358,7 +358,7 @@ def py_impl(op: OpOverload, where: str | DispatchKey | type) -> Callable[[F], F]
             register_pydispatch(op, where, _with_arguments_alone(function))
         else:
             check_function(f"operator {op.name}: what py_impl decorates", "a kernel", function, remedy)
-            registrations.add_kernel(op.name, key, make_kernel(function), caller_site())
+            registrations.add_kernel(op.name, key, make_kernel(function), registration_site())
         return function
 
     if key is DispatchKey.Python:

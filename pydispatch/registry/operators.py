@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OperatorNotFoundError, StaleOperatorError
 from pydispatch.keys import DispatchKey, parse_key
@@ -125,6 +124,3 @@ def schema_of(op: OpOverload) -> Schema:
         f"operator {op.name} has no schema: it has implementations, but no definition is in force\n"
         f'define it: pydispatch.library.define("{op.name}", "(...) -> ...")'
     )
-
-
-_core.connect(find_operator=find_or_raise, find_packet=find_packet)

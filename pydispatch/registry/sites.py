@@ -2,13 +2,67 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from itertools import count
 from types import FrameType
+from uuid import uuid4
 
 PACKAGE = __name__.partition(".")[0]
 _users: tuple[str, ...] = ()    # modules of the package that count as users of it; names end in a dot
 _ours: dict[str, bool] = {}     # by the name of a module that was asked for: is it the package's?
 MOST_NAMES = 1 << 12
+MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
+_process = uuid4().hex
+_numbers = count()
+
+
+class RegistrationSite(str):
+    """The site of a registration, which tells other processes how to make it too.
+
+    The import of `module` makes the registration; it is "" where no import does. `process` and `number` tell it from
+    all others, and the higher number of a process is the later one.
+    """
+
+    __slots__ = ("module", "number", "process")
+
+    def __new__(cls, site: str, module: str, process: str, number: int) -> RegistrationSite:
+        """One that was made in some process."""
+        made = super().__new__(cls, site)
+        made.module, made.process, made.number = module, process, number
+        return made
+
+    module: str
+    process: str
+    number: int
+
+    def __reduce__(self) -> tuple[type[RegistrationSite], tuple[str, str, str, int]]:
+        return RegistrationSite, (str(self), self.module, self.process, self.number)
+
+
+def this_process() -> str:
+    """A name for the process that no other has."""
+    return f"{_process}-{os.getpid()}"      # of which a fork has the same first part
+
+
+def registration_site() -> RegistrationSite:
+    """The site of the user's call that registers something."""
+    return RegistrationSite(caller_site(), _module_in_execution(), this_process(), next(_numbers))
+
+
+def _module_in_execution() -> str:
+    """The innermost module whose body runs, if it is one that other processes can import; else ""."""
+    depth = 2
+    try:
+        frame = sys._getframe(depth)
+        while frame.f_code.co_name != "<module>":
+            depth += 1
+            frame = sys._getframe(depth)
+    except ValueError:
+        return ""
+    name = frame.f_globals.get("__name__")
+    is_importable = frame.f_globals.get("__spec__") is not None and name not in MAIN_MODULES and name in sys.modules
+    return str(name) if is_importable else ""
 
 
 def count_as_user(module: str) -> None:

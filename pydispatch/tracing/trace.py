@@ -23,6 +23,7 @@ from pydispatch._core import MetaArray, OpOverload, Shell, Tensor
 from pydispatch.autograd.residuals import watching_copies
 from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoKernelError
+from pydispatch.func.functions import TransformedFunction
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
 from pydispatch.operators.declare import PACKS
@@ -135,7 +136,7 @@ def simple_parameters(f: Any) -> Sequence[str] | None:
         if PARAMETERS in attributes:
             names: Sequence[str] = attributes[PARAMETERS]
             return names
-        if "__signature__" in attributes or type(f) is not FunctionType:
+        if "__signature__" in attributes or type(f) not in (FunctionType, TransformedFunction):
             return None
         if "__wrapped__" not in attributes:
             break

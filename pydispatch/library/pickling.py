@@ -1,0 +1,367 @@
+"""Operators in other processes: by the modules that register them, or by value where none does.
+
+An operator of a script or a notebook travels with the registrations that were made there: schema, kernels, derivative,
+fake, batching rule. `cloudpickle` pickles their functions. Where they arrive, the operator is defined once; another
+definition replaces it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import pickle
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, StaleOperatorError
+from pydispatch.keys import DispatchKey
+from pydispatch.library.batching import BatchingHandle, add_batching
+from pydispatch.library.custom_operator import CustomOpDef, define_custom, definitions, register_for
+from pydispatch.library.derivatives import ContextDerivative, NamedDerivative
+from pydispatch.library.derived import DerivedDefinition, derived_operator
+from pydispatch.library.fakes import FakeKernel, add_fake
+from pydispatch.ops import ops
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import make_kernel
+from pydispatch.registry.operators import find_or_raise, find_packet, packet
+from pydispatch.registry.packs import namespaces_of_packs
+from pydispatch.registry.registrations import (
+    DefinitionHandle,
+    DerivativeHandle,
+    KernelHandle,
+    OperatorHandle,
+    RuleHandle,
+    definition_of,
+    kernels_of,
+    operators,
+)
+from pydispatch.registry.sites import RegistrationSite, frames_to_caller, this_process
+from pydispatch.schema import Schema, parse_name
+
+logger = logging.getLogger("pydispatch.library")
+Step = Callable[[OpOverload], object]       # makes one registration
+_under_way: ContextVar[frozenset[str]] = ContextVar("pydispatch_pickled", default=frozenset())
+"""The operators whose registrations are being pickled: kernels may call their own operator. EVERY stands for all."""
+EVERY = "*"
+_arrived: dict[str, Parcel] = {}
+"""What arrived last, by name of the operator."""
+
+
+class Parcel(NamedTuple):
+    """The registrations of an operator that travel by value."""
+
+    process: str            # where they were made
+    number: int             # of the latest of them
+    site: str               # of the first
+    defines: bool           # is the definition among them?
+    pickled: bytes          # a list of steps
+    digest: str
+    problem: str            # why there are no steps in it; else ""
+
+
+# --- sending ---------------------------------------------------------------------------------------------------------
+
+
+def reduce_operator(op: OpOverload) -> tuple[Any, ...]:
+    """How an operator is pickled."""
+    definition = definition_of(op)
+    if isinstance(definition, DerivedDefinition):
+        return derived_operator, (definition.parent, definition.batch.dims, definition.batch.randomness)
+    name = str(op.name)
+    if name in _under_way.get():
+        return operator_to_be, (name,)
+    name, modules, parcel = _sent(op)
+    if parcel is not None:
+        return arrived_operator, (name, modules, parcel)
+    return (operator_of_modules, (name, modules)) if modules else (find_or_raise, (name,))
+
+
+def reduce_packet(packet: OpOverloadPacket) -> tuple[Any, ...]:
+    """How the overloads of a name are pickled."""
+    if any(any(_origins(op)) for op in packet.overloads):
+        return packet_of, (packet.name, packet.overloads)
+    return find_packet, (packet.name,)
+
+
+def reduce_custom_operator(definition: CustomOpDef) -> tuple[Any, ...]:
+    """How a custom operator is pickled. Its own kernels get the operator, which they call in the same way."""
+    if str(definition.name) in _under_way.get():
+        return operator_to_be, (str(definition.name),)
+    return custom_operator_of, (definition.operator,)
+
+
+def reduce_namespace(namespace: str | None) -> tuple[Any, ...]:
+    """How `ops.<namespace>`, or for None `ops`, is pickled: with all that it has for the code that holds it.
+
+    Operators of packs are found where they are used.
+    """
+    under_way = _under_way.get()
+    found: list[tuple[str, tuple[str, ...], Parcel | None]] = []
+    if EVERY not in under_way:
+        token = _under_way.set(under_way | {EVERY})
+        try:
+            found = [_sent(op) for op in list(operators.values())
+                     if namespace in (None, op.namespace) and str(op.name) not in under_way
+                     and op.namespace != "np" and op.namespace not in namespaces_of_packs() and any(_origins(op))]
+        finally:
+            _under_way.reset(token)
+    return namespace_with, (namespace, found)
+
+
+def _sent(op: OpOverload) -> tuple[str, tuple[str, ...], Parcel | None]:
+    """The name of an operator, the modules that make its registrations, and the registrations that none makes."""
+    modules, own = _origins(op)
+    return str(op.name), modules, _parcel(op, own) if own else None
+
+
+def _origins(op: OpOverload) -> tuple[tuple[str, ...], list[OperatorHandle]]:
+    """The modules that make an operator's registrations, and the registrations that no module makes."""
+    modules: dict[str, None] = {}
+    own: list[OperatorHandle] = []
+    by_value = _modules_by_value()
+    for handle in op.registrations:
+        site = handle.site
+        if not isinstance(site, RegistrationSite):      # of a pack: its module
+            modules[site] = None
+        elif site.module and site.module not in by_value:
+            modules[site.module] = None
+        else:
+            own.append(handle)
+    return tuple([module for module in modules if not module.startswith("pydispatch.")]), own
+
+
+def _modules_by_value() -> Iterable[str]:
+    """The modules that the user has asked cloudpickle to pickle by value."""
+    cloudpickle = sys.modules.get("cloudpickle")
+    return () if cloudpickle is None else cloudpickle.list_registry_pickle_by_value()
+
+
+def _parcel(op: OpOverload, own: Sequence[OperatorHandle]) -> Parcel:
+    sites = [handle.site for handle in own if isinstance(handle.site, RegistrationSite)]
+    defines = any(isinstance(handle, DefinitionHandle) for handle in own)
+    described = partial(Parcel, sites[0].process, max(site.number for site in sites), str(sites[0]), defines)
+    token = _under_way.set(_under_way.get() | {str(op.name)})
+    try:
+        steps = [step for handle in own if (step := _step_of(op, handle)) is not None]
+        pickled: bytes = import_module("cloudpickle").dumps(steps)
+    except Exception as error:      # which does no harm where the operator is known already
+        return described(b"", "", f"{type(error).__name__}: {error}")
+    finally:
+        _under_way.reset(token)
+    return described(pickled, hashlib.sha256(pickled).hexdigest(), "")
+
+
+def _step_of(op: OpOverload, handle: OperatorHandle) -> Step | None:
+    """What makes the same registration elsewhere; None where another step does."""
+    site = handle.site
+    custom = definitions.get(str(op.name))
+    if isinstance(handle, DefinitionHandle):
+        if custom is None:
+            return partial(_define, handle.schema, handle.alias_analysis, handle.tags, site)
+        return partial(_define_custom, handle.schema, custom.function, _keys_of_definition(custom), handle.tags, site)
+    if isinstance(handle, KernelHandle):
+        return _step_of_kernel(handle, custom)
+    if isinstance(handle, BatchingHandle):
+        return partial(_add_batching, handle.kernel.function, site)
+    if isinstance(handle, RuleHandle):
+        return partial(_add_rule, handle.cls, handle.rule, site)
+    derivative = handle.derivative if isinstance(handle, DerivativeHandle) else None
+    if isinstance(derivative, (ContextDerivative, NamedDerivative)):
+        return partial(_add_derivative, type(derivative), derivative.given, site)
+    return None
+
+
+def _step_of_kernel(handle: KernelHandle, custom: CustomOpDef | None) -> Step | None:
+    kernel = handle.kernel
+    if isinstance(kernel, FakeKernel):
+        return partial(_add_fake, kernel.written, handle.site)
+    if custom is None or not custom.owns(handle):
+        return partial(_add_kernel, handle.key, kernel.written, kernel.with_keyset, kernel.boxed, handle.site)
+    if kernel.written is custom.function:
+        return None
+    return partial(_add_custom_kernel, handle.key, kernel.written, handle.site)
+
+
+def _keys_of_definition(custom: CustomOpDef) -> tuple[DispatchKey, ...]:
+    """The keys under which the function that was decorated is registered."""
+    return tuple([key for key, handles in kernels_of(custom.operator).items()
+                  if any(custom.owns(handle) and handle.kernel.written is custom.function for handle in handles)])
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _define(
+    schema: Schema, alias_analysis: str | None, tags: tuple[str, ...], site: str, op: OpOverload
+) -> None:
+    registrations.add_definition(schema, site, alias_analysis=alias_analysis, tags=tags)
+
+
+def _define_custom(
+    schema: Schema, function: Callable[..., Any], keys: tuple[DispatchKey, ...], tags: tuple[str, ...],
+    site: str, op: OpOverload,
+) -> None:
+    define_custom(schema, function, keys, tags, site)
+
+
+def _add_kernel(
+    key: DispatchKey, function: Callable[..., Any], with_keyset: bool, boxed: bool, site: str,
+    op: OpOverload,
+) -> None:
+    registrations.add_kernel(op.name, key, make_kernel(function, with_keyset=with_keyset, boxed=boxed), site)
+
+
+def _add_custom_kernel(
+    key: DispatchKey, function: Callable[..., Any], site: str, op: OpOverload
+) -> None:
+    definitions[str(op.name)].add_kernels((key,), function, site)
+
+
+def _add_fake(function: Callable[..., Any], site: str, op: OpOverload) -> None:
+    register_for(op, "fake", partial(add_fake, op, function, site))
+
+
+def _add_batching(function: Callable[..., Any], site: str, op: OpOverload) -> None:
+    register_for(op, "vmap", partial(add_batching, op, function, site))
+
+
+def _add_rule(cls: type, rule: Callable[..., Any], site: str, op: OpOverload) -> None:
+    registrations.add_rule(op.name, cls, rule, site)
+
+
+def _add_derivative(
+    kind: Callable[..., Any], given: tuple[Any, ...], site: str, op: OpOverload
+) -> None:
+    register_for(op, "autograd", partial(registrations.add_derivative, op.name, kind(op, *given), site))
+
+
+# --- arriving --------------------------------------------------------------------------------------------------------
+
+
+def operator_to_be(name: str) -> OpOverload:
+    """The operator of a name that is about to be defined."""
+    return operators.get(name) or registrations.add_name(parse_name(name)).operator
+
+
+def operator_of_modules(name: str, modules: Sequence[str]) -> OpOverload:
+    """The operator of a name, after the import of the modules that register something for it."""
+    for module in modules:
+        import_module(module)
+    return find_or_raise(name)
+
+
+def packet_of(name: str, overloads: Sequence[OpOverload]) -> OpOverloadPacket:
+    """The packet of a name, whose overloads have arrived or are about to be defined."""
+    parsed = parse_name(name)
+    return packet(parsed.namespace or "", parsed.name)
+
+
+def namespace_with(namespace: str | None, sent: Sequence[tuple[str, tuple[str, ...], Parcel | None]]) -> Any:
+    """`ops.<namespace>`, or for None `ops`, after these operators have arrived.
+
+    The code that holds it need not use all of them, so one that cannot arrive is missing only when it is called.
+    """
+    for name, modules, parcel in sent:
+        try:
+            if parcel is None:
+                operator_of_modules(name, modules)
+            else:
+                arrived_operator(name, modules, parcel)
+        except Exception as error:
+            logger.warning("operator %s did not arrive: %s: %s", name, type(error).__name__, error)
+    return ops if namespace is None else getattr(ops, namespace)
+
+
+def custom_operator_of(op: OpOverload) -> CustomOpDef:
+    """The custom operator of an operator that has arrived; StaleOperatorError where it is none any more."""
+    definition = definitions.get(str(op.name))
+    if definition is None:
+        raise StaleOperatorError(f"operator {op.name} is no longer a custom operator\n"
+                                 "define it by custom_op before unpickling")
+    return definition
+
+
+def arrived_operator(name: str, modules: Sequence[str], parcel: Parcel) -> OpOverload:
+    """The operator of a name with the registrations in the parcel, and with those that the modules make.
+
+    Where they were made, the operator is found by its name, and what was removed there stays so. Elsewhere, those that
+    arrived earlier stay, as do later ones of the same process. Others are replaced: with an OverrideWarning, if they
+    were made in another process. OperatorNotFoundError where the operator is unknown, and the parcel could not be
+    filled.
+    """
+    if parcel.process == this_process():
+        return find_or_raise(name)
+    if not parcel.defines:
+        operator_of_modules(name, modules)
+    if parcel.problem:
+        _check_known(name, parcel.problem)
+    elif not _is_in_force(name, parcel):
+        steps = pickle.loads(parcel.pickled)        # not under the lock: it may import modules that register operators
+        with registrations.lock:
+            if not _is_in_force(name, parcel):
+                _put_in_force(name, parcel, steps)
+    return operator_of_modules(name, modules if parcel.defines else ())
+
+
+def _check_known(name: str, problem: str) -> None:
+    with suppress(OperatorNotFoundError):
+        find_or_raise(name)
+        return
+    raise OperatorNotFoundError(
+        f"no operator {name}: its definition could not be pickled, and this process does not know it: {problem}\n"
+        "install cloudpickle where it is defined, or define it in a module that both processes import")
+
+
+def _is_in_force(name: str, parcel: Parcel) -> bool:
+    """Are these registrations here, or later ones of the same process?"""
+    op = operators.get(name)
+    sites = [] if op is None else [handle.site for handle in op.registrations]
+    numbers = [site.number for site in sites if isinstance(site, RegistrationSite) and site.process == parcel.process]
+    latest = max(numbers, default=-1)
+    is_same = name not in _arrived or _arrived[name].digest == parcel.digest
+    return latest > parcel.number or (latest == parcel.number and is_same)
+
+
+def _put_in_force(name: str, parcel: Parcel, steps: Sequence[Step]) -> None:
+    op = operator_to_be(name)
+    keeper = registrations.add_name(op.name)        # functions that arrived before go on with the same object
+    previous = definitions.get(name)
+    _make_room(op, parcel)
+    for step in steps:
+        step(op)
+    if previous is not None:
+        registrations.assign(previous, "target", op)
+    registrations.assign_item(_arrived, name, parcel)
+    for handle in [handle for handle in op.registrations if type(handle) is type(keeper)]:
+        handle.remove()
+
+
+def _make_room(op: OpOverload, parcel: Parcel) -> None:
+    """Undo what the parcel replaces: what came before from its process; if it defines the operator, all of another."""
+    definition = definition_of(op)
+    known = [(handle, handle.site) for handle in op.registrations if isinstance(handle.site, RegistrationSite)]
+    replaced = [handle for handle, site in known if site.process == parcel.process]
+    if parcel.defines and definition is not None:
+        if definition not in replaced:
+            warnings.warn(f"operator {op.name}: the definition made at {parcel.site} in another process replaces the "
+                          f"one made at {definition.site}", OverrideWarning, stacklevel=frames_to_caller())
+            replaced = [handle for handle, site in known if not site.module or site.module == _module_of(definition)]
+        if str(op.name) in definitions:
+            definitions[str(op.name)].retire(parcel.site)
+    for handle in reversed(replaced):
+        handle.remove()
+
+
+def _module_of(handle: OperatorHandle) -> str:
+    return handle.site.module if isinstance(handle.site, RegistrationSite) else handle.site
+
+
+_core.connect(reduce_operator=reduce_operator, reduce_packet=reduce_packet)
