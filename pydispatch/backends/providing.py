@@ -69,10 +69,10 @@ def _of_declaration(op: OpOverload, declaration: Declaration, backend: Backend) 
     if declaration.name.startswith("random_"):
         return Missing("random numbers are drawn by the generators of pydispatch.numpy.random")
     found = _of_namespace(op, name, backend)
-    if isinstance(found, Missing) and name in OF_ARRAYS and hasattr(backend.array_type, OF_ARRAYS[name][0]):
-        function = OF_ARRAYS[name][1]
-        return ProvidedKernel(function, function, Label.NAMESPACE)
-    return found
+    if isinstance(found, ProvidedKernel):
+        return found
+    function = _of_arrays(name, backend.array_type)
+    return found if function is None else ProvidedKernel(function, function, Label.NAMESPACE)
 
 
 # --- functions of the namespace --------------------------------------------------------------------------------------
@@ -124,6 +124,35 @@ def _module(name: str) -> types.ModuleType:
 # --- what arrays do by themselves ------------------------------------------------------------------------------------
 
 
+def _itself(a: Any) -> Any:
+    return a
+
+
+def _copy(a: Any) -> Any:
+    return a.copy()
+
+
+def _real(val: Any) -> Any:
+    return val if is_real(val) else val.real
+
+
+def _imag(val: Any) -> Any:
+    return ops.np.zeros_like(val) if is_real(val) else val.imag
+
+
+def _conjugate(x: Any) -> Any:
+    return x if is_real(x) else x.conj()
+
+
+def is_real(x: Any) -> bool:
+    """Is this an array of other numbers than complex ones, as far as its dtype tells as NumPy's do?"""
+    return getattr(x.dtype, "kind", "c") != "c"
+
+
+def _item(a: Any) -> Any:
+    return a.item()
+
+
 def _getitem(x: Any, key: Any) -> Any:
     return x[key]
 
@@ -149,13 +178,26 @@ OF_ARRAYS: dict[str, tuple[str, Callable[..., Any]]] = {
     "setitem": ("__setitem__", _setitem),
     "index_put": ("__setitem__", _setitem),
     "astype": ("astype", _astype),
-    "copy": ("copy", lambda a: a.copy()),
-    "real": ("real", lambda val: val.real),
-    "imag": ("imag", lambda val: val.imag),
-    "detach": ("shape", lambda a: a),
-    "item": ("item", lambda a: a.item()),
+    "copy": ("copy", _copy),
+    "real": ("dtype", _real),
+    "imag": ("dtype", _imag),
+    "conjugate": ("dtype", _conjugate),
+    "detach": ("shape", _itself),
+    "item": ("item", _item),
 }
 """By operator: the attribute that arrays need, and the kernel."""
+
+
+def _of_arrays(name: str, array_type: type) -> Callable[..., Any] | None:
+    if name == "copy" and not is_writable(array_type):
+        return _itself
+    attribute, kernel = OF_ARRAYS.get(name, ("", _itself))
+    return kernel if attribute and hasattr(array_type, attribute) else None
+
+
+def is_writable(array_type: type) -> bool:
+    """Do arrays of this type have elements that can be assigned?"""
+    return hasattr(array_type, "__setitem__")
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -163,7 +205,7 @@ OF_ARRAYS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 def _writing(op: OpOverload, declaration: Declaration, backend: Backend) -> ProvidedKernel | Missing:
     """The kernel of a variant that writes: the functional one, whose result is copied into the argument."""
-    if not hasattr(backend.array_type, "__setitem__"):
+    if not is_writable(backend.array_type):
         return Missing(f"arrays of {backend.name} cannot be written to; call {_functional(declaration)}")
     functional = find(f"np::{declaration.operation.variants.functional}")
     assert functional is not None
@@ -231,7 +273,7 @@ class Decomposed:
 
 
 def _as_tensor(leaf: Any) -> Any:
-    return Tensor(leaf) if _core.is_array(leaf) else leaf
+    return Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, (np.ndarray, np.generic)) else leaf
 
 
 def _as_array(leaf: Any) -> Any:
@@ -286,14 +328,14 @@ def _packets_in(function: Any, seen: set[int]) -> Iterator[OpOverloadPacket]:
 
 
 def _packets_in_code(code: types.CodeType, scope: dict[str, Any], seen: set[int]) -> Iterator[OpOverloadPacket]:
-    before = None
+    before, last = None, None
     for instruction in dis.get_instructions(code):
         if instruction.opname == "LOAD_GLOBAL":
             value = scope.get(instruction.argval)
             if getattr(value, "__module__", "").startswith("pydispatch.") or isinstance(value, OpOverloadPacket):
                 yield from _packets_in(value, seen)
-        elif before == "np" and hasattr(ops.np, str(instruction.argval)):
+        elif (before, last) == ("ops", "np") and hasattr(ops.np, str(instruction.argval)):
             yield getattr(ops.np, instruction.argval)
         elif isinstance(instruction.argval, types.CodeType):
             yield from _packets_in_code(instruction.argval, scope, seen)
-        before = instruction.argval
+        before, last = last, instruction.argval

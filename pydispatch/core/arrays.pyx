@@ -80,6 +80,19 @@ cdef inline uint64_t word_of_array(PyObject* value) except? 1:
     return word_of_type(cls)
 
 
+cdef inline bint is_of_other_backend(PyObject* value) except -1:
+    """Is this a raw array of another backend than NumPy's, whose methods are not those of Tensors?"""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    if cls == &PyArray_Type or is_tensor_type(cls) or is_scalar_type(cls) or value == Py_None:
+        return False
+    return word_of_type(cls) & ~CPU_WORD != 0
+
+
+cdef object as_operand_of_formula(value):
+    """Such an array as a Tensor, whose operators and methods are operators of the library; anything else as it is."""
+    return wrap(value) if is_of_other_backend(<PyObject*>value) else value
+
+
 def is_array(value):
     """Is this a Tensor, or an instance of a registered raw array type?"""
     return word_of_array(<PyObject*>value) != 0

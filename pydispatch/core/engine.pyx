@@ -155,7 +155,8 @@ def running_node():
 cdef inline object as_operand(BackwardPass run, value):
     """The value as formulas get it: a Tensor where operators have to be called, or where it is no array of NumPy's."""
     if not run.on_tensors:
-        if Py_TYPE(<PyObject*>value) == &PyArray_Type or not isinstance(value, (MetaArray, tuple)):
+        if Py_TYPE(<PyObject*>value) == &PyArray_Type or not (
+                isinstance(value, tuple) or is_of_other_backend(<PyObject*>value)):
             return value
     if isinstance(value, tuple):
         operands = []
@@ -445,7 +446,7 @@ cdef object sum_of(old, gradient, bint in_place):
             and PyArray_NDIM(<PyArrayObject*><PyObject*>old) > 0):
         numpy_add(old, gradient, out=old)
         return old
-    return old + gradient
+    return as_operand_of_formula(old) + as_operand_of_formula(gradient)
 
 
 cdef object numpy_add = numpy.add

@@ -198,9 +198,7 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
         return <object>tangent
     slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
     n = PyTuple_GET_SIZE(slots)
-    operand = <object>tangent
-    if isinstance(operand, MetaArray):      # which has no operators of its own
-        operand = wrap(operand)
+    operand = as_operand_of_formula(<object>tangent)
     args[1] = <PyObject*>operand
     for j in range(n):
         slot = compact_value(PyTuple_GET_ITEM(slots, j))
@@ -214,7 +212,7 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
         if derivative.residual_kind[slot] > RESULT:
             value = described(value, derivative.residual_kind[slot])
             kept = keep_in(kept, value)
-        elif isinstance(value, MetaArray):
+        elif is_of_other_backend(<PyObject*>value):
             value = wrap(value)
             kept = keep_in(kept, value)
         args[j + 2] = <PyObject*>value
@@ -227,6 +225,7 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
 
 cdef object as_tangent_of(tangent, PyObject* result):
     """The tangent with the shape and dtype of the result, given by its array."""
+    tangent = as_operand_of_formula(tangent)
     cdef PyObject* array = <PyObject*>tangent
     if is_numpy_scalar(tangent):
         tangent = array_of_scalar(tangent)

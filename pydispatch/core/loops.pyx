@@ -289,7 +289,9 @@ cdef object sum_of_two(left, right):
     args[0] = <PyObject*>left
     args[1] = <PyObject*>right
     result = map_elements(&adding, args)
-    return left + right if result == NULL else own(result)
+    if result != NULL:
+        return own(result)
+    return as_operand_of_formula(left) + as_operand_of_formula(right)
 
 
 cdef bint add_in_place(PyObject* total, PyObject* more) except -1:

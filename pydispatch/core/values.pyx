@@ -274,12 +274,14 @@ cdef class Tensor:
             call_method(SETITEM if is_basic else INDEX_PUT, self, key, <PyObject*>value)
 
     def __len__(self):
+        if is_of_other_backend(<PyObject*>self.array) and self.array.shape:     # which may be no container
+            return self.array.shape[0]
         return len(self.array)
 
     def __iter__(self):
         if self.array.ndim == 0:
             raise TypeError("iteration over a 0-d Tensor")
-        return (self[i] for i in range(len(self.array)))
+        return (self[i] for i in range(len(self)))
 
     def __contains__(self, value):
         check_concrete(self, "a truth value")

@@ -275,7 +275,10 @@ def _by_columns(
 
 
 def _first(value: Any, interpreter: Vmap) -> Any:
-    return _core.array_of(value)[0] if _core.is_owned_by(value, interpreter) else value
+    if not _core.is_owned_by(value, interpreter):
+        return value
+    batch = _core.array_of(value)
+    return batch[0] if isinstance(batch, np.ndarray) else ops.np.getitem(batch, 0)
 
 
 def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[int], interpreter: Vmap) -> list[Any]:

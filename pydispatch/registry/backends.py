@@ -100,7 +100,25 @@ def bring_into_use(key: DispatchKey) -> None:
 
 def load_backend(array_type: type) -> None:
     """Load the pack of the backend of these arrays, if one is installed; PackError if that fails."""
-    load_backend_pack(array_type)
+    for module in modules_of(array_type):
+        load_backend_pack(f"arrays of {array_type.__module__}.{array_type.__qualname__}", module)
+
+
+def modules_of(array_type: type) -> list[str]:
+    """The modules of a class and of its bases up to the first that is an array type, without those that have no pack.
+
+    Most types are Python's, NumPy's or ours: nothing is read for them. `numpy.ma` alone has arrays of another kind.
+    """
+    found: dict[str, None] = {}
+    for cls in array_type.__mro__:
+        if _core.registered_word(cls):
+            break
+        module = cls.__module__
+        is_known = not isinstance(module, str) or module.partition(".")[0] in ("builtins", "pydispatch") or (
+            module.partition(".")[0] == "numpy" and not f"{module}.".startswith("numpy.ma."))
+        if not is_known:
+            found[module] = None
+    return list(found)
 
 
 _core.connect(bring_into_use=bring_into_use, load_backend=load_backend)

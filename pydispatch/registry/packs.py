@@ -11,7 +11,6 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from types import ModuleType
 
-from pydispatch import _core
 from pydispatch.exceptions import PackError
 from pydispatch.registry.operators import families_of
 from pydispatch.registry.registrations import packets
@@ -84,34 +83,15 @@ def imported(what: str, point: EntryPoint) -> ModuleType:
                         f"mend or reinstall it; to see where it fails: python -c 'import {point.module}'") from error
 
 
-def load_backend_pack(array_type: type) -> None:
-    """Import the pack of the backend for arrays of this type, if one is installed; PackError if that fails.
+def load_backend_pack(what: str, module: str) -> None:
+    """Import the pack of the backend for arrays of a module, if one is installed; PackError if that fails.
 
-    A pack is found by the module of the type, or of a base: that of `dask.array.Array` by "dask" or "dask.array".
+    The pack for `dask.array.core` is found by that name, or by "dask.array" or "dask".
     """
-    for module in modules_of(array_type):
-        found = [point for point in installed(tuple(sys.path), BACKENDS) if f"{module}.".startswith(f"{point.name}.")]
-        point = only_one(f"arrays of {array_type.__module__}.{array_type.__qualname__}", "register a backend for them",
-                         found)
-        if point is not None:
-            imported(f"arrays of {array_type.__module__}.{array_type.__qualname__}", point)
-
-
-def modules_of(array_type: type) -> list[str]:
-    """The modules of a class and of its bases up to the first that is an array type, without those that have no pack.
-
-    Most types are Python's, NumPy's or ours: nothing is read for them. `numpy.ma` alone has arrays of another kind.
-    """
-    found: dict[str, None] = {}
-    for cls in array_type.__mro__:
-        if _core.registered_word(cls):
-            break
-        module = cls.__module__
-        is_known = not isinstance(module, str) or module.partition(".")[0] in ("builtins", "pydispatch") or (
-            module.partition(".")[0] == "numpy" and not f"{module}.".startswith("numpy.ma."))
-        if not is_known:
-            found[module] = None
-    return list(found)
+    point = only_one(what, "register a backend for them", [
+        point for point in installed(tuple(sys.path), BACKENDS) if f"{module}.".startswith(f"{point.name}.")])
+    if point is not None:
+        imported(what, point)
 
 
 def described(point: EntryPoint) -> str:

@@ -8,7 +8,7 @@ NotImplemented for a call that it does not cover, which is then recorded as it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import log, prod
 from typing import Any, TypeVar, overload
 
@@ -19,6 +19,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
 from pydispatch.ops import ops
+from pydispatch.tree import tree_leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -206,6 +207,79 @@ def _stack(arrays: Any, axis: int = 0, **options: Any) -> Any:
     if not all(map(_core.is_array, arrays)) or len({array.shape for array in arrays}) != 1:
         return NotImplemented
     return ops.np.concatenate([ops.np.expand_dims(array, axis) for array in arrays], axis, **options)
+
+
+# writing
+
+
+@register_decomposition(ops.np.setitem.default)
+def _setitem(x: Any, key: Any, value: Any) -> Any:
+    return _replaced(x, key, value, accumulate=False)
+
+
+@register_decomposition(ops.np.index_put.default)
+def _index_put(x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Any:
+    return _replaced(x, key, values, accumulate=accumulate)
+
+
+def _replaced(x: Any, key: Any, value: Any, *, accumulate: bool) -> Any:
+    """x with other elements where the key selects them: no array is written to.
+
+    Which elements these are has to be known, so index arrays that are not NumPy's are declined.
+    """
+    if not _core.is_array(x) or not all(isinstance(leaf, np.ndarray) for leaf in tree_leaves(key)
+                                        if _core.is_array(leaf)):
+        return NotImplemented
+    places = np.arange(prod(x.shape)).reshape(x.shape)[key]
+    if places.size == 0:
+        return ops.np.copy(x)
+    value = _as_array_like(value, x)
+    n_leading = max(len(value.shape) - places.ndim, 0)      # axes of length 1, which NumPy drops
+    if n_leading:
+        value = ops.np.reshape(value, tuple(value.shape)[n_leading:])
+    spread = ops.np.reshape(ops.np.broadcast_to(value, places.shape), (-1,))
+    for sources, is_written in _rounds(places.ravel(), x.shape, accumulate):
+        found = ops.np.index(spread, (sources,))
+        x = ops.np.where(is_written, ops.np.add(x, found) if accumulate else found, x)
+    return x
+
+
+def _rounds(places: Any, shape: tuple[int, ...], accumulate: bool) -> Iterator[tuple[Any, Any]]:
+    """For each element of an array: where the value is that is written to it, and whether there is one.
+
+    Of several values for one element the last is written; if they accumulate, each has a round of its own.
+    """
+    order = np.argsort(places, kind="stable")
+    is_first = np.append(True, np.diff(places[order]) > 0)
+    count = np.arange(len(places)) - np.maximum.accumulate(np.where(is_first, np.arange(len(places)), 0))
+    for number in range(int(count.max()) + 1) if accumulate else (None,):
+        chosen = order if number is None else order[count == number]
+        sources, is_written = np.zeros(prod(shape), np.intp), np.zeros(prod(shape), bool)
+        sources[places[chosen]] = chosen
+        is_written[places[chosen]] = True
+        yield sources.reshape(shape), is_written.reshape(shape)
+
+
+def _as_array_like(value: Any, x: Any) -> Any:
+    """The value as an array with the dtype of x."""
+    if not _core.is_array(value):
+        return ops.np.full_like(x, value, shape=())
+    return value if value.dtype == x.dtype else ops.np.astype(value, x.dtype)
+
+
+@register_decomposition(ops.np.scatter_add.default)
+def _scatter_add(x: Any, indices: Any, values: Any, axis: int) -> Any:
+    """Every index is compared with every place along the axis, so that none has to be known."""
+    if not all(map(_core.is_array, (x, indices, values))) or len(indices.shape) != len(x.shape):
+        return NotImplemented
+    axis = normalize_axis_index(axis, len(x.shape))
+    n = x.shape[axis]
+    places = np.arange(n).reshape((n, *(1,) * (len(x.shape) - axis)))
+    values = ops.np.broadcast_to(values, (*x.shape[:axis], indices.shape[axis], *x.shape[axis + 1:]))
+    indices = ops.np.where(ops.np.less(indices, 0), ops.np.add(indices, n), indices)
+    is_there = ops.np.equal(ops.np.expand_dims(indices, axis), places)
+    moved = ops.np.where(is_there, ops.np.expand_dims(values, axis), ops.np.full_like(x, 0, shape=()))
+    return ops.np.add(x, ops.np.sum(moved, axis + 1, x.dtype))
 
 
 # arrays from shapes
