@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Tensor
 from pydispatch.backends.fitting import fitted
 from pydispatch.exceptions import NoKernelError, UnsupportedError
 from pydispatch.keys import parse_key
@@ -27,7 +27,7 @@ from pydispatch.registry.registrations import kernels_of
 from pydispatch.registry.tables import CEA, CEANF, CIA, Label, ProvidedKernel
 from pydispatch.schema import Fit
 from pydispatch.tracing.decompositions import decomposition_of
-from pydispatch.tree import tree_map
+from pydispatch.tree import tree_leaves, tree_map
 
 
 class Missing(NamedTuple):
@@ -38,6 +38,8 @@ class Missing(NamedTuple):
 
 def kernel_provided(op: OpOverload, backend: Backend) -> ProvidedKernel | Missing:
     """What runs for an operator on arrays of a backend that has no registered kernel for it; or why nothing does."""
+    if not backend.provides:
+        return Missing("it was registered without a namespace")
     return _provided(op, backend, frozenset())
 
 
@@ -62,7 +64,7 @@ def _provided(op: OpOverload, backend: Backend, asked: frozenset[OpOverload]) ->
 
 def _of_declaration(op: OpOverload, declaration: Declaration, backend: Backend) -> ProvidedKernel | Missing:
     if backend.functions is None:
-        return Missing("it was registered without a namespace")
+        return Missing("it has no namespace")
     name = declaration.operation.variants.functional
     if declaration.variant != "functional":
         return _writing(op, declaration, backend)
@@ -163,8 +165,19 @@ def _setitem(x: Any, key: Any, value: Any) -> Any:
     return changed
 
 
-def _write_item(x: Any, key: Any, value: Any) -> Any:
-    x[key] = value
+def _index_put(x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Any:
+    return _accumulated(x, key, values) if accumulate else _setitem(x, key, values)
+
+
+def _accumulated(x: Any, key: Any, values: Any) -> Any:
+    op = ops.np.index_put.default
+    function = decomposition_of(op)
+    assert function is not None
+    return decomposed(op, function, (x, key, values), {"accumulate": True})
+
+
+def _write_item(x: Any, key: Any, value: Any, *, accumulate: bool = False) -> Any:
+    x[key] = _accumulated(x, key, value)[key] if accumulate else value
     return x
 
 
@@ -176,7 +189,7 @@ OF_ARRAYS: dict[str, tuple[str, Callable[..., Any]]] = {
     "getitem": ("__getitem__", _getitem),
     "index": ("__getitem__", _getitem),
     "setitem": ("__setitem__", _setitem),
-    "index_put": ("__setitem__", _setitem),
+    "index_put": ("__setitem__", _index_put),
     "astype": ("astype", _astype),
     "copy": ("copy", _copy),
     "real": ("dtype", _real),
@@ -251,25 +264,34 @@ class Decomposed:
     Where the decomposition declines, the kernel that the backend was registered with is called.
     """
 
-    __slots__ = ("backend", "function", "operator")
+    __slots__ = ("function", "given", "operator")
 
-    def __init__(self, operator: OpOverload, function: Callable[..., Any], backend: Backend) -> None:
+    def __init__(self, operator: OpOverload, function: Callable[..., Any], given: Callable[..., Any] | None) -> None:
         self.operator = operator
         self.function = function
-        self.backend = backend
+        self.given = given
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """The result as arrays of the backend."""
-        result = self.function(*tree_map(_as_tensor, args), **tree_map(_as_tensor, options))
-        given = self.backend.kernels.get(str(self.operator.name))
-        if result is NotImplemented and given is not None:
-            return given(*args, **options)
-        if result is NotImplemented:
-            raise NoKernelError(
-                f"operator {self.operator.name}: {self.backend.name} has no kernel, and the decomposition does not "
-                f"cover these arguments\nregister a kernel: "
-                f'library.impl("{self.operator.name}", "{self.backend.name}", kernel)')
+        return decomposed(self.operator, self.function, args, options, self.given)
+
+
+def decomposed(
+    op: OpOverload, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
+    given: Callable[..., Any] | None = None,
+) -> Any:
+    """What a decomposition gives, as arrays of the backend; NoKernelError where it declines and no kernel is given."""
+    result = function(*tree_map(_as_tensor, args), **tree_map(_as_tensor, options))
+    if result is not NotImplemented:
         return tree_map(_as_array, result)
+    if given is not None:
+        return given(*args, **options)
+    keys = [_core.keys_of(leaf) for leaf in tree_leaves((args, options)) if _core.is_array(leaf)]
+    key = DispatchKeySet(*keys).highest.name
+    raise NoKernelError(
+        f"operator {op.name}: no kernel for the key {key}, and its decomposition does not cover these arguments: it "
+        f"needs to know index arrays, and dtypes that it is made for\n"
+        f'register a kernel: library.impl("{op.name}", "{key}", kernel)')
 
 
 def _as_tensor(leaf: Any) -> Any:
@@ -294,7 +316,8 @@ def _decomposed(
                    if str(each.name) not in OF_COMPLEX and not _has(each, backend, asked)]
         if not lacking:
             fit = ProvidedKernel(function, function, Label.DECOMPOSITION).fit(schema_of(op))
-            return ProvidedKernel(Decomposed(op, function, backend), function, Label.DECOMPOSITION, fit)
+            given = backend.kernels.get(str(op.name))
+            return ProvidedKernel(Decomposed(op, function, given), function, Label.DECOMPOSITION, fit)
         missing = Missing(f"{missing.reason}; its decomposition calls {', '.join(lacking)}, which is missing too")
     return missing
 
@@ -328,7 +351,7 @@ def _packets_in(function: Any, seen: set[int]) -> Iterator[OpOverloadPacket]:
 
 
 def _packets_in_code(code: types.CodeType, scope: dict[str, Any], seen: set[int]) -> Iterator[OpOverloadPacket]:
-    before, last = None, None
+    before, last = "", ""
     for instruction in dis.get_instructions(code):
         if instruction.opname == "LOAD_GLOBAL":
             value = scope.get(instruction.argval)
@@ -338,4 +361,4 @@ def _packets_in_code(code: types.CodeType, scope: dict[str, Any], seen: set[int]
             yield getattr(ops.np, instruction.argval)
         elif isinstance(instruction.argval, types.CodeType):
             yield from _packets_in_code(instruction.argval, scope, seen)
-        before, last = last, instruction.argval
+        before, last = last, str(instruction.argval)

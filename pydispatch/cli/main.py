@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from pydispatch.cli import demo
+from pydispatch.cli.backends import run_backends
 from pydispatch.cli.bench.printing import run_bench
 from pydispatch.cli.console import console
 from pydispatch.cli.explain import run_explain
@@ -40,6 +41,11 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command = commands.add_parser("ops", help="list operators")
     command.add_argument("pattern", nargs="?", default="", help="a part of the name; * is a wildcard")
     command.set_defaults(run=run_ops)
+    add_import_option(command)
+
+    command = commands.add_parser("backends", help="tell what backends have of NumPy's operators")
+    command.add_argument("name", nargs="?", default="", metavar="NAME", help="of this backend, tell every operator")
+    command.set_defaults(run=run_backends)
     add_import_option(command)
 
     command = commands.add_parser(

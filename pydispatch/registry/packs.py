@@ -94,6 +94,21 @@ def load_backend_pack(what: str, module: str) -> None:
         imported(what, point)
 
 
+def load_backend_packs(name: str = "") -> list[PackError]:
+    """Import installed packs of backends: those found by this name, in any case; all others if there are none.
+
+    Returns the errors of those that fail.
+    """
+    points = list(installed(tuple(sys.path), BACKENDS))
+    errors = []
+    for point in [point for point in points if point.name.lower() == name.lower()] or points:
+        try:
+            imported(f"backend {point.name}", point)
+        except PackError as error:
+            errors.append(error)
+    return errors
+
+
 def described(point: EntryPoint) -> str:
     """A pack for messages: the distribution and the module."""
     distribution = point.dist
