@@ -375,9 +375,9 @@ def is_device(argument: Argument) -> bool:
 
 
 def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Label) -> str:
-    return _words(sees_raw_arrays(key), is_fallback, label.is_composite, kernel.fallthrough, kernel.with_keyset,
-                  kernel.boxed, kernel.is_of_user, kernel.checks_aliasing, kernel is SELECTS_BACKEND,
-                  kernel is ASKS_HANDLERS)
+    return _words(sees_raw_arrays(key), is_fallback, label.is_composite or kernel.is_composite, kernel.fallthrough,
+                  kernel.with_keyset, kernel.boxed, kernel.is_of_user, kernel.checks_aliasing,
+                  kernel is SELECTS_BACKEND, kernel is ASKS_HANDLERS)
 
 
 @cache

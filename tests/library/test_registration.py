@@ -15,6 +15,7 @@ from pydispatch.exceptions import (
     StaleOperatorError,
     UnknownKeyError,
 )
+from pydispatch.func import grad, jvp
 from pydispatch.keys import all_keys
 from pydispatch.library import Library, fallthrough_kernel, get_kernel, register_kernel
 from pydispatch.registry import registrations
@@ -746,3 +747,27 @@ def test_dropping_the_older_fallback_leaves_the_newer(fresh, backends):
         older.remove()
         first.close()
         assert op(backends.ArrayA(1)) == "newer"
+
+
+# --- composite kernels of autograd keys ---
+
+
+def test_the_calls_of_a_composite_kernel_are_differentiated(fresh):
+    fresh.define("area(Tensor x) -> Tensor")
+    fresh.impl("area", lambda x: x * x, "CPU")
+    fresh.impl("area", lambda x: ops.np.multiply(ops.np.sin(x), x), "Autograd", composite=True)
+    op = getattr(ops, fresh.namespace).area
+    x = Tensor(np.array([0.5, 2.0]), requires_grad=True)
+    op(x).sum().backward()
+    expected = np.cos([0.5, 2.0]) * [0.5, 2.0] + np.sin([0.5, 2.0])
+    np.testing.assert_allclose(x.grad.numpy(), expected)
+    np.testing.assert_allclose(grad(lambda x: op(x).sum())(np.array([0.5, 2.0])), expected)
+    np.testing.assert_allclose(jvp(op, (np.array([0.5, 2.0]),), (np.ones(2),))[1], expected)
+    np.testing.assert_allclose(op(np.array([0.5, 2.0])), [0.25, 4.0])      # an array has no autograd key
+
+
+@pytest.mark.parametrize("key", ["CPU", "CompositeImplicitAutograd"])
+def test_only_kernels_of_autograd_keys_are_composite_by_request(fresh, key):
+    fresh.define("area(Tensor x) -> Tensor")
+    with pytest.raises(RegistrationError, match="which is for autograd keys\nleave it out"):
+        fresh.impl("area", lambda x: x, key, composite=True)

@@ -1,0 +1,11 @@
+"""Sparse arrays, under the functionality `Sparse`: those of `scipy.sparse`, and of the library `sparse`.
+
+Importing this registers SciPy's; `pydata` registers those of `sparse`. Both are packs, loaded when an array of theirs
+is first seen.
+"""
+
+from pydispatch.backends.sparse import kernels, scipy
+from pydispatch.backends.sparse.densifying import densifying
+from pydispatch.backends.sparse.operators import from_values, sample, to_dense, values
+
+__all__ = ["densifying", "from_values", "kernels", "sample", "scipy", "to_dense", "values"]

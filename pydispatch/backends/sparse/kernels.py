@@ -1,0 +1,262 @@
+"""Kernels of the library's operators for sparse arrays.
+
+Raw arrays go to their library where it has the function. For values that are tracked or transformed, each operator is
+a composite, under AutogradOther, of operators on the stored values; so it has derivatives of every order in both modes,
+by the stored values, and no dense array is made on the way.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from pydispatch import _core, library
+from pydispatch.backends.sparse.densifying import announce
+from pydispatch.backends.sparse.layouts import Layout, is_sparse, layout_of
+from pydispatch.backends.sparse.operators import from_values, is_sparse_value, product, sample, to_dense, values
+from pydispatch.exceptions import UnsupportedError
+from pydispatch.func.concrete import concrete_value
+from pydispatch.ops import ops
+
+SPARSE, TRACKED = "SparseCPU", "AutogradOther"
+
+
+def structure_of(a: Any, name: str) -> tuple[Any, Layout]:
+    """The raw array under a value, whose structure is constant, and its layout."""
+    raw = concrete_value(a)
+    return raw, layout_of(raw, f"np::{name}", "1")
+
+
+def impl(name: str, kernel: Callable[..., Any], composite: Callable[..., Any] | None = None) -> None:
+    """Register a kernel for raw arrays, and the composite for tracked ones, by default the same."""
+    library.impl(f"np::{name}", SPARSE, kernel)
+    library.impl(f"np::{name}", TRACKED, composite or kernel, composite=True)
+
+
+# --- operators that act on each stored value -------------------------------------------------------------------------
+
+ZERO_AT_ZERO = (
+    "absolute", "arcsin", "arcsinh", "arctan", "arctanh", "cbrt", "ceil", "conjugate", "copy", "deg2rad", "degrees",
+    "expm1", "fabs", "floor", "imag", "log1p", "negative", "positive", "rad2deg", "radians", "real", "rint", "sign",
+    "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "zeros_like", "astype", "detach",
+)
+NOT_ZERO_AT_ZERO = (
+    "arccos", "arccosh", "cos", "cosh", "exp", "exp2", "isfinite", "log", "log10", "log2", "logical_not", "ones_like",
+    "reciprocal",
+)
+
+
+def of_each_value(name: str) -> Callable[..., Any]:
+    """The kernel of an operator that is zero at zero."""
+    op = getattr(ops.np, name)
+
+    def kernel(x: Any, *args: Any, **options: Any) -> Any:
+        return from_values(concrete_value(x), op(values(x), *args, **options))
+
+    return kernel
+
+
+def made_dense(name: str) -> Callable[..., Any]:
+    """The kernel of an operator that is not: its result is dense."""
+    op = getattr(ops.np, name)
+
+    def kernel(x: Any, *args: Any, **options: Any) -> Any:
+        announce(name, tuple(x.shape))
+        return op(to_dense(x), *args, **options)
+
+    return kernel
+
+
+for each in ZERO_AT_ZERO:
+    impl(each, of_each_value(each))
+for each in NOT_ZERO_AT_ZERO:
+    impl(each, made_dense(each))
+
+
+# --- two arguments ---------------------------------------------------------------------------------------------------
+
+
+def is_number(x: Any) -> bool:
+    """Is this a number, or an array without axes?"""
+    return not is_sparse_value(x) and np.ndim(x) == 0 if not hasattr(x, "ndim") else x.ndim == 0
+
+
+def scaled(name: str, a: Any, other: Any, apply: Callable[[Any, Any], Any]) -> Any:
+    """`apply` on each stored value of `a`, and on the number or the element of the dense array beside it."""
+    raw, _ = structure_of(a, name)
+    if is_number(other):
+        return from_values(raw, apply(values(a), other))
+    if np.broadcast_shapes(tuple(other.shape), raw.shape) != tuple(raw.shape):
+        announce(name, tuple(raw.shape))
+        return apply(to_dense(a), other)
+    return from_values(raw, apply(values(a), sample(raw, ops.np.broadcast_to(other, raw.shape))))
+
+
+def multiply(x1: Any, x2: Any) -> Any:
+    """The product element by element: sparse, as one of the two is."""
+    if is_sparse_value(x1) and is_sparse_value(x2):
+        same_shape("multiply", x1, x2)
+        return matched("multiply", x1, x2, ops.np.multiply, common=True)
+    if is_sparse_value(x1):
+        return scaled("multiply", x1, x2, ops.np.multiply)
+    return scaled("multiply", x2, x1, lambda stored, other: ops.np.multiply(other, stored))
+
+
+def divide(x1: Any, x2: Any) -> Any:
+    """A sparse array by a number or a dense array is sparse."""
+    if is_sparse_value(x2):
+        announce("divide", tuple(x2.shape))
+        return ops.np.divide(to_dense(x1) if is_sparse_value(x1) else x1, to_dense(x2))
+    return scaled("divide", x1, x2, ops.np.divide)
+
+
+def power(x1: Any, x2: Any) -> Any:
+    """A positive number as the exponent keeps zeros."""
+    if is_sparse_value(x1) and isinstance(x2, (int, float)) and x2 > 0:
+        return from_values(concrete_value(x1), ops.np.power(values(x1), x2))
+    announce("power", tuple((x1 if is_sparse_value(x1) else x2).shape))
+    return ops.np.power(*[to_dense(x) if is_sparse_value(x) else x for x in (x1, x2)])
+
+
+def summed(name: str) -> Callable[[Any, Any], Any]:
+    """The kernel of `add` or `subtract`: of two sparse arrays sparse, beside a dense array dense."""
+    op = getattr(ops.np, name)
+
+    def kernel(x1: Any, x2: Any) -> Any:
+        if is_sparse_value(x1) and is_sparse_value(x2):
+            same_shape(name, x1, x2)
+            return matched(name, x1, x2, op, common=False)
+        if is_number(x1) or is_number(x2):
+            announce(name, tuple((x1 if is_sparse_value(x1) else x2).shape))
+        return op(*[to_dense(x) if is_sparse_value(x) else x for x in (x1, x2)])
+
+    return kernel
+
+
+def same_shape(name: str, x1: Any, x2: Any) -> None:
+    """ValueError for sparse arrays of two shapes."""
+    if tuple(x1.shape) != tuple(x2.shape):
+        raise ValueError(f"operator np::{name}: sparse arrays of shapes {tuple(x1.shape)} and {tuple(x2.shape)} do not "
+                         "broadcast\nmake one of them dense: to_dense(array)")
+
+
+def matched(name: str, x1: Any, x2: Any, op: Callable[[Any, Any], Any], *, common: bool) -> Any:
+    """`op` at each place where both store a value, or, not `common`, where one of them does."""
+    (first, layout), (second, other) = structure_of(x1, name), structure_of(x2, name)
+    shape = tuple(first.shape)
+    places = [np.ravel_multi_index(each.coordinates_of(raw), shape) for each, raw in ((layout, first), (other, second))]
+    if any(len(np.unique(each)) < len(each) for each in places):
+        raise UnsupportedError(f"operator np::{name}: a sparse array has several values at one place\n"
+                               "add them: array.sum_duplicates()")
+    kept = (np.intersect1d if common else np.union1d)(places[0], places[1])
+    pattern = layout.of_coordinates(np.unravel_index(kept, shape), np.arange(1, len(kept) + 1), shape)
+    order = np.asarray(layout.values_of(pattern)) - 1
+    parts = [aligned(values(x), each, kept[order]) for x, each in zip((x1, x2), places, strict=True)]
+    return from_values(pattern, op(*parts))
+
+
+def aligned(stored: Any, places: np.ndarray, wanted: np.ndarray) -> Any:
+    """The stored values at the places that are wanted, 0 where there is none."""
+    order = np.argsort(places)
+    found = np.searchsorted(places, wanted, sorter=order)
+    index = order[np.minimum(found, len(places) - 1)] if len(places) else np.zeros(len(wanted), int)
+    is_there = (places[index] == wanted) if len(places) else np.zeros(len(wanted), bool)
+    if is_there.all():
+        return ops.np.take(stored, index)
+    extended = ops.np.concatenate([stored, np.zeros(1, stored.dtype)])
+    return ops.np.take(extended, np.where(is_there, index, len(places)))
+
+
+impl("multiply", multiply)
+impl("divide", divide)
+impl("power", power)
+impl("add", summed("add"))
+impl("subtract", summed("subtract"))
+
+
+# --- the structure changed: shapes, parts ----------------------------------------------------------------------------
+
+
+def rearranged(name: str, kernel: Callable[..., Any]) -> None:
+    """Register an operator that moves values, or leaves some out; `kernel` is the library's function."""
+
+    def composite(a: Any, *args: Any) -> Any:
+        raw, layout = structure_of(a, name)
+        numbers = layout.with_values(raw, np.arange(1, len(layout.values_of(raw)) + 1))
+        found = kernel(numbers, *args)
+        if is_sparse(found):
+            places = layout_of(found, f"np::{name}", "1").values_of(found)
+            return from_values(found, ops.np.take(values(a), np.asarray(places) - 1))
+        return ops.np.take(ops.np.concatenate([np.zeros(1, a.dtype), values(a)]), np.asarray(found))
+
+    impl(name, kernel, composite)
+
+
+rearranged("transpose", lambda a, axes=None: a.transpose() if axes is None else a.transpose(axes))
+rearranged("swapaxes", lambda a, axis1, axis2: a.transpose(swapped(a.ndim, axis1, axis2)))
+rearranged("reshape", lambda a, shape: a.reshape(shape))
+rearranged("getitem", operator.getitem)
+
+
+def swapped(ndim: int, axis1: int, axis2: int) -> tuple[int, ...]:
+    """The order of axes with two of them exchanged."""
+    order = list(range(ndim))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return tuple(order)
+
+
+# --- reductions and products -----------------------------------------------------------------------------------------
+
+
+def sum_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The sum over axes, a dense array."""
+    raw, layout = structure_of(a, "sum")
+    axes = tuple(range(raw.ndim)) if axis is None else tuple(np.atleast_1d(axis) % raw.ndim)
+    kept = tuple([n for i, n in enumerate(raw.shape) if i not in axes])
+    shape = tuple([1 if i in axes else n for i, n in enumerate(raw.shape)]) if keepdims else kept
+    if not kept:
+        return ops.np.reshape(ops.np.sum(values(a)), shape)
+    coordinates = [each for i, each in enumerate(layout.coordinates_of(raw)) if i not in axes]
+    rows = np.ravel_multi_index(coordinates, kept)
+    adding = sparse.csr_array((np.ones(len(rows), np.int8), (rows, np.arange(len(rows)))),
+                              shape=(int(np.prod(kept)), len(rows)))
+    return ops.np.reshape(ops.np.matmul(adding.astype(a.dtype), values(a)), shape)
+
+
+def mean_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The mean over axes, zeros included."""
+    count = np.prod([a.shape[i] for i in (range(a.ndim) if axis is None else np.atleast_1d(axis))])
+    return ops.np.divide(sum_of(a, axis, keepdims=keepdims), float(count))
+
+
+def matmul(x1: Any, x2: Any) -> Any:
+    """The product of matrices: of two sparse arrays sparse, with a dense one dense."""
+    if is_sparse_value(x1) and is_sparse_value(x2):
+        return product(x1, x2)
+    if is_sparse_value(x2):
+        if x1.ndim == 1:
+            return matmul(ops.np.transpose(x2), x1)
+        return ops.np.transpose(matmul(ops.np.transpose(x2), ops.np.transpose(x1)))
+    raw, layout = structure_of(x1, "matmul")
+    if not is_tracked(x1):
+        return ops.np.matmul(raw, x2)
+    rows, columns = layout.coordinates_of(raw)
+    adding = sparse.csr_array((np.ones(len(rows), np.int8), (rows, np.arange(len(rows)))),
+                              shape=(raw.shape[0], len(rows))).astype(x1.dtype)
+    stored = values(x1)
+    terms = ops.np.take(x2, columns, 0)
+    return ops.np.matmul(adding, ops.np.multiply(stored if x2.ndim == 1 else ops.np.expand_dims(stored, 1), terms))
+
+
+def is_tracked(x: Any) -> bool:
+    """Is this a Tensor?"""
+    return isinstance(x, _core.Tensor)
+
+
+impl("sum", sum_of)
+impl("mean", mean_of)
+impl("matmul", lambda x1, x2: x1 @ x2, matmul)
