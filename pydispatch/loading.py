@@ -35,7 +35,6 @@ CONNECTED = {
     "numpy.declare": ("as_array", "as_key"),
     "numpy.methods": ("call_as_function",),
     "numpy.protocols": ("call_universal", "function_of_numpy"),
-    "registry.backends": ("bring_into_use", "load_backend"),
     "registry.derivatives": ("compile_derivative",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""
