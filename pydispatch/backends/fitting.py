@@ -81,9 +81,20 @@ def fitted(operator: str, schema: Schema, function: Callable[..., Any]) -> tuple
     untaken = frozenset([way.argument.name for way in ways if way.is_left_out and not is_device(way.argument)])
     filled = frozenset([way.argument.name for way, default in zip(ways, defaults, strict=True)
                         if not way.is_left_out and is_filled(way.argument, default)])
-    is_direct = all(way.name == (way.argument.name if way.argument.kw_only else None) for way in ways) and not any(
-        (operator, argument.name) in NUMBERS or (operator, argument.name) in DEFAULTS for argument in schema.arguments)
-    return (function if is_direct else Adapted(function, operator, ways)), Fit(filled, untaken)
+    return (function if is_direct(operator, ways) else Adapted(function, operator, ways)), Fit(filled, untaken)
+
+
+def is_direct(operator: str, ways: list[Way]) -> bool:
+    """Does the function take all that it is ever passed by the position or name that the argument has in the schema?
+
+    What it does not take is never passed, but for a device.
+    """
+    taken = [way for way in ways if not way.is_left_out or is_device(way.argument)]
+    positional = [way for way in ways if not way.argument.kw_only]
+    n = sum(not way.is_left_out for way in positional)
+    return (all(not way.is_left_out and way.name == (way.argument.name if way.argument.kw_only else None)
+                for way in taken) and not any(way.is_left_out for way in positional[:n])
+            and not any((operator, way.argument.name) in NUMBERS | DEFAULTS.keys() for way in ways))
 
 
 def ways_of(schema: Schema, found: Parameters) -> tuple[list[Way], list[Any]]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, OpOverloadPacket, TableEntry, Tensor, is_array
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor, is_array
 from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
 from pydispatch.autograd.gradchecking import copy_with_layout
 from pydispatch.backends.meta import MetaArray
@@ -60,6 +60,8 @@ def opcheck(
     Every check works on copies. `atol` and `rtol`, given both, are the tolerances of all comparisons; without them
     equal calls must give identical results.
 
+    Where the kernel for these arguments does not take every argument of the schema, "untaken" names the others.
+
     Raises OpCheckError at the first failure if `raise_exception`; ValueError for a value that is not an operator, for
     unknown checks or an empty list of them, for one tolerance without the other, and for arguments without data.
     """
@@ -75,7 +77,17 @@ def opcheck(
             if raise_exception:
                 raise OpCheckError(f"opcheck: {overload.name}: {name} failed: {error}") from error
             outcome[name] = error
-    return outcome
+    untaken = _untaken(sample)
+    return outcome | {"untaken": ", ".join(untaken)} if untaken else outcome
+
+
+def _untaken(sample: _Sample) -> tuple[str, ...]:
+    """The arguments that the kernel for these values does not take."""
+    leaves = _arrays(sample.values)
+    if not leaves:
+        return ()
+    entry = table_entry(sample.op, DispatchKeySet(*map(_core.keys_of, leaves)).highest)
+    return () if entry is None else entry.untaken_names
 
 
 class _Sample(NamedTuple):
