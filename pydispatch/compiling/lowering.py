@@ -170,7 +170,7 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
         return None
     before = builder.mark()
     try:
-        function = getattr(kernel.function, "ufunc", kernel.function)    # which calls it where numbers are special
+        function = kernel.function
         if isinstance(function, np.ufunc):
             return pointwise(builder, spec, function, arguments)
         if kernel.function is declared.kernels["CPU"]:

@@ -194,7 +194,7 @@ cdef PyObject* run_chain(UfuncChain chain, PyObject* const* args, Py_ssize_t gra
         pointers[step.n_in] = numbers
         strides[step.n_in] = sizeof(double)
         step.loop.function(pointers, &length, strides, step.loop.data)
-        report_errors(step.loop.name, result)
+        finish_loop(&step.loop, result)
     return result
 
 
@@ -216,10 +216,10 @@ cdef PyObject* run_chain_of_float32(UfuncChain chain, PyObject* const* args) exc
     cdef PyObject* value
     cdef PyObject* result
     cdef int i, k
-    cdef bint has_array
+    cdef bint has_array, has_number
     for i in range(chain.n_steps):
         step = &chain.steps[i]
-        has_array = False
+        has_array = has_number = False
         if step.operator != NULL and not find_current_loop(step) or step.loop.typed == NULL:
             return NULL
         loops[i] = loop_of_type(&step.loop, cnp.NPY_FLOAT)
@@ -233,9 +233,11 @@ cdef PyObject* run_chain_of_float32(UfuncChain chain, PyObject* const* args) exc
                 data[i][k] = NULL
                 strides[i][k] = sizeof(float)
             elif step.kind[k] == CONSTANT:
+                has_number = True
                 if not put_float(cnp.NPY_FLOAT, step.number[k], data[i][k]):
                     return NULL
             elif Py_TYPE(args[step.value[k]]) != &PyArray_Type:
+                has_number = True
                 if not put_number(cnp.NPY_FLOAT, args[step.value[k]], data[i][k]):
                     return NULL
             else:
@@ -256,6 +258,8 @@ cdef PyObject* run_chain_of_float32(UfuncChain chain, PyObject* const* args) exc
                     return NULL
         if not has_array:       # of a Python float alone NumPy makes a float64
             return NULL
+        if has_number and not takes_numbers(&step.loop, loops[i], cnp.NPY_FLOAT):
+            return NULL
     if whole == NULL or not is_small(whole):
         return NULL
     result = PyArray_New(&PyArray_Type, PyArray_NDIM(<PyArrayObject*>whole), PyArray_DIMS(<PyArrayObject*>whole),
@@ -269,7 +273,7 @@ cdef PyObject* run_chain_of_float32(UfuncChain chain, PyObject* const* args) exc
         pointers[step.n_in] = <char*>PyArray_DATA(<PyArrayObject*>result)
         strides[i][step.n_in] = sizeof(float)
         loops[i].function(pointers, &length, strides[i], loops[i].data)
-        report_errors(step.loop.name, result)
+        finish_loop(&step.loop, result)
     return result
 
 

@@ -4,6 +4,7 @@ cdef struct Operands:       # arrays and numbers that are broadcast together
     int n, n_axes
     int type                            # of all of them,
     int mask                            # but for this one, of bools; -1: none
+    bint has_numbers                    # are Python's ints or floats among them?
     PyObject* arrays[3]                 # NULL: a number
     char* data[3]
     double numbers[3][2]                # of any type, up to complex128

@@ -71,8 +71,10 @@ cdef bint read_operands(Operands* operands, PyObject* const* args, int n, int ot
     operands.mask = mask
     if operands.type < 0:
         return False
+    operands.has_numbers = False
     for i in range(n):
         if operands.arrays[i] == NULL:
+            operands.has_numbers |= Py_TYPE(args[i]) == &PyFloat_Type or Py_TYPE(args[i]) == &PyLong_Type
             operands.data[i] = <char*>operands.numbers[i]
             if not put_number(operands.type, args[i], operands.data[i]):
                 return False
@@ -177,6 +179,8 @@ cdef PyObject* map_in_general(Loop* loop, PyObject* const* args) except? NULL:
     typed = loop_of_type(loop, operands.type)
     if typed == NULL:
         return map_converted(loop, &operands)
+    if operands.has_numbers and not takes_numbers(loop, typed, operands.type):
+        return NULL
     if operands.mask >= 0 and not takes_masks(loop, typed, operands.type):
         return NULL
     if operands.mask < 0 and is_one_loop(&operands, &order):
@@ -191,7 +195,7 @@ cdef inline PyObject* checked(Loop* loop, Operands* operands, PyObject* result) 
     if operands.type < cnp.NPY_FLOAT and PyErr_Occurred() != NULL:      # as for a power of integers
         Py_DECREF(result)
         return NULL
-    report_errors(loop.name, result)
+    finish_loop(loop, result)
     return result
 
 
@@ -249,6 +253,8 @@ cdef PyObject* map_converted(Loop* loop, Operands* operands) except? NULL:
     cdef PyObject* result
     if typed == NULL or operands.mask >= 0 or not is_one_loop(operands, &order):
         return NULL
+    if operands.has_numbers and not takes_numbers(loop, typed, operands.type):
+        return NULL
     for i in range(operands.n_axes):
         n *= operands.extents[i]
     if n > MOST_CONVERTED or n == 1 and typed.loop_type == NPY_HALF:        # NumPy may take another loop for one
@@ -258,7 +264,7 @@ cdef PyObject* map_converted(Loop* loop, Operands* operands) except? NULL:
     order_axes(&iteration)
     result = new_result(&iteration, operands.n, operands.n_axes, operands.extents, typed.result_type)
     run_on_copies(typed, operands.n, n, copies, steps, <char*>PyArray_DATA(<PyArrayObject*>result))
-    report_errors(loop.name, result)
+    finish_loop(loop, result)
     return result
 
 
@@ -460,11 +466,14 @@ cdef PyObject* map_numbers(Loop* loop, PyObject* const* args) except? NULL:
     typed = loop_of_type(loop, operands.type)
     if typed == NULL:
         typed = converting_loop(loop, operands.type)
-        if typed == NULL or typed.loop_type == NPY_HALF:
+        if typed == NULL or typed.loop_type == NPY_HALF or (
+                operands.has_numbers and not takes_numbers(loop, typed, operands.type)):
             return NULL
         convert_operands(&operands, typed.loop_type, 1, copies, steps)
         run_on_copies(typed, operands.n, 1, copies, steps, <char*>result)
     else:
+        if operands.has_numbers and not takes_numbers(loop, typed, operands.type):
+            return NULL
         run_on_numbers(typed, &operands, <char*>result)
     return checked(loop, &operands, new_scalar_of(typed, result))
 
@@ -496,7 +505,9 @@ cdef PyObject* map_into(Loop* loop, PyObject* const* args, PyObject* out) except
     if not find_extents(&operands) or not is_one_loop(&operands, &order):
         return NULL
     typed = loop_of_type(loop, operands.type)
-    if typed == NULL or readable_type(out) != typed.result_type or not takes_results(&operands, out, order):
+    if typed == NULL or operands.has_numbers and not takes_numbers(loop, typed, operands.type):
+        return NULL
+    if readable_type(out) != typed.result_type or not takes_results(&operands, out, order):
         return NULL
     run_at_once(typed, &operands, out)
     Py_INCREF(<object>out)

@@ -78,6 +78,8 @@ cdef enum:
 
 cdef struct TypedLoop:                  # of a ufunc, for arguments of one type
     char state, fold_state, mask_state  # is there a loop? does a reduction take it? do bools beside such numbers?
+    char number_state                   # do Python's numbers beside such numbers?
+    int n_types                         # how many loops the ufunc had: Numba adds some later
     int loop_type                       # of its arguments, where it is CONVERTING
     int result_type
     PyUFuncGenericFunction function
@@ -90,6 +92,7 @@ cdef struct Loop:                       # what a ufunc does in the end
     void* data
     const char* name
     PyObject* ufunc
+    bint may_raise                      # can it raise? Those of NumPy for floating-point numbers cannot
     TypedLoop* typed                    # by the type of the arguments, for all of them; NULL: only for float64
 
 cdef struct Operand:
@@ -100,6 +103,8 @@ cdef struct Operand:
 cdef int find_loop(Loop* loop, function) except -1    # the loop of a function
 cdef TypedLoop* loop_of_type(Loop* loop, int type) except? NULL     # for arguments of this type
 cdef TypedLoop* converting_loop(Loop* loop, int type) except? NULL  # for those that NumPy converts to one other type
+# does NumPy take this loop for Python's numbers beside numbers of this type?
+cdef bint takes_numbers(Loop* loop, TypedLoop* typed, int type) except -1
 # the numbers of the types that a ufunc calculates with; None where it cannot
 cdef tuple resolved_types(ufunc, tuple dtypes, bint reduction)
 # the loop of a ufunc for these types, their numbers; no where it has none that needs no buffers
@@ -109,6 +114,7 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL
 # the result of a ufunc on its arguments, a new array
 cdef PyObject* call_loop(Loop* loop, PyObject* const* args) except? NULL
 cdef int report_errors(const char* name, PyObject* result) except -1    # warn or raise, as `errstate` says
+cdef int finish_loop(Loop* loop, PyObject* result) except -1    # the same, unless the loop has raised something
 cdef bint read_operand(PyObject* value, Operand* operand) noexcept    # where its numbers are
 cdef bint same_extents(PyObject* left, PyObject* right) noexcept    # have both arrays the same shape?
 cdef PyObject* new_like(PyObject* array) except NULL    # an empty array of the same shape

@@ -25,27 +25,47 @@ cdef enum:
 cdef int find_loop(Loop* loop, function) except -1:
     """The loop of a function; only ufuncs, and `where`, have one."""
     cdef PyUFuncObject* ufunc
-    cdef void* data
-    cdef tuple types
     loop.kind, loop.typed = NO_LOOP, NULL
     if function is numpy.where:
         loop.kind, loop.n_in = CHOICE, 3
         return 0
-    if type(function) is not numpy.ufunc:
+    universal = universal_function(function)
+    if universal is None:
         return 0
-    ufunc = <PyUFuncObject*><PyObject*>function
-    if ufunc.nout != 1 or ufunc.nin > 3 or (ufunc.core_enabled and function is not numpy.matmul):
+    ufunc = <PyUFuncObject*><PyObject*>universal
+    if ufunc.nout != 1 or ufunc.nin > 3 or (ufunc.core_enabled and universal is not numpy.matmul):
         return 0
-    loop.ufunc, loop.name, loop.n_in = <PyObject*>function, ufunc.name, ufunc.nin
-    types = (cnp.NPY_DOUBLE,) * ufunc.nargs
-    if ufunc.nin <= 2 and find_loop_of_types(function, types, &loop.function, &data):
-        loop.data = data
-        loop.kind = PRODUCT if ufunc.core_enabled else ELEMENTWISE
-    else:
-        loop.kind = OTHER_ELEMENTWISE
-    if not ufunc.core_enabled:
-        loop.typed = typed_loops_of(function).loops
+    loop.ufunc, loop.name, loop.n_in = <PyObject*>universal, ufunc.name, ufunc.nin
+    loop.may_raise = getattr(umath, universal.__name__, None) is not universal
+    if ufunc.core_enabled:
+        loop.kind = PRODUCT
+        find_loop_of_types(universal, (cnp.NPY_DOUBLE,) * ufunc.nargs, &loop.function, &loop.data)
+        return 0
+    loop.typed = typed_loops_of(universal).loops
+    loop.kind = OTHER_ELEMENTWISE
+    if universal is function and ufunc.nin <= 2:    # to those of Numba a loop may be added
+        find_loop_of_float64(loop)
     return 0
+
+
+cdef object umath = numpy._core.umath
+
+
+cdef int find_loop_of_float64(Loop* loop) except -1:
+    """Have arrays of float64, and Python's numbers beside them, take one loop at once if NumPy takes it for all."""
+    cdef TypedLoop* typed = loop_of_type(loop, cnp.NPY_DOUBLE)
+    if typed != NULL and typed.result_type == cnp.NPY_DOUBLE and takes_numbers(loop, typed, cnp.NPY_DOUBLE):
+        loop.function, loop.data, loop.kind = typed.function, typed.data, ELEMENTWISE
+    return 0
+
+
+cdef object universal_function(function):
+    """The ufunc that a function is or, if it is one of Numba's, has; else None."""
+    if type(function) is numpy.ufunc:
+        return function
+    if type(function).__module__ == "numba.np.ufunc.dufunc":
+        return function.ufunc
+    return None
 
 
 @cython.final
@@ -65,7 +85,7 @@ cdef TypedLoops typed_loops_of(ufunc):
 
 cdef TypedLoop* loop_of_type(Loop* loop, int type) except? NULL:
     cdef TypedLoop* found = &loop.typed[type]
-    if found.state == UNKNOWN:
+    if found.state == UNKNOWN or found.n_types != (<PyUFuncObject*>loop.ufunc).ntypes:
         look_for_loop(<object>loop.ufunc, type, found)
     return found if found.state == FOUND else NULL
 
@@ -79,8 +99,9 @@ cdef TypedLoop* converting_loop(Loop* loop, int type) except? NULL:
 cdef int look_for_loop(ufunc, int type, TypedLoop* loop) except -1:
     """Find what NumPy takes for arguments of this type; it may convert them first, as it does to divide ints."""
     cdef tuple types = resolved_types(ufunc, (cnp.PyArray_DescrFromType(type),) * ufunc.nin + (None,), False)
-    cdef int number
     loop.state = MISSING
+    loop.fold_state = loop.mask_state = loop.number_state = UNKNOWN
+    loop.n_types = (<PyUFuncObject*><PyObject*>ufunc).ntypes
     if types is not None and types[:-1] == types[:1] * ufunc.nin and (
             find_loop_of_types(ufunc, types, &loop.function, &loop.data)):
         loop.loop_type, loop.result_type = types[0], types[-1]
@@ -99,6 +120,35 @@ cdef bint is_number_type(int type) noexcept:
 cdef bint can_convert(int type, int loop_type) noexcept:
     """From whole numbers to floating-point ones, which no number overflows."""
     return type < cnp.NPY_FLOAT and loop_type in (NPY_HALF, cnp.NPY_FLOAT, cnp.NPY_DOUBLE)
+
+
+cdef bint takes_numbers(Loop* loop, TypedLoop* typed, int type) except -1:
+    """Does NumPy take this loop for Python's numbers beside numbers of this type?
+
+    Where the ufunc has loops for whole numbers, or its loop in double precision comes first, it may take another.
+    """
+    if typed.number_state == UNKNOWN:
+        typed.number_state = FOUND if resolves_numbers(<object>loop.ufunc, typed, type) else MISSING
+    return typed.number_state == FOUND
+
+
+cdef bint resolves_numbers(ufunc, TypedLoop* typed, int type) except -1:
+    """The same, looked up for every order of such numbers and Python's."""
+    cdef int n = ufunc.nin, i, k, code
+    cdef tuple choices = (int, float, cnp.PyArray_DescrFromType(type)), given
+    cdef tuple expected = (typed.loop_type,) * n + (typed.result_type,)
+    for i in range((3, 9, 27)[n - 1]):
+        given, code = (), i
+        for k in range(n):
+            given += (choices[code % 3],)
+            code //= 3
+        if type < cnp.NPY_FLOAT and float in given:
+            continue            # these go to another type
+        if choices[2] not in given and (type != cnp.NPY_DOUBLE or float not in given):
+            continue            # Python's numbers alone have a type of their own
+        if resolved_types(ufunc, given + (None,), False) != expected:
+            return False
+    return True
 
 
 cdef tuple resolved_types(ufunc, tuple dtypes, bint reduction):
@@ -156,6 +206,14 @@ cdef int report_errors(const char* name, PyObject* result) except -1:
         let_go(result)
         raise
     return 0
+
+
+cdef inline int finish_loop(Loop* loop, PyObject* result) except -1:
+    """Raise what the loop has raised, else warn or raise as `errstate` says; then the result is let go of."""
+    if loop.may_raise and PyErr_Occurred() != NULL:
+        let_go(result)
+        return -1
+    return report_errors(loop.name, result)
 
 
 # --- element by element -----------------------------------------------------------------------------------------------
@@ -241,7 +299,7 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
     strides[loop.n_in] = sizeof(double)
     forget_errors()
     loop.function(pointers, &length, strides, loop.data)
-    report_errors(loop.name, result)
+    finish_loop(loop, result)
     return result
 
 
@@ -278,7 +336,7 @@ cdef PyObject* map_with_row(Loop* loop, Operand* operands, PyObject* whole, PyOb
     loop.function(pointers, &length, strides, loop.data)
     if copies != <char*>on_stack:
         PyMem_RawFree(copies)
-    report_errors(loop.name, result)
+    finish_loop(loop, result)
     return result
 
 

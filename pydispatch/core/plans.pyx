@@ -290,6 +290,7 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
                 take_plan_steps(&run, plan.steps, plan.steps + plan.n_steps)
         else:
             take_plan_steps(&run, plan.steps, plan.steps + plan.n_steps)
+        check_loops()
         if run.n_noted:
             report_noted(plan, &run)
     finally:
@@ -375,6 +376,11 @@ cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noex
     return True
 
 
+cdef inline int check_loops() except -1:
+    """Raise what a loop has raised, as those of SciPy and Numba can."""
+    return -1 if PyErr_Occurred() != NULL else 0
+
+
 cdef int report_noted(Plan plan, PlanRun* run) except -1:
     """Warn or raise for the floating-point flags of steps, as `numpy.errstate` says."""
     cdef int i
@@ -389,6 +395,7 @@ cdef int report_noted(Plan plan, PlanRun* run) except -1:
 cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil:
     """A step that calls a Python function, on arrays in the memory of the run."""
     with gil:
+        check_loops()
         plan = <Plan>run.plan
         function, given, taken = plan.calls[step.numbers[0]]
         try:

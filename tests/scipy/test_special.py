@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import scipy.special
 
 import pydispatch
-from pydispatch import Tensor, func, ops
+from pydispatch import Tensor, _core, func, ops
+from pydispatch import compile as compile_function
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.scipy import special
@@ -396,3 +398,44 @@ def test_gradients_are_jaxs(name):
     found = func.grad(lambda *args: getattr(special, name)(*args).sum(), every)(*arrays)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, np.asarray(other), rtol=1e-8)
+
+
+# --- which loop takes a call -----------------------------------------------------------------------------------------
+
+BOTH = ("beta", "eval_chebys", "eval_laguerre", "gammainc", "kn", "log_ndtr", "pdtri", "smirnov", "xlogy", "zetac")
+"""With loops for whole numbers, with float64 before float32, and without both."""
+OPERANDS = {
+    "float64": np.array([1.0, 2.0]), "float32": np.array([1.0, 2.0], "f4"), "matrix": np.array([[1.0], [3.0]]),
+    "ints": np.array([1, 2]), "int": 2, "float": 2.0, "numpy.float64": np.float64(2.0), "0-d": np.array(2.0),
+    "bools": np.array([True, False]), "strided": np.arange(1.0, 5.0)[::2], "float32 scalar": np.float32(2.0),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.*truncated")
+@pytest.mark.parametrize("name", BOTH)
+def test_numpy_says_which_loop(name):
+    function = getattr(scipy.special, name)
+    taken = 0
+    for args in itertools.product(OPERANDS.values(), repeat=function.nin):
+        expected = function(*args)
+        for found in (_core.loop_result(function, *args), getattr(special, name)(*args)):
+            if found is not NotImplemented:
+                taken += 1
+                assert (type(found), found.dtype, found.shape) == (type(expected), expected.dtype, expected.shape)
+                np.testing.assert_array_equal(found, expected)
+    assert taken > len(OPERANDS) ** function.nin
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: _core.loop_result(scipy.special.gammaln, x), lambda x: _core.loop_result(scipy.special.gammaln, x[::2]),
+    lambda x: special.gammaln(x), compile_function(lambda x: special.gammaln(x) + 1.0),
+], ids=["loop", "strided", "function", "plan"])
+@pytest.mark.parametrize("n", [3, 200_000])
+def test_the_errors_of_scipy_are_raised(call, n):
+    x = np.ones(n)
+    call(x)
+    x[0] = 0.0
+    if n <= 4096 or call(x) is not NotImplemented:
+        error = scipy.special.SpecialFunctionError
+        with scipy.special.errstate(all="raise"), pytest.raises(error, match="singularity"):
+            call(x)

@@ -41,8 +41,6 @@ def pointwise(
     kernel = kernel or getattr(special, name, None)
     if kernel is None:
         return
-    if isinstance(kernel, np.ufunc) and depends_on_types(kernel):
-        kernel = by_types(kernel)
     arrays = arrays_of(arguments)
     if vjp is not None:
         entry["vjp"] = formulas_of(name, arrays, vjp)
@@ -94,22 +92,6 @@ def alias(name: str, of: str) -> None:
 def refuse(names: str, reason: str) -> None:
     """Declare functions that take no Tensors."""
     FACE.refuse({f"special.{name}": reason for name in names.split() if hasattr(special, name)})
-
-
-def depends_on_types(function: np.ufunc) -> bool:
-    """Is there a loop for Python's whole numbers, or one in double precision that NumPy takes for Python's floats?"""
-    inputs = [types.partition("->")[0] for types in function.types]
-    single, double = "f" * function.nin, "d" * function.nin
-    return any("l" in each for each in inputs) or (
-        function.nin > 1 and double in inputs and single in inputs and inputs.index(double) < inputs.index(single))
-
-
-def by_types(function: np.ufunc) -> Callable[..., Any]:
-    """A kernel that leaves it to NumPy which loop takes the numbers among the arguments; in plans it is the ufunc."""
-    def kernel(*args: Any) -> Any:
-        return function(*args)
-    kernel.ufunc = function     # type: ignore[attr-defined]
-    return named(kernel, function.__name__)
 
 
 def arrays_of(arguments: str) -> list[str]:
