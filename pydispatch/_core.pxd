@@ -8,6 +8,7 @@ cimport numpy as cnp
 include "core/capi.pxd"
 include "core/keys.pxd"
 include "core/loops.pxd"
+include "core/c_functions.pxd"
 include "core/kept_arrays.pxd"
 include "core/iteration.pxd"
 include "core/elementwise.pxd"

@@ -99,6 +99,7 @@ include "core/kept_arrays.pyx"          # small arrays that are used again when 
 include "core/loops.pyx"                # NumPy's inner loops, called directly on small arrays
 include "core/iteration.pyx"            # the order in which NumPy takes loops over arrays of any layout
 include "core/elementwise.pyx"          # loops element by element, for every type and layout
+include "core/c_functions.pyx"          # functions in C as universal functions
 include "core/folds.pyx"                # loops that reduce, along any axes
 include "core/chains.pyx"               # formulas as loops that run one after the other
 include "core/scans.pyx"                # steps of loops that are one operator

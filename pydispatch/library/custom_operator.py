@@ -20,7 +20,8 @@ from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
 from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
 from pydispatch.loading import deferred
 from pydispatch.registry import registrations
-from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
+from pydispatch.registry.c_functions import is_c_function, universal
+from pydispatch.registry.kernels import Kernel, check_function, check_kernel, kernel_function, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
 from pydispatch.registry.registrations import (
     Handle,
@@ -156,7 +157,7 @@ class CustomOpDef(_core.Callee):
         """Register the function under these keys, in place of those that were registered before."""
         with registrations.lock:
             definition = self._definition()
-            check_function(f"operator {self.name}: argument fn", "a kernel", fn, 'write op.register_kernel("CPU", fn)')
+            fn = kernel_function(f"operator {self.name}: argument fn", fn, 'write op.register_kernel("CPU", fn)')
             kernel = _kernel(fn, definition.schema)
             check_kernel(definition.schema, definition.site, kernel)
             return self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
@@ -276,6 +277,8 @@ def custom_op(
             name, function, mutates_args=mutates_args, device_types=device_types, schema=schema, tags=tags,
             batchable=batchable,
         )
+    if is_c_function(fn):
+        fn = universal(f"operator {operator_name}: argument fn", (fn,))
     check_function(f"operator {operator_name}: argument fn", "what becomes an operator", fn,
                    f'write custom_op("{operator_name}", fn, mutates_args=(), schema="(Tensor x) -> Tensor")')
     tags = tags_of(f"operator {operator_name}", tags or ())
@@ -571,8 +574,8 @@ def register_kernel(op: Target, device_types: str | Iterable[str] | None, fn: Ca
 
 
 def _register_kernel(name: OperatorName, keys: tuple[DispatchKey, ...], fn: Callable[..., Any], site: str) -> Handle:
-    check_function(f"operator {name}: argument fn", "a kernel", fn,
-                   f'write library.register_kernel("{name}", "CPU", fn)')
+    fn = kernel_function(f"operator {name}: argument fn", fn,
+                         f'write library.register_kernel("{name}", "CPU", fn)')
     owner = definitions.get(str(name))
     if owner is not None:
         return owner.add_kernels(keys, fn, site)

@@ -19,7 +19,7 @@ from pydispatch.library.custom_operator import (
 from pydispatch.library.targets import Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.modes import DispatchMode
 from pydispatch.registry import registrations
-from pydispatch.registry.kernels import check_function, make_kernel
+from pydispatch.registry.kernels import check_function, kernel_function, make_kernel
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.registrations import FallbackHandle, Handle, HandleGroup
 from pydispatch.registry.sites import caller_site, registration_site
@@ -118,7 +118,7 @@ class Library:
         _check_alias_analysis(what, alias_analysis)
         tags = tags_of(what, tags)
         if fn is not None:
-            check_function(f"{what}: argument fn", "a kernel", fn, 'write lib.define("f(Tensor x) -> Tensor", fn, key)')
+            fn = kernel_function(f"{what}: argument fn", fn, 'write lib.define("f(Tensor x) -> Tensor", fn, key)')
         kernel = None if fn is None else make_kernel(fn)
         kind = alias_analysis or "FROM_SCHEMA"
         if isinstance(parsed, OperatorName):
@@ -183,7 +183,7 @@ class Library:
 
             return decorate
         site = registration_site()
-        check_function(f"operator {target}: argument fn", "a kernel", fn, remedy)
+        fn = kernel_function(f"operator {target}: argument fn", fn, remedy)
         if composite and not (chosen.is_autograd or chosen is DispatchKey.Autograd):
             raise RegistrationError(f"operator {target}: a kernel for {chosen.name} cannot be composite=True, which is "
                                     "for autograd keys\nleave it out, or register for CompositeImplicitAutograd")
@@ -309,7 +309,7 @@ def impl(
     if key is not None:
         key = key_of(f"operator {name}", key, remedy)
     if fn is not None:
-        check_function(f"operator {name}: argument fn", "a kernel", fn, remedy)
+        fn = kernel_function(f"operator {name}: argument fn", fn, remedy)
     return _fragment(name).impl(str(name), fn, key, with_keyset=with_keyset, boxed=boxed, composite=composite,
                                 allow_override=allow_override)
 

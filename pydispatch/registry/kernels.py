@@ -9,6 +9,7 @@ import numpy as np
 
 from pydispatch import loading
 from pydispatch.exceptions import RegistrationError
+from pydispatch.registry.c_functions import is_c_function, universal
 from pydispatch.schema import Fit, Schema, compare_signature, described, first_difference
 
 # what kernels of users are checked with
@@ -82,6 +83,14 @@ def check_function(what: str, role: str, function: Any, remedy: str) -> None:
     """RegistrationError for a value that is not callable; `what` and `role` are for the message."""
     if not callable(function):
         raise RegistrationError(f"{what}: {role} is a function, not {described(function)}\n{remedy}")
+
+
+def kernel_function(what: str, function: Any, remedy: str) -> Callable[..., Any]:
+    """What a kernel calls: the function, or the universal function of one in C; RegistrationError for anything else."""
+    if is_c_function(function):
+        return universal(what, (function,))
+    check_function(what, "a kernel", function, remedy)
+    return function  # type: ignore[no-any-return]
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
