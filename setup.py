@@ -31,8 +31,9 @@ core = Extension(
     ],
 )
 
-# Cython would export each function that a header declares, for other extensions to import. There are none, and GCC can
-# inline the last call of a function, and leave out the function, only where nothing takes its address.
+# Cython would export each function that a header declares, for other extensions to import. They have the C API instead
+# (core/exports.pyx), and GCC can inline the last call of a function, and leave out the function, only where nothing
+# takes its address.
 ModuleNode.generate_c_function_export_code = lambda module, env, code: None
 
 # Nearly all that Cython allocates lives to its end, so a garbage collector only walks through it, again and again: two

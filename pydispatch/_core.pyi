@@ -1105,6 +1105,8 @@ def universal_of_capsules(
 def loop_result(function: Callable[..., Any], *args: Any) -> Any: ...
 def fused_result(fused_formula: UfuncChain | Product, *args: Any) -> Any: ...
 
+C_API: object
+
 # --- the tape ---
 
 @final

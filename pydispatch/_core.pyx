@@ -119,4 +119,5 @@ include "core/array_functions.pyx"      # functions that take what NumPy's take
 
 # The way to Python and out of it.
 include "core/upcalls.pyx"              # what the core asks of Python
+include "core/exports.pyx"              # what extensions in Cython call
 include "core/closed_classes.pyx"       # classes whose objects only the core makes

@@ -20,6 +20,8 @@ cdef class OpOverloadPacket:
 
 cdef int complete(OpOverload op) except -1          # before its registrations are read
 cdef object operator_name(OpOverload op)            # its OperatorName
+# a call of a packet
+cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames)
 # the error of a call that no overload takes: why each of them does not
 cdef object refusal(OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames)
 # give a class the slot that Cython has no syntax for

@@ -56,7 +56,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str], pytestc
     extensions = {name for name in package if name.endswith(".so")}
     assert len(extensions) == 1
     assert next(iter(extensions)).startswith("pydispatch/_core.")
-    assert package - extensions == python_files(pytestconfig.rootpath / "pydispatch") | CORE_SOURCES
+    sources = python_files(pytestconfig.rootpath / "pydispatch") | CORE_SOURCES
+    assert package - extensions == sources | {"pydispatch/c_api.pxd"}
 
 
 def test_metadata(wheel: Path) -> None:
