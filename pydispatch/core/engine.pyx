@@ -688,7 +688,10 @@ cdef object formula_result(BackwardPass run, TapeNode node, Py_ssize_t i, gradie
     for j in range(n):
         slot = compact_value(PyTuple_GET_ITEM(slots, j))
         if not unpacked[0] & bit(slot):
-            values[slot] = give(as_operand(run, unpack(node, slot, run.create_graph)))
+            value = unpack(node, slot, run.create_graph)
+            if derivative.residual_kind[slot] <= RESULT:
+                value = as_operand(run, value)
+            values[slot] = give(value)
             unpacked[0] |= bit(slot)
         args[j + 2] = values[slot]
     if run.runs_fused and derivative.fused is not None:

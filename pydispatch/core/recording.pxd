@@ -32,6 +32,6 @@ cdef void release_saved(TapeNode node) noexcept
 cdef PyTypeObject* DERIVATIVE_TYPE    # addresses of types, to compare with
 cdef PyTypeObject* GRAD_INTERPRETER_TYPE
 
-# a fast path for recording: a library operator with one fresh result, on the tape or in the innermost `grad`
+# a fast path for recording: a library operator with fresh results, on the tape or in the innermost `grad`
 cdef bint recording_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
                               PyObject** result) except -1

@@ -190,13 +190,14 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
             if tensor.word & SHARED_FLAG:
                 inherit_creation(tensor, signature, frame)
         return 0
-    leaves = [leaf for leaf in array_leaves(result) if isinstance(leaf, Tensor)]
+    cdef list leaves = [leaf for leaf in array_leaves(result) if isinstance(leaf, Tensor)]
+    cdef list outputs = []
     if not leaves or not is_inexact(bottom_of(leaves[0])):
         return 0
     node = record(derivative, signature, frame, NULL, tracked, interpreter, state, copies)
-    outputs = []
     for leaf in leaves:
-        outputs.append((tuple(leaf.shape), leaf.dtype))
+        outputs.append((described(leaf, SHAPE), described(leaf, DTYPE)) if Py_TYPE(
+            <PyObject*>(<Tensor>leaf).array) == &PyArray_Type else (tuple(leaf.shape), leaf.dtype))
         if is_complex(bottom_of(leaf)):
             node.flags |= COMPLEX
     node.outputs = tuple(outputs)
@@ -491,7 +492,8 @@ cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
 cdef tuple unpack_results(TapeNode node, tuple kept, bint create_graph):
     cdef list results = []
     for i, (value, memory, writes) in enumerate(kept):
-        results.append(unpack_result(node, value, memory, writes, result_slot(node, i), create_graph))
+        edge = result_slot(node, i) if create_graph or node.flags & PACKED else None
+        results.append(unpack_result(node, value, memory, writes, edge, create_graph))
     return tuple(results)
 
 
@@ -579,14 +581,17 @@ cdef void release_saved(TapeNode node) noexcept:
 cdef inline bint recording_fast_path(
     PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
 ) except -1:
-    """A fast path for recording: a library operator with one fresh result, on the tape or in the innermost `grad`."""
+    """A fast path for recording: a library operator with fresh results, on the tape or in the innermost `grad`.
+
+    It serves operators without a derivative too, whose results are constants.
+    """
+    cdef Signature signature = (<Table>table).signature
     cdef uint64_t special = frame.word & SPECIAL_FLAGS
     if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & INFERENCE_FLAG
             or special & SHARED_FLAG and not all_fresh(frame)
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
             or (<State>state).tracer is not None or (<State>state).substitute is not None
-            or Py_TYPE(<PyObject*>(<Table>table).derivative) != DERIVATIVE_TYPE
-            or not (<Signature>(<Table>table).signature).returns_fresh_tensor
+            or not signature.returns_fresh_tensor and not signature.returns_fresh_tensors
             or autograd_keys(table, frame.word)):
         return False
     if special & WRAPPER_FLAG:
@@ -596,9 +601,42 @@ cdef inline bint recording_fast_path(
             return False
     elif not (<State>state).plain:
         return False
-    result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
+    if (<Table>table).differentiated_as is not None:
+        return composite_fast_path(op, table, state, frame, result)
+    if Py_TYPE(<PyObject*>(<Table>table).derivative) != DERIVATIVE_TYPE and (
+            not (<Table>table).derivative_is_compiled or (<Table>table).derivative is not None
+            or special & SHARED_FLAG or signature.mutable or not signature.returns_fresh_tensor):
+        return False
+    if signature.returns_fresh_tensor:
+        result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
+    else:
+        result[0] = (<recorded_call>call_recorded_several)(op, table, state, frame)
     return True
 
+
+cdef bint composite_fast_path(
+    PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
+) except -1:
+    """The same for an operator that is differentiated as a composite, which calls others that are recorded."""
+    cdef PyObject* entry = <PyObject*>(<Table>table).differentiated_as
+    if not is_plain(entry) or (<TableEntry>entry).convention & (RAW | FRESH) or not (
+            tracked_arguments(frame, (<Table>table).signature, (<State>state).innermost)):
+        return False
+    result[0] = (<composite_call>call_composite)(op, table, entry, frame)
+    return True
+
+
+cdef PyObject* call_composite(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
+    cdef Signature signature = (<Table>table).signature
+    cdef TableEntry held = <TableEntry>entry
+    value = own(call_directly(<PyObject*>signature, entry, frame))
+    if not signature.returns_fresh_tensor or not isinstance(value, Tensor):
+        value = finish(<OpOverload>op, signature, held, frame, value)
+    return give(value)
+
+
+# the same function, for a caller that passes the exception on as NULL
+ctypedef PyObject* (*composite_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 DERIVATIVE_TYPE = <PyTypeObject*>Derivative
 GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
@@ -637,7 +675,9 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     cdef Tensor result
     cdef TapeNode node
     cdef PyObject* array
-    cdef uint64_t tracked = tracked_arguments(frame, signature, interpreter) & derivative.differentiable
+    cdef uint64_t tracked = 0
+    if derivative is not None:
+        tracked = tracked_arguments(frame, signature, interpreter) & derivative.differentiable
     if Py_TYPE(<PyObject*>value) != &PyArray_Type:
         result = wrap_at(interpreter, value, None)
     elif interpreter is None:
@@ -653,6 +693,31 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
         result.edge = node
         result.word |= TRACKED_FLAG
     return give(result)
+
+
+cdef PyObject* call_recorded_several(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
+    """The same for an operator with several results."""
+    cdef Signature signature = (<Table>table).signature
+    cdef Derivative derivative = <Derivative>(<Table>table).derivative
+    cdef Interpreter interpreter = (<State>state).innermost
+    cdef State held = <State>state
+    cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, interpreter)
+    cdef tuple results = wrap_each(<tuple?>value, interpreter)
+    cdef uint64_t tracked = tracked_arguments(frame, signature, interpreter) & derivative.differentiable
+    if tracked:
+        record_results(derivative, signature, frame, results, tracked, interpreter, held, None)
+    return give(results)
+
+
+cdef tuple wrap_each(tuple values, Interpreter interpreter):
+    """Values of the interpreter below as values of this interpreter."""
+    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(<PyObject*>values)
+    cdef tuple wrapped = PyTuple_New(n)
+    for i in range(n):
+        item = wrap_at(interpreter, <object>PyTuple_GET_ITEM(<PyObject*>values, i), None)
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(wrapped, i, item)
+    return wrapped
 
 
 cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter interpreter):
@@ -713,9 +778,22 @@ cdef inline object value_at_bottom(
     if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
         return call_in_order(op, table, frame, state, interpreter)
     value = own(call_directly(<PyObject*>table.signature, entry, frame))
-    if Py_TYPE(<PyObject*>value) != &PyArray_Type:
+    if Py_TYPE(<PyObject*>value) != &PyArray_Type and not are_raw_results(table.signature, <PyObject*>value):
         value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
     return value
+
+
+cdef inline bint are_raw_results(Signature signature, PyObject* value) noexcept:
+    """Is this the tuple of NumPy's arrays that an operator with several results returns?"""
+    cdef Py_ssize_t i
+    if not signature.returns_fresh_tensors or not PyTuple_CheckExact(value) or (
+            PyTuple_GET_SIZE(value) != signature.n_returns):
+        return False
+    for i in range(signature.n_returns):
+        if Py_TYPE(PyTuple_GET_ITEM(value, i)) != &PyArray_Type and not is_numpy_scalar(
+                <object>PyTuple_GET_ITEM(value, i)):
+            return False
+    return True
 
 
 cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter):

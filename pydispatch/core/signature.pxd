@@ -31,6 +31,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple sizes                    # of lists that a scalar is repeated to fill; else 0
     cdef Py_ssize_t n_returns
     cdef bint returns_fresh_tensor      # exactly one Tensor that shares memory with no argument: the common case
+    cdef bint returns_fresh_tensors     # several of them, and nothing else
     cdef tuple return_converters
     cdef tuple return_is_tensor
     cdef tuple return_is_list           # is this result one array after the other?

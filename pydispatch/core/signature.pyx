@@ -57,6 +57,8 @@ cdef class Signature:
             self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY and self.return_source[0] == -1 else -1
         self.returns_fresh_tensor = (
             texts == ("Tensor",) and self.return_source[0] == -1 and not self.return_views[0])
+        self.returns_fresh_tensors = (len(texts) > 1 and set(texts) == {"Tensor"} and set(self.return_source) == {-1}
+                                      and not any(self.return_views))
 
     @property
     def array_arguments(self):

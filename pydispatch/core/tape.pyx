@@ -346,7 +346,7 @@ def retain(GradientSlot place):
     place.retains = True
 
 
-def result_slot(TapeNode node, unsigned int index, bint made_by_function=False):
+cpdef GradientSlot result_slot(TapeNode node, unsigned int index, bint made_by_function=False):
     """A new place for one result of a node; a view that a Function made must not be written to."""
     cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
     place.node = node
