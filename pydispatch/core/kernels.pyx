@@ -423,6 +423,87 @@ def convolve_vectors(a, v, int mode):
     return PyArray_Correlate(a, reversed_vector, mode)
 
 
+# --- exponentials -----------------------------------------------------------------------------------------------------
+
+cdef Loop exponentials, larger, dividing
+find_loop(&exponentials, numpy.exp)
+find_loop(&larger, numpy.maximum)
+find_loop(&dividing, numpy.divide)
+
+
+def logarithm_and_shares(x):
+    """The logarithm of the sum of exponentials, without axes, and the share of each of them in the sum.
+
+    None where NumPy is to be asked: unless this is a small contiguous array of float64 without nan, whose largest
+    element is finite.
+    """
+    cdef PyArrayObject* array = <PyArrayObject*><PyObject*>x
+    cdef PyObject* result
+    cdef double largest, total = 0
+    cdef double* given
+    cdef double* shares
+    cdef double* terms
+    cdef Py_ssize_t n, i
+    if Py_TYPE(<PyObject*>x) != &PyArray_Type or PyArray_TYPE(array) != cnp.NPY_DOUBLE or not (
+            PyArray_ISCARRAY_RO(array) and PyArray_NDIM(array) and is_small(<PyObject*>x)):
+        return None
+    n, given = PyArray_SIZE(array), <double*>PyArray_DATA(array)
+    largest = given[0]
+    forget_errors()
+    if n > 1:
+        run_on_pair(&larger, &largest, 0, given + 1, 1, &largest, 0, n - 1)
+    if largest - largest != 0:      # nan, or infinite
+        forget_errors()
+        return None
+    exponentiated, logarithm = own(new_like(<PyObject*>x)), own(new_array_of_double(0, NULL))
+    result = new_like(<PyObject*>x)
+    shares = <double*>PyArray_DATA(<PyArrayObject*>result)
+    terms = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>exponentiated)
+    for i in range(n):
+        shares[i] = given[i] - largest
+    run_on_one(&exponentials, shares, terms, n)
+    run_on_pair(&add_reduce.fold.loop, &total, 0, terms, 1, &total, 0, n)
+    run_on_pair(&dividing, terms, 1, &total, 0, shares, 1, n)
+    (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>logarithm))[0] = largest + (
+        log(total) if total > 1.1 else logarithm_near_0(terms, n))
+    report_errors(exponentials.name, result)
+    return logarithm, own(result)
+
+
+@cython.cdivision(True)
+cdef double logarithm_near_0(double* terms, Py_ssize_t n) noexcept:
+    """The logarithm of a sum of which one term, which is 1, may be all but everything."""
+    cdef double n_ones = 0, rest = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        if terms[i] == 1:
+            n_ones += 1
+        else:
+            rest += terms[i]
+    return log1p(rest / n_ones) + log(n_ones)
+
+
+cdef void run_on_one(Loop* loop, double* numbers, double* found, Py_ssize_t n) noexcept:
+    cdef char* pointers[2]
+    cdef cnp.npy_intp strides[2]
+    cdef cnp.npy_intp length = n
+    pointers[0], pointers[1] = <char*>numbers, <char*>found
+    strides[0] = strides[1] = sizeof(double)
+    loop.function(pointers, &length, strides, loop.data)
+
+
+cdef void run_on_pair(Loop* loop, double* left, bint moves_left, double* right, bint moves_right, double* found,
+                      bint moves_found, Py_ssize_t n) noexcept:
+    """Each pointer moves on, or is that of a single number."""
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length = n
+    pointers[0], pointers[1], pointers[2] = <char*>left, <char*>right, <char*>found
+    strides[0], strides[1], strides[2] = (
+        moves_left * sizeof(double), moves_right * sizeof(double), moves_found * sizeof(double))
+    loop.function(pointers, &length, strides, loop.data)
+
+
 # --- complex numbers --------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 import pydispatch.numpy as pnp
-from pydispatch._core import MetaArray
+from pydispatch._core import MetaArray, Reduction, logarithm_and_shares
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.operators.declare import is_plain, operators
 from pydispatch.operators.meta import dtype_of, shape_of
@@ -19,33 +19,43 @@ from pydispatch.ops import ops
 from pydispatch.scipy.pack import FACE, SCIPY
 from pydispatch.scipy.special.declare import check_real, is_complex
 
-exp, isinf, total, where = operators("exp", "isinf", "sum", "where")
+exp, isinf, multiply, total, where = operators("exp", "isinf", "multiply", "sum", "where")
+MAX, SUM = Reduction(np.maximum), Reduction(np.add)
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def logsumexp_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> Any:
-    """SciPy's function; for finite real numbers without weights the same in fewer calls."""
-    if b is not None or type(a) is not np.ndarray or a.dtype.kind != "f" or not a.size or not a.ndim:
-        return special.logsumexp(a, axis, b, keepdims)
+def logsumexp_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """SciPy's function; for finite real numbers the same in fewer calls."""
     if axis is None and not keepdims:
-        largest = a.max()
-        if not math.isfinite(largest):
-            return special.logsumexp(a)
-        powers = np.exp(a - largest)
-        sums = powers.sum()
-        if sums > 1.1:
-            return largest + (math.log(sums) if type(sums) is np.float64 else np.log(sums))
-        return largest + precise(powers, None, False)[()]
-    largest = a.max(axis, keepdims=True)
-    check = largest.sum()
+        found = logarithm_and_shares(a)
+        if found is not None:
+            return found[0][()]
+    if type(a) is not np.ndarray or a.dtype.kind != "f" or not a.size or not a.ndim:
+        return special.logsumexp(a, axis, None, keepdims)
+    largest = MAX(a, axis, keepdims=True)
+    check = SUM(largest)
     if check - check != 0:
         return special.logsumexp(a, axis, None, keepdims) if axis != () else a.copy()
     powers = np.exp(a - largest)
-    sums = powers.sum(axis, keepdims=True)
+    sums = SUM(powers, axis, keepdims=True)
     logs = np.log(sums) if sums.min() > 1.1 else precise(powers, axis, True)
     logs += largest
     return logs if keepdims else logs.reshape(reduced_shape(a.shape, reduced_axes(axis, a.ndim), False))[()]
+
+
+def with_shares_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Any]:
+    """The logarithms, and each element's share of the sum that they are of."""
+    found = logarithm_and_shares(a) if axis is None and not keepdims else None
+    if found is None:
+        a = np.asarray(a)
+        logarithms = logsumexp_kernel(a, axis, keepdims=keepdims)
+        found = logarithms, np.asarray(shares(a, axis, logarithms))
+    return found
+
+
+def weighted_kernel(a: Any, b: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return special.logsumexp(a, axis, b, keepdims)
 
 
 def precise(terms: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
@@ -86,6 +96,15 @@ def reduced_meta(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = Fa
     dtype = special.logsumexp(np.ones(1, dtype_of(a)), b=None if b is None else np.ones(1, dtype_of(b))).dtype
     shape = shape_of(a)
     return MetaArray(reduced_shape(shape, reduced_axes(axis, len(shape)), keepdims), dtype)
+
+
+def with_shares_meta(a: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[MetaArray, MetaArray]:
+    logarithms = reduced_meta(a, axis, keepdims=keepdims)
+    return logarithms, MetaArray(shape_of(a), logarithms.dtype)
+
+
+def weighted_meta(a: Any, b: Any, axis: Any = None, *, keepdims: bool = False) -> MetaArray:
+    return reduced_meta(a, axis, b, keepdims=keepdims)
 
 
 def signed_meta(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> tuple[MetaArray, MetaArray]:
@@ -130,11 +149,21 @@ def signed_shares(a: Any, axis: Any, b: Any, result: Any) -> Any:
     return weighted(a, axis, b, logarithms) * restored(signs, a.shape, axis)
 
 
-def logsumexp_vjp(g: Any, a: Any, axis: Any, b: Any, result: Any) -> Any:
-    if axis is None and b is None and type(a) is np.ndarray and a.dtype == float and is_plain(g) and (
-            result.size == 1 and math.isfinite(result)):
-        return g * np.exp(a - result)
-    return restored(g, a.shape, axis) * weighted(a, axis, b, result)
+def logsumexp_with_shares(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The logarithms, by an operator that gives what their gradients are multiples of."""
+    return (WITH_SHARES(a, axis, keepdims=True) if keepdims else WITH_SHARES(a, axis))[0]
+
+
+def with_shares_vjp(g: Any, a_shape: Any, axis: Any, result: Any) -> Any:
+    of_logarithms, of_shares = g
+    if of_shares is None:
+        return multiply(restored(of_logarithms, a_shape, axis), result[1])
+    found = softmax_vjp(of_shares, axis, result[1])
+    return found if of_logarithms is None else found + restored(of_logarithms, a_shape, axis) * result[1]
+
+
+def with_shares_jvp(t: Any, axis: Any, keepdims: bool, result: Any) -> tuple[Any, Any]:
+    return total(t * result[1], axis, keepdims=keepdims), softmax_vjp(t, axis, result[1])
 
 
 def softmax_vjp(g: Any, axis: Any, result: Any) -> Any:
@@ -156,10 +185,17 @@ def with_constant_sign(tangent: Any) -> tuple[Any, Any]:
 
 
 ARGUMENTS = "Tensor a, int[1]? axis=None, Tensor? b=None, *, bool keepdims=False"
+WITHOUT_WEIGHTS = "Tensor a, int[1]? axis=None, *, bool keepdims=False"
+WITH_SHARES, = SCIPY.operators("special_logsumexp_with_shares")
 
-SCIPY.declare("special_logsumexp", ARGUMENTS, logsumexp_kernel, reduced_meta, tags=("reduction",),
-              vmap={"axis": reduced_behind}, vjp=(
-                  logsumexp_vjp,
+SCIPY.declare("special_logsumexp", WITHOUT_WEIGHTS, logsumexp_kernel, reduced_meta, tags=("reduction",),
+              vmap={"axis": reduced_behind}, differentiated_as=logsumexp_with_shares)
+SCIPY.declare("special_logsumexp_with_shares", WITHOUT_WEIGHTS, with_shares_kernel, with_shares_meta,
+              returns="(Tensor, Tensor)", tags=("reduction",), vmap={"axis": reduced_behind}, vjp=with_shares_vjp,
+              jvp=with_shares_jvp)
+SCIPY.declare("special_logsumexp_weighted", "Tensor a, Tensor b, int[1]? axis=None, *, bool keepdims=False",
+              weighted_kernel, weighted_meta, tags=("reduction",), vmap={"axis": reduced_behind}, vjp=(
+                  lambda g, a, b, axis, result: restored(g, a.shape, axis) * weighted(a, axis, b, result),
                   lambda g, a, axis, result: restored(g, a.shape, axis) * shares(a, axis, result)), jvp=(
                   lambda t, a, axis, b, keepdims, result: total(
                       t * weighted(a, axis, b, result), axis, keepdims=keepdims),
@@ -189,8 +225,11 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     a = as_nonscalar(a)
     if b is not None:
         a, b = pnp.broadcast_arrays(a, as_nonscalar(b))
-    operator = ops.scipy.special_logsumexp_signed if return_sign else ops.scipy.special_logsumexp
-    return operator(a, axis, b, keepdims=keepdims)
+    if return_sign:
+        return ops.scipy.special_logsumexp_signed(a, axis, b, keepdims=keepdims)
+    if b is not None:
+        return ops.scipy.special_logsumexp_weighted(a, b, axis, keepdims=keepdims)
+    return ops.scipy.special_logsumexp(a, axis, keepdims=keepdims)
 
 
 FACE.declare_operator("special.softmax", 1, 2, ("axis",))
