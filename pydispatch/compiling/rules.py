@@ -530,12 +530,15 @@ def matmul(builder: Builder, spec: Any, x1: Any, x2: Any) -> Value:
     return result
 
 
-@lowers("gram")
-def gram(builder: Builder, spec: Any, a: Any) -> Value:
-    """The product of a matrix and its adjoint."""
+@lowers("covariance")
+def covariance(builder: Builder, spec: Any, a: Any, divisor: Any) -> Value:
+    """The product of the rows, less their means, and of their adjoint."""
     a = builder.as_value(a)
-    transposed = builder.viewed(a, lambda array: array.mT)
-    return matmul(builder, spec, a, builder.ufunc(np.conjugate, [transposed]) if a.dtype.kind == "c" else transposed)
+    apart = builder.ufunc(np.subtract, (a, mean(builder, spec, a, -1, keepdims=True)))
+    other = builder.viewed(apart, lambda array: array.mT)
+    if a.dtype.kind == "c":
+        other = builder.ufunc(np.conjugate, (other,))
+    return builder.ufunc(np.true_divide, (matmul(builder, spec, apart, other), divisor))
 
 
 def _batch_strides(array: Array, n_core: int, n: int) -> tuple[int, ...]:

@@ -635,7 +635,6 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
                 raise RuntimeError(f"incompatible numbers of samples and {name}")
             weights = weight if weights is None else ops.np.multiply(weights, weight)
     if weights is None:
-        center = ops.np.mean(x, 1, keepdims=True)
         freedom: Any = x.shape[1] - ddof
         is_positive = freedom > 0
     else:
@@ -653,13 +652,13 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     if not is_positive:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
         freedom = 0.0
-    apart = ops.np.subtract(x, center)
     if weights is None:
-        products = ops.np.gram(apart)
+        found = ops.np.covariance(x, freedom)
     else:
+        apart = ops.np.subtract(x, center)
         other = ops.np.transpose(ops.np.multiply(apart, weights))
         products = ops.np.matmul(apart, ops.np.conjugate(other) if other.dtype.kind == "c" else other)
-    found = ops.np.divide(products, freedom)
+        found = ops.np.divide(products, freedom)
     return found if found.shape[0] > 1 else ops.np.squeeze(found)
 
 

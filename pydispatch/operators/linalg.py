@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch._core import MetaArray, sum_to
+from pydispatch._core import ArrayMethod, MetaArray, sum_to
 from pydispatch.operators.batching import (
     into,
     padded,
@@ -19,7 +19,7 @@ from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 
-add, matmul = operators("add", "matmul")
+add, divide, matmul, mean, subtract = operators("add", "divide", "matmul", "mean", "subtract")
 
 MATMUL_LEFT_OUT = {
     "axes": "use ops.np.moveaxis on the arguments and the result",
@@ -132,7 +132,7 @@ declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta
         vmap=matmul_batch)
 
 
-# --- the product of a matrix and its own adjoint ---------------------------------------------------------------------
+# --- adjoints --------------------------------------------------------------------------------------------------------
 
 
 def adjoint(x):
@@ -149,33 +149,45 @@ def with_adjoint(x):
     return add(x, adjoint(x))
 
 
+# --- covariances -----------------------------------------------------------------------------------------------------
+
+MEAN = ArrayMethod("mean")
+
+
 def refuse_vector(ndim):
     """ValueError for an array that is no matrix; a batch of vectors must not be taken for one."""
     if ndim < 2:
-        raise ValueError(f"gram: argument a has {ndim} {'axis' if ndim == 1 else 'axes'}, expected a matrix or a stack "
-                         "of them\nmake a vector a row: reshape(a, (1, -1))")
+        raise ValueError(f"covariance: argument a has {ndim} {'axis' if ndim == 1 else 'axes'}, expected a matrix or a "
+                         "stack of them\nmake a vector a row: reshape(a, (1, -1))")
 
 
-def gram_kernel(a):
-    """The product, for which BLAS computes one half where the elements are real."""
+def covariance_kernel(a, divisor):
+    """The products of the rows, less their means, divided by `divisor`; BLAS computes one half of real ones."""
     a = np.asarray(a)
     refuse_vector(a.ndim)
-    return np.matmul(a, adjoint(a))
+    apart = a - MEAN(a, -1, keepdims=True)
+    return np.matmul(apart, adjoint(apart)) / divisor
 
 
-def gram_meta(a):
-    """The meta kernel: rows times rows, of the same dtype."""
+def covariance_meta(a, divisor):
+    """The meta kernel: rows times rows; means have fractions."""
     shape = shape_of(a)
     refuse_vector(len(shape))
-    return MetaArray((*shape[:-1], shape[-2]), np.matmul(*[np.empty((0, 0), dtype_of(a))] * 2).dtype)
+    return MetaArray((*shape[:-1], shape[-2]), covariance_kernel(np.ones((1, 1), dtype_of(a)), 1.0).dtype)
 
 
-def gram_batch(op, info, in_dims, a):
+def covariance_batch(op, info, in_dims, a, divisor):
     refuse_vector(rank(a) - 1)
-    return op(a), 0
+    return op(a, divisor), 0
 
 
-# one product on the way back, where matmul would take two and a sum
-declare("gram", "Tensor a", gram_kernel, gram_meta, tags=("linalg",), vmap=gram_batch,
-        vjp=lambda g, a: matmul(with_adjoint(g), conjugated(a)),
-        jvp=lambda t, a: with_adjoint(matmul(t, adjoint(a))))
+def centered(a):
+    """The rows, less their means."""
+    return subtract(a, mean(a, -1, keepdims=True))
+
+
+# the rows that come back add up to 0, and so do those that tangents are multiplied with: none has to be centered again
+declare("covariance", "Tensor a, Scalar divisor", covariance_kernel, covariance_meta, tags=("linalg",),
+        vmap=covariance_batch,
+        vjp=lambda g, a, divisor: divide(matmul(with_adjoint(g), conjugated(centered(a))), divisor),
+        jvp=lambda t, a, divisor: divide(with_adjoint(matmul(t, adjoint(centered(a)))), divisor))

@@ -272,9 +272,9 @@ LISTED: dict[str, list[Sample]] = {
         call(WIDE, array((3, 2)), dtype=INT8, casting="unsafe"), call(BYTES, SHORT, casting="no"),
         call(strided(), strided().T), call(2, CUBE),
     ],
-    "gram": [
-        *(call(array(shape, dtype)) for dtype in DTYPES for shape in ((2, 3), (2, 3, 2))),
-        *map(call, (EMPTY, array((3, 0)), strided(), strided(complex), WIDE.T, SHORT, SCALAR)),
+    "covariance": [
+        *(call(array(shape, dtype), 2.0) for dtype in DTYPES for shape in ((2, 3), (2, 3, 2))),
+        *(call(x, 3) for x in (EMPTY, strided(), strided(complex), WIDE.T, SHORT, SCALAR)),
     ],
     "einsum": [
         *(call("ij,jk->ik", array((2, 3), one), array((3, 2), other)) for one, other in product(DTYPES, DTYPES)),
@@ -592,7 +592,8 @@ POINTS: dict[str, list[Sample]] = {
         call(points((3, 2)), points((3, 4, 2, 2))), call(points((1, 2, 2)), array((3, 2, 1), np.int8)),
         call(points((2, 2), np.float32), points((2, 2))),
     ],
-    "gram": [call(points((2, 3), complex)), call(points((2, 3, 2), complex)), call(points((3, 2), np.float32))],
+    "covariance": [call(points((2, 3), complex), 2.0), call(points((2, 3, 2), complex), 2.0),
+                   call(points((3, 2), np.float32), 2)],
     "repeat": [call(ZEROS, (1, 0, 3), 1), call(ZEROS, (2, 0, 1, 1), -2), call(ZEROS, 0, 1),
                call(ZEROS, tuple(range(12)))],
     "setitem": [call(ZEROS, (ALL, 1), np.ones((1, 1, 4))), call(ZEROS, (0, 1), 2.5), call(ZEROS, 0, np.array(3.0))],
@@ -672,6 +673,12 @@ def einsum(subscripts, x1, x2=None, others=(), **kwargs):
     return np.einsum(subscripts, *[x for x in (x1, x2) if x is not None], *others, **kwargs).copy()
 
 
+def covariance(a, divisor):
+    """By the definition, since np.cov takes no stacks."""
+    apart = np.asarray(a) - np.mean(a, -1, keepdims=True)
+    return np.matmul(apart, np.asarray(apart.conj()).mT) / divisor
+
+
 STATEMENTS: dict[str, Callable[..., Any]] = {
     "complex": complex_numbers,
     "detach": lambda a: np.asarray(a).view(),
@@ -683,7 +690,7 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "sinc_derivative": sinc_derivative_of_double,
     "i0_derivative": i0_derivative_of_double,
     "einsum": einsum,
-    "gram": lambda a: np.matmul(a, np.asarray(np.asarray(a).conj()).mT),
+    "covariance": covariance,
     "interval": lambda x, xp: np.clip(np.searchsorted(xp, x, "right") - 1, 0, max(len(xp) - 2, 0)),
     "frexp_mantissa": lambda x: np.frexp(x)[0],
     "frexp_exponent": lambda x: np.frexp(x)[1],

@@ -622,7 +622,7 @@ BY_NAME: dict[str, Arguments] = {
     "round": one_of_these((), (1,)),
     "clip": lambda builder, name, first: call(first, builder.one_of((-1, None, 0.5)), builder.any_or_number()),
     "matmul": matmul_arguments,
-    "gram": one_of_these(()),
+    "covariance": one_of_these((2.0,)),
     "einsum": einsum_arguments,
     "interval": interval_arguments,
     "interp": interp_arguments,
