@@ -12,13 +12,14 @@ eigenvalues or singular values are equal.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache, partial
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import _umath_linalg as universal  # the universal functions that np.linalg calls
 
-from pydispatch._core import MetaArray, sum_to
+from pydispatch._core import MetaArray, Reduction, sum_to
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.operators.batching import axes_behind, batch_of, rank, reshaped
 from pydispatch.operators.declare import declare, install, is_plain, operators
@@ -124,7 +125,6 @@ def stack_batch(op, info, in_dims, a, *options):
 def matrix_operator(name, arguments, kernel, n_results=1, **entry):
     """Declare an operator of one matrix, or stack of matrices."""
     if n_results > 1:
-        kernel = tuple_of(kernel)
         entry["returns"] = f"({', '.join(['Tensor'] * n_results)})"
     declare(f"linalg_{name}", arguments, kernel, meta_on_stacks(kernel), tags=("linalg",), vmap=stack_batch, **entry)
 
@@ -166,6 +166,18 @@ def is_plain_square(a):
     return len(shape) > 1 and shape[-1] == shape[-2]
 
 
+LARGEST, LEAST = Reduction(np.maximum), Reduction(np.minimum)
+
+
+def is_plain_and_finite(a):
+    """Is this a matrix of finite numbers of float64, or a stack of them? Decompositions of such converge.
+
+    So nothing has to be reported, and the universal function may be called directly.
+    """
+    return (type(a) is np.ndarray and a.dtype is DOUBLE and a.ndim > 1 and a.size > 0
+            and math.isfinite(LARGEST(a)) and math.isfinite(LEAST(a)))
+
+
 def slogdet_kernel(a):
     """NumPy's, whose checks and conversions take three times as long as a small matrix."""
     return universal.slogdet(a) if is_plain_square(a) else tuple(np.linalg.slogdet(a))
@@ -203,9 +215,18 @@ def solve_of_vectors(a, b):
     return solve(a, b) if b.ndim == 1 else solve(a, b[..., None])[..., 0]
 
 
+def solve_transposed(a, g):
+    """`solve` for the transpose of a matrix for which it has found a solution, and a vector."""
+    if g.ndim == 1 and g.size and is_plain_square(a) and type(g) is np.ndarray and g.dtype is DOUBLE:
+        found = universal.solve1(a.mT, g)
+        if found[0] == found[0]:    # nan, where rounding makes the transpose alone singular
+            return found
+    return solve_of_vectors(a.mT, g)
+
+
 def solve_vjp(g, a, result, b_shape):
     if len(b_shape) == 1:
-        gradient = solve_of_vectors(a.mT, g)
+        gradient = solve_transposed(a, g)
         return sum_to(-gradient[..., :, None] * result[..., None, :], tuple(a.shape)), sum_to(gradient, b_shape)
     gradient = solve(a.mT, g)
     return sum_to(-(gradient @ result.mT), tuple(a.shape)), sum_to(gradient, b_shape)
@@ -283,6 +304,13 @@ def cholesky_jvp(t, result, upper):
     return adjoint(tangent) if upper else tangent
 
 
+def eigh_kernel(a, UPLO="L"):
+    """NumPy's, whose checks take three times as long as a small matrix."""
+    if UPLO == "L" and is_plain_square(a) and is_plain_and_finite(a):
+        return universal.eigh_lo(a)
+    return tuple(np.linalg.eigh(a, UPLO))
+
+
 def eigh_vjp(g, result):
     g_values, g_vectors = g
     values, vectors = result
@@ -302,7 +330,7 @@ def eigh_jvp(t, result):
 declare("linalg_cholesky", "Tensor a, *, bool upper=False", cholesky_kernel, meta_on_stacks(cholesky_kernel),
         tags=("linalg",), vjp=cholesky_vjp, jvp=cholesky_jvp,
         vmap=lambda op, info, in_dims, a, upper: stack_batch(partial(op, upper=upper), info, in_dims, a))
-matrix_operator("eigh", "Tensor a, str UPLO='L'", np.linalg.eigh, 2, vjp=eigh_vjp, jvp=eigh_jvp)
+matrix_operator("eigh", "Tensor a, str UPLO='L'", eigh_kernel, 2, vjp=eigh_vjp, jvp=eigh_jvp)
 matrix_operator("eigvalsh", "Tensor a, str UPLO='L'", np.linalg.eigvalsh,
                 differentiated_as=lambda a, UPLO="L": eigh(a, UPLO)[0])
 
@@ -466,7 +494,10 @@ def pinv_kernel(a, rcond=None, hermitian=False):
 
 
 def svd_kernel(a, full_matrices=True, hermitian=False):
-    return np.linalg.svd(a, full_matrices, True, hermitian)
+    """NumPy's, whose checks take as long as a small matrix."""
+    if not hermitian and is_plain_and_finite(a):
+        return (universal.svd_f if full_matrices else universal.svd_s)(a)
+    return tuple(np.linalg.svd(a, full_matrices, True, hermitian))
 
 
 def svdvals_kernel(a, hermitian=False):
@@ -477,7 +508,7 @@ matrix_operator("svd", "Tensor a, bool full_matrices=True, bool hermitian=False"
                 jvp=svd_jvp)
 matrix_operator("svdvals", "Tensor a, bool hermitian=False", svdvals_kernel,
                 differentiated_as=lambda a, hermitian=False: svd(a, False, hermitian)[1])
-matrix_operator("qr", "Tensor a, str mode='reduced'", np.linalg.qr, 2, vjp=qr_vjp, jvp=qr_jvp)
+matrix_operator("qr", "Tensor a, str mode='reduced'", tuple_of(np.linalg.qr), 2, vjp=qr_vjp, jvp=qr_jvp)
 matrix_operator("pinv", "Tensor a, float? rcond=None, bool hermitian=False", pinv_kernel, vjp=pinv_vjp, jvp=pinv_jvp)
 
 
