@@ -805,7 +805,7 @@ class ArrayFunction:
         cls, numpy_function: Callable[..., Any] | None, implementation: Callable[..., Any],
         operator: OpOverloadPacket | None = None, n_arrays: int = 0, n_positional: int = 0,
         keywords: frozenset[str] = ..., added: frozenset[str] | None = None, keeps: str | None = None,
-        numpy_first: bool = False, joins: bool = False, creates: bool = False,
+        numpy_first: bool = False, joins: bool = False, creates: bool = False, of_vectors: bool = False,
     ) -> Self: ...
     @property
     def numpy_function(self) -> Callable[..., Any] | None: ...

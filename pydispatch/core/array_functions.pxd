@@ -18,6 +18,7 @@ cdef class ArrayFunction:
     cdef int kept_flags                     # those of an array that is its own result; negative where none is
     cdef bint numpy_first                   # does NumPy's own function take arrays, and the operator only Tensors?
     cdef bint joins                         # is the first argument a list of arrays?
+    cdef bint of_vectors                    # have those arrays to have one axis?
     cdef bint creates                         # does it make arrays of shapes and numbers, for the default backend?
     cdef int maker                          # what is called in place of NumPy's own where the arguments are simple
     cdef object builtin                     # what stands for it in the namespace, if that is not itself; or None

@@ -104,7 +104,16 @@ cdef inline bint is_operators_own(ArrayFunction self, PyObject* const* args, siz
         cls = Py_TYPE(args[i])
         if not (cls == &PyArray_Type or cls == TENSOR_TYPE or is_scalar_type(cls) or is_tensor_type(cls)):
             return False
+        if self.of_vectors and not is_surely_vector(args[i]):
+            return False
     return True
+
+
+cdef inline bint is_surely_vector(PyObject* value) noexcept:
+    """The quick yes: an array of NumPy's of one axis, a Tensor that holds one, or a value of `grad` that does."""
+    if Py_TYPE(value) == TENSOR_TYPE or Py_TYPE(value) == GRAD_TYPE:
+        value = <PyObject*>(<Tensor>value).array
+    return Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) == 1
 
 
 cdef inline PyObject* kernel_of_numpy(ArrayFunction self, PyObject* state) except? NULL:
@@ -412,10 +421,11 @@ cdef class ArrayFunction:
 
     `numpy_function` is NumPy's own, or None; it gets NumPy's arrays while no transform, mode or guard is active.
     `implementation` is the same function written with operators. `operator` takes calls that have `n_arrays` to
-    `n_positional` positional arguments, the first `n_arrays` of them arrays or numbers, and only keywords that are in
-    `keywords`; with `numpy_first`, only where NumPy's own function is not called. With `joins` the first argument is a
-    list of arrays. `added` are the keywords that NumPy's own function does not have. A function that `creates`
-    arrays of shapes and numbers makes those of the default backend, and NumPy's own is called where that is "CPU".
+    `n_positional` positional arguments, the first `n_arrays` of them arrays or numbers (vectors, if it is a function
+    `of_vectors`), and only keywords that are in `keywords`; with `numpy_first`, only where NumPy's own function is not
+    called. With `joins` the first argument is a list of arrays. `added` are the keywords that NumPy's own function does
+    not have. A function that `creates` arrays of shapes and numbers makes those of the default backend, and NumPy's own
+    is called where that is "CPU".
 
     `keeps` is the memory layout of arrays that are their own results: "C", "F" or, for any, "K". That is for
     `as_builtin`; called by other ways the function asks NumPy's.
@@ -423,7 +433,8 @@ cdef class ArrayFunction:
 
     def __cinit__(self, numpy_function, implementation not None, OpOverloadPacket operator or None=None,
                   Py_ssize_t n_arrays=0, Py_ssize_t n_positional=0, frozenset keywords=frozenset(),
-                  frozenset added=None, str keeps=None, bint numpy_first=False, bint joins=False, bint creates=False):
+                  frozenset added=None, str keeps=None, bint numpy_first=False, bint joins=False, bint creates=False,
+                  bint of_vectors=False):
         self.vectorcall = <vectorcallfunc>call_array_function
         self.numpy_function, self.implementation, self.operator = numpy_function, implementation, operator
         self.numpys_own = numpy_function.__wrapped__ if type(numpy_function) is type_of_askers else numpy_function
@@ -439,7 +450,7 @@ cdef class ArrayFunction:
         self.n_arrays, self.n_positional, self.keywords = n_arrays, n_positional, keywords
         self.added = None if added is None else tuple(added)
         self.kept_flags, self.numpy_first, self.joins = KEPT_FLAGS[keeps], numpy_first, joins
-        self.creates = creates
+        self.creates, self.of_vectors = creates, of_vectors
         self.maker = ZEROS if numpy_function is numpy.zeros else EMPTY if numpy_function is numpy.empty else NO_MAKER
 
     def __call__(self, *args, **kwargs):

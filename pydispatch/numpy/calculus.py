@@ -216,7 +216,7 @@ def as_vector(name: str, x: Any) -> Any:
     return x
 
 
-@array_function()
+@array_function(operator=(2, 2, ()), of_vectors=True)
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """The sums of products of the elements of one vector and of the other one, reversed, at each distance."""
     a, v = as_vector("a", a), as_vector("v", v)

@@ -81,7 +81,7 @@ class Face:
     def array_function(
         self, module: str = "", *, constant: bool = False, added: Iterable[str] = (), takes_more: bool = False,
         keeps: str | None = None, operator: tuple[int, int, tuple[str, ...]] | None = None, joins: bool = False,
-        creates: bool = False,
+        creates: bool = False, of_vectors: bool = False,
     ) -> Callable[[F], F]:
         """Declare a function written with operators, with the signature of the library's function of that name.
 
@@ -91,8 +91,8 @@ class Face:
         their own results: "C", "F", or "K" for any; users get a builtin in place of such a function, since CPython
         calls builtins more quickly. `operator` says which calls with Tensors the operator of the same name takes as
         they are: how many leading arguments have to be arrays for that, how many it takes by position, and which by
-        keyword; with `joins` the first is a list of arrays. A function that `creates` arrays of shapes and numbers
-        makes them on the default backend.
+        keyword; with `joins` the first is a list of arrays, `of_vectors` they must have one axis. A function that
+        `creates` arrays of shapes and numbers makes them on the default backend.
         """
         def declared(implementation: F) -> F:
             name = f"{module}.{implementation.__name__}".lstrip(".")
@@ -102,7 +102,7 @@ class Face:
                 n_arrays, n_positional, keywords = operator
                 of_operator = {"operator": self.packet(name.replace(".", "_")), "n_arrays": n_arrays,
                                "n_positional": n_positional, "keywords": frozenset(keywords), "numpy_first": True,
-                               "joins": joins}
+                               "joins": joins, "of_vectors": of_vectors}
             return self.declare(  # type: ignore[return-value]
                 name, implementation, kind, takes_more=takes_more, added=frozenset(added) or None, keeps=keeps,
                 creates=creates, **of_operator).public

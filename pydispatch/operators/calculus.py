@@ -228,6 +228,7 @@ declare("interp", "Tensor x, Tensor xp, Tensor fp, Tensor? left=None, Tensor? ri
 # Arrays of more than one axis are batches of vectors, which broadcast.
 
 MODES = {"valid": 0, "same": 1, "full": 2}
+VALID = MODES["valid"]
 
 
 def convolve_kernel(a, v, mode="full"):
@@ -281,12 +282,18 @@ def convolve_meta(a, v, mode="full"):
     return MetaArray((*broadcast([shape[:-1] for shape in shapes]), length), dtype)
 
 
+def convolve_vjp_of_first(g, a_shape, v, mode):
+    found = correlate_vectors(g, v, VALID) if mode == "full" and len(a_shape) == 1 else None
+    return convolve_vjp(g, a_shape, v, mode) if found is None else found
+
+
+def convolve_vjp_of_second(g, v_shape, a, mode):
+    found = correlate_vectors(g, a, VALID) if mode == "full" and len(v_shape) == 1 else None
+    return convolve_vjp(g, v_shape, a, mode) if found is None else found
+
+
 def convolve_vjp(g, own_shape, other, mode):
     """The gradient of one vector: a convolution with the other one, reversed."""
-    if mode == "full" and len(own_shape) == 1:
-        found = correlate_vectors(g, other, MODES["valid"])
-        if found is not None:
-            return found
     are_vectors = type(g) is np.ndarray and type(other) is np.ndarray and g.ndim == other.ndim == len(own_shape) == 1
     n, m = own_shape[-1], other.shape[-1]
     before, length = window(n, m, mode)
@@ -313,6 +320,4 @@ def convolve_batch(op, info, in_dims, a, v, mode):
 
 
 declare("convolve", 'Tensor a, Tensor v, str mode="full"', convolve_kernel, convolve_meta, tags=("calculus",),
-        vmap=convolve_batch, jvp="multilinear", vjp=(
-            lambda g, a_shape, v, mode: convolve_vjp(g, a_shape, v, mode),
-            lambda g, v_shape, a, mode: convolve_vjp(g, v_shape, a, mode)))
+        vmap=convolve_batch, jvp="multilinear", vjp=(convolve_vjp_of_first, convolve_vjp_of_second))
