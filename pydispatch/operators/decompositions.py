@@ -170,12 +170,17 @@ LARGEST, LEAST = Reduction(np.maximum), Reduction(np.minimum)
 
 
 def is_plain_and_finite(a):
-    """Is this a matrix of finite numbers of float64, or a stack of them? Decompositions of such converge.
+    """Is this a matrix of finite numbers of float64, or a stack of them?
 
-    So nothing has to be reported, and the universal function may be called directly.
+    Then the universal function may be called directly: there is nothing to convert, and nan means no convergence.
     """
     return (type(a) is np.ndarray and a.dtype is DOUBLE and a.ndim > 1 and a.size > 0
             and math.isfinite(LARGEST(a)) and math.isfinite(LEAST(a)))
+
+
+def has_converged(values):
+    """Are none of these eigenvalues or singular values nan?"""
+    return not math.isnan(LARGEST(values))
 
 
 def slogdet_kernel(a):
@@ -307,7 +312,9 @@ def cholesky_jvp(t, result, upper):
 def eigh_kernel(a, UPLO="L"):
     """NumPy's, whose checks take three times as long as a small matrix."""
     if UPLO == "L" and is_plain_square(a) and is_plain_and_finite(a):
-        return universal.eigh_lo(a)
+        found = universal.eigh_lo(a)
+        if has_converged(found[0]):
+            return found
     return tuple(np.linalg.eigh(a, UPLO))
 
 
@@ -496,7 +503,9 @@ def pinv_kernel(a, rcond=None, hermitian=False):
 def svd_kernel(a, full_matrices=True, hermitian=False):
     """NumPy's, whose checks take as long as a small matrix."""
     if not hermitian and is_plain_and_finite(a):
-        return (universal.svd_f if full_matrices else universal.svd_s)(a)
+        found = (universal.svd_f if full_matrices else universal.svd_s)(a)
+        if has_converged(found[1]):
+            return found
     return tuple(np.linalg.svd(a, full_matrices, True, hermitian))
 
 
