@@ -15,14 +15,12 @@ class Array:
     shape, dtype = (2,), __import__("numpy").dtype(float)
 class Other(Array):
     pass
-def negative(x):
-    return x
 """
 PACK = """
 import pydispatch
 from arrays.core import Array
 print("loaded")
-pydispatch.register_backend("Found", Array, namespace="arrays.core")
+pydispatch.register_backend("Found", Array, namespace="arrays.functions")
 """
 
 
@@ -32,6 +30,7 @@ def folder(tmp_path):
     (tmp_path / "arrays").mkdir()
     (tmp_path / "arrays" / "__init__.py").write_text("")
     (tmp_path / "arrays" / "core.py").write_text(ARRAYS)
+    (tmp_path / "arrays" / "functions.py").write_text("print('functions'); negative = lambda x: x")
 
     def add(distribution: str, source: str, name: str = "arrays") -> None:
         (tmp_path / f"{distribution}.py").write_text(source)
@@ -63,7 +62,15 @@ def test_a_pack_is_loaded_when_an_array_is_first_seen(folder, name, use):
     path, add = folder
     add("pack_of_arrays", PACK, name)
     done = python(path, f"{HEAD}ops.np.negative(np.ones(2)); assert 'pack_of_arrays' not in sys.modules\n{use}")
-    assert done.stdout.splitlines() == ["loaded"], done.stderr
+    assert done.stdout.splitlines() == ["loaded", "functions"], done.stderr
+
+
+def test_a_namespace_is_imported_when_a_kernel_is_asked_for(folder):
+    path, add = folder
+    add("pack_of_arrays", PACK)
+    done = python(path, f"{HEAD}x = Tensor(Array()); ops.np.negative(np.ones(2)); ops.np.negative(2.0)\n"
+                        "assert 'arrays.functions' not in sys.modules\nops.np.negative(x)")
+    assert done.stdout.splitlines() == ["loaded", "functions"], done.stderr
 
 
 def test_other_arrays_and_arguments_load_nothing(folder):

@@ -40,6 +40,7 @@ from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.library import Library, custom_op, register_pydispatch, registration
 from pydispatch.library.custom_operator import definitions
 from pydispatch.registry import registrations
+from pydispatch.registry.backends import BACKENDS
 from pydispatch.registry.operators import find
 from pydispatch.schema import user_types
 from pydispatch.tracing import decompositions, register_decomposition
@@ -124,6 +125,7 @@ def state():
         "custom operators": {name: (owner, owner.target, dict(vars(owner))) for name, owner in definitions.items()},
         "custom_ops": {name: (known, dict(vars(known))) for name, known in custom_ops._known.items()},
         "keys": (dict(keys._by_name), dict(keys._backends), dict(keys._outranked), list(keys._functionalities)),
+        "backends": dict(BACKENDS),
         "attributes": {name for name in vars(DispatchKey) if not name.startswith("_")},
         "key sets": (tuple(DispatchKeySet.full()), keys.runtime_keys()),
         "array types": is_array(Array()),
