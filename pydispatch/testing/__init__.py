@@ -2,9 +2,10 @@
 
 from pydispatch.exceptions import OpCheckError
 from pydispatch.registry.sites import count_as_user
+from pydispatch.testing.backends import check_backend
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs, log_input
 from pydispatch.testing.opcheck import opcheck
 
-__all__ = ["LoggingMode", "LoggingTensor", "OpCheckError", "capture_logs", "log_input", "opcheck"]
+__all__ = ["LoggingMode", "LoggingTensor", "OpCheckError", "capture_logs", "check_backend", "log_input", "opcheck"]
 
 count_as_user(__name__)     # sample operators are defined the way users define theirs

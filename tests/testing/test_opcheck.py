@@ -238,3 +238,11 @@ def test_arguments_are_left_alone(fresh):
     opcheck(op, (x,), raise_exception=False)
     assert np.array_equal(x.array, kept)
     assert x.grad is None
+
+
+def test_what_the_kernel_does_not_take_is_told(fresh):
+    fresh.define("f(Tensor x, int n=1, *, str s='a') -> Tensor")
+    fresh.impl("f", lambda x: x * 2, "CPU")
+    fresh.impl("f", lambda x: ops.np.zeros_like(x), "Meta")
+    op = getattr(ops, fresh.namespace).f
+    assert opcheck(op, (array(),), test_utils="test_schema") == {"test_schema": "SUCCESS", "untaken": "n, s"}
