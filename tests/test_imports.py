@@ -24,8 +24,7 @@ LAYERS = [
     {"func", "operators"},
     {"higher_order"},
     {"tracing"},
-    {"backends"},
-    {"numpy", "compiling", "packs"},
+    {"backends", "numpy", "compiling", "packs"},
     {"scipy"},
     {"testing", "debug", "cli", "__main__", "__init__"},
 ]

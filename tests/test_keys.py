@@ -45,8 +45,11 @@ def in_a_process_of_its_own(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+OURS = (None, "CPU", "A", "B", "C", "Meta")      # other tests of this process may have registered more backends
+
+
 def names(keys) -> str:
-    return " ".join(key.name for key in keys)
+    return " ".join(key.name for key in keys if key.backend in OURS)
 
 
 # --- names -------------------------------------------------------------------------------------------------
@@ -86,7 +89,7 @@ def test_slots_ascend_in_priority():
     assert order == [
         "Undefined", "Dense", "Sparse", "BackendSelect", "Python", "Tracer", "AutogradOther", "Autograd"]
     dense = [key.backend for key in keys if key.functionality == "Dense"]
-    assert dense == ["CPU", "A", "B", "C", "Meta"]
+    assert [backend for backend in dense if backend in OURS] == ["CPU", "A", "B", "C", "Meta"]
     assert backend_names() == tuple(dense)
 
 
@@ -112,7 +115,7 @@ def test_unknown_keys_are_errors_that_list_the_known_ones(text):
     with pytest.raises(UnknownKeyError) as raised:
         parse_key(text)
     assert f"unknown dispatch key {text!r}" in str(raised.value)
-    assert "CPU, A, B, C, Meta" in str(raised.value)
+    assert ", ".join(backend_names()) in str(raised.value)
     assert "register_backend" in str(raised.value)
 
 

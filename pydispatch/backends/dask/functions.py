@@ -1,0 +1,191 @@
+"""Functions of the chunks of arrays, and what transforms make of them. Workers get them by pickle.
+
+They take raw arrays, the chunked ones first, then those that are the same for all chunks, and return a tuple of arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core, func
+from pydispatch._core import MetaArray, Tensor
+from pydispatch.autograd.values import bottom_of
+from pydispatch.higher_order.closures import unseen
+from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
+
+Arrays = tuple[Any, ...]
+Specs = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]      # of arrays: shape and dtype of each
+
+
+class Argument(Enum):
+    """What stands for an array in the arguments of a user's function: the same object in every process."""
+
+    CHUNKED = "one chunk of it"
+    SHARED = "the same for all chunks"
+
+
+CHUNKED, SHARED = Argument
+
+
+def specs_of(values: Sequence[Any]) -> Specs:
+    """Shape and dtype of each array."""
+    return tuple([(tuple(value.shape), value.dtype) for value in values])
+
+
+def _without_data(specs: Specs) -> list[Tensor]:
+    return [Tensor(MetaArray(shape, dtype)) for shape, dtype in specs]
+
+
+class ChunkFunction:
+    """A function of arrays, with `n_chunked` chunked ones first."""
+
+    n_chunked: int
+
+    def __call__(self, *values: Any) -> Arrays:
+        """The results for one chunk."""
+        raise NotImplementedError
+
+    def specs_of_results(self, specs: Specs) -> Specs:
+        """Shapes and dtypes of the results for arguments of such shapes and dtypes."""
+        return specs_of(unseen(self, *_without_data(specs)))
+
+
+class OfPytrees(ChunkFunction):
+    """A user's function. In `leaves`, the leaves of its arguments, CHUNKED and SHARED stand for arrays."""
+
+    def __init__(self, f: Callable[..., Any], spec: TreeSpec, leaves: Sequence[Any]) -> None:
+        self._f = f
+        self._spec = spec
+        self._leaves = tuple(leaves)
+        self.n_chunked = sum(leaf is CHUNKED for leaf in leaves)
+
+    def __call__(self, *values: Any) -> Arrays:
+        """The arrays that the function returns."""
+        return tuple([leaf for leaf in tree_flatten(self._output(values))[0] if _core.is_array(leaf)])
+
+    def outline(self, specs: Specs) -> tuple[Specs, TreeSpec, list[Any]]:
+        """What the function returns for such arguments: shapes and dtypes of the arrays, and a pytree of results.
+
+        In its leaves an array is its number.
+        """
+        output = unseen(self._output, _without_data(specs))
+        leaves, spec = tree_flatten(output)
+        arrays = [leaf for leaf in leaves if _core.is_array(leaf)]
+        numbers = iter(range(len(arrays)))
+        return specs_of(arrays), spec, [_Number(next(numbers)) if _core.is_array(leaf) else leaf for leaf in leaves]
+
+    def _output(self, values: Sequence[Any]) -> Any:
+        chunked, shared = iter(values[:self.n_chunked]), iter(values[self.n_chunked:])
+        args = tree_unflatten([next(chunked) if leaf is CHUNKED else next(shared) if leaf is SHARED else leaf
+                               for leaf in self._leaves], self._spec)
+        return self._f(*args)
+
+
+class _Number(int):
+    """The number of an array among the results."""
+
+
+def is_number_of_array(leaf: Any) -> bool:
+    """Does it stand for an array in an outline?"""
+    return type(leaf) is _Number
+
+
+class Pullback(ChunkFunction):
+    """The gradients of the arguments that are `wanted`: of these, and of cotangents of the results that are `moving`.
+
+    Cotangents of results per chunk come after the chunked arguments, those of the others at the end.
+    """
+
+    def __init__(self, function: ChunkFunction, wanted: Sequence[bool], moving: Sequence[bool],
+                 summed: Sequence[bool]) -> None:
+        self._function = function
+        self._wanted = tuple(wanted)
+        self._moving = tuple(moving)
+        self._is_summed = tuple([flag for flag, moves in zip(summed, moving, strict=True) if moves])
+        self.n_chunked = function.n_chunked + self._is_summed.count(False)
+
+    def __call__(self, *values: Any) -> Arrays:
+        """The gradients."""
+        primals, cotangents = self._sorted(values)
+
+        def of_wanted(*chosen: Any) -> Arrays:
+            given = iter(chosen)
+            results = self._function(*[next(given) if wanted else primal
+                                       for primal, wanted in zip(primals, self._wanted, strict=True)])
+            return tuple([result for result, moves in zip(results, self._moving, strict=True) if moves])
+
+        chosen = [primal for primal, wanted in zip(primals, self._wanted, strict=True) if wanted]
+        gradients: Arrays = func.vjp(of_wanted, *chosen)[1](cotangents)
+        return gradients
+
+    def specs_of_results(self, specs: Specs) -> Specs:
+        """Those of the arguments."""
+        primals, _ = self._sorted(specs)
+        return tuple([spec for spec, wanted in zip(primals, self._wanted, strict=True) if wanted])
+
+    def _sorted(self, values: Sequence[Any]) -> tuple[Arrays, Arrays]:
+        """The arguments of the function, and the cotangents in the order of its results."""
+        n, n_all = self._function.n_chunked, len(self._wanted)
+        chunked, per_chunk = values[:n], iter(values[n:self.n_chunked])
+        shared, summed = values[self.n_chunked:][:n_all - n], iter(values[self.n_chunked:][n_all - n:])
+        cotangents = tuple([next(summed) if flag else next(per_chunk) for flag in self._is_summed])
+        return (*chunked, *shared), cotangents
+
+
+class Pushforward(ChunkFunction):
+    """The results and their tangents: of the arguments and of tangents of those that are `moving`.
+
+    Tangents of chunked arguments come after these, those of the others at the end.
+    """
+
+    def __init__(self, function: ChunkFunction, moving: Sequence[bool]) -> None:
+        self._function = function
+        self._moving = tuple(moving)
+        self.n_chunked = function.n_chunked + sum(moving[:function.n_chunked])
+
+    def __call__(self, *values: Any) -> Arrays:
+        """The results, then their tangents."""
+        primals, tangents = self._sorted(values)
+
+        def of_moving(*chosen: Any) -> Arrays:
+            given = iter(chosen)
+            return self._function(*[next(given) if moves else primal
+                                    for primal, moves in zip(primals, self._moving, strict=True)])
+
+        chosen = tuple([primal for primal, moves in zip(primals, self._moving, strict=True) if moves])
+        results, pushed = func.jvp(of_moving, chosen, tangents)
+        return (*results, *pushed)
+
+    def specs_of_results(self, specs: Specs) -> Specs:
+        """Those of the function, twice."""
+        return self._function.specs_of_results(self._sorted(specs)[0]) * 2
+
+    def _sorted(self, values: Sequence[Any]) -> tuple[Arrays, Arrays]:
+        n, n_all = self._function.n_chunked, len(self._moving)
+        shared = values[self.n_chunked:]
+        return ((*values[:n], *shared[:n_all - n]),
+                (*values[n:self.n_chunked], *shared[n_all - n:]))
+
+
+class Batched(ChunkFunction):
+    """The function on batches: that of a chunked argument is axis 1, after the rows, that of another is axis 0."""
+
+    def __init__(self, function: ChunkFunction, batched: Sequence[bool], summed: Sequence[bool],
+                 randomness: str) -> None:
+        self.n_chunked = function.n_chunked
+        in_dims = [(1 if i < self.n_chunked else 0) if flag else None for i, flag in enumerate(batched)]
+        self._mapped = func.vmap(function, tuple(in_dims), tuple([0 if flag else 1 for flag in summed]), randomness)
+
+    def __call__(self, *values: Any) -> Arrays:
+        """The results of all examples."""
+        results: Arrays = self._mapped(*values)
+        return results
+
+
+def as_arrays(results: Sequence[Any]) -> Arrays:
+    """Results for one chunk as NumPy's arrays."""
+    return tuple([np.asarray(bottom_of(result)) for result in results])

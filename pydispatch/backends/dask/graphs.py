@@ -1,0 +1,118 @@
+"""Dask's graphs of a function over chunks. Nothing here computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.delayed import delayed
+
+from pydispatch.backends.dask.functions import Arrays, ChunkFunction, Specs
+from pydispatch.backends.dask.workers import ShippedFunction, run_on_chunk
+from pydispatch.exceptions import DispatchTypeError
+
+
+def over_chunks(
+    function: ChunkFunction, summed: Sequence[bool], chunked: Sequence[Any], shared: Sequence[Any], is_compiled: bool
+) -> list[Any]:
+    """The results of a function over aligned chunks as Dask arrays: joined along axis 0, or summed over chunks."""
+    arrays = _aligned(chunked)
+    n_rows = arrays[0].chunks[0]
+    bundles = _bundles(ShippedFunction(function, is_compiled), arrays, shared)
+    known = {size: function.specs_of_results(_specs_of_chunk(arrays, size, shared)) for size in dict.fromkeys(n_rows)}
+    specs = known[n_rows[0]]
+    places = [i for i, flag in enumerate(summed) if flag]
+    sums = iter(_sums(bundles, places, [specs[i] for i in places]) if places else ())
+    return [next(sums) if flag else _joined(bundles, i, specs[i], tuple([known[size][i][0][0] for size in n_rows]))
+            for i, flag in enumerate(summed)]
+
+
+def _aligned(chunked: Sequence[Any]) -> list[Any]:
+    """The arrays as Dask's, with the same chunks along axis 0 and one chunk along the others."""
+    first = next(array for array in chunked if isinstance(array, da.Array))
+    arrays = [array if isinstance(array, da.Array) else da.from_array(array, chunks=(first.chunks[0], *array.shape[1:]))
+              for array in chunked]
+    for number, array in enumerate(arrays):
+        if any(n_blocks > 1 for n_blocks in array.numblocks[1:]):
+            raise DispatchTypeError(
+                f"map_chunks: chunked array {number} has chunks along several axes: {array.chunks}, expected axis 0 "
+                f"alone\npass array.rechunk({dict.fromkeys(range(1, array.ndim), -1)})")
+        if array.shape[0] != first.shape[0] and not np.isnan(array.shape[0]):
+            raise DispatchTypeError(f"map_chunks: chunked array {number} has {array.shape[0]} rows, expected "
+                                    f"{first.shape[0]} as in the first\npass arrays with the same rows")
+    _, unified = da.core.unify_chunks(*_with_indices(arrays))
+    return list(unified)
+
+
+def _with_indices(arrays: Sequence[Any]) -> list[Any]:
+    """Each array, followed by names for its axes: 0 for that of the rows, and for each of the others its own."""
+    names = count(1)
+    return [item for array in arrays for item in (array, (0, *[next(names) for _ in array.shape[1:]]))]
+
+
+def _specs_of_chunk(arrays: Sequence[Any], n_rows: float, shared: Sequence[Any]) -> Specs:
+    """Shapes and dtypes of the arguments for a chunk of so many rows; of two, where Dask does not know."""
+    size = 2 if np.isnan(n_rows) else int(n_rows)
+    return (*[((size, *map(int, array.shape[1:])), array.dtype) for array in arrays],
+            *[(tuple(map(int, value.shape)), value.dtype) for value in shared])
+
+
+def _bundles(function: ShippedFunction, arrays: Sequence[Any], shared: Sequence[Any]) -> Any:
+    """A Dask array whose chunks are tuples: the results for each chunk."""
+    shipped = delayed(function, name=f"pydispatch-function-{function.token}", traverse=False)
+    if any(isinstance(value, da.Array) for value in shared):
+        values = delayed(_together, pure=True)(*shared)
+    else:
+        values = delayed(tuple(shared), name=f"pydispatch-shared-{tokenize(*shared)}", traverse=False)
+    return da.blockwise(run_on_chunk, (0,), shipped, None, values, None, *_with_indices(arrays), dtype=object,
+                        meta=np.empty(0, object), token="map_chunks")
+
+
+def _together(*values: Any) -> Arrays:
+    return tuple(map(np.asarray, values))
+
+
+def _joined(bundles: Any, number: int, spec: Any, n_rows: tuple[int, ...]) -> Any:
+    """One result of each chunk, along axis 0."""
+    shape, dtype = spec
+    unknown = any(map(np.isnan, bundles.chunks[0]))
+    return da.blockwise(
+        _chosen, tuple(range(len(shape))), bundles, (0,), number, None,
+        new_axes={axis: size for axis, size in enumerate(shape) if axis > 0},
+        adjust_chunks={0: (np.nan,) * len(n_rows) if unknown else n_rows},
+        dtype=dtype, meta=np.empty((0,) * len(shape), dtype), token="map_chunks-result")
+
+
+def _chosen(results: Arrays, number: int) -> Any:
+    return results[number]
+
+
+def _sums(bundles: Any, numbers: Sequence[int], specs: Sequence[Any]) -> list[Any]:
+    """These results, each summed over all chunks, by a tree in which the order is always the same."""
+    total = da.reduction(
+        bundles, chunk=partial(_part, numbers=tuple(numbers)), combine=_added, aggregate=_added, axis=0, dtype=object,
+        concatenate=False, meta=np.empty((), object), name="map_chunks-sum")
+    total = total.to_delayed(optimize_graph=False).item()
+    return [da.from_delayed(total[i], shape, dtype, meta=np.empty((0,) * len(shape), dtype))
+            for i, (shape, dtype) in enumerate(specs)]
+
+
+def _part(results: Arrays, axis: Any, keepdims: bool, numbers: tuple[int, ...]) -> Arrays:
+    return tuple([results[number] for number in numbers])
+
+
+def _added(parts: Any, axis: Any, keepdims: bool) -> Arrays:
+    """The sums of the results of some chunks."""
+    first, *rest = parts if isinstance(parts, list) else [parts]
+    if not rest:
+        return tuple(first)
+    sums = [value + other for value, other in zip(first, rest[0], strict=True)]
+    for part in rest[1:]:
+        sums = [np.add(value, other, out=value) if value.ndim else value + other
+                for value, other in zip(sums, part, strict=True)]
+    return tuple(map(np.asarray, sums))

@@ -1,0 +1,85 @@
+"""What runs on Dask's workers: functions that arrive once per process, and the plugin that registers operators."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+from distributed import Worker, WorkerPlugin
+
+from pydispatch.backends.dask.functions import Arrays, ChunkFunction, as_arrays
+from pydispatch.compiling import compile
+
+MOST_FUNCTIONS = 128
+"""So many functions a process keeps compiled, those that were used last."""
+
+_loaded: OrderedDict[str, Callable[..., Any]] = OrderedDict()       # by token
+_lock = threading.Lock()
+
+
+class ShippedFunction:
+    """A function on its way to workers, each of which loads it, and compiles it, once."""
+
+    __slots__ = ("data", "is_compiled", "token")
+
+    def __init__(self, function: ChunkFunction, is_compiled: bool) -> None:
+        self.data: bytes = cloudpickle.dumps(function)
+        self.is_compiled = is_compiled
+        self.token = hashlib.sha1(self.data, usedforsecurity=False).hexdigest() + ("-compiled" if is_compiled else "")
+
+    def __dask_tokenize__(self) -> str:
+        return self.token
+
+    def loaded(self) -> Callable[..., Any]:
+        """The function, as this process calls it."""
+        with _lock:
+            function = _loaded.get(self.token)
+            if function is not None:
+                _loaded.move_to_end(self.token)
+                return function
+        function = cloudpickle.loads(self.data)     # not under the lock: it may import modules
+        if self.is_compiled:
+            function = compile(function)
+        with _lock:
+            function = _loaded.setdefault(self.token, function)
+            while len(_loaded) > MOST_FUNCTIONS:
+                _loaded.popitem(last=False)
+        return function
+
+
+def run_on_chunk(function: ShippedFunction, shared: Arrays, *chunks: Any) -> Arrays:
+    """The results for one chunk. Dask has each chunk in a list for each axis that the results do not have."""
+    return as_arrays(function.loaded()(*map(_unpacked, chunks), *shared))
+
+
+def _unpacked(chunk: Any) -> Any:
+    while isinstance(chunk, list):
+        (chunk,) = chunk
+    return chunk
+
+
+class RegisterOperators(WorkerPlugin):
+    """Registers operators on all workers, those that join later included: `client.register_plugin(...)`.
+
+    Takes modules, or their names, which every worker imports; and operators, or namespaces as `ops.my`, that travel
+    with what was registered for them.
+    """
+
+    def __init__(self, *sources: Any) -> None:
+        self._modules = [source.__name__ if isinstance(source, ModuleType) else source for source in sources
+                         if isinstance(source, (str, ModuleType))]
+        operators = [source for source in sources if not isinstance(source, (str, ModuleType))]
+        self._operators: bytes = cloudpickle.dumps(operators)
+        self.name = f"pydispatch-operators-{hashlib.sha1(repr((self._modules, self._operators)).encode()).hexdigest()}"
+
+    def setup(self, worker: Worker) -> None:
+        """Register them in the process of a worker."""
+        for module in self._modules:
+            import_module(module)
+        cloudpickle.loads(self._operators)
