@@ -10,11 +10,15 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask.base import tokenize
+from dask.core import flatten
 from dask.delayed import delayed
 
 from pydispatch.backends.dask.functions import Arrays, ChunkFunction, Specs
 from pydispatch.backends.dask.workers import ShippedFunction, run_on_chunk
 from pydispatch.exceptions import DispatchTypeError
+
+ADDED_AT_ONCE = 8
+"""So many results are added by one task of a sum over chunks."""
 
 
 def over_chunks(
@@ -63,14 +67,19 @@ def _specs_of_chunk(arrays: Sequence[Any], n_rows: float, shared: Sequence[Any])
 
 
 def _bundles(function: ShippedFunction, arrays: Sequence[Any], shared: Sequence[Any]) -> Any:
-    """A Dask array whose chunks are tuples: the results for each chunk."""
+    """A Dask array whose chunks are tuples: the results for each chunk.
+
+    It has the axes of all arrays, one block along each but the first: Dask would join blocks along axes that it lacks,
+    or else not fuse it with what makes the chunks.
+    """
     shipped = delayed(function, name=f"pydispatch-function-{function.token}", traverse=False)
     if any(isinstance(value, da.Array) for value in shared):
         values = delayed(_together, pure=True)(*shared)
     else:
         values = delayed(tuple(shared), name=f"pydispatch-shared-{tokenize(*shared)}", traverse=False)
-    return da.blockwise(run_on_chunk, (0,), shipped, None, values, None, *_with_indices(arrays), dtype=object,
-                        meta=np.empty(0, object), token="map_chunks")
+    axes = tuple(range(1 + sum(array.ndim - 1 for array in arrays)))
+    return da.blockwise(run_on_chunk, axes, shipped, None, values, None, *_with_indices(arrays), dtype=object,
+                        meta=np.empty((0,) * len(axes), object), token="map_chunks", concatenate=True)
 
 
 def _together(*values: Any) -> Arrays:
@@ -82,20 +91,24 @@ def _joined(bundles: Any, number: int, spec: Any, n_rows: tuple[int, ...]) -> An
     shape, dtype = spec
     unknown = any(map(np.isnan, bundles.chunks[0]))
     return da.blockwise(
-        _chosen, tuple(range(len(shape))), bundles, (0,), number, None,
+        _chosen, tuple(range(len(shape))), bundles, (0, *range(-1, -bundles.ndim, -1)), number, None,
         new_axes={axis: size for axis, size in enumerate(shape) if axis > 0},
         adjust_chunks={0: (np.nan,) * len(n_rows) if unknown else n_rows},
         dtype=dtype, meta=np.empty((0,) * len(shape), dtype), token="map_chunks-result")
 
 
-def _chosen(results: Arrays, number: int) -> Any:
+def _chosen(results: Any, number: int) -> Any:
+    """One of the results of a chunk, which are in a list for each axis that it does not have."""
+    while isinstance(results, list):
+        (results,) = results
     return results[number]
 
 
 def _sums(bundles: Any, numbers: Sequence[int], specs: Sequence[Any]) -> list[Any]:
     """These results, each summed over all chunks, by a tree in which the order is always the same."""
     total = da.reduction(
-        bundles, chunk=partial(_part, numbers=tuple(numbers)), combine=_added, aggregate=_added, axis=0, dtype=object,
+        bundles, chunk=partial(_part, numbers=tuple(numbers)), combine=_added, aggregate=_added, dtype=object,
+        split_every=dict.fromkeys(range(bundles.ndim), ADDED_AT_ONCE),
         concatenate=False, meta=np.empty((), object), name="map_chunks-sum")
     total = total.to_delayed(optimize_graph=False).item()
     return [da.from_delayed(total[i], shape, dtype, meta=np.empty((0,) * len(shape), dtype))
@@ -108,7 +121,7 @@ def _part(results: Arrays, axis: Any, keepdims: bool, numbers: tuple[int, ...]) 
 
 def _added(parts: Any, axis: Any, keepdims: bool) -> Arrays:
     """The sums of the results of some chunks."""
-    first, *rest = parts if isinstance(parts, list) else [parts]
+    first, *rest = flatten(parts) if isinstance(parts, list) else [parts]
     if not rest:
         return tuple(first)
     sums = [value + other for value, other in zip(first, rest[0], strict=True)]

@@ -54,14 +54,8 @@ class ShippedFunction:
 
 
 def run_on_chunk(function: ShippedFunction, shared: Arrays, *chunks: Any) -> Arrays:
-    """The results for one chunk. Dask has each chunk in a list for each axis that the results do not have."""
-    return as_arrays(function.loaded()(*map(_unpacked, chunks), *shared))
-
-
-def _unpacked(chunk: Any) -> Any:
-    while isinstance(chunk, list):
-        (chunk,) = chunk
-    return chunk
+    """The results for one chunk."""
+    return as_arrays(function.loaded()(*chunks, *shared))
 
 
 class RegisterOperators(WorkerPlugin):

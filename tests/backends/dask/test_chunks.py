@@ -189,7 +189,7 @@ def test_there_is_one_task_per_chunk_and_a_tree_of_sums(no_compute):
 
     with no_compute():
         gradient = func.grad(lambda w: map_chunks(loss, X, y, w, reduce="sum"))(WEIGHTS)
-        data, tree, rest = 2 * 64, 16 + 4 + 1, 5
+        data, tree, rest = 2 * 64, 8 + 1, 5
         assert n_tasks(gradient) <= data + 64 + tree + rest
         z = X @ WEIGHTS
         by_hand = X.T @ (1 / (1 + da.exp(-z)) - y)
