@@ -22,6 +22,7 @@ from pydispatch.backends.dask.functions import (
     OfPytrees,
     Pullback,
     Pushforward,
+    Specs,
     as_arrays,
     is_number_of_array,
     specs_of,
@@ -74,8 +75,7 @@ def map_chunks(
     shared = [leaf for leaf, place in zip(leaves, places, strict=True) if place is SHARED]
     function = OfPytrees(f, spec, [leaf if place is None else place
                                    for leaf, place in zip(leaves, places, strict=True)])
-    outline, out_spec, out_leaves = function.outline(
-        (*[((2, *shape[1:]), dtype) for shape, dtype in specs_of(values)], *specs_of(shared)))
+    outline, out_spec, out_leaves = function.outline((*_specs_of_first_chunks(values), *specs_of(shared)))
     summed = _are_summed(reduce, outline, out_spec, out_leaves)
     results = MAP_CHUNKS(ChunkCall(function, summed, compiled, compute), tuple(values), tuple(shared))
     handed = all_as_passed(results, values, shared)
@@ -97,6 +97,13 @@ def _sorted_leaves(args: tuple[Any, ...], chunked: Any) -> tuple[list[Any], Any,
         raise DispatchTypeError("map_chunks: no argument is a Dask array, expected one whose chunks to go over\n"
                                 "pass dask.array.from_array(x, chunks=...), or name positions: chunked=(0,)")
     return leaves, spec, places
+
+
+def _specs_of_first_chunks(values: Sequence[Any]) -> Specs:
+    """Shapes and dtypes of the first chunks; two rows where Dask does not know how many."""
+    chunked = next((bottom for bottom in map(bottom_of, values) if isinstance(bottom, da.Array)), None)
+    n_rows = len(values[0]) if chunked is None else chunked.chunks[0][0]
+    return tuple([((2 if np.isnan(n_rows) else n_rows, *shape[1:]), dtype) for shape, dtype in specs_of(values)])
 
 
 def _described(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -11,7 +10,8 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 from dask.core import flatten
-from dask.delayed import delayed
+from dask.delayed import Delayed, delayed
+from dask.highlevelgraph import HighLevelGraph
 
 from pydispatch.backends.dask.functions import Arrays, ChunkFunction, Specs
 from pydispatch.backends.dask.workers import ShippedFunction, run_on_chunk
@@ -30,8 +30,8 @@ def over_chunks(
     bundles = _bundles(ShippedFunction(function, is_compiled), arrays, shared)
     known = {size: function.specs_of_results(_specs_of_chunk(arrays, size, shared)) for size in dict.fromkeys(n_rows)}
     specs = known[n_rows[0]]
-    places = [i for i, flag in enumerate(summed) if flag]
-    sums = iter(_sums(bundles, places, [specs[i] for i in places]) if places else ())
+    sums = iter(_sums(_parts(bundles, summed), [specs[i] for i, flag in enumerate(summed) if flag])
+                if any(summed) else ())
     return [next(sums) if flag else _joined(bundles, i, specs[i], tuple([known[size][i][0][0] for size in n_rows]))
             for i, flag in enumerate(summed)]
 
@@ -104,24 +104,44 @@ def _chosen(results: Any, number: int) -> Any:
     return results[number]
 
 
-def _sums(bundles: Any, numbers: Sequence[int], specs: Sequence[Any]) -> list[Any]:
-    """These results, each summed over all chunks, by a tree in which the order is always the same."""
-    total = da.reduction(
-        bundles, chunk=partial(_part, numbers=tuple(numbers)), combine=_added, aggregate=_added, dtype=object,
-        split_every=dict.fromkeys(range(bundles.ndim), ADDED_AT_ONCE),
-        concatenate=False, meta=np.empty((), object), name="map_chunks-sum")
-    total = total.to_delayed(optimize_graph=False).item()
+def _parts(bundles: Any, chosen: Sequence[bool]) -> Any:
+    """The bundles with the results that are chosen."""
+    if all(chosen):
+        return bundles
+    axes = tuple(range(bundles.ndim))
+    numbers = tuple([i for i, flag in enumerate(chosen) if flag])
+    return da.blockwise(_part, axes, bundles, axes, numbers=numbers, dtype=object,
+                        meta=np.empty((0,) * len(axes), object), token="map_chunks-part")
+
+
+def _part(results: Arrays, numbers: tuple[int, ...]) -> Arrays:
+    return tuple([results[number] for number in numbers])
+
+
+def _sums(parts: Any, specs: Sequence[Any]) -> list[Any]:
+    """Each result of the chunks summed over all of them, by a tree in which the order is always the same.
+
+    `dask.array.reduction` would put a function of its own around that for each chunk, which costs more than small
+    chunks.
+    """
+    keys = list(flatten(parts.__dask_keys__()))
+    name = f"map_chunks-sum-{tokenize(parts.name)}"
+    graph: dict[Any, Any] = {}
+    level = 0
+    while len(keys) > 1 or level == 0:
+        groups = [keys[start:start + ADDED_AT_ONCE] for start in range(0, len(keys), ADDED_AT_ONCE)]
+        keys = [(name, level, number) for number in range(len(groups))]
+        graph |= {key: (_added, group) for key, group in zip(keys, groups, strict=True)}
+        level += 1
+    layer = HighLevelGraph.from_collections(name, graph, dependencies=[parts])
+    total: Any = Delayed(keys[0], layer, layer=name)
     return [da.from_delayed(total[i], shape, dtype, meta=np.empty((0,) * len(shape), dtype))
             for i, (shape, dtype) in enumerate(specs)]
 
 
-def _part(results: Arrays, axis: Any, keepdims: bool, numbers: tuple[int, ...]) -> Arrays:
-    return tuple([results[number] for number in numbers])
-
-
-def _added(parts: Any, axis: Any, keepdims: bool) -> Arrays:
+def _added(parts: Sequence[Arrays]) -> Arrays:
     """The sums of the results of some chunks."""
-    first, *rest = flatten(parts) if isinstance(parts, list) else [parts]
+    first, *rest = parts
     if not rest:
         return tuple(first)
     sums = [value + other for value, other in zip(first, rest[0], strict=True)]
