@@ -1,11 +1,22 @@
-"""Functions over the chunks of Dask arrays, on one machine or many. Needs the extra `dask`; imported on demand only."""
+"""Dask's arrays as raw arrays, and functions over their chunks. Needs the extra `dask`.
+
+Imported when the first of its arrays is seen; what needs the scheduler is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pydispatch import loading
 from pydispatch.backends.dask import arrays
-from pydispatch.backends.dask.chunks import map_chunks
-from pydispatch.backends.dask.workers import RegisterOperators
+
+if TYPE_CHECKING:
+    from pydispatch.backends.dask.chunks import map_chunks
+    from pydispatch.backends.dask.workers import RegisterOperators
 
 __all__ = ["RegisterOperators", "map_chunks"]
+
+__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+    "RegisterOperators": "workers", "map_chunks": "chunks"})
 
 arrays.register()

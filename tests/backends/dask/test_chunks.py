@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -258,3 +260,15 @@ def test_the_plugin_registers_operators():
     assert plugin.name == RegisterOperators("tests.library.elsewhere", np, operator, ops.plugged).name
     assert plugin.name != RegisterOperators(operator).name
     operator.remove()
+
+
+def test_the_scheduler_is_imported_when_it_is_asked_for():
+    program = """
+import sys
+from pydispatch.backends import dask
+assert "distributed" not in sys.modules, "imported with the arrays"
+assert "map_chunks" in dir(dask)
+dask.map_chunks
+assert "distributed" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
