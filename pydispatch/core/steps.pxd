@@ -87,6 +87,10 @@ cdef extern from *:
         int i;
         for (i = 0; i < n; i++) { operands[i] = first[i]; NO_VECTORS; }
     }
+    static inline void addresses_at(char** operands, char** first, const npy_intp* strides, npy_intp k, int n) {
+        int i;
+        for (i = 0; i < n; i++) { operands[i] = first[i] + strides[i] * k; NO_VECTORS; }
+    }
     static inline void move_addresses(char** operands, const npy_intp* strides, npy_intp times, int n) {
         int i;
         for (i = 0; i < n; i++) { operands[i] += strides[i] * times; NO_VECTORS; }
@@ -228,6 +232,7 @@ cdef extern from *:
                        int n) noexcept nogil
     void fetch_ahead(char* start, cnp.npy_intp size) noexcept nogil
     void copy_addresses(char** operands, char** first, int n) noexcept nogil
+    void addresses_at(char** operands, char** first, const cnp.npy_intp* strides, cnp.npy_intp k, int n) noexcept nogil
     void move_addresses(char** operands, const cnp.npy_intp* strides, cnp.npy_intp times, int n) noexcept nogil
     void join_thread(Thread thread) noexcept nogil
     int read_shared(const int* number) noexcept nogil               # a number that threads read and write at once

@@ -37,7 +37,13 @@ cdef inline void take_axes(PlanStep* step, char** first, cnp.npy_intp outermost)
     """Run a loop for every index of the outer axes, the first of which has `outermost` elements. Changes `first`."""
     cdef char* operands[MAX_OPERANDS]
     cdef cnp.npy_intp counts[MAX_AXES]
+    cdef cnp.npy_intp k
     cdef int axis, n = step.n_operands
+    if step.n_axes == 1:
+        for k in range(outermost):
+            addresses_at(operands, first, step.strides, k, n)
+            step.function(operands, step.sizes, step.steps, step.data)
+        return
     for axis in range(step.n_axes):
         counts[axis] = 0
     while True:
