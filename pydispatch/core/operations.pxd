@@ -42,7 +42,7 @@ cdef extern from *:
     enum {
         COPY_1 = CODE(4, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS,
-        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, LINKS_OF_MEMORY, LINKS_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
     };
     static inline void put_operation(CodeWord* word, int code, npy_intp n) {
         word->operation.code = code; word->operation.n = (npy_int32)n;
@@ -53,23 +53,51 @@ cdef extern from *:
     typedef npy_uint64 ANY_TYPE Any_word; typedef npy_bool ANY_TYPE Any_bool;
     #define VALUE(kind, k) (*(kind*)w[k].address)
     #define ELEMENTS(kind, name, k) kind* name = (kind*)w[k].address;
+
+    /* After an operation comes the next one. GNU's compilers can go there directly if it is a frequent one: then each
+       operation has a jump of its own, which takes fewer instructions than one for all, and is easier to foresee. */
+    #if defined(__GNUC__)
+    #define DONE(n_words) w += n_words; goto *places[w->operation.code];
+    #define OPERATION(type, does, form) case CODE(type, does, form): type##does##form
+    #define COMMON(code) case code: LABEL_OF_##code
+    #define LABELS_OF_TWO(type, does) \
+        LABELS_OF_ONE(type, does) [CODE(type, does, MR)] = &&type##does##MR, [CODE(type, does, RR)] = &&type##does##RR,
+    #define LABELS_OF_ONE(type, does) \
+        [CODE(type, does, MM)] = &&type##does##MM, [CODE(type, does, RM)] = &&type##does##RM,
+    #define LABELS_OF_TYPE(type) \
+        LABELS_OF_TWO(type, DO_ADD) LABELS_OF_TWO(type, DO_SUBTRACT) LABELS_OF_TWO(type, DO_MULTIPLY) \
+        LABELS_OF_TWO(type, DO_DIVIDE) LABELS_OF_ONE(type, DO_NEGATIVE) LABELS_OF_ONE(type, DO_ABSOLUTE) \
+        LABELS_OF_ONE(type, DO_SQRT) LABELS_OF_ONE(type, DO_SQUARE)
+    #define LABEL(code) [code] = &&LABEL_OF_##code
+    #define LABELS \
+        static const void* const labels[] = { \
+            [0 ... END_OF_CODE] = &&any_code, LABELS_OF_TYPE(OF_FLOAT64) LABELS_OF_TYPE(OF_FLOAT32) LABEL(COPY_8), \
+            LABEL(COPY_RESULT), LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), LABEL(LINKS_OF_MEMORY), \
+            LABEL(LINKS_OF_RESULT), LABEL(NEXT_TWO)}; \
+        const void* const* places = labels; \
+        __asm__ ("" : "+r"(places));        /* it is in a register now */
+    #else
     #define DONE(n_words) w += n_words; continue;
+    #define OPERATION(type, does, form) case CODE(type, does, form)
+    #define COMMON(code) case code
+    #define LABELS
+    #endif
 
     /* Two numbers for one of the same type: `f` of them. */
     #define IN_MEMORY(type, does, kind, result_kind, f) \
         case CODE(type, does, MM): VALUE(result_kind, 3) = f(VALUE(kind, 1), VALUE(kind, 2)); DONE(4)
     #define IN_REGISTER(type, does, kind, last, f) \
-        case CODE(type, does, MM): last = f(VALUE(kind, 1), VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
-        case CODE(type, does, RM): last = f(last, VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
-        case CODE(type, does, MR): last = f(VALUE(kind, 1), last); VALUE(kind, 3) = last; DONE(4) \
-        case CODE(type, does, RR): last = f(last, last); VALUE(kind, 3) = last; DONE(4)
+        OPERATION(type, does, MM): last = f(VALUE(kind, 1), VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
+        OPERATION(type, does, RM): last = f(last, VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
+        OPERATION(type, does, MR): last = f(VALUE(kind, 1), last); VALUE(kind, 3) = last; DONE(4) \
+        OPERATION(type, does, RR): last = f(last, last); VALUE(kind, 3) = last; DONE(4)
     #define FROM_REGISTER(type, does, kind, last, f) \
         IN_MEMORY(type, does, kind, Any_bool, f) \
         case CODE(type, does, RM): VALUE(Any_bool, 3) = f(last, VALUE(kind, 2)); DONE(4) \
         case CODE(type, does, MR): VALUE(Any_bool, 3) = f(VALUE(kind, 1), last); DONE(4)
     #define ONE_IN_REGISTER(type, does, kind, last, f) \
-        case CODE(type, does, MM): last = f(VALUE(kind, 1)); VALUE(kind, 2) = last; DONE(3) \
-        case CODE(type, does, RM): last = f(last); VALUE(kind, 2) = last; DONE(3)
+        OPERATION(type, does, MM): last = f(VALUE(kind, 1)); VALUE(kind, 2) = last; DONE(3) \
+        OPERATION(type, does, RM): last = f(last); VALUE(kind, 2) = last; DONE(3)
 
     /* Vectors, some elements at once where the compiler has types for that. */
     #define ALONG(kind, result_kind, one, other, at_once) { \
@@ -162,6 +190,44 @@ cdef extern from *:
             npy_intp dc = steps & 1, dx = (steps >> 1 & 1) * sizeof(kind), dy = (steps >> 2 & 1) * sizeof(kind); \
             for (i = 0; i < n; i++, c += dc, x += dx, y += dy) z[i] = *c ? *(kind*)x : *(kind*)y; DONE(6) }
 
+    /* Links: sums, differences and products of single numbers, each with the result of the one before. They are one
+       operation, since processors do not foresee long rows of jumps to computed places. Without a jump for each,
+       r * p + q in a single rounding has the bits of any of these, where one of p and q is the other number, or its
+       negative, and the rest is 1, -1 or -0.0. A link has the words of its operation, but that `n` has what it does,
+       and in the last bit whether the other number is the first operand. In the first one, `n` has the number of links,
+       too. */
+    enum { ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, BITS_OF_LINK = 3, WORDS_OF_LINK = 4 };
+    #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
+    #if defined(__x86_64__)
+    #define FUSED __attribute__((target("fma")))
+    static int has_links(void) { return __builtin_cpu_supports("fma") != 0; }
+    #else
+    #define FUSED
+    static int has_links(void) { return 1; }
+    #endif
+    typedef npy_uint64 Two_words __attribute__((vector_size(16)));
+    #define ALL_BITS (~(npy_uint64)0)
+    #define SIGN_BIT ((npy_uint64)1 << 63)
+    #define BITS_OF_ONE ((npy_uint64)0x3ff << 52)
+    FUSED static double take_links(const CodeWord* w, npy_intp n, double last) {
+        static const Two_words taken[4] = {{0, ALL_BITS}, {0, ALL_BITS}, {ALL_BITS, 0}, {0, ALL_BITS}};
+        static const Two_words changed[4] = {
+            {BITS_OF_ONE, 0}, {BITS_OF_ONE, SIGN_BIT}, {0, SIGN_BIT}, {BITS_OF_ONE | SIGN_BIT, 0}};
+        for (; n > 0; n--, w += WORDS_OF_LINK) {
+            int link = w->operation.n & ((1 << BITS_OF_LINK) - 1);
+            double number = *(const Any_double*)w[2 - (link & 1)].address;
+            Two_words other = (Two_words)(Two_doubles){number, number};
+            Two_doubles p_and_q = (Two_doubles)((other & taken[link >> 1]) ^ changed[link >> 1]);
+            last = __builtin_fma(last, p_and_q[0], p_and_q[1]);
+            VALUE(Any_double, 3) = last;
+        }
+        return last;
+    }
+    #else
+    static int has_links(void) { return 0; }
+    static double take_links(const CodeWord* w, npy_intp n, double last) { return last; }
+    #endif
+
     /* Run code, as often as `count` says where it has repetitions; returns the flags that were raised as the processor
        numbers them. `last` is what the registers hold at the beginning: an address, or NULL. */
     static unsigned int take_operations(CodeWord* w, npy_intp count, const char* last, int is_single) {
@@ -169,9 +235,10 @@ cdef extern from *:
         double last_double = 0;
         float last_float = 0;
         CodeWord* first = w;
+        LABELS
         if (last != NULL) {
             if (is_single) last_float = *(const Any_float*)last; else last_double = *(const Any_double*)last; }
-        for (;;) switch (w->operation.code) {
+        for (;;) any_code: switch (w->operation.code) {
             ARITHMETIC(DO_ADD, SUM_OF) ARITHMETIC(DO_SUBTRACT, DIFFERENCE_OF) ARITHMETIC(DO_MULTIPLY, PRODUCT_OF)
             ARITHMETIC(DO_DIVIDE, QUOTIENT_OF)
             OF_INTEGERS(DO_ADD, SUM_OF) OF_INTEGERS(DO_SUBTRACT, DIFFERENCE_OF) OF_INTEGERS(DO_MULTIPLY, PRODUCT_OF)
@@ -190,9 +257,9 @@ cdef extern from *:
 
             case COPY_1: *w[2].address = *w[1].address; DONE(3)
             case COPY_4: memcpy(w[2].address, w[1].address, 4); DONE(3)
-            case COPY_8: memcpy(w[2].address, w[1].address, 8); DONE(3)
+            COMMON(COPY_8): memcpy(w[2].address, w[1].address, 8); DONE(3)
             case COPY_SINGLE_RESULT: VALUE(Any_float, 2) = last_float; DONE(3)
-            case COPY_RESULT: VALUE(Any_double, 2) = last_double; DONE(3)
+            COMMON(COPY_RESULT): VALUE(Any_double, 2) = last_double; DONE(3)
             case COPY_BYTES: {
                 npy_intp i = 0, n = w->operation.n;
                 for (; i + 8 <= n; i += 8) memcpy(w[2].address + i, w[1].address + i, 8);
@@ -210,10 +277,16 @@ cdef extern from *:
             case CHOOSE_8: memcpy(w[4].address, *w[1].address ? w[2].address : w[3].address, 8); DONE(6)
             CHOICES(CHOOSE_AMONG_4, Any_float) CHOICES(CHOOSE_AMONG_8, Any_word)
 
-            case LIBRARY_OF_MEMORY: last_double = VALUE(Any_double, 2);
+            COMMON(LIBRARY_OF_MEMORY): last_double = VALUE(Any_double, 2);
                 /* fallthrough */
-            case LIBRARY_OF_RESULT:
-                last_double = w[1].function(last_double); VALUE(Any_double, 3) = last_double; DONE(4)
+            COMMON(LIBRARY_OF_RESULT):
+                last_double = w[1].function(last_double); last_float = 0; VALUE(Any_double, 3) = last_double; DONE(4)
+
+            COMMON(LINKS_OF_MEMORY): last_double = VALUE(Any_double, 1);
+                /* fallthrough */
+            COMMON(LINKS_OF_RESULT): {
+                npy_intp n = w->operation.n >> BITS_OF_LINK;
+                last_double = take_links(w, n, last_double); DONE(n * WORDS_OF_LINK) }
 
             case CALL_AFTER_CALLS: flags |= flags_of_calls();       /* loops of NumPy's may clear flags */
                 /* fallthrough */
@@ -241,11 +314,11 @@ cdef extern from *:
             case NEXT_REPETITION:
                 if (--count == 0) return flags | flags_of_arithmetic();
                 DONE(1)
-            case NEXT_TWO: {        /* pairs follow: the word of an address, counted backwards; how far it moves */
+            COMMON(NEXT_TWO): {     /* pairs follow: the word of an address, counted backwards; how far it moves */
                 npy_intp i, n = w->operation.n;
                 for (i = 0; i < n; i++) w[-w[1 + 2 * i].number].address += w[2 + 2 * i].number;
                 if (--count == 0) return flags | flags_of_arithmetic();
-                w = first; continue; }
+                w = first; DONE(0) }
             case END_OF_CODE: return flags | flags_of_arithmetic();
             default: NO_OTHER_CODE
         }
@@ -320,7 +393,9 @@ cdef extern from *:
         DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR, DO_NOT
         COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
-        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, LINKS_OF_MEMORY, LINKS_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, BITS_OF_LINK, WORDS_OF_LINK
+    bint has_links() noexcept nogil     # has the processor the instruction?
     int CODE(int type, int operation, int form) nogil
     void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
     unsigned int take_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil

@@ -10,6 +10,7 @@ cdef enum:
     MOST_IN_CODE = 4            # operands of a loop
     MOST_WORDS = 6              # of a loop in code
     MOST_HELD = 4               # places known to hold what a register holds
+    MOST_FORESEEN = 10          # operations of code, to each of which there is a jump
     AT_ONCE = 256               # repetitions; an even number
 
 cdef struct Used:               # bytes that a row reads before it writes them, or that it writes
@@ -43,6 +44,9 @@ cdef class CodeWriter:
     cdef Py_ssize_t n_read, n_written, n_words, n_fixed, n_patches, n_saved, n_rows
     cdef Py_ssize_t word_from_before        # of the address of a number that the repetition before has left; 0: none
     cdef Registers now
+    cdef Py_ssize_t first_link, n_links         # where the words of the last operations begin, if they are links
+    cdef int form_of_first, first_as_link
+    cdef bint has_links                         # is the row long enough for them to be faster?
 
     def __cinit__(self, Plan plan not None, tuple described not None):
         cdef Py_ssize_t most = MOST_IN_CODE * min(<Py_ssize_t>MOST_IN_ROW, plan.n_steps)
@@ -108,11 +112,12 @@ cdef class CodeWriter:
         row.patches = self.plan.patches + self.n_patches
         memset(&self.now, 0, sizeof(Registers))
         self.now.type = -1
+        self.has_links, self.n_links = stop - i > MOST_FORESEEN and has_links(), 0
         if repetition != NULL:
             self.write_loops(i, stop)           # to see what is in the register after it
             self.n_words, self.n_fixed, self.n_patches = n_words, n_fixed, n_patches
             self.hand_on_register(repetition)
-        self.word_from_before = 0
+        self.word_from_before = self.n_links = 0
         self.write_loops(i, stop)
         row.n_patches = self.n_patches - n_patches
         row.last, row.is_single = self.word_from_before, self.now.type == OF_FLOAT32
@@ -263,6 +268,8 @@ cdef class CodeWriter:
         if self.now.from_before and self.word_from_before == 0 and (is_left or is_right):
             self.word_from_before = self.n_words + (1 if is_left else 2)
         self.put(CODE(type, operation, form), step.sizes[0])
+        if self.has_links and can_hold and type == OF_FLOAT64 and operation <= DO_MULTIPLY and form != RR:
+            self.link(operation, form)
         self.put_addresses(step)
         if operation == DO_MAXIMUM or operation == DO_MINIMUM:
             self.put_call(step)
@@ -275,6 +282,22 @@ cdef class CodeWriter:
         elif operation == DO_MAXIMUM or operation == DO_MINIMUM:
             self.now.type, self.now.n_held = -1, 0
         return True
+
+    cdef int link(self, int operation, int form) except -1:
+        """Have the operation whose first word was just written follow those right before it as a link, if it can."""
+        cdef Py_ssize_t word = self.n_words - 1
+        cdef int does = (ADD_OTHER if operation == DO_ADD else MULTIPLY_BY_OTHER if operation == DO_MULTIPLY
+                         else SUBTRACT_FROM_OTHER if form == MR else SUBTRACT_OTHER)
+        cdef int as_link = 2 * does + (form == MR)
+        if form != MM and self.n_links and self.first_link + self.n_links * WORDS_OF_LINK == word:
+            self.n_links += 1
+            put_operation(&self.plan.code[word], CODE(OF_FLOAT64, operation, form), as_link)
+            put_operation(&self.plan.code[self.first_link],
+                          LINKS_OF_MEMORY if self.form_of_first == MM else LINKS_OF_RESULT,
+                          self.n_links << BITS_OF_LINK | self.first_as_link)
+        else:
+            self.first_link, self.n_links, self.form_of_first, self.first_as_link = word, 1, form, as_link
+        return 0
 
     cdef bint write_copy(self, PlanStep* step, int itemsize) except -1:
         cdef cnp.npy_intp n = step.sizes[0]

@@ -66,6 +66,32 @@ def test_arithmetic(name, dtype, n):
         check_everywhere(in_every_form(getattr(ops.np, name)), dtype, n)
 
 
+LINKS = {
+    "to the right of the result": lambda z, x, y: [z := z + y, z := z * x, z := z - y],
+    "to the left of the result": lambda z, x, y: [z := y + z, z := x * z, z := y - z],
+    "after a quotient": lambda z, x, y: [z := z / y, z := z - x, z := y * z],
+    "after numbers from memory": lambda z, x, y: [x * y, w := x - y, w := y - w, w + z],
+    "after their own": lambda z, x, y: [z := z + z, z := z * y, w := z - x, w * w],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("name", LINKS)
+def test_long_rows_of_arithmetic(name, dtype):
+    """Sums, differences and products that follow each other are one operation in rows of more than ten."""
+    if name == "after a quotient" and dtype is np.int64:
+        return
+
+    def function(x, y):
+        found = [x]
+        for _ in range(5):
+            found += LINKS[name](found[-1], x, y)
+        return tuple(found[1:])
+
+    check_everywhere(function, dtype, 1)
+    check_everywhere(lambda x, y: function(x, y)[-1], dtype, 1)
+
+
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.bool_])
 @pytest.mark.parametrize("name", COMPARISONS)
@@ -289,7 +315,16 @@ def branching(state, xs):
     return scan(step, state, xs)
 
 
-SCANS = {function.__name__: function for function in (smoothed, swapped, kept, turned, chosen, nested, branching)}
+def long(state, xs):
+    def step(state, x):
+        for factor in (0.5, -0.25, 1.5, 0.75):
+            state = x - (state - 1.0) * factor + state * x
+        return state, -state
+    return scan(step, state, xs)
+
+
+SCANS = {function.__name__: function for function in (
+    smoothed, swapped, kept, turned, chosen, nested, branching, long)}
 
 
 @pytest.mark.parametrize("length", LENGTHS)
