@@ -193,11 +193,33 @@ class Builder:
                                          for value, dtype in zip(values, dtypes[:-1], strict=True)])
         operands = [value if isinstance(value, Value) and value.template.dtype is dtype else self.as_value(value, dtype)
                     for value, dtype in zip(values, dtypes, strict=False)]
+        if dtypes[-1].kind == "f" and function in WITHOUT_NEGATIVE:
+            function, operands = self._without_negative(function, operands)
         if function in NEUTRAL and dtypes[-1].kind != "c":      # inf * (1+0j) has a nan in it
             for i, j in ((0, 1), (1, 0))[:NEUTRAL[function][1]]:
                 if is_uniform(operands[j], NEUTRAL[function][0]) and operands[i].shape == shape:
                     return operands[i]
-        return self.elementwise(loop, operands, self.fresh(shape, dtypes[-1]), function.__name__)
+        result = self.elementwise(
+            ("ufunc", function, loop[2]), operands, self.fresh(shape, dtypes[-1]), function.__name__)
+        if function is np.negative:
+            self.note_result((NEGATIVE, result.storage), operands[0])
+        return result
+
+    def _without_negative(self, function: np.ufunc, operands: list[Value]) -> tuple[np.ufunc, list[Value]]:
+        """A function and operands that give the same bits, with a value where an operand is the negative of it."""
+        for i in (1, 0):
+            known = self.known_result((NEGATIVE, operands[i].storage)) if operands[i].is_whole else None
+            if known is None or known.shape != operands[i].shape:
+                continue
+            other = operands[1 - i]
+            if function is np.add:
+                return np.subtract, [other, known]
+            if function is np.subtract and i == 1:
+                return np.add, [other, known]
+            if function is np.multiply and other.constant is not None and not any(other.template.strides):
+                opposite = self.constant(-other.constant.ravel()[0])
+                return function, [known, self.viewed(opposite, functools.partial(np.broadcast_to, shape=other.shape))]
+        return function, operands
 
     # --- bodies ---
 
@@ -243,6 +265,8 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
+NEGATIVE = "the negative of a value"       # which value, as a known result of the storage
+WITHOUT_NEGATIVE = frozenset((np.add, np.subtract, np.multiply))
 NEUTRAL: dict[np.ufunc, tuple[int, int]] = {np.multiply: (1, 2), np.divide: (1, 1), np.subtract: (0, 1)}
 """A number that changes no bit of the other operand, and which operand may be it: the second (1), or either (2)."""
 

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pydispatch import _core
 from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.lowering import lower_graph
-from pydispatch.compiling.scheduling import donations, finished_plan, in_blocks, placed_results, without_dead
+from pydispatch.compiling.scheduling import (
+    donations,
+    finished_plan,
+    in_blocks,
+    placed_results,
+    with_results_at_hand,
+    without_dead,
+)
 from pydispatch.compiling.values import (
     Array,
     BlocksStep,
@@ -47,7 +54,7 @@ class PlanFunction:
         given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype, node.meta.get("donated", False))
                  for node in self._graph.placeholders]
         results = placed_results(builder, lower_graph(builder, self._graph, given))
-        steps = self.grouped(builder, without_dead(builder.steps))
+        steps = with_results_at_hand(self.grouped(builder, without_dead(builder.steps)))
         donated = donations(builder, results, steps)
         same = {results[i].storage: builder.inputs[number].storage for i, number in enumerate(donated) if number >= 0}
         steps = self.replaced(builder, steps, same)

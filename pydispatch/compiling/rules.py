@@ -14,7 +14,7 @@ import numpy as np
 from numpy._core import umath
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop
+from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop, is_uniform
 from pydispatch.compiling.values import Array, LoopStep, Value, broadcast_strides, coalesced
 from pydispatch.operators import DECLARATIONS
 
@@ -175,11 +175,35 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
         raise CannotLowerError("NumPy warns where an imaginary part is dropped")
     if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
         raise CannotLowerError("the values have another shape, or there are none")
-    return put(builder, builder.copied(target), parts, builder.cast(values, target.dtype), shape, accumulate)
+    values = builder.cast(values, target.dtype)
+    result = put(builder, builder.copied(target), parts, values, shape, accumulate)
+    if target.dtype.kind == "f" and is_uniform(target, 0) and _counts_rows(parts[0], shape) and (
+            math.prod(shape) == shape[0]):
+        builder.note_result((ELEMENTS_IN_ZEROS, result.storage, result.shape), (parts, values, shape))
+    return result
+
+
+ELEMENTS_IN_ZEROS = "zeros with one other element in each row"     # where they are, as a known result of the storage
+
+
+def _with_elements_added(builder: Builder, values: Sequence[Any]) -> Value | None:
+    """The sum of an array and zeros with one other element in each row: a copy that these are added to. Else None.
+
+    The bits are those of the sum. An element of the array gets 0 added first, since the sum of 0 and -0.0 is 0.
+    """
+    if not all(isinstance(value, Value) for value in values):
+        return None
+    for one, other in (values, reversed(values)):
+        known = builder.known_result((ELEMENTS_IN_ZEROS, one.storage, one.shape)) if one.is_whole else None
+        if known is not None and (one.shape, one.dtype) == (other.shape, other.dtype) and other.constant is None:
+            parts, added, shape = known
+            return put(builder, builder.ufunc(np.add, (other, 0.0)), parts, added, shape, True, "add")
+    return None
 
 
 def put(
-    builder: Builder, result: Value, parts: Sequence[Any], values: Value, shape: tuple[int, ...], accumulate: bool
+    builder: Builder, result: Value, parts: Sequence[Any], values: Value, shape: tuple[int, ...], accumulate: bool,
+    name: str = "index_put",
 ) -> Value:
     """Write to, or add to, single elements of a value that nothing else uses; returns it."""
     first, axes, positions = _moving_axes(builder, result, parts, shape)
@@ -188,7 +212,7 @@ def put(
     check_loop(loop)
     operands = (first, values, *positions, first)
     builder.steps.append(LoopStep(
-        loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), "index_put",
+        loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
         builder.site, is_elementwise=False))
     return result
 
@@ -408,7 +432,8 @@ def pointwise(builder: Builder, spec: Any, function: np.ufunc, arguments: dict[s
         _only_defaults(dict(list(arguments.items())[function.nin:]), dtype=None, casting="same_kind")
     if function is np.matmul:
         return matmul(builder, spec, *values)
-    return builder.ufunc(function, values)
+    found = _with_elements_added(builder, values) if function is np.add else None
+    return builder.ufunc(function, values) if found is None else found
 
 
 # --- reductions ------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from pydispatch.compiling.values import (
 
 ALIGNMENT = 64                  # bytes: a line of the cache
 CACHED = 40 << 10               # bytes that the temporaries of a block may take; measured: what stays close to a core
-CACHED_IN_A_ROW = 160 << 10     # where each loop takes all elements of a block in one call: few of these cost less
+CACHED_IN_A_ROW = 256 << 10     # where a loop takes one element of each row: few rows take it about as long as many
 LARGEST_IN_CACHE = 1 << 22      # bytes of arguments and results that no run has to fetch from memory
 SMALLEST_IN_BLOCKS = 1 << 13    # elements: below, all temporaries fit the cache anyway
 LARGEST_BLOCK = 1 << 12         # elements
@@ -126,9 +126,9 @@ def _can_take_in_order(steps: Sequence[LoopStep], result: Storage, given: Storag
     return True
 
 
-def without_dead(steps: Sequence[Step]) -> list[Step]:
-    """The steps without those whose results nothing uses. Of bodies, only what fills arrays that nothing uses goes."""
-    used: set[Storage] = set()
+def without_dead(steps: Sequence[Step], used: Iterable[Storage] = ()) -> list[Step]:
+    """The steps without those whose results nothing uses, neither later steps nor, of a body, what is around it."""
+    used = set(used)
     kept: list[Step] = []
     for step in reversed(steps):
         if isinstance(step, RepeatStep):
@@ -137,6 +137,11 @@ def without_dead(steps: Sequence[Step]) -> list[Step]:
         may_go = isinstance(step, LoopStep) or (isinstance(step, CallStep) and step.is_pure)
         if may_go and used.isdisjoint(written) and all(storage.kind == "arena" for storage in written):
             continue
+        if isinstance(step, RepeatStep):
+            around = used.union(*step.carries, *accesses_of_all(step.test))
+            step.body = without_dead(step.body, around)
+        elif isinstance(step, ChooseStep):
+            step.branches = without_dead(step.branches[0], used), without_dead(step.branches[1], used)
         used |= read
         for storage in read:
             if storage.behind:
@@ -157,6 +162,46 @@ def _leave_out_moves(step: RepeatStep, used: set[Storage]) -> None:
     if unused and all(isinstance(inner, LoopStep) for inner in step.body):
         step.body = [inner for inner in step.body if not accesses(inner)[1] <= unused]
         step.moves = [move for move in step.moves if move[0] not in unused]
+
+
+def with_results_at_hand(steps: Sequence[Step]) -> list[Step]:
+    """The steps, with those of repetitions in an order in which each step needs what the one before computes.
+
+    Code on single numbers has that in a register. So of two operands the one that takes more steps is computed last.
+    Long functions come early then, where their operands are known: meanwhile the processor does what follows.
+    """
+    for step in steps:
+        if isinstance(step, RepeatStep):
+            step.body, step.test = with_results_at_hand(step.body), with_results_at_hand(step.test)
+            if all(isinstance(inner, LoopStep) for inner in step.body):
+                step.body = _depth_first(step.body)
+    return list(steps)
+
+
+def _depth_first(steps: Sequence[Step]) -> list[Step]:
+    """The steps, each right after what it depends on; what few others have to run before, before the rest."""
+    _, followers = _dependencies(steps)
+    before: list[set[int]] = [set() for _ in steps]
+    needed: list[set[int]] = []         # all that have to run before a step
+    for i, following in enumerate(followers):
+        needed.append(before[i].union(*[needed[other] for other in before[i]]))
+        for follower in following:
+            before[follower].add(i)
+    in_order: list[int] = []
+    done: set[int] = set()
+    waiting = sorted([i for i, following in enumerate(followers) if not following],
+                     key=lambda i: len(needed[i]))
+    while waiting:
+        i = waiting[-1]
+        missing = before[i] - done
+        if i in done or not missing:
+            waiting.pop()
+            if i not in done:
+                in_order.append(i)
+                done.add(i)
+        else:
+            waiting += sorted(missing, key=lambda other: (-len(needed[other]), -other))
+    return [steps[i] for i in in_order]
 
 
 ADDED_BY_HALVES = frozenset((np.dtype(np.float32).num, np.dtype(np.float64).num))
@@ -610,7 +655,7 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
     local = {storage for storage, count in counts.items()
              if storage.kind == "arena" and count == uses[storage] and rows[storage] == {storage.nbytes // n}}
     widest = max([max(row) for row in rows.values()])
-    cached = CACHED_IN_A_ROW if mode[0] == "flat" else CACHED
+    cached = CACHED_IN_A_ROW if any(elements(step) == n for step in group.steps) else CACHED
     block = cached // (max(widest, 1) * (_most_at_once(inside, local) + 2))
     block = min(LARGEST_BLOCK, block // 64 * 64 or max(block, 1), n)
     if by_halves:

@@ -7,6 +7,7 @@ import pytest
 
 from pydispatch import compile, ops
 from pydispatch.func import grad
+from tests.compiling.same import check_same
 
 NP = ops.np
 DTYPES = ["f8", "f4", "i4", "i8", "?", "i1", "c16", "i2"]
@@ -61,6 +62,31 @@ def test_writes(write, dtype, shape):
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "q"])
 def test_sums(dtype, shape):
     check(lambda x, k, v: NP.index_put(x, (k % len(x) % 2, k), v, accumulate=True), *arguments(shape, dtype))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (200, 100), (5, 1)], ids=str)
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("function", [
+    lambda zeros, x: zeros + x, lambda zeros, x: x * 2.0 + zeros, lambda zeros, x: (x + zeros, zeros * x),
+    lambda zeros, x: NP.reshape(zeros, -1) + NP.reshape(x, -1),
+], ids=["left", "right", "of zeros used twice", "of another shape"])
+def test_sums_with_zeros_but_for_an_element_of_each_row(function, dtype, shape):
+    x, k, v = arguments(shape, dtype)
+    x[x < 0] = -0.0
+    v[::2] = -0.0
+
+    def added(x, k, v):
+        zeros = NP.zeros(shape, dtype=np.dtype(dtype))
+        return function(NP.index_put(zeros, (np.arange(len(x)), k), v, accumulate=True), x)
+
+    compiled = compile(added)
+    check_same(compiled(x, k, v), added(x, k, v))
+
+
+def test_the_gradient_of_picked_elements_takes_no_zeros():
+    x, k, _ = arguments((50, 40), "f8")
+    loss = compile(grad(lambda x: NP.sum(NP.exp(x)) - NP.sum(NP.index(x, (np.arange(50), k)))))
+    assert "copy" not in loss.plan(x)
 
 
 @pytest.mark.parametrize("position", [5, -6, 2**40])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from pydispatch import Tensor, ops
 from pydispatch.compiling import compile, scheduling
 from pydispatch.func import grad, value_and_grad, vmap
+from pydispatch.higher_order import scan
 from tests.compiling.same import check_same, quiet
 
 SIZES = (1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 65537)
@@ -190,6 +192,41 @@ def test_threads_take_no_more_than_a_block_each():
 def test_no_loop_whose_results_nothing_uses():
     compiled = compile(lambda x: (ops.np.sin(x), ops.np.cos(x), x + 1)[2])
     assert len(compiled.plan(numbers(5)).splitlines()) == 1
+
+
+def test_no_loop_of_a_body_whose_results_nothing_uses():
+    def function(x):
+        def step(state, row):
+            unused = ops.np.cos(ops.np.sin(row))
+            return state + row, (unused, state * 2.0)
+        return scan(step, x[0], x)[1][1]
+
+    compiled = compile(function)
+    assert not re.search("sin|cos", compiled.plan(numbers(5, 3)))
+    check_same(compiled(numbers(5, 3)), function(numbers(5, 3)))
+
+
+def test_bodies_compute_the_longer_operand_last():
+    """Then it is in a register."""
+    def function(x):
+        return scan(lambda state, y: (ops.np.sin(state) * y + (state - 1.0), None), np.array(0.0), x)[0]
+
+    compiled = compile(function)
+    assert re.findall(r"= (\w+)\(", compiled.plan(numbers(5)))[1:] == ["subtract", "sin", "multiply", "add", "copy"]
+    check_same(compiled(numbers(5)), function(numbers(5)))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x, y: -x + y, lambda x, y: x + -y, lambda x, y: x - -y, lambda x, y: -x * 2.0, lambda x, y: 0.0 * -y,
+])
+def test_negative_operands_need_no_loop(function):
+    x, y = map(np.ravel, np.meshgrid([0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan], [0.0, -0.0, 3.0, np.inf, 1e308]))
+    for dtype in (np.float64, np.float32):
+        with quiet():
+            args = x.astype(dtype), y.astype(dtype)
+            compiled = compile(function)
+            check_same(compiled(*args), function(*args))
+        assert len(compiled.plan(*args).splitlines()) == 1
 
 
 def test_equal_calls_run_once():
