@@ -9,7 +9,9 @@ NotImplemented for a call that it does not cover, which is then recorded as it i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from math import log, prod
+from functools import partial
+from itertools import pairwise
+from math import log, pi, prod
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -103,11 +105,20 @@ def _decompose(name: str, function: Decomposition, kinds: str = "biufc") -> None
 
 # pointwise
 
+
+def _scaled(factor: float, x: Any) -> Any:
+    return x * factor
+
+
 _decompose("square", lambda x: x * x, "fc")
 _decompose("reciprocal", lambda x: 1 / x, "fc")
 _decompose("exp2", lambda x: ops.np.exp(x * log(2)), "fc")
 _decompose("log2", lambda x: ops.np.log(x) * (1 / log(2)), "fc")
 _decompose("log10", lambda x: ops.np.log(x) * (1 / log(10)), "fc")
+_decompose("positive", lambda x: ops.np.copy(x))
+_decompose("fabs", lambda x: ops.np.absolute(x), "f")
+for _name, _factor in (("radians", pi / 180), ("deg2rad", pi / 180), ("degrees", 180 / pi), ("rad2deg", 180 / pi)):
+    _decompose(_name, partial(_scaled, _factor), "f")
 _decompose("tan", lambda x: ops.np.sin(x) / ops.np.cos(x), "fc")
 _decompose("cosh", lambda x: (ops.np.exp(x) + ops.np.exp(-x)) / 2, "fc")
 _decompose("absolute", lambda x: ops.np.hypot(ops.np.real(x), ops.np.imag(x)), "c")
@@ -180,6 +191,52 @@ def _n_terms(a: Any, axis: Any) -> int:
 # views and joins
 
 _decompose("ravel", lambda a: ops.np.reshape(a, -1))
+
+
+@register_decomposition(ops.np.expand_dims.default)
+def _expand_dims(a: Any, axis: Any) -> Any:
+    if not _core.is_array(a):
+        return NotImplemented
+    ndim = len(a.shape) + len(axis)
+    new, rest = normalize_axis_tuple(axis, ndim), iter(a.shape)
+    return ops.np.reshape(a, tuple([1 if i in new else next(rest) for i in range(ndim)]))
+
+
+@register_decomposition(ops.np.squeeze.default)
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    if not _core.is_array(a):
+        return NotImplemented
+    dropped = normalize_axis_tuple(range(len(a.shape)) if axis is None else axis, len(a.shape))
+    if axis is not None and any(a.shape[i] != 1 for i in dropped):
+        return NotImplemented
+    return ops.np.reshape(a, tuple([n for i, n in enumerate(a.shape) if n != 1 or i not in dropped]))
+
+
+@register_decomposition(ops.np.moveaxis.default)
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    if not _core.is_array(a) or len(source) != len(destination):
+        return NotImplemented
+    ndim = len(a.shape)
+    moved, places = normalize_axis_tuple(source, ndim), normalize_axis_tuple(destination, ndim)
+    order = [i for i in range(ndim) if i not in moved]
+    for place, axis in sorted(zip(places, moved, strict=True)):
+        order.insert(place, axis)
+    return ops.np.transpose(a, order)
+
+
+@register_decomposition(ops.np.split.default)
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    if not _core.is_array(ary):
+        return NotImplemented
+    axis = normalize_axis_index(axis, len(ary.shape))
+    n = ary.shape[axis]
+    if isinstance(indices_or_sections, int):
+        if n == 0 or indices_or_sections <= 0 or n % indices_or_sections:
+            return NotImplemented
+        indices_or_sections = range(n // indices_or_sections, n, n // indices_or_sections)
+    ends = [0, *indices_or_sections, n]
+    before = (slice(None),) * axis
+    return [ops.np.getitem(ary, (*before, slice(start, stop))) for start, stop in pairwise(ends)]
 
 
 @register_decomposition(ops.np.swapaxes.default)
@@ -265,6 +322,22 @@ def _as_array_like(value: Any, x: Any) -> Any:
     if not _core.is_array(value):
         return ops.np.full_like(x, value, shape=())
     return value if value.dtype == x.dtype else ops.np.astype(value, x.dtype)
+
+
+@register_decomposition(ops.np.take_along_axis.default)
+def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    """Every index is compared with every place along the axis, so that none has to be known."""
+    if axis is None or not _core.is_array(arr) or len(getattr(indices, "shape", ())) != len(arr.shape):
+        return NotImplemented
+    axis = normalize_axis_index(axis, len(arr.shape))
+    n = arr.shape[axis]
+    if n == 0 or arr.dtype.kind not in "iuf":
+        return NotImplemented
+    places = np.arange(n).reshape((n, *(1,) * (len(arr.shape) - axis - 1)))
+    indices = ops.np.where(ops.np.less(indices, 0), ops.np.add(indices, n), indices)
+    is_there = ops.np.equal(ops.np.expand_dims(indices, axis + 1), places)
+    found = ops.np.where(is_there, ops.np.expand_dims(arr, axis), ops.np.full_like(arr, 0, shape=()))
+    return ops.np.sum(found, axis + 1, arr.dtype)
 
 
 @register_decomposition(ops.np.scatter_add.default)
