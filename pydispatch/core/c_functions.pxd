@@ -15,10 +15,8 @@ cdef extern from *:
         int size                        # of an element
         bint has_user_data
 
-cdef class CFunctions:              # the loops of one ufunc, which holds them
-    cdef CFunction loops[2]             # for float32, for float64
-    cdef PyUFuncGenericFunction functions[2]
-    cdef void* data[2]
-    cdef char types[8]
-    cdef bytes name
-    cdef tuple sources                  # what the functions lie in
+cdef struct CFunctions:             # the loops of one ufunc
+    CFunction loops[2]                  # for float32, for float64
+    PyUFuncGenericFunction functions[2]
+    void* data[2]
+    char types[8]

@@ -89,11 +89,6 @@ cdef void map_blocks(char** args, const cnp.npy_intp* n, const cnp.npy_intp* ste
         done += some
 
 
-@cython.final
-cdef class CFunctions:
-    """What a ufunc of functions in C does not own itself."""
-
-
 cdef extern from "Python.h":
     void* PyCapsule_GetPointer(object, const char*) except NULL
     const char* PyCapsule_GetName(object)
@@ -113,12 +108,13 @@ def universal_of_capsules(tuple sources, tuple capsules, list layouts, str name)
 
     A layout is (is it double precision? how many inputs? does it take whole blocks? is user data its last argument?).
     """
-    cdef CFunctions self = CFunctions.__new__(CFunctions)
+    cdef CFunctions* self
     cdef CFunction* loop
     cdef int i, k, n_in = 0
     cdef bint is_double, takes_blocks
-    self.sources = sources + capsules
-    self.name = name.encode()
+    cdef bytes as_bytes = name.encode()
+    cdef bytearray memory = bytearray(sizeof(CFunctions))      # which the ufunc reads, and does not own itself
+    self = <CFunctions*><char*>memory
     for i in range(len(layouts)):
         loop = &self.loops[i]
         is_double, n_in, takes_blocks, loop.has_user_data = layouts[i]
@@ -131,6 +127,6 @@ def universal_of_capsules(tuple sources, tuple capsules, list layouts, str name)
         for k in range(n_in + 1):
             self.types[i * (n_in + 1) + k] = cnp.NPY_DOUBLE if is_double else cnp.NPY_FLOAT
     ufunc = PyUFunc_FromFuncAndData(self.functions, self.data, self.types, <int>len(layouts), n_in, 1, PyUFunc_None,
-                                    self.name, b"A function in C.", 0)
-    (<UFuncWithOwner*><PyObject*>ufunc).obj = give(self)
+                                    as_bytes, b"A function in C.", 0)
+    (<UFuncWithOwner*><PyObject*>ufunc).obj = give((memory, as_bytes, sources, capsules))
     return ufunc
