@@ -601,11 +601,21 @@ cdef inline bint recording_fast_path(
             return False
     elif not (<State>state).plain:
         return False
+    if (signature.returns_fresh_tensor and Py_TYPE(<PyObject*>(<Table>table).derivative) == DERIVATIVE_TYPE
+            and (<Table>table).differentiated_as is None):
+        result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
+        return True
+    return other_fast_path(op, table, state, frame, result)
+
+
+cdef bint other_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+    """The same for operators without a derivative, with several results, and for composites."""
+    cdef Signature signature = (<Table>table).signature
     if (<Table>table).differentiated_as is not None:
         return composite_fast_path(op, table, state, frame, result)
     if Py_TYPE(<PyObject*>(<Table>table).derivative) != DERIVATIVE_TYPE and (
             not (<Table>table).derivative_is_compiled or (<Table>table).derivative is not None
-            or special & SHARED_FLAG or signature.mutable or not signature.returns_fresh_tensor):
+            or frame.word & SHARED_FLAG or signature.mutable or not signature.returns_fresh_tensor):
         return False
     if signature.returns_fresh_tensor:
         result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
@@ -783,7 +793,7 @@ cdef inline object value_at_bottom(
     return value
 
 
-cdef inline bint are_raw_results(Signature signature, PyObject* value) noexcept:
+cdef bint are_raw_results(Signature signature, PyObject* value) noexcept:
     """Is this the tuple of NumPy's arrays that an operator with several results returns?"""
     cdef Py_ssize_t i
     if not signature.returns_fresh_tensors or not PyTuple_CheckExact(value) or (

@@ -6,7 +6,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pydispatch import _core
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.keys import register_array_type
 
 
 class Layout(Protocol):
@@ -33,6 +35,13 @@ class Layout(Protocol):
 
 LAYOUTS: dict[type, Layout] = {}
 """By class of arrays, for the subclasses too."""
+
+
+def add_layout(array_type: type, layout: Layout) -> None:
+    """Arrays of this type are sparse arrays of NumPy's backend, which a user may have said before."""
+    LAYOUTS[array_type] = layout
+    if not _core.registered_word(array_type):
+        register_array_type(array_type, "CPU", "Sparse")
 
 
 def layout_of(array: Any, operator: str, argument: str) -> Layout:

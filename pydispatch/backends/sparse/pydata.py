@@ -8,8 +8,7 @@ import numpy as np
 import sparse
 
 from pydispatch.backends.sparse import kernels  # noqa: F401  for these arrays too
-from pydispatch.backends.sparse.layouts import LAYOUTS
-from pydispatch.keys import register_array_type
+from pydispatch.backends.sparse.layouts import add_layout
 
 
 class PyDataLayout:
@@ -54,5 +53,4 @@ def indexed(array: Any) -> sparse.COO:
     return found
 
 
-LAYOUTS[sparse.SparseArray] = PyDataLayout()
-register_array_type(sparse.SparseArray, "CPU", "Sparse")
+add_layout(sparse.SparseArray, PyDataLayout())

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pydispatch.backends.sparse.layouts import LAYOUTS
-from pydispatch.keys import register_array_type
+from pydispatch.backends.sparse.layouts import add_layout
 
 
 class SciPyLayout:
@@ -49,5 +48,4 @@ def indexed(array: Any) -> Any:
     return array if array.format in ("csr", "csc", "coo") else array.tocsr()
 
 
-LAYOUTS[sparse.sparray] = SciPyLayout()
-register_array_type(sparse.sparray, "CPU", "Sparse")
+add_layout(sparse.sparray, SciPyLayout())
