@@ -12,9 +12,9 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PACKAGE = Path(__file__).parents[2] / "pydispatch"
-CORE_SOURCES, HEADERS = [
+CORE_SOURCES, TYPES = [
     {path.relative_to(PACKAGE.parent).as_posix() for pattern in patterns for path in PACKAGE.glob(pattern)}
-    for patterns in (("**/*.pyx", "**/*.pyi", "py.typed"), ("**/*.pxd",))
+    for patterns in (("**/*.pyx", "**/*.pxd"), ("**/*.pyi", "py.typed"))
 ]
 TOP_LEVEL = {"LICENSE", "README.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py"}
 
@@ -40,7 +40,7 @@ def wheel_names(wheel: Path) -> set[str]:
 def test_sdist_holds_every_source(sdist_names: set[str], pytestconfig: pytest.Config) -> None:
     checkout = pytestconfig.rootpath
     folders = ("pydispatch", "tests", "benchmarks", "docs", "examples")
-    wanted = CORE_SOURCES | HEADERS | TOP_LEVEL | {".ci/run", "docs/index.md"}
+    wanted = CORE_SOURCES | TYPES | TOP_LEVEL | {".ci/run", "docs/index.md"}
     wanted |= {name for folder in folders for name in python_files(checkout / folder)}
     assert wanted <= sdist_names
 
@@ -56,7 +56,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str], pytestc
     extensions = {name for name in package if name.endswith(".so")}
     assert len(extensions) == 1
     assert next(iter(extensions)).startswith("pydispatch/_core.")
-    sources = python_files(pytestconfig.rootpath / "pydispatch") | CORE_SOURCES
+    sources = python_files(pytestconfig.rootpath / "pydispatch") | TYPES
     assert package - extensions == sources | {"pydispatch/c_api.pxd"}
 
 
