@@ -61,8 +61,9 @@ def _by_formulas(
 ) -> None:
     source = derivative.source
     below = values_below(values, interpreter)
-    if _core.operators_are_watched():
-        below, tangents = tree_map(_as_operand, below), tree_map(_as_operand, tangents)
+    output = values_below(result, interpreter)
+    if _core.operators_are_watched() or any(map(_is_of_other_backend, tree_leaves((below, tangents)))):
+        below, tangents, output = tree_map(_as_operand, (below, tangents, output))
     if source.jvp == "linear":
         found = _call(op, [
             value if formula is None else _all_tangents(value, tangent)
@@ -75,7 +76,6 @@ def _by_formulas(
             if formula is not None and tangent is not None
         )
     else:
-        output = values_below(result, interpreter)
         found = _sum_of_formulas(op, source.vjp if source.jvp is None else source.jvp, below, tangents, output)
     for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
         if tangent is not None and _can_have_tangent(leaf):
@@ -89,7 +89,12 @@ def _can_have_tangent(value: Any) -> bool:
 
 def _as_operand(value: Any) -> Any:
     """A raw array as a Tensor, so that what formulas do with it are calls of operators."""
-    return as_tensor(value) if isinstance(value, np.ndarray) else value
+    return as_tensor(value) if isinstance(value, np.ndarray) or _is_of_other_backend(value) else value
+
+
+def _is_of_other_backend(value: Any) -> bool:
+    """Is this a raw array whose methods are not those of Tensors?"""
+    return _core.is_array(value) and not isinstance(value, (Tensor, np.ndarray, np.generic))
 
 
 def _sum_of_formulas(

@@ -198,13 +198,24 @@ def known_values(x: Any) -> np.ndarray | None:
     They are unknown under `vmap` and modes, in a trace and on Meta, but not under `grad` and `jvp`. A raw array is a
     constant everywhere: what operators make in traces and under modes are Tensors.
     """
+    x = known_array(x)
+    return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
+
+
+def known_array(x: Any) -> Any:
+    """The raw array that has these elements, likewise; of any backend, whose arrays may be lazy."""
     if isinstance(x, Tensor) and _core.operators_are_watched():
         return None
     while isinstance(x, Tensor):
         if isinstance(x, _core.Wrapper) and not isinstance(x.interpreter, (_core.Grad, _core.Jvp)):
             return None
         x = x.array
-    return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
+    return x
+
+
+def read_off(x: Any) -> np.ndarray:
+    """The elements of an array or Tensor as NumPy's, which a lazy array computes; ConversionError if it has none."""
+    return np.asarray(x.tolist() if isinstance(x, Tensor) else x)
 
 
 def holds_arrays_of_others(values: Iterable[Any]) -> bool:

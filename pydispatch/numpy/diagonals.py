@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch._core import is_array
 from pydispatch.numpy.creation import made, made_of
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, read_off
 from pydispatch.ops import ops
 
 # triangles
@@ -152,7 +152,7 @@ def ix_(*args: Any) -> Any:
         if len(indices.shape) != 1:
             raise ValueError("Cross index must be 1 dimensional")
         if indices.dtype.kind == "b":
-            indices = np.flatnonzero(np.asarray(indices.tolist()))
+            indices = np.flatnonzero(read_off(indices))
         elif indices.shape[0] == 0:
             indices = ops.np.astype(indices, np.intp)
         parts.append(ops.np.reshape(indices, (*(1,) * i, -1, *(1,) * (len(args) - 1 - i))))

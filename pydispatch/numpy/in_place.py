@@ -8,7 +8,7 @@ import numpy as np
 
 from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, carries_something
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, carries_something, read_off
 from pydispatch.ops import ops
 
 
@@ -24,11 +24,6 @@ def check_mask(name: str, target: Any, mask: Any) -> None:
     """Raise ValueError for a mask of another size."""
     if int(np.prod(getattr(mask, "shape", ()))) != int(np.prod(target.shape)):
         raise ValueError(f"{name}: mask and data must be the same size")
-
-
-def places_of(indices: Any) -> np.ndarray[Any, Any]:
-    """Indices as raw integers."""
-    return np.asarray(indices.tolist() if isinstance(indices, Tensor) else indices)
 
 
 @array_function()
@@ -48,7 +43,7 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Write values, repeated as often as needed, to the elements at indices into the flattened array."""
     v = ops.np.ravel(as_nonscalar(v))
     check_target("put", a, v)
-    places = places_of(ind).ravel().astype(np.intp)
+    places = read_off(ind).ravel().astype(np.intp)
     if not places.size or not v.shape[0]:
         return
     size = int(np.prod(a.shape))
@@ -70,7 +65,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
     mask = as_nonscalar(mask)
     check_target("place", arr, vals)
     check_mask("place", arr, mask)
-    places = np.flatnonzero(np.asarray(mask.tolist(), bool))
+    places = np.flatnonzero(read_off(mask))
     if places.size and not vals.shape[0]:
         raise ValueError("Cannot insert from an empty array!")
     put(arr, places, vals)
@@ -111,5 +106,5 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None) -> Non
     if axis is None:
         put(arr, indices, values)
         return
-    places = np.take_along_axis(np.arange(int(np.prod(arr.shape))).reshape(arr.shape), places_of(indices), axis)
+    places = np.take_along_axis(np.arange(int(np.prod(arr.shape))).reshape(arr.shape), read_off(indices), axis)
     ops.np.index_put_(arr, np.unravel_index(places, arr.shape), ops.np.astype(as_nonscalar(values), arr.dtype))

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.loading import deferred
-from pydispatch.numpy.declare import array_function, as_array, as_index, as_nonscalar, into
+from pydispatch.numpy.declare import array_function, as_array, as_index, as_nonscalar, into, read_off
 from pydispatch.ops import ops
 
 
@@ -453,7 +453,7 @@ def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, opt
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """The array without the zeros at the ends of its axes; which those are is read off the values."""
     filt = as_nonscalar(filt)
-    places = np.argwhere(np.asarray(ops.np.not_equal(filt, 0).tolist()))
+    places = np.argwhere(read_off(ops.np.not_equal(filt, 0)))
     axes = range(filt.ndim) if axis is None else normalize_axis_tuple(axis, filt.ndim, "axis")
     key = [slice(None)] * filt.ndim
     for each in axes:

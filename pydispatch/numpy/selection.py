@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import is_array
+from pydispatch._core import MetaArray, is_array
 from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, known_values
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, known_array, known_values
+from pydispatch.operators.declare import range_like
 from pydispatch.ops import ops
 
 # --- by conditions ---------------------------------------------------------------------------------------------------
@@ -43,6 +44,8 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
     if size is None and isinstance(a, np.ndarray):
         return np.flatnonzero(a)
     mask = ops.np.ravel(truth_of(a))
+    if size is None and may_have_unknown_sizes(mask):
+        return ops.np.index(range_like(mask, mask.shape[0]), mask)
     order = ops.np.argsort(ops.np.logical_not(mask), 0, None, stable=True)
     if size is None:
         return ops.np.getitem(order, slice(number_of(mask)))
@@ -51,6 +54,12 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
         order = ops.np.concatenate([order, filler])
     found = ops.np.less(np.arange(size), ops.np.sum(mask))
     return ops.np.where(found, ops.np.getitem(order, slice(size)), fill_value)
+
+
+def may_have_unknown_sizes(a: Any) -> bool:
+    """Is this an array of a library that can leave open how many elements an array has until they are computed?"""
+    array = known_array(a)
+    return array is not None and not isinstance(array, (np.ndarray, np.generic, MetaArray))
 
 
 def number_of(mask: Any) -> int:

@@ -6,6 +6,7 @@ the smallest one repeated.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -61,6 +62,10 @@ class Distinct:
         if self.size is not None:
             same = ops.np.equal(ops.np.expand_dims(self.inverse(), 0), np.arange(self.size)[:, None])
             return ops.np.sum(same, 1)
+        if math.isnan(self.starts.shape[0]):        # of a lazy array
+            number = ops.np.cumsum(self.first, 0)
+            ends = ops.np.searchsorted(number, ops.np.take(number, self.starts, 0), "right")
+            return ops.np.subtract(ends, self.starts)
         ends = ops.np.concatenate([ops.np.getitem(self.starts, slice(1, None)),
                                    ops.np.full_like(self.starts, self.n, shape=(min(self.n, 1),))])
         return ops.np.subtract(ends, self.starts)

@@ -319,8 +319,8 @@ def range_like(g, n: int):
     """0, 1, ..., n - 1, on the device of `g`, and without data if `g` has none."""
     if is_plain(g):
         return np.arange(n)
-    ones_like, = operators("ones_like")
-    return ones_like(g, shape=(n,), dtype=np.dtype(int)).cumsum() - 1
+    cumsum, ones_like, subtract = operators("cumsum", "ones_like", "subtract")
+    return subtract(cumsum(ones_like(g, shape=(n,), dtype=np.dtype(int)), 0), 1)
 
 
 def _on_copy(write: Callable, copy: Callable) -> Callable:
