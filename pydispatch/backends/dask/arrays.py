@@ -1,16 +1,145 @@
-"""Dask's arrays as raw arrays: the backend `Dask`, whose kernels are the functions of `dask.array`."""
+"""The backend `Dask`: `dask.array.Array`, the functions of `dask.array`, and kernels for what these lack.
+
+Kernels are lazy: they look at shapes, dtypes and chunks, never at values. A kernel that works along an axis makes one
+chunk of it.
+"""
 
 from __future__ import annotations
 
-import dask.array as da
+from collections.abc import Callable
+from typing import Any
 
+import dask.array as da
+import numpy as np
+
+from pydispatch._core import OpOverload
+from pydispatch.backends.dask import indexing, matrices, reductions, shaping
+from pydispatch.backends.dask.chunkwise import along, as_dask, on_elements, on_rows
 from pydispatch.keys import backend_names
+from pydispatch.library import impl
+from pydispatch.operators.declare import LIBRARY
+from pydispatch.ops import ops
 from pydispatch.registry.backends import register_backend
 
 NAME = "Dask"
 
 
+def sort(a: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
+    """The elements in order along an axis."""
+    return _ordered(ops.np.sort.default, a, axis, kind, stable)
+
+
+def argsort(a: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
+    """Where those are."""
+    return _ordered(ops.np.argsort.default, a, axis, kind, stable)
+
+
+def _ordered(operator: OpOverload, a: Any, axis: int | None, kind: str | None, stable: bool | None) -> Any:
+    if axis is None:
+        a, axis = shaping.ravel(a), 0
+    return along(operator, (axis,), a, axis, kind, stable=stable)
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+    """For each row, the elements at positions of its own."""
+    if axis is None:
+        arr, axis = shaping.ravel(arr), 0
+    rows = [da.moveaxis(as_dask(a), axis, -1) for a in (arr, indices)]
+    found = on_rows(ops.np.take_along_axis.default, "(n),(k)->(k)", *rows)
+    return da.moveaxis(found, -1, axis)
+
+
+def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
+    """Where elements belong in a sorted array, which is one chunk."""
+    return on_rows(ops.np.searchsorted.default, "(n),()->()", as_dask(a), as_dask(v), side)
+
+
+def interval(x: Any, xp: Any) -> Any:
+    """Which two neighbours among sorted points an element lies between."""
+    core = core_of_points(x, xp)
+    return on_rows(ops.np.interval.default, f"({core}),(n)->({core})", as_dask(x), as_dask(xp))
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
+    """Values between those at sorted points, on straight lines."""
+    core = core_of_points(x, xp)
+    ends = ",()" * sum(isinstance(end, (da.Array, np.ndarray)) for end in (left, right))
+    return on_rows(ops.np.interp.default, f"({core}),(n),(n){ends}->({core})", *map(as_dask, (x, xp, fp)), left, right)
+
+
+def core_of_points(x: Any, xp: Any) -> str:
+    """The axes of points that belong to one row of sorted points, for a signature."""
+    return "" if xp.ndim == 1 else ",".join(f"k{axis}" for axis in range(x.ndim - xp.ndim + 1))
+
+
+def item(a: Any) -> Any:
+    """The only element as a number of Python's: this is what programs call to compute it."""
+    return a.compute().item()
+
+
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    """The convolution of rows."""
+    return on_rows(ops.np.convolve.default, "(n),(m)->(k)", as_dask(a), as_dask(v), mode)
+
+
+def fft(operator: OpOverload, a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """A Fourier transform along an axis."""
+    return along(operator, (axis,), a, n, axis, norm)
+
+
+# --- registration ----------------------------------------------------------------------------------------------------
+
+
+def bound(name: str, function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
+    """A kernel of this name, for messages, that calls a function with these arguments first."""
+    def kernel(*args: Any, **options: Any) -> Any:
+        return function(*first, *args, **options)
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "sort": sort, "argsort": argsort, "take_along_axis": take_along_axis, "searchsorted": searchsorted,
+    "interval": interval, "interp": interp, "convolve": convolve,
+    "clip": bound("clip", on_elements, ops.np.clip.default),
+    "getitem": indexing.index, "index": indexing.index, "setitem": indexing.setitem, "index_put": indexing.index_put,
+    "take": indexing.take, "item": item, "scatter_add": indexing.scatter_add,
+    "reshape": shaping.reshape, "ravel": shaping.ravel, "repeat": shaping.repeat, "split": shaping.split,
+    "concatenate": shaping.concatenate, "stack": shaping.stack, "broadcast_to": shaping.broadcast_to,
+    "linspace": shaping.linspace, "full": shaping.full, "full_like": shaping.full_like,
+    "zeros_like": shaping.zeros_like, "ones_like": shaping.ones_like, "empty_like": shaping.empty_like,
+    **{name: bound(name, reductions.reduced, name) for name in ("sum", "prod", "max", "min", "all", "any")},
+    "mean": reductions.mean, "var": reductions.var, "std": reductions.std,
+    "einsum": matrices.einsum, "covariance": matrices.covariance,
+    "linalg_inv": matrices.inv, "linalg_cholesky": matrices.cholesky, "linalg_solve": matrices.solve,
+    "linalg_qr": matrices.qr, "linalg_svd": matrices.svd, "linalg_vector_norm": matrices.vector_norm,
+}
+"""By operator: what `dask.array` has no function for, or one that takes less or gives something else than NumPy's."""
+
+SIGNATURES = {
+    "linalg_cofactor": "(m,m)->(m,m)", "linalg_det": "(m,m)->()", "linalg_slogdet": "(m,m)->(),()",
+    "linalg_eigh": "(m,m)->(m),(m,m)", "linalg_eigvalsh": "(m,m)->(m)", "linalg_eig": "(m,m)->(m),(m,m)",
+    "linalg_eigvals": "(m,m)->(m)", "linalg_svdvals": "(m,n)->(k)", "linalg_pinv": "(m,n)->(n,m)",
+}
+"""Operators on stacks of matrices, as generalized universal functions."""
+TRANSFORMS = ("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft")
+
+
 def register() -> None:
     """Register the backend, unless it is registered."""
-    if NAME not in backend_names():
-        register_backend(NAME, da.Array, namespace=da, kernels={"copy": da.Array.copy})
+    if NAME in backend_names():
+        return
+    pointwise = [name for name, declaration in LIBRARY.declarations.items()
+                 if declaration.variant == "functional" and "pointwise" in declaration.tags]
+    register_backend(NAME, da.Array, namespace="dask.array", kernels={
+        name: bound(name, on_elements, getattr(ops.np, name).default) for name in pointwise})
+    for name, kernel in kernels().items():
+        impl(f"np::{name}", NAME, kernel)
+
+
+def kernels() -> dict[str, Callable[..., Any]]:
+    """Those that are registered, by operator."""
+    of_signatures = {name: bound(name, on_rows, getattr(ops.np, name).default, signature)
+                     for name, signature in SIGNATURES.items()}
+    of_transforms = {name: bound(name, fft, getattr(ops.np, name).default) for name in TRANSFORMS}
+    return KERNELS | of_signatures | of_transforms

@@ -1,0 +1,110 @@
+"""Operators over the chunks of Dask's arrays: each chunk, or each whole row of chunks, is an array of NumPy's.
+
+A result's shape and dtype come from the operator's kernel for Meta, so nothing is computed to find them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import dask.array as da
+import numpy as np
+from dask.array.core import elemwise
+
+from pydispatch._core import MetaArray, OpOverload
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+
+class Call(NamedTuple):
+    """A call of an operator whose arrays are left open, as a function of these; pickled by the operator's name."""
+
+    operator: OpOverload
+    leaves: tuple[Any, ...]
+    spec: TreeSpec
+    places: tuple[int, ...]
+
+    @property
+    def __name__(self) -> str:
+        return str(self.operator.name).replace("::", "_")
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Call the operator with these arrays."""
+        leaves = list(self.leaves)
+        for place, array in zip(self.places, arrays, strict=True):
+            leaves[place] = array
+        args, options = tree_unflatten(leaves, self.spec)
+        return self.operator(*args, **options)
+
+
+def opened(operator: OpOverload, *args: Any, **options: Any) -> tuple[Call, list[Any]]:
+    """A call without its arrays, and these."""
+    leaves, spec = tree_flatten((args, options))
+    places = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, (da.Array, np.ndarray))])
+    rest = tuple([None if i in places else leaf for i, leaf in enumerate(leaves)])
+    return Call(operator, rest, spec, places), [leaves[place] for place in places]
+
+
+def metadata_of(operator: OpOverload, *args: Any, **options: Any) -> Any:
+    """The shape and dtype of the result of a call, as a MetaArray; a length that is unknown counts as 1."""
+    args, options = tree_map(_as_meta, (args, options))
+    return operator(*args, **options)
+
+
+def _as_meta(leaf: Any) -> Any:
+    if not isinstance(leaf, da.Array):
+        return leaf
+    return MetaArray(tuple([1 if math.isnan(n) else n for n in leaf.shape]), leaf.dtype)
+
+
+def as_dask(value: Any) -> Any:
+    """NumPy's array, or a number, as an array of Dask's."""
+    return value if isinstance(value, da.Array) else da.asarray(value)
+
+
+def has_unknown_sizes(a: Any) -> bool:
+    """Is a length of this array known only when it is computed?"""
+    return any(map(math.isnan, a.shape))
+
+
+def on_elements(operator: OpOverload, *args: Any, **options: Any) -> Any:
+    """A pointwise operator: chunk by chunk."""
+    call, arrays = opened(operator, *args, **options)
+    return elemwise(call, *arrays, dtype=metadata_of(operator, *args, **options).dtype)
+
+
+def along(operator: OpOverload, axes: Sequence[int], a: Any, *args: Any, **options: Any) -> Any:
+    """An operator whose result has the axes of its first argument; those that it works along become one chunk."""
+    axes = [axis % a.ndim for axis in axes]
+    a = in_one_chunk(a, axes)
+    result = metadata_of(operator, a, *args, **options)
+    call, _ = opened(operator, a, *args, **options)
+    labels = tuple(range(a.ndim))
+    return da.blockwise(call, labels, a, labels, dtype=result.dtype, meta=np.empty((0,) * a.ndim, result.dtype),
+                        adjust_chunks={axis: (result.shape[axis],) for axis in axes})
+
+
+def in_one_chunk(a: Any, axes: Sequence[int]) -> Any:
+    """The array with one chunk along each of these axes."""
+    split = {axis: -1 for axis in axes if len(a.chunks[axis]) > 1}
+    return a.rechunk(split) if split else a
+
+
+def on_rows(operator: OpOverload, signature: str, *args: Any, **options: Any) -> Any:
+    """An operator with the signature of a generalized universal function: its core axes, the last ones, are whole."""
+    call, arrays = opened(operator, *args, **options)
+    results = tree_leaves(metadata_of(operator, *args, **options))
+    inputs, outputs = (side[1:-1].split("),(") for side in signature.split("->"))
+    sizes: dict[str, int] = {}
+    for result, names in zip(results, outputs, strict=True):
+        core = names.split(",") if names else []
+        sizes |= dict(zip(core, result.shape[result.ndim - len(core):], strict=True))
+    given = {name for names in inputs for name in names.split(",")}
+    dtypes = [result.dtype for result in results]
+    is_empty = any(0 in array.shape for array in arrays)    # then Dask cannot tell how to divide it
+    if is_empty:
+        arrays = [in_one_chunk(as_dask(array), range(array.ndim)) for array in arrays]
+    return da.apply_gufunc(call, signature, *arrays, allow_rechunk=not is_empty,
+                           output_sizes={name: n for name, n in sizes.items() if name not in given},
+                           output_dtypes=dtypes if len(dtypes) > 1 else dtypes[0])

@@ -1,0 +1,82 @@
+"""Reductions over a part of the elements, and from a first value on, for which Dask's functions have no argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from pydispatch.backends.dask.chunkwise import as_dask
+
+IDENTITIES = {"sum": 0, "prod": 1, "all": True, "any": False}
+"""By reduction, what changes no result; where there is none, the first value takes its place."""
+COMBINING = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None,
+            where: Any = None) -> Any:
+    """The sum and the like of the elements where a mask holds, and of a first value."""
+    a = as_dask(a)
+    if where is not None:
+        a = da.where(where, a, np.asarray(IDENTITIES.get(name, initial)).astype(a.dtype))
+    if name in ("max", "min") and a.size == 0 and initial is None:     # where Dask asks chunks for what they have not
+        return da.zeros(getattr(np, name)(np.empty(a.shape, a.dtype), axis, keepdims=keepdims).shape, dtype=a.dtype)
+    options = {} if dtype is None else {"dtype": dtype}
+    if initial is not None and 0 in a.shape:
+        # a chunk without elements has no greatest one
+        a = da.concatenate([a, da.full(with_ones(a, axis), initial, dtype=a.dtype)], first_of(axis))
+        initial = None
+    found = getattr(da, name)(a, axis=axis, keepdims=keepdims, **options)
+    return found if initial is None else COMBINING[name](found, np.asarray(initial).astype(found.dtype))
+
+
+def with_ones(a: Any, axis: Any) -> tuple[int, ...]:
+    """The shape of one more element along the first reduced axis."""
+    place = first_of(axis) % a.ndim
+    return tuple([1 if i == place else n for i, n in enumerate(a.shape)])
+
+
+def first_of(axis: Any) -> int:
+    """The first of the axes that are reduced."""
+    return 0 if axis is None else axis if isinstance(axis, int) else axis[0]
+
+
+def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    """The mean of the elements where a mask holds."""
+    if where is None:
+        return da.mean(a, axis=axis, dtype=dtype, keepdims=keepdims)
+    total = reduced("sum", a, axis, dtype or mean_dtype(a), keepdims=keepdims, where=where)
+    return total / number(a, axis, keepdims, where)
+
+
+def var(a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0, keepdims: bool = False, where: Any = None,
+        mean: Any = None, correction: Any = None) -> Any:
+    """The variance of the elements where a mask holds, around their mean or what is given for it."""
+    ddof = ddof if correction is None else correction
+    if where is None and mean is None:
+        return da.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
+    a, dtype = as_dask(a), dtype or mean_dtype(a)
+    where = True if where is None else where
+    centre = _mean(a, axis, dtype, keepdims=True, where=where) if mean is None else mean
+    distance = da.absolute(a.astype(dtype) - centre)
+    squares = reduced("sum", distance * distance, axis, keepdims=keepdims, where=where)
+    return squares / da.maximum(number(a, axis, keepdims, where) - ddof, 0)
+
+
+_mean = mean
+
+
+def std(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+    """The square root of that."""
+    return da.sqrt(var(a, axis, dtype, **options))
+
+
+def number(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
+    """How many elements are reduced to one."""
+    return da.broadcast_to(as_dask(where), a.shape).sum(axis=axis, keepdims=keepdims)
+
+
+def mean_dtype(a: Any) -> Any:
+    """That of the mean of an array."""
+    return np.empty(1, a.dtype).mean().dtype

@@ -1,0 +1,198 @@
+"""Every function of NumPy's on Dask's arrays, alone and under transforms: lazy, and equal to NumPy's."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy as pnp
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.func import grad, jvp, vmap
+from pydispatch.numpy.declare import FUNCTIONS
+from pydispatch.tracing import make_fx
+from pydispatch.tree import tree_leaves
+from tests.backends.dask.lazy import CUTS, ComputedError, check_lazy, computed, da, lazily, uneven
+from tests.numpy.calls import (
+    case_named,
+    copies,
+    examples,
+    function_of_arrays,
+    is_array,
+    is_differentiable,
+    mapped,
+    quietly,
+)
+from tests.numpy.samples import SAMPLES
+from tests.numpy.samples.sample import Sample
+
+READING = (
+    "array2string(", "asarray_chkfinite(", "bincount(", "ix_(bool", "linalg.lstsq(", "may_share_memory(",
+    "polyfit(float64[6], float64[6], 2, full", "real_if_close(complex", "shares_memory(", "trim_zeros(",
+)
+"""Calls that have to know elements before they return, such as the greatest one or the rank: they compute."""
+OPEN_SIZES = ("intersect1d(", "setdiff1d(", "setxor1d(", "argwhere(int64[])")
+"""Calls that go on with an array of unknown size."""
+OTHERWISE = ("array_str(", "linalg.eig(float64[2, 2]", "linalg.eigvals(float64[2, 2]", "poly(complex128[2]",
+             "poly(float64[2, 2]", "polydiv(float64[3]", "polymul(float64[4]", "roots(")
+"""Calls whose result NumPy shortens, or makes real, where elements allow it: `READ_OFF` has them."""
+OF_SHAPES = ("diag_indices_from(", "histogram(float64[8], 4, [", "histogram(float64[8], [",
+             "histogram2d(float64[8], float64[8], [2", "ix_(int64", "meshgrid(float64[2], [1", "tril_indices_from(",
+             "triu_indices_from(")
+"""Calls with results that depend on no element of a lazy array: arrays of NumPy's."""
+
+
+def function(name: str) -> Callable[..., Any]:
+    return operator.attrgetter(name)(pnp)
+
+
+def in_numpy(name: str) -> Callable[..., Any]:
+    return operator.attrgetter(name)(np)
+
+
+def exists(name: str) -> bool:
+    found = FUNCTIONS.get(name)
+    return found is None or found.numpy_function is not None
+
+
+WITH_ARRAYS = [sample for samples in SAMPLES.values() for sample in samples
+               if exists(sample.name) and any(map(is_array, tree_leaves((sample.args, sample.kwargs))))]
+
+
+def first_of_each(samples: list[Sample]) -> list[Sample]:
+    return list({sample.name: sample for sample in reversed(samples)}.values())[::-1]
+
+
+def check_call(sample: Sample, cut: str) -> None:
+    """The call on arrays cut in this way, or the error that it has to raise."""
+    args, kwargs = mapped(CUTS[cut], (sample.args, sample.kwargs))
+    error = ERRORS.get(next((prefix for prefix in ERRORS if repr(sample).startswith(prefix)), ""))
+    if error is not None:
+        with pytest.raises(error):
+            lazily(function(sample.name), *args, **kwargs)
+        return
+    found, expected = lazily(function(sample.name), *args, **kwargs), quietly(in_numpy(sample.name), *copies(sample))
+    if repr(sample).startswith(OF_SHAPES):
+        found = [da.asarray(leaf) for leaf in tree_leaves(found)]
+        expected = [np.asarray(leaf) for leaf in tree_leaves(expected)]
+    check_lazy(found, expected, sample.tolerance)
+
+
+ERRORS = dict.fromkeys(READING, ComputedError) | dict.fromkeys(OPEN_SIZES, (ValueError, TypeError)) | {
+    "from_dlpack(": AttributeError}
+CALLS = [sample for sample in WITH_ARRAYS if not repr(sample).startswith(OTHERWISE)]
+
+
+@pytest.mark.parametrize("sample", first_of_each(CALLS), ids=lambda sample: sample.name)
+def test_functions_are_lazy_and_equal_numpys(sample):
+    check_call(sample, "uneven")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", CALLS, ids=repr)
+def test_calls_are_lazy_and_equal_numpys(sample):
+    for cut in CUTS:
+        with case_named(cut):
+            check_call(sample, cut)
+
+
+READ_OFF = {
+    "polymul": (([0.0, 1.0, 2.0], [3.0, 4.0]), lambda found: np.trim_zeros(found, "f")),
+    "poly": (([1 + 2j, 1 - 2j],), np.real),
+    "linalg.eigvals": (([[2.0, 0.0], [0.0, 3.0]],), np.real),
+    "roots": (([1.0, -6.0, 11.0, -6.0],), np.real),
+    "polydiv": (([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), lambda found: found[:1]),
+    "array_str": (([1.0, 2.0],), None),
+}
+
+
+@pytest.mark.parametrize(("name", "args", "shown"), [(name, *row) for name, row in READ_OFF.items()], ids=READ_OFF)
+def test_what_numpy_reads_off_elements_is_left_as_it_is(name, args, shown):
+    found = lazily(function(name), *[uneven(np.asarray(arg)) for arg in args])
+    if shown is None:
+        assert str(found).startswith("dask.array<")
+        return
+    found, expected = tree_leaves(computed(found)), tree_leaves(in_numpy(name)(*args))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(shown(one), other, atol=1e-12)
+
+
+# --- transforms ------------------------------------------------------------------------------------------------------
+
+
+def differentiated(sample: Sample) -> tuple[Callable[..., Any], tuple[np.ndarray, ...]]:
+    """A call as a function of the arrays that it can be differentiated by, and these."""
+    call, values = function_of_arrays(function(sample.name), sample)
+    places = [i for i, value in enumerate(values) if is_differentiable(value)]
+
+    def of_those(*chosen: Any) -> Any:
+        args = list(values)
+        for place, value in zip(places, chosen, strict=True):
+            args[place] = value
+        return call(*args)
+
+    return of_those, tuple([values[i] for i in places])
+
+
+def total_of(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The sum of the squares of the results."""
+    def total(*args: Any) -> Any:
+        found = [leaf for leaf in call(*args) if leaf.dtype.kind in "fc"]
+        return sum(pnp.sum(pnp.real(pnp.multiply(leaf, pnp.conj(leaf)))) for leaf in found)
+    return total
+
+
+def gradient(sample: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    call, values = differentiated(sample)
+    return grad(total_of(call), tuple(range(len(values)))), values
+
+
+def tangent(sample: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    call, values = differentiated(sample)
+    return lambda *args: jvp(call, args, args), values
+
+
+def batch(sample: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    call, (first, *others) = function_of_arrays(function(sample.name), sample)
+    return vmap(call, (0, *(None,) * len(others))), (np.stack(examples(first)), *others)
+
+
+def trace(sample: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    call, values = function_of_arrays(function(sample.name), sample)
+    return lambda *args: make_fx(call)(*args)(*args), tuple(values)
+
+
+LAZY = [sample for sample in CALLS if not repr(sample).startswith((*ERRORS, *OF_SHAPES))]
+SMOOTH = [sample for sample in first_of_each([each for each in LAZY if each.smooth])
+          if any(map(is_differentiable, tree_leaves((sample.args, sample.kwargs))))]
+UNKNOWN_SHAPES = ("compress", "extract", "union1d", "unique")
+"""Functions whose result has unknown sizes, which its sum cannot be differentiated by."""
+BATCHED = [sample for sample in first_of_each([each for each in LAZY if each.batches])
+           if sample.name != "broadcast_arrays"]
+WITH_SHAPE = first_of_each([each for each in LAZY if each.has_shape])
+TRANSFORMED = {
+    "grad": (gradient, [sample for sample in SMOOTH if sample.name not in UNKNOWN_SHAPES]),
+    "jvp": (tangent, [sample for sample in SMOOTH if sample.name not in UNKNOWN_SHAPES]),
+    "vmap": (batch, BATCHED), "make_fx": (trace, WITH_SHAPE),
+}
+CASES = [pytest.param(prepare, sample, id=f"{name}-{sample.name}",
+                      marks=() if sample.name in ("matmul", "sort", "where", "linalg.svd") else pytest.mark.slow)
+         for name, (prepare, samples) in TRANSFORMED.items() for sample in samples]
+
+
+@pytest.mark.parametrize(("prepare", "sample"), CASES)
+def test_transforms_are_lazy_and_equal_those_of_numpys_arrays(prepare, sample):
+    transformed, values = prepare(sample)
+    found = lazily(transformed, *map(uneven, values))
+    check_lazy(found, quietly(transformed, values, {}), sample.tolerance)
+
+
+def test_a_sum_over_an_unknown_size_has_no_gradient():
+    x = uneven(np.arange(4.0))
+    with pytest.raises(DispatchTypeError, match="nan"):
+        grad(lambda x: pnp.sum(x[x > 1]))(x)
+    found = lazily(grad(lambda x: pnp.sum(pnp.where(x > 1, x, 0))), x)
+    check_lazy(found, np.array([0.0, 0.0, 1.0, 1.0]))
