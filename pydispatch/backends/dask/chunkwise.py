@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -61,6 +62,25 @@ def _as_meta(leaf: Any) -> Any:
 def as_dask(value: Any) -> Any:
     """NumPy's array, or a number, as an array of Dask's."""
     return value if isinstance(value, da.Array) else da.asarray(value)
+
+
+MOST_REMEMBERED = 256
+_remembered: dict[tuple[int, ...], Any] = {}
+_lock = Lock()
+
+
+def remember_chunks(a: Any) -> None:
+    """Keep in mind the chunks of an array that is reduced: its gradient is made later, of its shape alone."""
+    with _lock:
+        _remembered.pop(a.shape, None)
+        _remembered[a.shape] = a.chunks
+        if len(_remembered) > MOST_REMEMBERED:
+            del _remembered[next(iter(_remembered))]
+
+
+def remembered_chunks(shape: tuple[int, ...]) -> Any:
+    """The chunks of the last array of this shape that was reduced; None if there is none."""
+    return _remembered.get(shape)
 
 
 def has_unknown_sizes(a: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
-from pydispatch.backends.dask.chunkwise import as_dask
+from pydispatch.backends.dask.chunkwise import as_dask, remember_chunks
 
 IDENTITIES = {"sum": 0, "prod": 1, "all": True, "any": False}
 """By reduction, what changes no result; where there is none, the first value takes its place."""
@@ -18,6 +18,7 @@ def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims:
             where: Any = None) -> Any:
     """The sum and the like of the elements where a mask holds, and of a first value."""
     a = as_dask(a)
+    remember_chunks(a)
     if where is not None:
         a = da.where(where, a, np.asarray(IDENTITIES.get(name, initial)).astype(a.dtype))
     if name in ("max", "min") and a.size == 0 and initial is None:     # where Dask asks chunks for what they have not
@@ -44,6 +45,7 @@ def first_of(axis: Any) -> int:
 
 def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
     """The mean of the elements where a mask holds."""
+    remember_chunks(as_dask(a))
     if where is None:
         return da.mean(a, axis=axis, dtype=dtype, keepdims=keepdims)
     total = reduced("sum", a, axis, dtype or mean_dtype(a), keepdims=keepdims, where=where)

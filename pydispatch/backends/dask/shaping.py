@@ -11,7 +11,7 @@ import numpy as np
 from dask.array.core import normalize_chunks
 from dask.utils import parse_bytes
 
-from pydispatch.backends.dask.chunkwise import as_dask, has_unknown_sizes, metadata_of, on_elements
+from pydispatch.backends.dask.chunkwise import as_dask, has_unknown_sizes, metadata_of, on_elements, remembered_chunks
 from pydispatch.ops import ops
 
 
@@ -94,16 +94,18 @@ def full(shape: tuple[int, ...], fill_value: Any, *, dtype: Any = None, device: 
 
 
 def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
-    """The elements repeated along axes, in one chunk along each, or in chunks of Dask's usual size if that is larger.
+    """The elements repeated along axes, in the chunks of the array whose gradient this may be.
 
-    One chunk becomes those of what the result meets; but a large one would be made as a whole where it meets numbers.
+    Else it is one chunk along each axis, or chunks of Dask's usual size if that is larger.
     """
-    array = as_dask(array)
-    limit = parse_bytes(dask.config.get("array.chunk-size"))
-    if array.dtype.itemsize * math.prod(shape) <= limit:
+    array, shape = as_dask(array), tuple(shape)
+    known = remembered_chunks(shape)
+    is_small = array.dtype.itemsize * math.prod(shape) <= parse_bytes(dask.config.get("array.chunk-size"))
+    if known is None and is_small:
         return da.broadcast_to(array, shape)
     own = [()] * (len(shape) - array.ndim) + list(array.chunks)
-    chunks = tuple(["auto" if sum(pieces) != n else pieces for n, pieces in zip(shape, own, strict=True)])
+    chunks = tuple([pieces if sum(pieces) == n else known[axis] if known else "auto"
+                    for axis, (n, pieces) in enumerate(zip(shape, own, strict=True))])
     return da.broadcast_to(array, shape, chunks=normalize_chunks(chunks, shape, dtype=array.dtype))
 
 
