@@ -34,7 +34,7 @@ CONNECTED = {
     "memory": ("overlaps_itself",),
     "numpy.declare": ("as_array", "as_key"),
     "numpy.methods": ("call_as_function",),
-    "numpy.protocols": ("call_universal", "function_of_numpy"),
+    "numpy.protocols": ("call_universal", "function_of_numpy", "call_on_backend"),
     "registry.derivatives": ("compile_derivative",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""

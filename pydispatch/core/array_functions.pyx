@@ -44,7 +44,7 @@ cdef int origin_of_other(PyObject* value) except -1:
         return origin_of_items(value)
     if is_numpy_scalar(<object>value):
         return OF_NUMPY
-    return SOME_OBJECT if cnp.PyArray_Check(<object>value) or word_of_array(value) == 0 else NOT_NUMPYS
+    return NOT_NUMPYS if is_of_other_backend(value) else SOME_OBJECT
 
 
 cdef int origin_of_items(PyObject* value) except -1:
@@ -297,7 +297,31 @@ cdef PyObject* call_array_function(PyObject* function, PyObject* const* args, si
             return call_numpys(self, entry, whose, args, nargsf, kwnames)
     if (entry != NULL or self.numpy_first) and is_operators_own(self, args, nargsf, kwnames):
         return PyObject_Vectorcall(<PyObject*>self.operator, args, nargsf, kwnames)
+    if holds_array_of_other(args, n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)), 0):
+        return call_on_backend(self, args, n, kwnames)
     return PyObject_Vectorcall(<PyObject*>self.implementation, args, nargsf, kwnames)
+
+
+cdef bint holds_array_of_other(PyObject* const* args, Py_ssize_t n, int depth) except -1:
+    """Is there a raw array of another backend than NumPy's, whose methods are not those of Tensors, in lists too?"""
+    cdef Py_ssize_t i
+    for i in range(n):
+        if Py_TYPE(args[i]) == &PyList_Type or PyTuple_CheckExact(args[i]):
+            items = tuple(<object>args[i])      # a list may change meanwhile
+            if depth < MAX_NESTING and holds_array_of_other(items_of(items), len(items), depth + 1):
+                return True
+        elif is_of_other_backend(args[i]):
+            return True
+    return False
+
+
+cdef PyObject* call_on_backend(ArrayFunction self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    """Call the implementation with such arrays as Tensors."""
+    cdef Py_ssize_t i
+    values = tuple([<object>args[i] for i in range(n)])
+    names = () if kwnames == NULL else <tuple>kwnames
+    options = {names[i]: <object>args[n + i] for i in range(len(names))}
+    return give(upcalls.call_on_backend(self, values, options))
 
 
 cdef inline PyObject* call_numpys(ArrayFunction self, PyObject* entry, int whose, PyObject* const* args, size_t nargsf,

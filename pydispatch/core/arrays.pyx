@@ -268,7 +268,7 @@ cdef int take_outline(Shell shell, PyObject* array) except -1:
             shell.keys = (<Shell>array).keys
     else:
         shell.shape = shape_of(array)
-        shell.dtype = (<object>array).dtype
+        shell.dtype = dtype_of(array)
         shell.steps = getattr(<object>array, "strides", None)
     return 0
 

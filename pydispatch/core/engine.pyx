@@ -635,7 +635,7 @@ cdef inline object as_of_argument(TapeNode node, Py_ssize_t k, found, gradient):
     if node.targets is not None and (<list>node.targets)[k] is not None:
         return bring_to(found, (<list>node.targets)[k])
     if node.outputs is None and not same_dtype_as(found, gradient):
-        return bring_to(found, (None, gradient.dtype))
+        return bring_to(found, (None, dtype_of(<PyObject*>gradient)))
     return found
 
 
@@ -650,7 +650,7 @@ cdef inline int hand_on(BackwardPass run, TapeNode node, Py_ssize_t k, found, li
 cdef inline bint same_dtype_as(found, gradient) except -1:
     """Has what a formula returned the dtype of the gradient? What is no array of NumPy's is taken at its word."""
     if Py_TYPE(<PyObject*>found) != &PyArray_Type or Py_TYPE(<PyObject*>gradient) != &PyArray_Type:
-        return found.dtype == gradient.dtype
+        return dtype_of(<PyObject*>found) == dtype_of(<PyObject*>gradient)
     return same_dtype(<PyObject*>found, <PyObject*>gradient)
 
 
@@ -729,7 +729,7 @@ cdef object conjugated(value):
         for item in value:
             conjugates.append(conjugated(item))
         return tuple(conjugates)
-    if value is None or value.dtype.kind != "c":
+    if value is None or dtype_of(<PyObject*>value).kind != "c":
         return value
     return value.conj()
 

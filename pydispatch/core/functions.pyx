@@ -257,12 +257,12 @@ cdef int attach_flat(derivative, Context ctx, tuple values, tuple outputs, Inter
         if tracked_at(<PyObject*>value, interpreter):
             edges.append((<Tensor>value).edge)
             array = raw_array(value)
-            inputs.append((tuple(array.shape), array.dtype))
+            inputs.append((tuple(array.shape), dtype_of(<PyObject*>array)))
         else:
             edges.append(None)
             inputs.append(None if word_of_array(<PyObject*>value) else False)
     for tensor in outputs:
-        metas.append((tuple(tensor.shape), raw_array(tensor).dtype))
+        metas.append((tuple(tensor.shape), tensor.dtype))
     node = CustomNode.__new__(CustomNode)
     node.custom_derivative = derivative
     node.context = ctx

@@ -46,11 +46,13 @@ cdef object call_and_propagate(
 ):
     """Run a call below an interpreter of `jvp`, and give its results their tangents."""
     cdef Signature signature = table.signature
+    cdef TableEntry composite
     cdef object derivative = None, values = None
     cdef Py_ssize_t i
     if state.forward and not state.inference and has_tangents(frame, signature, interpreter):
-        if table.differentiated_as is not None:
-            return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, kind)
+        composite = composite_for_derivative(table, frame.word)
+        if composite is not None:
+            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
         derivative = compiled_derivative_of(op, table)
         if derivative is None:
             refuse_constant_write(op, signature, frame, signature.arrays, interpreter)

@@ -45,13 +45,15 @@ cdef object call_and_record(
     cdef Signature signature = table.signature
     cdef uint64_t tracked = tracked_arguments(frame, signature,
                                               interpreter) if state.grad and not state.inference else 0
+    cdef TableEntry composite
     cdef Derivative compiled = None
     cdef list copies = None
     cdef tuple values = None
     cdef object derivative = None, result
-    if tracked and table.differentiated_as is not None:
-        return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, kind)
     if tracked:
+        composite = composite_for_derivative(table, frame.word)
+        if composite is not None:
+            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
         derivative = compiled_derivative_of(op, table)
         if isinstance(derivative, Derivative):
             compiled = derivative
@@ -197,7 +199,7 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     node = record(derivative, signature, frame, NULL, tracked, interpreter, state, copies)
     for leaf in leaves:
         outputs.append((described(leaf, SHAPE), described(leaf, DTYPE)) if Py_TYPE(
-            <PyObject*>(<Tensor>leaf).array) == &PyArray_Type else (tuple(leaf.shape), leaf.dtype))
+            <PyObject*>(<Tensor>leaf).array) == &PyArray_Type else (tuple(leaf.shape), dtype_of(<PyObject*>leaf)))
         if is_complex(bottom_of(leaf)):
             node.flags |= COMPLEX
     node.outputs = tuple(outputs)
@@ -325,7 +327,7 @@ cdef int add_list_edges(
             continue
         array = bottom_of(value)
         edges.append((<Tensor>value).edge)
-        targets.append(None if result == NULL or same_dtype(array, result) else (None, (<object>array).dtype))
+        targets.append(None if result == NULL or same_dtype(array, result) else (None, dtype_of(array)))
         if is_complex(array):
             node.flags |= COMPLEX
     node.targets = targets
@@ -390,7 +392,7 @@ cdef object described(value, int kind):
         return tuple(descriptions)
     if kind == SHAPE:
         return tuple(getattr(value, "shape", ()))
-    return value.dtype if hasattr(value, "dtype") else numpy_asarray(value).dtype
+    return dtype_of(<PyObject*>value) if hasattr(value, "dtype") else numpy_asarray(value).dtype
 
 
 cdef inline Py_ssize_t slot_for_result(TapeNode node) except -2:
@@ -592,7 +594,7 @@ cdef inline bint recording_fast_path(
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
             or (<State>state).tracer is not None or (<State>state).substitute is not None
             or not signature.returns_fresh_tensor and not signature.returns_fresh_tensors
-            or autograd_keys(table, frame.word)):
+            or (<Table>table).composite_backends & frame.word or autograd_keys(table, frame.word)):
         return False
     if special & WRAPPER_FLAG:
         if (<State>state).innermost is None or Py_TYPE(<PyObject*>(<State>state).innermost) != GRAD_INTERPRETER_TYPE:

@@ -42,13 +42,13 @@ cdef inline bint is_inexact(PyObject* array) except -1:
     if Py_TYPE(array) == &PyArray_Type:
         number = PyArray_TYPE(<PyArrayObject*>array)
         return PyTypeNum_ISFLOAT(number) or PyTypeNum_ISCOMPLEX(number)
-    return (<object>array).dtype.kind in "fc"
+    return dtype_of(array).kind in "fc"
 
 
 cdef inline bint is_complex(PyObject* array) except -1:
     if Py_TYPE(array) == &PyArray_Type:
         return PyTypeNum_ISCOMPLEX(PyArray_TYPE(<PyArrayObject*>array))
-    return (<object>array).dtype.kind == "c"
+    return dtype_of(array).kind == "c"
 
 
 cdef inline bint same_shape(PyObject* left, PyObject* right) except -1:
@@ -85,7 +85,12 @@ cdef object shape_of(PyObject* array):
 cdef inline object dtype_of(PyObject* array):
     if Py_TYPE(array) == &PyArray_Type:
         return <object>PyArray_DESCR(<PyArrayObject*>array)
-    return (<object>array).dtype
+    return as_numpy_dtype((<object>array).dtype)
+
+
+cdef object as_numpy_dtype(dtype):
+    """NumPy's dtype for that of another library."""
+    return dtype if isinstance(dtype, numpy_dtype) else upcalls.dtype_like(dtype)
 
 
 cdef bint has_shape(PyObject* array, tuple shape) except -1:
@@ -118,7 +123,7 @@ cdef inline bint same_dtype(PyObject* left, PyObject* right) except -1:
 
 
 cdef bint equal_dtypes(PyObject* left, PyObject* right) except -1:
-    return (<object>left).dtype == (<object>right).dtype
+    return dtype_of(left) == dtype_of(right)
 
 
 def expand(value, tuple shape):

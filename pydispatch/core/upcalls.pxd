@@ -12,7 +12,7 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # registry/tables.py
     cdef public object build_table
     # registry/backends.py
-    cdef public object bring_into_use, load_backend
+    cdef public object bring_into_use, load_backend, dtype_like
     # registry/messages.py
     cdef public object wrong_type, missing_argument, too_many_arguments, unknown_keyword, given_twice, short_stack
     cdef public object wrong_number_of_values, wrong_number_left, wrong_number_returned, wrong_type_returned
@@ -31,7 +31,7 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object call_as_function
     # numpy/protocols.py
     cdef public object call_universal
-    cdef public object function_of_numpy
+    cdef public object function_of_numpy, call_on_backend
     # autograd/anomaly.py
     cdef public object note_origin, tell_origin, check_nan
     # autograd/backward.py

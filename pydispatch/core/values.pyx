@@ -150,7 +150,7 @@ cdef class Tensor:
     @property
     def dtype(self):
         """NumPy dtype of the elements."""
-        return self.array.dtype
+        return dtype_of(<PyObject*>self.array)
 
     @property
     def ndim(self):
@@ -160,7 +160,8 @@ cdef class Tensor:
     @property
     def size(self):
         """Number of elements."""
-        return self.array.size
+        size = self.array.size
+        return number_of_elements(tuple(self.array.shape)) if callable(size) else size      # a method of torch's
 
     @property
     def itemsize(self):

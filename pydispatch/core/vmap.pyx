@@ -81,7 +81,7 @@ cdef object example_of(PyObject* batch):
     cdef PyArrayObject* array = <PyArrayObject*>batch
     if Py_TYPE(batch) != &PyArray_Type:
         strides = getattr(<object>batch, "strides", None)
-        return MetaArray(tuple((<object>batch).shape)[1:], (<object>batch).dtype, <object>batch,
+        return MetaArray(tuple((<object>batch).shape)[1:], dtype_of(<PyObject*>batch), <object>batch,
                          strides=None if strides is None else strides[1:])
     return view_with(array, PyArray_NDIM(array) - 1, PyArray_DIMS(array) + 1, PyArray_STRIDES(array) + 1)
 

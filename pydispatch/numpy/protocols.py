@@ -15,6 +15,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import OF_NUMPY
 from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import LIBRARY
+from pydispatch.tree import tree_leaves, tree_map
 
 
 def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
@@ -91,4 +92,20 @@ REACHED: dict[Any, ArrayFunction] = OF_NUMPY | LIKE
 """What `Tensor.__array_function__` calls for each of NumPy's functions."""
 
 _core.set_functions_of_numpy(REACHED)
-_core.connect(call_universal=call_universal, function_of_numpy=function_of_numpy)
+def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function written with operators on arrays of another backend, as Tensors: their methods are operators."""
+    are_raw = not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs)))
+    args, kwargs = tree_map(_as_tensor, (args, kwargs))
+    result = function.on_tensors(*args, **kwargs)
+    return tree_map(_as_raw, result) if are_raw else result
+
+
+def _as_tensor(leaf: Any) -> Any:
+    return Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, (Tensor, np.ndarray, np.generic)) else leaf
+
+
+def _as_raw(leaf: Any) -> Any:
+    return leaf.array if type(leaf) is Tensor and not leaf.requires_grad else leaf
+
+
+_core.connect(call_universal=call_universal, function_of_numpy=function_of_numpy, call_on_backend=call_on_backend)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pydispatch import _core, keys
-from pydispatch.exceptions import OverrideWarning
+from pydispatch.exceptions import DispatchTypeError, OverrideWarning
 from pydispatch.keys import DispatchKey
 from pydispatch.loading import deferred
 from pydispatch.registry.kernels import check_function
@@ -27,6 +30,7 @@ class Backend(NamedTuple):
     array_type: type
     namespace: Any      # a module, or another object with functions as attributes; the name of a module; or None
     kernels: dict[str, Callable[..., Any]]      # of what the namespace and decompositions lack, by names of operators
+    differentiated_as: dict[str, Callable[..., Any]]    # composites in place of operators, by names of these
     site: str
     place: tuple[str, str]
 
@@ -54,24 +58,22 @@ BACKENDS: dict[str, Backend] = {}
 def register_backend(
     name: str, array_type: type, above: Iterable[str] = (), *, namespace: Any = None,
     kernels: Mapping[str, Callable[..., Any]] | None = None,
+    differentiated_as: Mapping[str, Callable[..., Any]] | None = None,
 ) -> DispatchKey:
     """Add a backend, whose raw arrays are instances of `array_type`; it lasts for the life of the process.
 
     `above` names backends that this one outranks when both are in one call (CPU is always outranked). `namespace`, a
     module or its name, such as "dask.array", has functions with NumPy's names or those of the Array API: they are the
     kernels of operators that have no other for this backend. `kernels`, by names of operators, are for operators that
-    the namespace lacks and that no decomposition replaces.
+    the namespace lacks and that no decomposition replaces. `differentiated_as`, by names of operators too, are
+    composites that run in place of operators where a derivative is needed that their own formulas do not give.
 
     Returns the backend's dense key. The same code may run again, as a cell of a notebook does: its backend replaces the
     former one, with OverrideWarning. Raises RegistrationError when the name is taken otherwise, the type is already
     another backend's, or all 14 places for run-time backends are taken.
     """
-    given = {str(parse_name(each if "::" in each else f"np::{each}")): function
-             for each, function in (kernels or {}).items()}
-    for each, function in given.items():
-        check_function(f"register_backend: the kernel of {each}", "a kernel", function,
-                       f'write register_backend({name!r}, array_type, kernels={{"{each}": function}})')
-    backend = Backend(name, array_type, namespace, given, caller_site(), caller_place())
+    given, composites = _checked(name, "kernels", kernels), _checked(name, "differentiated_as", differentiated_as)
+    backend = Backend(name, array_type, namespace, given, composites, caller_site(), caller_place())
     with lock:
         former = BACKENDS.get(name) if isinstance(name, str) else None
         if former is not None and isinstance(array_type, type) and backend.is_again(former):
@@ -83,6 +85,18 @@ def register_backend(
         assign_item(BACKENDS, name, backend)
         mark_all_stale()
         return key
+
+
+def _checked(
+    name: str, what: str, functions: Mapping[str, Callable[..., Any]] | None
+) -> dict[str, Callable[..., Any]]:
+    """Functions by full names of operators; RegistrationError for what is no function."""
+    given = {str(parse_name(each if "::" in each else f"np::{each}")): function
+             for each, function in (functions or {}).items()}
+    for each, function in given.items():
+        check_function(f"register_backend: the kernel of {each}", "a kernel", function,
+                       f'write register_backend({name!r}, array_type, {what}={{"{each}": function}})')
+    return given
 
 
 def backend_of_key(key: DispatchKey) -> Backend | None:
@@ -121,4 +135,24 @@ def modules_of(array_type: type) -> list[str]:
     return list(found)
 
 
-_core.connect(bring_into_use=bring_into_use, load_backend=load_backend)
+@cache
+def dtype_like(dtype: Any) -> np.dtype[Any]:
+    """NumPy's dtype of the name that a dtype of another library has: `torch.float32` is float32.
+
+    Raises DispatchTypeError where NumPy has none.
+    """
+    name = str(dtype).rpartition(".")[2]
+    try:
+        return np.dtype(name)
+    except TypeError as error:
+        raise DispatchTypeError(f"dtype {dtype}: NumPy has none of the name {name!r}\n"
+                                "convert the array to a dtype that NumPy has, such as float32") from error
+
+
+def dtype_of(value: Any) -> np.dtype[Any]:
+    """NumPy's dtype of an array."""
+    dtype = value.dtype
+    return dtype if isinstance(dtype, np.dtype) else dtype_like(dtype)
+
+
+_core.connect(bring_into_use=bring_into_use, load_backend=load_backend, dtype_like=dtype_like)

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Signature, Table, TableEntry
+from pydispatch._core import DispatchKeySet, OpOverload, Signature, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
 from pydispatch.loading import deferred
@@ -316,7 +316,8 @@ def compute_table(op: OpOverload) -> Table:
     return Table(signature, tuple(rows), has_device(schema), derivative,
                  is_factory=is_factory(op, schema), rules=rules_of(op), batching=batching,
                  is_random=definition is not None and "random" in definition.tags,
-                 differentiated_as=composite_for_derivatives(derivative, signature, schema))
+                 differentiated_as=composite_for_derivatives(derivative, signature, schema),
+                 composites_by_backend=composites_of_backends(op, signature, schema))
 
 
 def own_entry(
@@ -348,10 +349,23 @@ def provided_kernels(op: OpOverload, active: dict[DispatchKey, Kernel]) -> dict[
 def composite_for_derivatives(derivative: Any, signature: Signature, schema: Schema) -> TableEntry | None:
     """The composite that runs in place of an operator where a derivative is needed, if the declaration has one."""
     function = getattr(derivative, "differentiated_as", None)
-    if function is None:
-        return None
+    return None if function is None else entry_of_composite(function, signature, schema)
+
+
+def composites_of_backends(
+    op: OpOverload, signature: Signature, schema: Schema
+) -> tuple[tuple[DispatchKeySet, TableEntry], ...] | None:
+    """Those that backends were registered with: for the keys of each, what runs where a derivative is needed."""
+    name = str(op.name)
+    return tuple([(parse_key(each).keyset, entry_of_composite(backend.differentiated_as[name], signature, schema))
+                  for each, backend in list(BACKENDS.items()) if name in backend.differentiated_as]) or None
+
+
+def entry_of_composite(function: Callable[..., Any], signature: Signature, schema: Schema) -> TableEntry:
+    """The entry of a composite, which runs in place of the operator."""
     kernel = Kernel(function, is_of_user=False)
-    return TableEntry(function, convention="composite", fill=kernel.fit(schema).filled, signature=signature,
+    fit = kernel.fit(schema)
+    return TableEntry(function, convention="composite", fill=fit.filled, untaken=fit.untaken, signature=signature,
                       kernel=kernel, label=Label.COMPOSITE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -220,6 +221,9 @@ class DtypeType(_BaseType):
         try:
             dtype: np.dtype[Any] = np.dtype(value)
         except (TypeError, ValueError):
+            if type(value).__name__ in ("dtype", "DType"):      # those of other libraries say which of NumPy's they are
+                with suppress(TypeError):
+                    return np.dtype(str(value).rpartition(".")[2])
             raise refusal(self, value) from None
         return dtype
 
