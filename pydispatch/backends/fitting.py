@@ -76,7 +76,7 @@ class Adapted:
 
 def fitted(operator: str, schema: Schema, function: Callable[..., Any]) -> tuple[Callable[..., Any], Fit]:
     """A kernel of the function, and how it takes the arguments; ValueError with the reason where it cannot."""
-    found = parameters_of(function) or Parameters([], 0, {}, True, True)
+    found = parameters_of(function) or of_required(schema)
     ways, defaults = ways_of(schema, found)
     untaken = frozenset([way.argument.name for way in ways if way.is_left_out and not is_device(way.argument)])
     filled = frozenset([way.argument.name for way, default in zip(ways, defaults, strict=True)
@@ -95,6 +95,12 @@ def is_direct(operator: str, ways: list[Way]) -> bool:
     return (all(not way.is_left_out and way.name == (way.argument.name if way.argument.kw_only else None)
                 for way in taken) and not any(way.is_left_out for way in positional[:n])
             and not any((operator, way.argument.name) in NUMBERS | DEFAULTS.keys() for way in ways))
+
+
+def of_required(schema: Schema) -> Parameters:
+    """The parameters of a function in C that does not tell its own: arguments without a default, by position."""
+    required = [(argument.name, REQUIRED) for argument in schema.arguments if not argument.has_default]
+    return Parameters(required, len(required), {}, False, False)
 
 
 def ways_of(schema: Schema, found: Parameters) -> tuple[list[Way], list[Any]]:

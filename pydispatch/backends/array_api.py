@@ -1,0 +1,193 @@
+"""Libraries of the Array API standard, whose functions have NumPy's names or those of the standard.
+
+These functions take arrays and dtypes of their own alone, and promote less than NumPy's. Here they take what operators
+pass: dtypes and arrays of NumPy's, numbers, and arrays of several dtypes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import cache, partial, wraps
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from pydispatch.backends.standard import FUNCTIONS
+from pydispatch.exceptions import UnsupportedError
+from pydispatch.keys import DispatchKey
+from pydispatch.registry.backends import dtype_of, register_backend
+
+FLOATING = frozenset(("mean", "std", "var"))
+"""Functions that compute with floating-point numbers; those of `linalg` do too."""
+COUNTING = frozenset(("sum", "prod", "cumsum", "cumprod"))
+"""Functions for which truth values are numbers."""
+REAL_TO_COMPLEX = frozenset(("fft.rfft", "fft.rfftn", "fft.ihfft"))
+"""Transforms of real numbers; the others of `fft` compute with complex ones."""
+PROMOTING = {
+    "where": slice(1, 3), "concat": slice(1), "concatenate": slice(1), "stack": slice(1), "clip": slice(3),
+    "tensordot": slice(2), "einsum": slice(1, 4), "linalg.cross": slice(2), "linalg.solve": slice(2)}
+"""Functions that bring arrays to one dtype, and which of their arguments these are."""
+UNIVERSAL = {name: function for name, function in vars(np).items() if isinstance(function, np.ufunc)}
+NUMBERS = (int, float, complex)
+
+
+def register_array_api(
+    name: str, array_type: type, module: str, above: Iterable[str] = (), *,
+    functions: Mapping[str, Callable[..., Any]] | None = None, without: Iterable[str] = (),
+) -> DispatchKey:
+    """Add a backend for arrays of a library of the Array API standard; see `register_backend`.
+
+    `module` is the name of the library's namespace, such as "array_api_compat.torch". It is imported when an operator
+    is called with such an array. `functions` are used in place of its own, by names such as "linalg.svd"; they get the
+    namespace first. `without` are names that the namespace has, but for other functions than NumPy.
+    """
+    namespace = Namespace(module, {**FUNCTIONS, **(functions or {})}, frozenset(without))
+    return register_backend(name, array_type, above, namespace=namespace)
+
+
+class Namespace:
+    """The functions of a namespace of the Array API, which take what operators pass."""
+
+    def __init__(self, module: str, functions: Mapping[str, Callable[..., Any]], without: frozenset[str],
+                 family: str = "") -> None:
+        self.__name__ = module + family
+        self._module = module
+        self._functions = functions
+        self._without = without
+        self._family = family
+
+    def __getattr__(self, name: str) -> Any:
+        path = f"{self._family}.{name}".lstrip(".")
+        if path in self._without or name.startswith("__"):
+            raise AttributeError(f"{self.__name__} has no {name} that does what NumPy's does")
+        module = loaded(self._module)
+        if path in self._functions:
+            found: Any = function_of(module, path, partial(self._functions[path], module))
+        else:
+            found = module
+            for part in path.split("."):
+                found = getattr(found, part)
+            if isinstance(found, types.ModuleType):
+                found = Namespace(self._module, self._functions, self._without, f".{path}")
+            elif callable(found):
+                found = function_of(module, path, found)
+        setattr(self, name, found)
+        return found
+
+
+@cache
+def loaded(module: str) -> types.ModuleType:
+    """The namespace; ImportError with the remedy where `array-api-compat`, which brings most of them, is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{error}\npip install 'pydispatch-numpy[array-api]'", name=error.name) from error
+
+
+def function_of(module: types.ModuleType, path: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a namespace that takes what operators pass."""
+    of = Arguments(module, path)
+
+    def kernel(*args: Any, **options: Any) -> Any:
+        args = of.own(args)
+        try:
+            return function(*of.promoted(args), **{name: of.own(value) for name, value in options.items()})
+        except (TypeError, NotImplementedError, RuntimeError) as error:
+            raise UnsupportedError(f"{module.__name__}.{path}: {error}\n"
+                                   "pass arguments that the library takes, or register a kernel") from error
+
+    if not isinstance(function, partial):
+        kernel = wraps(function)(kernel)
+    with suppress(ValueError):      # some functions in C tell no signature
+        found = inspect.signature(function)
+        kernel.__signature__ = found.replace(parameters=[      # type: ignore[attr-defined]
+            each for each in found.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD])
+    kernel.__name__ = kernel.__qualname__ = path
+    return kernel
+
+
+class Arguments:
+    """How the arguments of one function become those of the library."""
+
+    __slots__ = ("alike", "family", "function", "module", "own_type", "path")
+
+    def __init__(self, module: types.ModuleType, path: str) -> None:
+        self.module = module
+        self.own_type = type(module.zeros(()))
+        self.path = path
+        self.family = path.rpartition(".")[0]
+        self.function = UNIVERSAL.get(path)
+        self.alike = PROMOTING.get(path)
+
+    def own(self, value: Any) -> Any:
+        """An argument with the library's dtypes and arrays in place of NumPy's."""
+        if isinstance(value, (np.ndarray, np.generic)):
+            return self.module.asarray(np.array(value))      # torch warns of arrays that are read-only
+        if isinstance(value, np.dtype):
+            return getattr(self.module, value.name)
+        return type(value)(map(self.own, value)) if type(value) in (tuple, list) else value
+
+    def promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Positional arguments in the dtypes that NumPy's function computes with."""
+        if self.function is not None:
+            n = self.function.nin
+            return (*self.as_universal(self.function, args[:n]), *args[n:])
+        if self.alike is not None:
+            values = list(args)
+            values[self.alike] = self.promoted_together(args[self.alike])
+            args = tuple(values)
+        if self.path in COUNTING:
+            args = tuple([self.cast(arg, np.dtype(np.int64)) if isinstance(arg, self.own_type)
+                          and dtype_of(arg).kind == "b" else arg for arg in args])
+        if self.path in FLOATING or self.family in ("linalg", "fft"):
+            args = tuple([self.as_inexact(arg) if isinstance(arg, self.own_type) else arg for arg in args])
+        return args
+
+    def as_inexact(self, array: Any) -> Any:
+        """The array with floating-point or complex numbers, whichever the function computes with."""
+        found = dtype = dtype_of(array)
+        if found.kind in "biu":
+            dtype = np.dtype(np.float64)
+        if self.family == "fft" and self.path not in REAL_TO_COMPLEX:
+            dtype = np.result_type(dtype, np.complex64)
+        return array if dtype == found else self.cast(array, dtype)
+
+    def as_universal(self, function: np.ufunc, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments of a universal function in the dtypes of the loop that NumPy takes for them."""
+        found = tuple([type(arg) if isinstance(arg, NUMBERS) else dtype_of(arg) for arg in args])
+        dtypes = loop_of(function, found)
+        return args if dtypes is None else tuple(map(self.cast, args, dtypes))
+
+    def promoted_together(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments, or arrays in sequences, in the one dtype that NumPy promotes them to."""
+        leaves = [leaf for arg in args for leaf in (arg if isinstance(arg, (tuple, list)) else (arg,))]
+        known = [dtype_of(leaf) if isinstance(leaf, self.own_type) else leaf for leaf in leaves
+                 if isinstance(leaf, (*NUMBERS, self.own_type))]
+        if not any(isinstance(each, np.dtype) for each in known):
+            return args
+        common = np.result_type(*known)
+        return tuple([type(arg)([self.cast(each, common) for each in arg]) if isinstance(arg, list) else
+                      tuple([self.cast(each, common) if isinstance(each, self.own_type) else each for each in arg])
+                      if isinstance(arg, tuple) else self.cast(arg, common) for arg in args])
+
+    def cast(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        """The value as an array of the library with this dtype."""
+        if isinstance(value, NUMBERS):
+            return self.module.asarray(value, dtype=getattr(self.module, dtype.name))
+        if not isinstance(value, self.own_type) or dtype_of(value) == dtype:
+            return value
+        return self.module.astype(value, getattr(self.module, dtype.name))
+
+
+@cache
+def loop_of(function: np.ufunc, found: tuple[Any, ...]) -> tuple[np.dtype[Any], ...] | None:
+    """The dtypes of the arguments that NumPy's loop takes; None where it has none for these."""
+    weak = tuple([each if isinstance(each, np.dtype) else int if each is bool else each for each in found])
+    try:
+        return function.resolve_dtypes((*weak, *[None] * function.nout))[:len(found)]
+    except TypeError:
+        return None
