@@ -34,7 +34,10 @@ def described(name: str, found: Coverage) -> str:
 def renewed(text: str) -> str:
     """The page with its tables as they should be."""
     def written(match: re.Match[str]) -> str:
-        import_module(match[3])
+        try:
+            import_module(match[3])
+        except ImportError:     # the library is not installed
+            return match[0]
         return "\n".join([match[1].rstrip(), "", *table(match[2]), "", match[4]])
     return TABLE.sub(written, text)
 

@@ -1,0 +1,153 @@
+"""NumPy's masked arrays, with the functions of `numpy.ma`: what is computed from a masked element is masked.
+
+Universal functions that `numpy.ma` lacks are NumPy's own, which keep masks. What only moves elements moves the masks
+alike. Reductions leave masked elements out, so they are differentiated as reductions of filled arrays: a sum as one
+with zeros in their place. The gradient by a masked array has its mask.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+
+import numpy as np
+from numpy import ma
+
+from pydispatch import library
+from pydispatch.operators.declare import Pack
+from pydispatch.ops import ops
+from pydispatch.registry.backends import register_backend
+
+MASKED = Pack("masked")
+filled, mask, with_mask = MASKED.operators("filled", "mask", "with_mask")
+
+
+# --- the namespace ---------------------------------------------------------------------------------------------------
+
+
+def moving(name):
+    """NumPy's function that moves elements, applied to data and mask."""
+    function = getattr(np, name)
+
+    def moved(a, *args, **options):
+        data = function(ma.getdata(a), *args, **options)
+        return ma.masked_array(data, function(ma.getmaskarray(a), *args, **options))
+
+    return wraps(function)(moved)
+
+
+def matmul(x1, x2):
+    """The product, with zeros for masked elements; masked where no pair of elements is there."""
+    there = np.matmul(~ma.getmaskarray(x1), ~ma.getmaskarray(x2))
+    return ma.masked_array(np.matmul(ma.filled(x1, 0), ma.filled(x2, 0)), ~there)
+
+
+class Functions:
+    """The functions of `numpy.ma`, and those of NumPy that keep masks."""
+
+    __name__ = "numpy.ma"
+
+    def __init__(self):
+        self.matmul = matmul
+        for name in ("broadcast_to", "moveaxis", "flip", "roll", "tile", "rot90"):
+            setattr(self, name, moving(name))
+
+    def __getattr__(self, name):
+        numpys = getattr(np, name, None)
+        if hasattr(ma, name):
+            return getattr(ma, name)
+        if isinstance(numpys, np.ufunc):
+            return numpys
+        raise AttributeError(f"numpy.ma has no {name}")
+
+
+# --- operators between masked and ordinary arrays --------------------------------------------------------------------
+
+
+def _with_mask(data, mask):
+    return ma.masked_array(data, np.array(mask)) if np.ndim(data) or mask else np.array(data)
+
+
+def _no_meta(*args):
+    raise NotImplementedError("an array without data has no mask")
+
+
+def _batch(op, info, in_dims, *args):
+    arrays = [arg if dim is None or dim == 0 else ops.np.moveaxis(arg, dim, 0)
+              for arg, dim in zip(args, in_dims, strict=True)]
+    if op is with_mask.default:
+        n = len(arrays[0].shape) if in_dims[0] is not None else len(arrays[0].shape) + 1
+        size = next(array.shape[0] for array, dim in zip(arrays, in_dims, strict=True) if dim is not None)
+        arrays = [ops.np.broadcast_to(array, (size, *array.shape)) if dim is None and len(array.shape) < n else array
+                  for array, dim in zip(arrays, in_dims, strict=True)]
+    return op(*arrays), 0
+
+
+DECLARED = (
+    ("filled", "Tensor a, Scalar value", lambda a, value: np.array(ma.filled(a, value)),
+     {"vjp": lambda g, a: with_mask(g, mask(a)), "jvp": lambda t: filled(t, 0)}),
+    ("mask", "Tensor a", lambda a: np.array(ma.getmaskarray(a)), {"differentiable": False}),
+    ("with_mask", "Tensor data, Tensor mask", _with_mask,
+     {"vjp": (lambda g: filled(g, 0), None), "jvp": (lambda t, mask: with_mask(t, mask), None)}),
+)
+for name, arguments, kernel, entry in DECLARED:
+    MASKED.declare(name, arguments, kernel, _no_meta, vmap=_batch, **entry)
+MASKED.install()
+
+
+# --- what reductions are differentiated as ---------------------------------------------------------------------------
+
+
+def reduced(name, value):
+    """A reduction of the array with this value in place of masked elements; masked where nothing is left."""
+    def composite(a, axis=None, *args, **options):
+        found = getattr(ops.np, name)(filled(a, value), axis, *args, **options)
+        return with_mask(found, ops.np.all(mask(a), axis, keepdims=options.get("keepdims", False)))
+    return composite
+
+
+def accumulated(name, value):
+    """A cumulative operator, which passes over masked elements."""
+    def composite(a, axis=None, *args):
+        found = getattr(ops.np, name)(filled(a, value), axis, *args)
+        return with_mask(found, mask(a) if axis is not None else ops.np.reshape(mask(a), (-1,)))
+    return composite
+
+
+def counted(a, axis, keepdims):
+    """How many elements are not masked, in floating-point numbers."""
+    return ops.np.sum(ops.np.logical_not(mask(a)), axis, float, keepdims=keepdims)
+
+
+def mean(a, axis=None, dtype=None, *, keepdims=False):
+    """The mean of what is not masked."""
+    n = counted(a, axis, keepdims)
+    total = ops.np.sum(filled(a, 0), axis, dtype, keepdims=keepdims)
+    return with_mask(total / ops.np.maximum(n, 1.0), ops.np.equal(n, 0.0))
+
+
+def var(a, axis=None, dtype=None, *, ddof=0, keepdims=False):
+    """The variance of what is not masked."""
+    n = counted(a, axis, keepdims) - ddof
+    distance = filled(a, 0) - filled(mean(a, axis, dtype, keepdims=True), 0)
+    squares = ops.np.where(mask(a), 0.0, ops.np.square(ops.np.absolute(distance)))
+    total = ops.np.sum(squares, axis, dtype, keepdims=keepdims)
+    return with_mask(total / ops.np.where(ops.np.less_equal(n, 0.0), 1.0, n), ops.np.less_equal(n, 0.0))
+
+
+def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False):
+    """The standard deviation of what is not masked."""
+    return ops.np.sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+
+
+def matmul_of_filled(x1, x2):
+    """The product with zeros for masked elements."""
+    there = ops.np.matmul(ops.np.logical_not(mask(x1)), ops.np.logical_not(mask(x2)))
+    return with_mask(ops.np.matmul(filled(x1, 0), filled(x2, 0)), ops.np.logical_not(there))
+
+
+register_backend("Masked", ma.MaskedArray, namespace=Functions(), differentiated_as={
+    "sum": reduced("sum", 0), "prod": reduced("prod", 1), "max": reduced("max", -np.inf),
+    "min": reduced("min", np.inf), "cumsum": accumulated("cumsum", 0), "cumprod": accumulated("cumprod", 1),
+    "mean": mean, "var": var, "std": std, "matmul": matmul_of_filled})
+for name, _arguments, kernel, _entry in DECLARED:
+    library.impl(f"masked::{name}", "Masked", kernel)

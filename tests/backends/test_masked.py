@@ -1,0 +1,157 @@
+"""Masked arrays: operators of `numpy.ma`, masks through gradients, and other arrays beside them."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import numpy as np
+import pytest
+from numpy import ma
+
+import pydispatch.backends.masked  # noqa: F401  registers the backend
+import pydispatch.numpy as pnp
+from pydispatch import Tensor, func, ops
+from pydispatch.exceptions import DispatchError, NoKernelError, UntakenArgumentError
+from pydispatch.tree import tree_leaves, tree_map
+from tests.numpy.calls import quietly
+from tests.numpy.samples import SAMPLES
+
+M = ma.masked_array([1.0, 2.0, 3.0, 4.0], [False, True, False, False])
+TABLE = ma.masked_array(np.arange(1.0, 7.0).reshape(2, 3), [[False, True, False], [True, True, False]])
+ONES = np.ones(3)
+
+
+def check(found, expected):
+    """The same masks, and the same elements where nothing is masked."""
+    assert np.array_equal(ma.getmaskarray(found), ma.getmaskarray(expected))
+    np.testing.assert_allclose(ma.filled(found, 0.0), ma.filled(expected, 0.0), rtol=1e-12)
+
+
+AS_IN_MA = {
+    "elementwise": (pnp.exp, ma.exp, M),
+    "domain": (pnp.log, ma.log, ma.masked_array([-1.0, 1.0], [False, False])),
+    "universal function that ma lacks": (pnp.square, np.square, M),
+    "two arrays": (lambda x: pnp.add(x, np.ones(4)), lambda x: x + np.ones(4), M),
+    "sum": (pnp.sum, ma.sum, M),
+    "sum of masked elements alone": (lambda x: pnp.sum(x, axis=0), lambda x: ma.sum(x, axis=0), TABLE),
+    "mean": (lambda x: pnp.mean(x, axis=1), lambda x: ma.mean(x, axis=1), TABLE),
+    "variance": (pnp.var, ma.var, M),
+    "cumsum": (pnp.cumsum, ma.cumsum, M),
+    "sort": (pnp.sort, ma.sort, M),
+    "where": (lambda x: pnp.where(x > 2, x, 0.0), lambda x: ma.where(x > 2, x, 0.0), M),
+    "concatenate": (lambda x: pnp.concatenate([x, np.ones(1)]), lambda x: ma.concatenate([x, np.ones(1)]), M),
+    "reshape": (lambda x: pnp.reshape(x, (2, 2)), lambda x: ma.reshape(x, (2, 2)), M),
+    "indexing": (lambda x: ops.np.getitem(x, (slice(1, 3),)), lambda x: x[1:3], M),
+    "moved axes": (lambda x: pnp.moveaxis(x, 0, 1), lambda x: x.T, TABLE),
+    "product with a matrix": (lambda x: pnp.matmul(x, ONES), lambda x: ma.masked_array([4.0, 6.0], [False, False]),
+                              TABLE),
+}
+
+
+@pytest.mark.parametrize(("ours", "mas", "array"), AS_IN_MA.values(), ids=list(AS_IN_MA))
+def test_results_are_those_of_numpy_ma(ours, mas, array):
+    check(ours(array), mas(array))
+
+
+MASK = ma.getmaskarray(M)
+LEFT = M.compressed()
+OF_ELEMENTS = {
+    "sum": (pnp.sum, np.sum), "mean": (pnp.mean, np.mean), "var": (pnp.var, np.var), "std": (pnp.std, np.std),
+    "prod": (pnp.prod, np.prod), "max": (pnp.max, np.max), "min": (pnp.min, np.min),
+    "sum of products": (lambda x: pnp.sum(pnp.sin(x) * x), None),
+    "cumsum": (lambda x: pnp.sum(pnp.cumsum(x)), None), "cumprod": (lambda x: pnp.sum(pnp.cumprod(x)), None),
+    "in parts": (lambda x: pnp.sum(x[1:] ** 2), None),
+}
+
+
+@pytest.mark.parametrize(("function", "_"), OF_ELEMENTS.values(), ids=list(OF_ELEMENTS))
+def test_gradients_are_those_without_the_masked_elements(function, _):
+    """The gradient of what is left, with the mask of the argument; whatever lies under the mask."""
+    expected = ma.masked_all(4)
+    expected[~MASK] = func.grad(function)(LEFT) if function is not OF_ELEMENTS["in parts"][0] else [0.0, 6.0, 8.0]
+    value, gradient = func.value_and_grad(function)(M)
+    check(gradient, expected)
+    check(value, function(M))
+    tensor = Tensor(M, requires_grad=True)
+    function(tensor).backward()
+    check(tensor.grad.array, expected)
+    other = M.copy()
+    other.data[1] = 1e9
+    check(func.grad(function)(other), expected)
+
+
+def test_gradients_along_axes():
+    found = func.grad(lambda x: pnp.sum(pnp.sum(x, axis=0) ** 2))(TABLE)
+    check(found, ma.masked_array([[2.0, 0.0, 18.0], [0.0, 0.0, 18.0]], TABLE.mask))
+    found = func.grad(lambda x: pnp.sum(pnp.matmul(x, ONES) ** 2))(TABLE)
+    check(found, ma.masked_array([[8.0, 0.0, 8.0], [0.0, 0.0, 12.0]], TABLE.mask))
+
+
+def test_missing_data_in_a_regression():
+    """Masked elements of the data count as zeros in a product; the gradient is that of ordinary numbers."""
+    w = np.array([0.5, -1.0, 2.0])
+    found = func.grad(lambda w: pnp.sum(pnp.matmul(TABLE, w) ** 2))(w)
+    expected = func.grad(lambda w: pnp.sum(pnp.matmul(ma.filled(TABLE, 0.0), w) ** 2))(w)
+    check(found, expected)
+
+
+def test_tangents_and_batches():
+    value, tangent = func.jvp(lambda x: pnp.sum(x * x), (M,), (ma.ones_like(M),))
+    check(value, 26.0)
+    check(tangent, 16.0)
+    check(func.vmap(lambda x: pnp.sum(x * x))(TABLE), ma.masked_array([10.0, 36.0], [False, False]))
+    check(func.vmap(func.grad(lambda x: pnp.mean(x * x)))(TABLE),
+          ma.masked_array([[1.0, 0.0, 3.0], [0.0, 0.0, 12.0]], TABLE.mask))
+
+
+def test_numpys_arrays_join_in():
+    check(ops.np.multiply(np.arange(4.0), M), np.arange(4.0) * M)
+    check(func.grad(lambda w: pnp.sum((M - w) ** 2))(1.5), np.array(-7.0))
+
+
+def test_written_in_place():
+    array = M.copy()
+    assert ops.np.add_(array, 1.0) is array
+    check(array, M + 1.0)
+
+
+def test_what_ma_lacks_is_named():
+    with pytest.raises(NoKernelError, match=r"np::linalg_inv(?s:.*)numpy.ma has no linalg.inv"):
+        ops.np.linalg_inv(ma.masked_array(np.eye(2)))
+    with pytest.raises(UntakenArgumentError, match="argument 'where'"):
+        ops.np.sum(M, where=np.array([True, True, False, True]))
+
+
+OTHERWISE: dict[str, str] = {}
+"""Functions that compute something else than NumPy's, and what."""
+
+
+def without_mask(leaf):
+    return ma.masked_array(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def test_without_a_mask_they_are_ordinary_arrays():
+    """Samples on masked arrays of which nothing is masked: equal to NumPy's, or an error that says why not."""
+    refused, differing = [], {}
+    for sample in (sample for samples in SAMPLES.values() for sample in samples if sample.name not in OTHERWISE):
+        arrays = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if isinstance(leaf, np.ndarray)]
+        if not arrays or any(array.dtype.kind not in "biufc" for array in arrays):
+            continue
+        function = attrgetter(sample.name)(pnp)
+        try:
+            expected = quietly(function, sample.args, sample.kwargs)
+            found = quietly(function, *tree_map(without_mask, (sample.args, sample.kwargs)))
+        except (DispatchError, ValueError) as error:
+            refused.append(f"{sample!r}: {error}")
+            continue
+        except Exception as error:
+            differing[repr(sample)] = repr(error)
+            continue
+        for left, right in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+            if isinstance(right, (np.ndarray, np.generic)):
+                there = ~ma.getmaskarray(left)      # what is outside of a domain is masked
+                if np.shape(left) != right.shape or not np.allclose(
+                        np.asarray(left)[there], right[there], rtol=1e-6, atol=1e-6, equal_nan=True):
+                    differing[repr(sample)] = ""
+    assert len(refused) < 520, refused
+    assert not differing
