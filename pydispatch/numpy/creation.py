@@ -8,7 +8,7 @@ import numpy as np
 
 from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, known_array
 from pydispatch.numpy.standard import check_device
 from pydispatch.ops import ops
 
@@ -88,7 +88,9 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """The array of another library, on the same memory; a Tensor of a Tensor, which may not be tracked."""
     check_device("from_dlpack", device)
     is_tensor = isinstance(x, Tensor)
-    if is_tensor:
+    if is_tensor and not isinstance(known_array(x), (np.ndarray, type(None))):
+        x = x.detach().array
+    elif is_tensor:
         np.asarray(x)       # raises if it is tracked
         x = x.numpy()
     found = np.from_dlpack(x)

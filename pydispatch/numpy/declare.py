@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import ArrayFunction, OpOverloadPacket, Tensor, is_array
+from pydispatch._core import ArrayFunction, MetaArray, OpOverloadPacket, Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
@@ -215,7 +215,9 @@ def known_array(x: Any) -> Any:
 
 def read_off(x: Any) -> np.ndarray:
     """The elements of an array or Tensor as NumPy's, which a lazy array computes; ConversionError if it has none."""
-    return np.asarray(x.tolist() if isinstance(x, Tensor) else x)
+    array = known_array(x)
+    is_of_numpy = array is None or isinstance(array, (np.ndarray, np.generic, MetaArray))
+    return np.asarray(x.tolist() if is_of_numpy and isinstance(x, Tensor) else array)
 
 
 def holds_arrays_of_others(values: Iterable[Any]) -> bool:

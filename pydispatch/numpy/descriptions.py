@@ -11,7 +11,7 @@ from pydispatch import _core
 from pydispatch._core import Tensor, is_array
 from pydispatch.numpy import calculus, manipulation, operators  # noqa: F401  functions that have other names, too
 from pydispatch.numpy.creation import asarray
-from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, refuse
+from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, known_array, refuse
 
 # --- shapes and dtypes -----------------------------------------------------------------------------------------------
 
@@ -131,7 +131,8 @@ def printing(max_line_width: Any, precision: Any, suppress_small: Any) -> dict[s
 @array_function(constant=True)
 def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
     """The elements as text, formatted as the options say."""
-    return np.array2string(np.asarray(a.detach()) if isinstance(a, Tensor) else np.asarray(a), *args, **kwargs)
+    array = known_array(a)
+    return np.array2string(np.asarray(a.detach() if array is None else array), *args, **kwargs)
 
 
 @array_function(constant=True)
