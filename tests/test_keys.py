@@ -331,7 +331,7 @@ def test_subclasses_resolve_to_the_nearest_base(backends):
         pass
 
     assert keys_of(np.ones(2).view(SubSub)) == DispatchKeySet("CPU")
-    assert keys_of(np.ma.ones(2)) == keys_of(np.ones(2).view(np.recarray)) == DispatchKeySet("CPU")
+    assert keys_of(np.ones(2).view(np.recarray)) == DispatchKeySet("CPU")
     assert keys_of(OfA(1)) == DispatchKeySet("A")
 
 
