@@ -12,7 +12,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import OF_NUMPY
+from pydispatch.numpy.declare import OF_NUMPY, Adapter
 from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.tree import tree_leaves, tree_map
@@ -92,8 +92,12 @@ REACHED: dict[Any, ArrayFunction] = OF_NUMPY | LIKE
 """What `Tensor.__array_function__` calls for each of NumPy's functions."""
 
 _core.set_functions_of_numpy(REACHED)
+
+
 def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function written with operators on arrays of another backend, as Tensors: their methods are operators."""
+    """A function on arrays of another backend; where it is written with operators, as Tensors, with Tensors' methods."""
+    if isinstance(function.implementation, Adapter):
+        return function.implementation(*args, **kwargs)
     are_raw = not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs)))
     args, kwargs = tree_map(_as_tensor, (args, kwargs))
     result = function.on_tensors(*args, **kwargs)
