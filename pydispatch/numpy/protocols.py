@@ -95,7 +95,7 @@ _core.set_functions_of_numpy(REACHED)
 
 
 def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function on arrays of another backend; where it is written with operators, as Tensors, with Tensors' methods."""
+    """A function on arrays of another backend, which get the methods of Tensors where it is written with operators."""
     if isinstance(function.implementation, Adapter):
         return function.implementation(*args, **kwargs)
     are_raw = not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs)))
