@@ -146,9 +146,9 @@ def register(operator, key, kernel, with_keyset=False):
     if operator == "*" and any({*MEMBERS[r.key]} & {*MEMBERS[key]} for r in peers):
         raise DispatchError("fallback taken", key)
     for r in [*peers, new] if schemas else []:
-        if callable(r.kernel):  # TypeError unless it takes every argument of the schema
-            args, kwargs = strip(schemas[0], (), dict.fromkeys(schemas[0].parameters, NotImplemented))
-            inspect.signature(r.kernel).bind(*[()] * (r.with_keyset or r.key == "batching"), *args, **kwargs)
+        if callable(r.kernel):  # TypeError unless it takes every argument without a default
+            a, k = strip(schemas[0], (), {n: ... for n, p in schemas[0].parameters.items() if p.default is p.empty})
+            inspect.signature(r.kernel).bind(*[()] * (r.with_keyset or r.key == "batching"), *a, **k)
     registrations.append(new)
     return new
 

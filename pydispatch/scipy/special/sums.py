@@ -91,7 +91,7 @@ def log_softmax_kernel(x: Any, axis: Any = None) -> Any:
         return shifted - np.log(sums)
 
 
-def reduced_meta(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> MetaArray:
+def reduced_meta(a, axis=None, b=None, *, keepdims=False):
     """The logarithms of sums; weights have the shape of `a`."""
     dtype = special.logsumexp(np.ones(1, dtype_of(a)), b=None if b is None else np.ones(1, dtype_of(b))).dtype
     shape = shape_of(a)
