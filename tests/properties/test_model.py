@@ -201,6 +201,7 @@ class Comparison(RuleBasedStateMachine):
         lead = (kind != "plain") + (operator is None)
 
         def note(*args, **kwargs):
+            note.__signature__.bind(*args, **kwargs)
             self.log.append((token, self.plain(args), self.plain(kwargs)))
             if kind == "delegating" and self.plain(args[0]):
                 name = self.full(operator) if operator else self.plain(args[1])
@@ -509,7 +510,7 @@ class Comparison(RuleBasedStateMachine):
         """Token and label of an entry; the label alone for what no user registered."""
         if text is None:
             return None
-        kernel, label = re.fullmatch(r"(?:fallthrough )?(\w+) at .* \[([\w ]+)\]", text).groups()
+        kernel, label = re.fullmatch(r"(?:fallthrough )?(\w+) at .* \[([\w ]+)(?:, without .*)?\]", text).groups()
         return (kernel, label) if re.fullmatch(r"k\d+|fallthrough_kernel", kernel) else label
 
     def expected_line(self, name, key):
