@@ -228,7 +228,7 @@ def _writing(op: OpOverload, declaration: Declaration, backend: Backend) -> Prov
     if isinstance(found, Missing) and parse_key(backend.name) not in kernels_of(functional):
         return found
     kernel = partial(_into_out if declaration.variant == "out" else _into_first, functional)
-    return ProvidedKernel(kernel, kernel, Label.NAMESPACE, Fit())
+    return ProvidedKernel(kernel, functional, Label.NAMESPACE, Fit())
 
 
 def _functional(declaration: Declaration) -> str:

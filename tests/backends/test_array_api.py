@@ -29,8 +29,8 @@ def library(request):
 
 
 MAKES_NUMPYS = {"tril_indices_from", "triu_indices_from", "diag_indices_from", "ix_", "meshgrid", "histogram",
-                "histogram2d", "histogramdd", "histogram_bin_edges"}
-"""Functions of shapes, of lists and of given edges, whose results are NumPy's."""
+                "histogram2d", "histogramdd", "histogram_bin_edges", "from_dlpack"}
+"""Functions of shapes, of lists and of given edges, and conversions, whose results are NumPy's."""
 DEPENDS_ON_VALUES = {"linalg.eig", "linalg.eigvals", "roots", "polydiv", "poly", "polymul", "trim_zeros"}
 """Functions whose dtype or shape NumPy reads off the values."""
 OTHERWISE = {
