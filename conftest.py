@@ -17,7 +17,7 @@ OUTPUT_FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 pages = Sybil(
     parsers=[PythonCodeBlockParser(doctest_optionflags=OUTPUT_FLAGS)],
     patterns=["README.md", "docs/*.md"],
-    excludes=[] if find_spec("distributed") else ["docs/scale.md"],
+    excludes=[] if find_spec("distributed") else ["docs/backends.md", "docs/scale.md"],
 )
 docstrings = Sybil(
     parsers=[DocTestParser(OUTPUT_FLAGS)],

@@ -52,6 +52,7 @@ cdef extern from "Python.h":
     PyObject* Py_True
     PyObject* Py_Ellipsis
     bint PyUnicode_CHECK_INTERNED(PyObject*) noexcept
+    str PyUnicode_FromObject(object)
     ctypedef struct vectorcallable "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
         PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*)

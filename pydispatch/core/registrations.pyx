@@ -283,8 +283,9 @@ cdef class RegistrationGuard:
         try:
             with the_registering:
                 handle = self.entered[len(self.entered) - 1]
-                if handle.active:
-                    put_out_of_force(self.operators, {}, self.name, handle, None, str(handle.site))
+                if handle.active:       # str() would look at signals
+                    site = PyUnicode_FromObject(handle.site)
+                    put_out_of_force(self.operators, {}, self.name, handle, None, site)
                 self.entered.pop()
         finally:
             the_registering.inner.release()

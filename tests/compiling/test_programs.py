@@ -30,14 +30,19 @@ def program(request, name, monkeypatch):
     return module
 
 
+PRODUCTS_OF_TRANSPOSED = ("k_means",)
+"""Programs that multiply what they compute from a transposed matrix: it lies by rows in a plan, by columns in eager,
+and on some processors BLAS adds the one in another order than the other."""
+
+
 @pytest.mark.parametrize("name", COMPILABLE)
 def test_programs_to_the_bit(name, program):
     arguments = program.example()
     expected = importlib.import_module(f"tests.programs.{name}").main(*map(Tensor, arguments))
-    compiled = compile(program.main)
+    compiled, check = compile(program.main), check_near if name in PRODUCTS_OF_TRANSPOSED else check_same
     for _ in range(2):
-        check_same(as_arrays(compiled(*arguments)), as_arrays(expected))
-    check_same(as_arrays(compiled(*map(Tensor, arguments))), as_arrays(expected))
+        check(as_arrays(compiled(*arguments)), as_arrays(expected))
+    check(as_arrays(compiled(*map(Tensor, arguments))), as_arrays(expected))
 
 
 @pytest.mark.parametrize("name", sorted(BRANCHES))
