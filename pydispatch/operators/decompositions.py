@@ -500,10 +500,15 @@ def pinv_kernel(a, rcond=None, hermitian=False):
     return np.linalg.pinv(a, hermitian=hermitian) if rcond is None else np.linalg.pinv(a, rcond, hermitian)
 
 
+# NumPy 2.0 has two of each, for wide and for tall matrices
+SVD_FULL, SVD_REDUCED = getattr(universal, "svd_f", None), getattr(universal, "svd_s", None)
+
+
 def svd_kernel(a, full_matrices=True, hermitian=False):
     """NumPy's, whose checks take as long as a small matrix."""
-    if not hermitian and is_plain_and_finite(a):
-        found = (universal.svd_f if full_matrices else universal.svd_s)(a)
+    direct = SVD_FULL if full_matrices else SVD_REDUCED
+    if direct is not None and not hermitian and is_plain_and_finite(a):
+        found = direct(a)
         if has_converged(found[1]):
             return found
     return tuple(np.linalg.svd(a, full_matrices, True, hermitian))

@@ -12,6 +12,7 @@ import pydispatch.backends.masked  # noqa: F401  registers the backend
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, func, ops
 from pydispatch.exceptions import DispatchError, NoKernelError, UntakenArgumentError
+from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.tree import tree_leaves, tree_map
 from tests.numpy.calls import quietly
 from tests.numpy.samples import SAMPLES
@@ -118,7 +119,8 @@ def test_written_in_place():
 def test_what_ma_lacks_is_named():
     with pytest.raises(NoKernelError, match=r"np::linalg_inv(?s:.*)numpy.ma has no linalg.inv"):
         ops.np.linalg_inv(ma.masked_array(np.eye(2)))
-    with pytest.raises(UntakenArgumentError, match="argument 'where'"):
+    # `ma` of NumPy 2.0 does not tell what its functions take
+    with pytest.raises(TypeError if IS_NUMPY_2_0 else UntakenArgumentError, match="argument 'where'"):
         ops.np.sum(M, where=np.array([True, True, False, True]))
 
 
@@ -141,7 +143,7 @@ def test_without_a_mask_they_are_ordinary_arrays():
         try:
             expected = quietly(function, sample.args, sample.kwargs)
             found = quietly(function, *tree_map(without_mask, (sample.args, sample.kwargs)))
-        except (DispatchError, ValueError) as error:
+        except (DispatchError, ValueError, BufferError) as error:
             refused.append(f"{sample!r}: {error}")
             continue
         except Exception as error:
