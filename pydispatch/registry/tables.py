@@ -364,9 +364,12 @@ def composites_of_backends(
     op: OpOverload, signature: Signature, schema: Schema
 ) -> tuple[tuple[DispatchKeySet, TableEntry], ...] | None:
     """Those that backends were registered with: for the keys of each, what runs where a derivative is needed."""
-    name = str(op.name)
-    return tuple([(parse_key(each).keyset, entry_of_composite(backend.differentiated_as[name], signature, schema))
-                  for each, backend in list(BACKENDS.items()) if name in backend.differentiated_as]) or None
+    found: list[tuple[DispatchKeySet, TableEntry]] = []
+    for name, backend in list(BACKENDS.items()):
+        function = backend.differentiated_as.get(str(op.name))
+        if function is not None:
+            found.append((parse_key(name).keyset, entry_of_composite(function, signature, schema)))
+    return tuple(found) or None
 
 
 def entry_of_composite(function: Callable[..., Any], signature: Signature, schema: Schema) -> TableEntry:

@@ -82,11 +82,11 @@ def is_as_numpys(library, sample):
                             (sample.args, sample.kwargs))
     try:
         expected = quietly(function, sample.args, sample.kwargs)
-    except ValueError:
+    except (ValueError, BufferError):       # NumPy 2.0 exports no read-only array
         return True
     try:
         found = quietly(function, args, kwargs)
-    except (DispatchError, BufferError):     # NumPy 2.0 exports no read-only array
+    except DispatchError:
         return False
     for left, right in zip(tree_leaves(found), tree_leaves(expected), strict=True):
         check_leaf(library, sample.name, left, right, sample.tolerance)
