@@ -52,13 +52,10 @@ def registration_site() -> RegistrationSite:
 
 def _module_in_execution() -> str:
     """The innermost module whose body runs, if it is one that other processes can import; else ""."""
-    depth = 2
-    try:
-        frame = sys._getframe(depth)
-        while frame.f_code.co_name != "<module>":
-            depth += 1
-            frame = sys._getframe(depth)
-    except ValueError:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    if frame is None:
         return ""
     name = frame.f_globals.get("__name__")
     is_importable = frame.f_globals.get("__spec__") is not None and name not in MAIN_MODULES and name in sys.modules

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pydispatch import _core, library
+from pydispatch import library
+from pydispatch._core import Tensor
 from pydispatch.backends.sparse.densifying import announce
 from pydispatch.backends.sparse.layouts import Layout, is_sparse, layout_of
 from pydispatch.backends.sparse.operators import from_values, is_sparse_value, product, sample, to_dense, values
@@ -242,7 +243,7 @@ def matmul(x1: Any, x2: Any) -> Any:
             return matmul(ops.np.transpose(x2), x1)
         return ops.np.transpose(matmul(ops.np.transpose(x2), ops.np.transpose(x1)))
     raw, layout = structure_of(x1, "matmul")
-    if not is_tracked(x1):
+    if not isinstance(x1, Tensor):
         return ops.np.matmul(raw, x2)
     rows, columns = layout.coordinates_of(raw)
     adding = sparse.csr_array((np.ones(len(rows), np.int8), (rows, np.arange(len(rows)))),
@@ -250,11 +251,6 @@ def matmul(x1: Any, x2: Any) -> Any:
     stored = values(x1)
     terms = ops.np.take(x2, columns, 0)
     return ops.np.matmul(adding, ops.np.multiply(stored if x2.ndim == 1 else ops.np.expand_dims(stored, 1), terms))
-
-
-def is_tracked(x: Any) -> bool:
-    """Is this a Tensor?"""
-    return isinstance(x, _core.Tensor)
 
 
 impl("sum", sum_of)
