@@ -161,8 +161,8 @@ def test_ops_lists_what_matches(capsys, pattern):
     assert {line.split()[0] for line in lines} >= {"np::sum", "np::sum.out"}
     schema = str(ops.np.sum.default.schema).removeprefix("np::sum")
     (line,) = (line for line in lines if line.startswith("np::sum "))
-    keys = r"CPU, Meta(, \w+)*"     # other tests of the process may have loaded backends
-    assert re.fullmatch(rf"np::sum  +{keys}  +{re.escape(schema)} \[reduction\]", line)
+    keys = re.fullmatch(rf"np::sum  +(.+?)  +{re.escape(schema)} \[reduction\]", line)[1].split(", ")
+    assert [key for key in keys if key in {"CPU", "Meta"}] == ["CPU", "Meta"]      # tests may have loaded backends
 
 
 def test_ops_lists_all(capsys):
@@ -174,7 +174,7 @@ def test_ops_lists_all(capsys):
 def test_ops_shows_operators_without_definition_and_without_kernels(capsys, fresh):
     fresh.impl("dangling", lambda x: x, "CPU")
     fresh.define("bare(Tensor x) -> Tensor")
-    assert main(["ops", fresh.namespace]) == 0
+    assert main(["ops", f"{fresh.namespace}::"]) == 0
     bare, dangling = (line.split() for line in capsys.readouterr().out.splitlines()[3:])
     assert bare == [f"{fresh.namespace}::bare", "(Tensor", "x)", "->", "Tensor"]
     assert dangling == [f"{fresh.namespace}::dangling", "CPU", "no", "definition"]

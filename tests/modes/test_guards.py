@@ -33,7 +33,13 @@ INITIAL = DispatchKeySet("BackendSelect")
 def state():
     """What guards have changed: (added keys, removed keys, default backend)."""
     now = _core.current_state()
-    return now.included, frozenset(key.name for key in now.excluded), now.default_backend
+    return now.included, without_members(key.name for key in now.excluded), now.default_backend
+
+
+def without_members(names):
+    """Names of keys, with the alias Autograd in place of its members; a backend registered meanwhile adds to these."""
+    names, members = frozenset(names), frozenset(key.name for key in DispatchKey.Autograd.members)
+    return names - members | {"Autograd"} if members <= names else names
 
 
 UNCHANGED = (INITIAL, frozenset(), "CPU")
@@ -49,7 +55,7 @@ def state_is_left_as_it_was(tracer):
 
 # --- what a guard does --------------------------------------------------------------------------------------
 
-AUTOGRAD = frozenset(key.name for key in DispatchKey.Autograd.members)
+AUTOGRAD = frozenset({"Autograd"})
 GUARDS = [
     ("include_keys", lambda: include_keys("Tracer"), TRACED),
     ("include a backend", lambda: include_keys("Meta"), (INITIAL | "Meta", frozenset(), "CPU")),
@@ -266,7 +272,7 @@ class AnyOrder(RuleBasedStateMachine):
             added |= guard.changes.get("added") or DispatchKeySet()
             removed |= set(guard.changes.get("removed", ()))
             backend = guard.changes.get("default_backend", backend)
-        names = frozenset(
+        names = without_members(
             key.name
             for key in DispatchKey.Autograd.members
             + DispatchKey.CompositeExplicitAutograd.members
