@@ -48,6 +48,7 @@ def calls(library: Library) -> dict[str, tuple[str, dict[str, Any]]]:
     """The calls that are timed, and those that they are compared with: name -> text, names in it."""
     cases = [("", case) for case in dispatch.floor_cases(library)]
     cases += [("np.add: ", case) for case in dispatch.add_cases()]
+    cases += [("either: ", case) for case in dispatch.backend_cases(library)]
     timed = {f"{prefix}{text}": (text, case.names) for prefix, case in cases for text in (case.call, case.over)}
     return timed | gradient_calls() | compiled_calls()
 

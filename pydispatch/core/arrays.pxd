@@ -11,6 +11,16 @@ cdef class Shell(MetaArray):            # what a wrapper without memory holds
     cdef uint64_t keys                  # of the backend that it pretends to be of
     cdef public bint fake               # is it a FakeTensor's? Errors say so
 
+cdef enum:
+    N_KNOWN_TYPES = 64
+
+cdef struct KnownType:                  # a type of arrays that a run-time backend registered, as far as calls ask
+    PyTypeObject* cls
+    uint64_t word
+    bint owns_itself                    # can its objects have no attribute `base`?
+
+# where the type is noted; NULL: not now, so `word_of_type` has to be asked
+cdef KnownType* known_type(PyTypeObject* cls) noexcept
 cdef bint is_tensor_type(PyTypeObject* cls) noexcept    # is this Tensor or a subclass?
 cdef bint is_scalar_type(PyTypeObject* cls) noexcept    # is this the type of one of Python's or NumPy's numbers?
 cdef uint64_t word_of_array(PyObject* value) except? 1    # the word of one array

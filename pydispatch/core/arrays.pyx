@@ -3,20 +3,27 @@
 cdef dict registered_array_types = {}       # type -> word
 cdef dict words_by_type = {}                # address of a type -> word: a cache that keeps no type alive
 cdef dict cached_types = {}                 # address -> weak reference that empties the cache
+cdef KnownType known_types[N_KNOWN_TYPES]   # the same again for types of run-time backends, to be read without Python
+memset(known_types, 0, sizeof(known_types))
 
 
 def register_array_type(cls, uint64_t word):
     """Instances of `cls`, and of its subclasses, are raw arrays that bring these keys."""
     registered_array_types[cls] = word & KEY_BITS
-    words_by_type.clear()
-    cached_types.clear()
+    forget_all_types()
 
 
 def forget_array_type(cls):
     """Instances of `cls` are no raw arrays, unless those of a base are."""
     registered_array_types.pop(cls, None)
+    forget_all_types()
+
+
+cdef int forget_all_types() except -1:
+    memset(known_types, 0, sizeof(known_types))
     words_by_type.clear()
     cached_types.clear()
+    return 0
 
 
 def registered_word(cls):
@@ -47,15 +54,44 @@ cdef uint64_t nearest_word(cls) except? 1:
 
 
 def forget_type(address):
+    cdef KnownType* known = place_of_type(<PyTypeObject*><size_t>address)
+    if <size_t>known.cls == <size_t>address:
+        known.cls = NULL
     words_by_type.pop(address, None)
     cached_types.pop(address, None)
 
 
+cdef inline KnownType* place_of_type(PyTypeObject* cls) noexcept:
+    return &known_types[(<size_t>cls >> 4 ^ <size_t>cls >> 10) % N_KNOWN_TYPES]
+
+
+cdef inline KnownType* known_type(PyTypeObject* cls) noexcept:
+    cdef KnownType* known = place_of_type(cls)
+    return known if known.cls == cls else NULL
+
+
 cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
+    cdef KnownType* known = known_type(cls)
+    return known.word if known != NULL else word_of_other_type(cls)
+
+
+cdef uint64_t word_of_other_type(PyTypeObject* cls) except? 1:
+    """The same of a type that is not noted; one of a run-time backend is from now on."""
+    cdef KnownType* known
+    cdef uint64_t word
     cached = words_by_type.get(<size_t>cls)
-    if cached is None:
-        return resolve_type(<object><PyObject*>cls)
-    return <uint64_t>cached
+    word = resolve_type(<object><PyObject*>cls) if cached is None else <uint64_t>cached
+    if word & RUNTIME_BACKEND_BITS:
+        owns_itself = has_no_base(<object><PyObject*>cls)
+        known = place_of_type(cls)
+        known.cls, known.word, known.owns_itself = cls, word, owns_itself
+    return word
+
+
+cdef bint has_no_base(cls) except -1:
+    """Can no object of this class have an attribute `base`, as views have?"""
+    return cls.__dictoffset__ == 0 and cls.__getattribute__ is object.__getattribute__ and not any(
+        name in base.__dict__ for base in cls.__mro__ for name in ("base", "__getattr__"))
 
 
 cdef inline bint is_tensor_type(PyTypeObject* cls) noexcept:

@@ -147,8 +147,14 @@ cdef inline bint all_fit(
 
 
 cdef bint fits_otherwise(unsigned char kind, PyObject* value, uint64_t* word, PyObject** raw) noexcept:
-    """The same for one value that is no array, of a subclass, or for an argument that takes anything."""
+    """The same for one value that is no array of NumPy's, of a subclass, or for an argument that takes anything."""
     cdef PyTypeObject* cls = Py_TYPE(value)
+    cdef KnownType* known
+    if kind & KIND == ARRAY:
+        known = known_type(cls)
+        if known != NULL:
+            word[0] |= known.word
+            return True
     if fits(kind, value):
         if not is_scalar_type(cls) and kind & KIND == ARRAY and value != Py_None:
             word[0] |= (<Tensor>value).word

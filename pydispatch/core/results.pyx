@@ -2,11 +2,16 @@
 
 
 cdef inline bint is_fresh_array(Signature signature, Frame* frame, PyObject* result) noexcept:
-    """The quick yes, for one ndarray and arguments that are ndarrays and numbers; a no asks `check_fresh`."""
+    """The quick yes, for one array and arguments that are arrays and numbers; a no asks `check_fresh`.
+
+    The arrays are ndarrays, or of a type whose objects are never views.
+    """
     cdef Py_ssize_t i
     cdef PyObject* owner
-    if not signature.returns_fresh_tensor or signature.lists or Py_TYPE(result) != &PyArray_Type:
+    if not signature.returns_fresh_tensor or signature.lists:
         return False
+    if Py_TYPE(result) != &PyArray_Type:
+        return is_never_view(result) and is_none_of(frame, result)
     owner = owner_of_ndarray(result)
     if owner == NULL:
         return False
@@ -17,6 +22,23 @@ cdef inline bint is_fresh_array(Signature signature, Frame* frame, PyObject* res
         elif not is_scalar_type(Py_TYPE(frame.raw[i + 1])) and frame.raw[i + 1] != Py_None:
             return False
     return True
+
+
+cdef bint is_none_of(Frame* frame, PyObject* result) noexcept:
+    """Is an array that is no view another than the arguments, which are no views of it?"""
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(1, frame.count + frame.n_names + 1):
+        value = frame.raw[i]
+        if value == result or not (is_never_view(value) or is_scalar_type(Py_TYPE(value)) or value == Py_None
+                                   or Py_TYPE(value) == &PyArray_Type and owner_of_ndarray(value) != NULL):
+            return False
+    return True
+
+
+cdef inline bint is_never_view(PyObject* value) noexcept:
+    cdef KnownType* known = known_type(Py_TYPE(value))
+    return known != NULL and known.owns_itself
 
 
 cdef inline PyObject* owner_of_ndarray(PyObject* array) noexcept:
@@ -35,14 +57,15 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
     cdef Py_ssize_t i, k, n = signature.n_returns
     cdef list seen = []
     cdef PyObject* value
-    if n == 1 and Py_TYPE(<PyObject*>result) == &PyArray_Type and signature.returns_fresh_tensor:
+    if n == 1 and signature.returns_fresh_tensor and (
+            Py_TYPE(<PyObject*>result) == &PyArray_Type or known_type(Py_TYPE(<PyObject*>result)) != NULL):
         owner = owner_of(result)
         for i in range(frame.count):
             value = frame.values[i]
             if value != NULL and signature.kind[i] & KIND == ARRAY and word_of_array(value):
                 if owner_of(unwrap_value(<object>value)) is owner:
                     raise upcalls.aliasing_error(signature.schema, entry.kernel, 0, signature.names[i])
-        if signature.n_arguments == frame.count and not signature.lists:
+        if frame.n_names == 0 and not signature.lists:      # what was not passed is no array
             return 0
     results = (result,) if n == 1 else tuple(result) if isinstance(result, (tuple, list)) else ()
     for i, item in enumerate(results):
@@ -103,6 +126,8 @@ cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, 
             return wrap(result) if frame.word & TENSOR_FLAG else result
         if Py_TYPE(<PyObject*>result) == TENSOR_TYPE and frame.word & TENSOR_FLAG:
             return result
+        if known_type(Py_TYPE(<PyObject*>result)) != NULL:
+            return wrap_known(result) if frame.word & TENSOR_FLAG else result
         if is_numpy_scalar(result):     # what a ufunc makes of 0-d arrays
             return wrap(result) if frame.word & TENSOR_FLAG else result
     elif signature.view_of >= 0 and Py_TYPE(<PyObject*>result) == &PyArray_Type:

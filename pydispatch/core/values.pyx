@@ -364,6 +364,15 @@ cdef Tensor wrap(array):
     return tensor
 
 
+cdef Tensor wrap_known(array):
+    """The same of an array whose type is known, of a run-time backend."""
+    cdef Tensor tensor = Tensor.__new__(Tensor)
+    cdef uint64_t word = known_type(Py_TYPE(<PyObject*>array)).word
+    tensor.array = array
+    tensor.word = word | TENSOR_FLAG | (AUTOGRAD_BIT if word & DENSE_BIT else AUTOGRAD_OTHER_BIT)
+    return tensor
+
+
 cdef inline PyObject* wrap_ndarray(PyObject* array) except NULL:
     """A new Tensor of an exact ndarray; both are references that are handed over."""
     cdef PyObject* tensor = new_or_null(TENSOR_TYPE, <PyObject*>NO_ARGUMENTS)

@@ -278,6 +278,49 @@ def test_calls_of_operators(name, amount):
                     lambda sample=sample, convert=convert: tree_map(convert, sample), (kind, sample))
 
 
+ON_BACKENDS: dict[str, Callable[..., Any]] = {
+    "new": lambda x, y=None: type(x)([4.0, 5.0]),
+    "the first": lambda x, y=None: x,
+    "the last": lambda x, y=None: x if y is None else y,
+    "a view": lambda x, y=None: x[:1] if isinstance(x, np.ndarray) else type(x)([4.0]),
+    "of NumPy": lambda x, y=None: np.ones(3),
+    "number": lambda x, y=None: 1.0,
+    "raising": lambda x, y=None: 1 / 0,
+}
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["as it is", "checked for shared memory"])
+@pytest.mark.parametrize("kernel", ON_BACKENDS)
+def test_calls_on_arrays_of_backends(kernel, checked, new_library, backends):
+    """Binding, kernel and results; arrays that can be no views, and masked ones, which can."""
+    with new_library() as lib:
+        name, schema = f"{lib.namespace}::f", "(Tensor x, Tensor? y=None, *, int n=1) -> Tensor"
+        function = ON_BACKENDS[kernel]
+
+        def with_number(x, y=None, *, n=1):
+            return function(x, y)
+
+        Tensor(np.ma.masked_array([1.0]))       # loads the pack
+        if checked:
+            operator = library.custom_op(name, with_number, mutates_args=(), schema=schema, device_types="CPU")
+            for key in ("A", "C", "Masked"):
+                operator.register_kernel(key)(with_number)
+        else:
+            lib.define(f"f{schema}")
+            for key in ("CPU", "A", "C", "Masked"):
+                lib.impl("f", with_number, key)
+        op = getattr(ops, lib.namespace).f
+        makers = [backends.ArrayA, backends.ArrayC, np.ma.masked_array, np.array]
+        for first, second in product(makers, [*makers, None]):
+            for wrap_first, wrap_second, kwargs in product((False, True), (False, True), ({}, {"n": 2})):
+                def make(first=first, second=second, wrap_first=wrap_first, wrap_second=wrap_second):
+                    x, y = first([1.0, 2.0]), second and second([3.0, 4.0])
+                    return [Tensor(x) if wrap_first else x, Tensor(y) if wrap_second and second else y]
+                compare(lambda values, kwargs=kwargs: op(*values, **kwargs),
+                        guarded(lambda values, kwargs=kwargs: bound_in_general(op, tuple(values), kwargs), traced),
+                        make, (first, second, wrap_first, wrap_second, kwargs))
+
+
 @pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_calls_of_in_place_variants(name, amount):

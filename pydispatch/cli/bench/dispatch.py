@@ -30,6 +30,11 @@ ADD_ROWS = (
     ("Tensors", 1.2, "op(X, Y)", "add(x, y)"),
     ("Tensors, as X + Y", 1.2, "X + Y", "add(x, y)"),
 )
+BACKENDS = "A Python kernel on masked arrays, over the same on NumPy's"
+BACKEND_ROWS = (
+    ("raw arrays", 1.3, "op(a, b)", "op(x, y)"),
+    ("Tensors", 1.3, "op(A, B)", "op(X, Y)"),
+)
 OTHERS = "What other dispatchers add to a Python kernel, over what we add"
 
 
@@ -55,6 +60,16 @@ def add_cases() -> list[Ratio]:
     """The library's own addition."""
     names = arrays() | {"add": np.add, "op": ops.np.add}
     return [Ratio(ADD, *row, names) for row in ADD_ROWS]
+
+
+def backend_cases(library: Library) -> list[Ratio]:
+    """An operator with the same Python kernel for NumPy's arrays and those of a run-time backend."""
+    a, b = np.ma.masked_array(np.arange(4.0)), np.ma.masked_array(np.ones(4))
+    names = arrays() | {"a": a, "b": b, "A": Tensor(a), "B": Tensor(b)}      # the first Tensor loads the pack
+    library.define("either(Tensor x, Tensor y) -> Tensor", kernel, "CPU")
+    library.impl("either", kernel, "Masked")
+    names["op"] = getattr(ops, NAMESPACE).either
+    return [Ratio(BACKENDS, *row, names) for row in BACKEND_ROWS]
 
 
 def peer_cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Added]:

@@ -14,7 +14,7 @@ import numpy as np
 from pydispatch import __version__
 from pydispatch.cli.bench.compilation import compilation_cases
 from pydispatch.cli.bench.custom import custom_cases
-from pydispatch.cli.bench.dispatch import add_cases, floor_cases, peer_cases
+from pydispatch.cli.bench.dispatch import add_cases, backend_cases, floor_cases, peer_cases
 from pydispatch.cli.bench.gradients import gradient_cases
 from pydispatch.cli.bench.graphs import GRAPH_ROWS, GRAPHS
 from pydispatch.cli.bench.interpreters import interpreter_cases
@@ -37,7 +37,8 @@ QUICK = Effort(15, 3, 0.1)
 def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Case]:
     """The cases whose "group/name" matches; their operators go into `library`, which is open on NAMESPACE."""
     chained: Iterator[Case] = itertools.chain(
-        floor_cases(library), add_cases(), small_cases(), peer_cases(library, left_out, pattern),
+        floor_cases(library), backend_cases(library), add_cases(), small_cases(),
+        peer_cases(library, left_out, pattern),
         gradient_cases(left_out, pattern), compilation_cases(left_out, pattern),
         custom_cases(library, left_out, pattern), handler_cases(), tracing_cases(),
         torch_cases(left_out, pattern), compiled_cases(pattern),

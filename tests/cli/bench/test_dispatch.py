@@ -52,6 +52,17 @@ def test_one_argument_of_four_reaches_the_kernel(library, monkeypatch, call, exp
     assert received == [expected]
 
 
+@pytest.mark.parametrize("row", dispatch.BACKEND_ROWS, ids=lambda row: row[0])
+def test_a_call_on_masked_arrays_returns_its_argument(library, row):
+    case = next(case for case in dispatch.backend_cases(library) if case.name == row[0])
+    for call, name, key in ((case.call, "a", "Masked"), (case.over, "x", "CPU")):
+        result = eval(call, case.names)
+        assert raw(result) is case.names[name]
+        assert isinstance(result, Tensor) == ("X" in case.over)
+        found = case.names["op"].explain(*[case.names[name]] * 2)
+        assert (found.key.name, found.kernel.function) == (key, kernel)
+
+
 @pytest.mark.parametrize("row", dispatch.ADD_ROWS, ids=lambda row: row[0])
 def test_a_sum_is_a_sum(row):
     case = next(case for case in dispatch.add_cases() if case.name == row[0])
