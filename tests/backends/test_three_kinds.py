@@ -1,0 +1,103 @@
+"""Three kinds of arrays in one call: rank decides, or the error names two kinds and the `above=` to write."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, func, ops, register_backend
+from pydispatch.exceptions import DispatchTypeError
+
+da = pytest.importorskip("dask.array")
+
+DATA = np.array([1.0, 2.0, 4.0])
+MASK = np.array([False, True, False])
+
+
+def magnitude(value):
+    return value.magnitude if isinstance(value, Quantity) else value
+
+
+class Quantity:
+    """Any array, in metres: the kernels run our operators on what is inside."""
+
+    def __init__(self, magnitude):
+        self.magnitude = magnitude
+
+    shape = property(lambda self: self.magnitude.shape)
+    dtype = property(lambda self: self.magnitude.dtype)
+    ndim = property(lambda self: self.magnitude.ndim)
+
+
+class Units:
+    """The functions of quantities."""
+
+    @staticmethod
+    def add(x1, x2):
+        return Quantity(ops.np.add(magnitude(x1), magnitude(x2)))
+
+    @staticmethod
+    def where(condition, x, y):
+        return Quantity(ops.np.where(magnitude(condition), magnitude(x), magnitude(y)))
+
+    @staticmethod
+    def multiply(x1, x2):
+        return Quantity(ops.np.multiply(magnitude(x1), magnitude(x2)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ranks():
+    """The packs are loaded by the first arrays; then quantities rank above Dask's."""
+    for array in (da.ones(3), np.ma.masked_array(DATA)):
+        Tensor(array)
+    register_backend("MetresOverDask", Quantity, above=("Dask",), namespace=Units)
+
+
+QUANTITY, LAZY, NUMPYS = (lambda: Quantity(da.from_array(DATA)), lambda: da.from_array(DATA > 1.0), lambda: 10 * DATA)
+
+
+@pytest.mark.parametrize("wrap", [lambda array: array, Tensor], ids=["raw", "Tensors"])
+def test_units_over_dask_with_numpys(wrap):
+    """The highest rank gets the call, and hands on what is inside to the next."""
+    found = ops.np.where(wrap(LAZY()), wrap(QUANTITY()), wrap(NUMPYS()))
+    found = found.array if isinstance(found, Tensor) else found
+    assert isinstance(found, Quantity)
+    assert isinstance(found.magnitude, da.Array)
+    np.testing.assert_array_equal(found.magnitude.compute(), [10.0, 2.0, 4.0])
+
+
+def test_gradients_of_units_over_dask_with_numpys():
+    def scaled_square(x):
+        return ops.np.multiply(ops.np.multiply(x, x), ops.np.multiply(LAZY(), NUMPYS()))
+
+    gradient = func.vjp(scaled_square, QUANTITY())[1](NUMPYS())[0]
+    assert isinstance(gradient, Quantity)
+    assert isinstance(gradient.magnitude, da.Array)
+    np.testing.assert_allclose(gradient.magnitude.compute(), 2 * DATA * [0, 20, 40] * 10 * DATA)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_masked_with_numpys_and_numbers(order):
+    """Masked arrays outrank NumPy's, wherever they stand; what is masked in what was chosen stays so."""
+    masked = np.ma.masked_array(DATA, MASK)
+    values = [masked, DATA, np.array(2.0)]
+    condition, x, y = [values[i] for i in order]
+    found = ops.np.where(ops.np.greater(condition, 0.0), x, y)
+    assert isinstance(found, np.ma.MaskedArray)
+    np.testing.assert_array_equal(found.mask, np.False_ if order[2] == 0 else MASK)
+
+
+KINDS = {
+    "Dask": lambda: da.from_array(DATA), "Masked": lambda: np.ma.masked_array(DATA, MASK), "CPU": lambda: DATA,
+}
+
+
+@pytest.mark.parametrize("kinds", list(permutations(["Dask", "Masked", "CPU"])), ids="-".join)
+@pytest.mark.parametrize("wrap", [lambda array: array, Tensor], ids=["raw", "Tensors"])
+def test_kinds_without_a_rank_are_named(kinds, wrap):
+    with pytest.raises(DispatchTypeError) as caught:
+        ops.np.where(*[wrap(KINDS[kind]()) for kind in kinds])
+    for part in ("np::where", "Dask", "Masked", "above="):
+        assert part in str(caught.value)
