@@ -4,8 +4,8 @@ Importing this registers SciPy's; `pydata` registers those of `sparse`. Both are
 is first seen.
 """
 
-from pydispatch.backends.sparse import kernels, scipy
+from pydispatch.backends.sparse import kernels, scipy  # noqa: F401  which register when they are imported
 from pydispatch.backends.sparse.densifying import densifying
 from pydispatch.backends.sparse.operators import from_values, sample, to_dense, values
 
-__all__ = ["densifying", "from_values", "kernels", "sample", "scipy", "to_dense", "values"]
+__all__ = ["densifying", "from_values", "sample", "to_dense", "values"]
