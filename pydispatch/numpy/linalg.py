@@ -21,6 +21,7 @@ from pydispatch.numpy.declare import (
     known_values,
 )
 from pydispatch.operators import decompositions  # noqa: F401  declares the operators
+from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.ops import ops
 
 LinAlgError = np.linalg.LinAlgError
@@ -69,24 +70,29 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
 
 @array_function("linalg")
 def eig(a: Any) -> Any:
-    """Eigenvalues and right eigenvectors: complex, or real where NumPy's are."""
+    """Eigenvalues and right eigenvectors: complex, or real where those of NumPy before 2.5 are."""
     a = as_nonscalar(a)
     values, vectors = ops.np.linalg_eig(a)
-    if has_real_values(a, values):
+    if not HAS_NUMPY_2_5 and has_real_values(a, values):
         return EigResult(ops.np.real(values), ops.np.real(vectors))
     return EigResult(values, vectors)
 
 
 @array_function("linalg")
 def eigvals(a: Any) -> Any:
-    """Eigenvalues: complex, or real where NumPy's are."""
+    """Eigenvalues: complex, or real where those of NumPy before 2.5 are."""
     a = as_nonscalar(a)
+    return ops.np.linalg_eigvals(a) if HAS_NUMPY_2_5 else real_where_known(a)
+
+
+def real_where_known(a: Any) -> Any:
+    """The eigenvalues, as real numbers where all are known to be."""
     values = ops.np.linalg_eigvals(a)
     return ops.np.real(values) if has_real_values(a, values) else values
 
 
 def has_real_values(a: Any, values: Any) -> bool:
-    """Does NumPy return real eigenvalues? False where the values are unknown: under vmap, in a trace, on Meta."""
+    """Are all eigenvalues of a real matrix real? False where they are unknown: under vmap, in a trace, on Meta."""
     known = known_values(values)
     return a.dtype.kind != "c" and known is not None and not known.imag.any()
 

@@ -31,28 +31,35 @@ for names, is_constant in ((DIFFERENTIABLE, False), (CONSTANT, True)):
 
 
 class Sorting(Adapter):
-    """`sort` or `argsort`, with the keyword `descending` of the array API standard: nan come first then."""
+    """`sort` or `argsort`, with the keyword `descending` that NumPy has since 2.5, and the array API standard."""
 
     added = frozenset({"descending"})
 
-    def __call__(self, *args: Any, descending: bool = False, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, descending: bool | None = False, **kwargs: Any) -> Any:
         if not descending:
             return super().__call__(*args, **kwargs)
         a, *others = args
-        axis = kwargs.pop("axis", -1) if not others else others.pop(0)
-        if not others and kwargs.get("kind") is None and kwargs.get("stable") is None:
-            kwargs["stable"] = True     # as the standard has it
+        kwargs.update(zip(("axis", "kind", "order"), others, strict=False))
+        if kwargs.get("order") is not None:
+            return super().__call__(a, **kwargs)        # which says why not
+        axis, kind, stable = kwargs.get("axis", -1), kwargs.get("kind"), kwargs.get("stable")
+        if kind is None and stable is None:
+            stable = True       # as the standard has it
         a = as_nonscalar(a)
         if axis is None:
             a, axis = ops.np.ravel(a), 0
-        found = super().__call__(ops.np.flip(a, axis), axis, *others, **kwargs)     # equal elements keep their order
-        found = ops.np.flip(found, axis)
-        return found if self.name == "sort" else ops.np.subtract(a.shape[axis] - 1, found)
+        order = ops.np.argsort(ops.np.flip(a, axis), axis, kind, stable=stable)     # equal elements keep their order
+        order = ops.np.subtract(a.shape[axis] - 1, ops.np.flip(order, axis))
+        if np.issubdtype(a.dtype, np.inexact):      # nan are now first, but come last in either order
+            n_nan = ops.np.sum(ops.np.isnan(a), axis, keepdims=True)
+            positions = ops.np.add(ops.np.cumsum(ops.np.ones_like(order), axis), n_nan - 1)
+            order = ops.np.take_along_axis(order, ops.np.remainder(positions, max(1, a.shape[axis])), axis)
+        return order if self.name == "argsort" else ops.np.take_along_axis(a, order, axis)
 
 
 DESCENDING = inspect.Parameter("descending", inspect.Parameter.KEYWORD_ONLY, default=False)
 for name in ("sort", "argsort"):
     function = declare_operator(name, 1, 2, ("axis",), constant=name == "argsort", adapter=Sorting)
-    numpys_signature = inspect.signature(getattr(np, name))
-    function.__dict__["__signature__"] = numpys_signature.replace(
-        parameters=[*numpys_signature.parameters.values(), DESCENDING])
+    signature = inspect.signature(getattr(np, name))
+    if "descending" not in signature.parameters:
+        function.__dict__["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), DESCENDING])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pydispatch._core import Tensor, is_array, is_unobserved
 from pydispatch.numpy.declare import FUNCTIONS, array_function, as_array, as_nonscalar, declare_operator, into
 from pydispatch.numpy.universal import give_attributes
+from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.ops import ops
 
 for name in ("sinc", "i0"):
@@ -208,6 +210,9 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 @array_function()
 def fix(x: Any, out: Any = None) -> Any:
     """The elements rounded towards zero."""
+    if HAS_NUMPY_2_5:
+        warnings.warn("numpy.fix is deprecated. Use numpy.trunc instead, which is faster and follows the Array API "
+                      "standard.", DeprecationWarning, stacklevel=3)
     return into(out, ops.np.trunc(as_nonscalar(x)))
 
 

@@ -16,8 +16,8 @@ from pydispatch.numpy.declare import array_function, as_nonscalar, known_values
 from pydispatch.numpy.diagonals import vander
 from pydispatch.ops import ops
 
-eigvals, inv, lstsq, matrix_rank, pinv = [
-    deferred("numpy.linalg", name) for name in ("eigvals", "inv", "lstsq", "matrix_rank", "pinv")]
+inv, lstsq, matrix_rank, pinv, real_where_known = [
+    deferred("numpy.linalg", name) for name in ("inv", "lstsq", "matrix_rank", "pinv", "real_where_known")]
 
 
 def coefficients(p: Any) -> Any:
@@ -137,7 +137,7 @@ def poly(seq_of_zeros: Any) -> Any:
     """The polynomial with these zeros, or with the eigenvalues of a matrix as zeros."""
     zeros = coefficients(seq_of_zeros)
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:
-        zeros = eigvals(zeros)
+        zeros = real_where_known(zeros)
     elif zeros.ndim == 1:
         zeros = ops.np.astype(zeros, np.dtype(np.mintypecode(zeros.dtype.char)))
     else:
@@ -174,7 +174,7 @@ def roots(p: Any) -> Any:
     if n > 1:
         first = ops.np.divide(ops.np.negative(ops.np.getitem(p, slice(1, None))), ops.np.getitem(p, 0))
         below = np.eye(n - 2, n - 1, dtype=p.dtype)
-        found = eigvals(ops.np.concatenate([ops.np.reshape(first, (1, -1)), below]))
+        found = real_where_known(ops.np.concatenate([ops.np.reshape(first, (1, -1)), below]))
     else:
         found = ops.np.zeros_like(p, shape=(0,), dtype=np.dtype(float))
     if not at_zero:

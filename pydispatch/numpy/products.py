@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import is_array
 from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into
+from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.operators.products import Terms, path_of, result_of_step, taken_off, terms_of
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
@@ -243,7 +244,7 @@ def kron(a: Any, b: Any) -> Any:
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    """The cross products of vectors of three elements, or of two and a third that is 0."""
+    """The cross products of vectors of three elements; before NumPy 2.5 also of two and a third that is 0."""
     if axis is not None:
         axisa, axisb, axisc = axis, axis, axis
     a, b = as_nonscalar(a), as_nonscalar(b)
@@ -252,6 +253,9 @@ def cross(
     a = ops.np.moveaxis(a, normalize_axis_index(axisa, a.ndim, msg_prefix="axisa"), -1)
     b = ops.np.moveaxis(b, normalize_axis_index(axisb, b.ndim, msg_prefix="axisb"), -1)
     lengths = a.shape[-1], b.shape[-1]
+    if HAS_NUMPY_2_5 and lengths != (3, 3):
+        raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
+                         f"{lengths[0]} and {lengths[1]} dimensional instead.")
     if not {*lengths} <= {2, 3}:
         raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
     if 2 in lengths:

@@ -51,6 +51,7 @@ from pydispatch.registry.registrations import packets, register_pack
 from pydispatch.schema.names import validate_namespace
 
 IS_NUMPY_2_0 = np.__version__.startswith("2.0.")
+HAS_NUMPY_2_5 = np.lib.NumpyVersion(np.__version__) >= "2.5.0"
 LAYOUT = {
     "order": "results have no particular memory layout; use np.asarray(result, order=...)",
     "subok": "the kernel determines the type of a result; use np.asarray(result)",

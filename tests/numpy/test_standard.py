@@ -186,3 +186,23 @@ def standardized(x):
 def test_a_function_written_for_the_standard_runs_on_both():
     x = np.random.default_rng(0).standard_normal((5, 3))
     np.testing.assert_allclose(standardized(Tensor(x)).numpy(), standardized(x))
+
+
+@pytest.mark.parametrize("name", ["sort", "argsort"])
+@pytest.mark.parametrize("dtype", [float, np.float32, complex, int, np.uint8, bool])
+@pytest.mark.parametrize(("shape", "axis"), [((7,), -1), ((3, 4), 0), ((3, 4), None), ((0,), 0), ((2, 0), 1)])
+def test_descending_order_has_nan_last_and_keeps_equal_elements_in_order(name, dtype, shape, axis):
+    x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
+    if np.issubdtype(dtype, np.inexact):
+        x[x == 1] = np.nan
+    vectors = np.moveaxis(x.reshape(-1) if axis is None else x, axis or 0, -1)
+    order = np.empty(vectors.shape, int)
+    for i in np.ndindex(vectors.shape[:-1]):
+        order[i] = sorted(range(vectors.shape[-1]), key=lambda j, row=vectors[i]: (bool(np.isnan(row[j])), -float(
+            0 if np.isnan(row[j]) else row[j].real)))
+    expected = order if name == "argsort" else np.take_along_axis(vectors, order, -1)
+    for way in (np.asarray, Tensor):
+        found = getattr(pnp, name)(way(x), axis, descending=True, stable=True)
+        found = found.numpy() if isinstance(found, Tensor) else found
+        np.testing.assert_array_equal(np.moveaxis(found, axis or 0, -1), expected)
+        assert found.dtype == expected.dtype

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from pydispatch.operators.declare import HAS_NUMPY_2_5
 from tests.numpy.samples.sample import grid, sample
 
 CLOSE = 1e-13       # sums in another order than NumPy's
@@ -71,8 +72,9 @@ sample("cross", grid(2, 3), grid(3), smooth=True)
 sample("cross", grid(3, 2), grid(3, 2, seed=1), axis=0, smooth=True)
 sample("cross", grid(3, 4), grid(4, 3), axisa=0, axisc=0, smooth=True)
 sample("cross", [1, 2, 3], grid(3, dtype=int))
-sample("cross", grid(2, 2), grid(2, 3), smooth=True)
-sample("cross", grid(2, 2), grid(2), smooth=True)
+if not HAS_NUMPY_2_5:       # which refuses vectors of two elements
+    sample("cross", grid(2, 2), grid(2, 3), smooth=True)
+    sample("cross", grid(2, 2), grid(2), smooth=True)
 if hasattr(np, "vecdot"):
     sample("vecdot", grid(2, 3), grid(3), smooth=True, tolerance=CLOSE)
     sample("vecdot", grid(2, 3, dtype=complex), grid(1, 3, dtype=complex), smooth=True, tolerance=CLOSE)
