@@ -1,11 +1,14 @@
 """Builds the extension. Everything else about the package stands in pyproject.toml."""
 
 import gc
+import shutil
 
 import numpy
 from Cython.Build import cythonize
 from Cython.Compiler.ModuleNode import ModuleNode
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import PlatformError
 
 core = Extension(
     "pydispatch._core",
@@ -40,7 +43,22 @@ ModuleNode.generate_c_function_export_code = lambda module, env, code: None
 # fifths of Cython's time, for 7 % less memory.
 gc.disable()
 
+
+class BuildWithCompiler(build_ext):
+    """Builds the core, or says what to install."""
+
+    def build_extensions(self) -> None:
+        command = getattr(self.compiler, "compiler", None)      # MSVC finds its own
+        if command and shutil.which(command[0]) is None:
+            raise PlatformError(
+                f"pydispatch-numpy has a core in C, and its build needs a C compiler: {command[0]!r} is not there\n"
+                "install one: apt install build-essential python3-dev (Debian, Ubuntu), dnf install gcc python3-devel "
+                "(Fedora), xcode-select --install (macOS); or install a wheel: pip install --only-binary "
+                "pydispatch-numpy pydispatch-numpy")
+        super().build_extensions()
+
+
 # The generated C goes to build/, so that neither the source tree nor the sdist ever holds any. Without the lines of the
 # sources as comments it is a third shorter, which GCC need not read.
-setup(ext_modules=cythonize(
+setup(cmdclass={"build_ext": BuildWithCompiler}, ext_modules=cythonize(
     [core], build_dir="build", compiler_directives={"language_level": 3, "emit_code_comments": False}))

@@ -9,6 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from pydispatch import __version__
+
 pytestmark = pytest.mark.slow
 
 PACKAGE = Path(__file__).parents[2] / "pydispatch"
@@ -52,7 +54,7 @@ def test_sdist_holds_nothing_generated(sdist_names: set[str]) -> None:
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str], pytestconfig: pytest.Config) -> None:
-    package = {name for name in wheel_names if not name.startswith("pydispatch_numpy-0.1.0.dist-info/")}
+    package = {name for name in wheel_names if not name.startswith(f"pydispatch_numpy-{__version__}.dist-info/")}
     extensions = {name for name in package if name.endswith(".so")}
     assert len(extensions) == 1
     assert next(iter(extensions)).startswith("pydispatch/_core.")
@@ -62,7 +64,7 @@ def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str], pytestc
 
 def test_metadata(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
-        metadata = message_from_bytes(archive.read("pydispatch_numpy-0.1.0.dist-info/METADATA"))
+        metadata = message_from_bytes(archive.read(f"pydispatch_numpy-{__version__}.dist-info/METADATA"))
     assert metadata["Name"] == "pydispatch-numpy"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "BSD-3-Clause"
