@@ -7,7 +7,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import ArrayMethod, MetaArray
 from pydispatch.operators.batching import batch_of, rows_along
-from pydispatch.operators.declare import declare, operators
+from pydispatch.operators.declare import HAS_NUMPY_2_5, declare, operators
 from pydispatch.operators.meta import along, dtype_of, shape_of
 
 positions_in_order, take_along = operators("argsort", "take_along_axis")
@@ -34,7 +34,8 @@ def sorting(name, kernel, *, takes_scalars, **entry):
         return op(*rows_along(a, axis), kind, stable=stable), 0
 
     declare(name, "Tensor a, int? axis=-1, str? kind=None, *, bool? stable=None", kernel, meta, tags=("sorting",),
-            left_out={"order": "it names fields, which arrays here do not have; sort by one key after the other"},
+            left_out={"order": "it names fields, which arrays here do not have; sort by one key after the other",
+                      **({"descending": f"pydispatch.numpy.{name} takes it"} if HAS_NUMPY_2_5 else {})},
             vmap=sort_batch, **entry)
 
 
