@@ -256,6 +256,9 @@ def _no_handler(op: OpOverload, modes: tuple[Any, ...], types: tuple[type, ...])
     )
 
 
+TOGETHER = "the highest of the arguments' keys taken together"
+
+
 def _no_kernel(
     op: OpOverload, table: _core.Table, key: DispatchKey | None, keyset: DispatchKeySet,
     arguments: tuple[tuple[str, Any], ...],
@@ -277,7 +280,8 @@ def _no_kernel(
     backend = backend_of_key(key)
     if backend is not None and backend.provides:
         have += f"\n{backend.name} provides none: {why_missing(op, backend)}"
-    return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\nregister one: {remedy}")
+    convert = "convert an argument, or " if brought.startswith(TOGETHER) else ""
+    return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\n{convert}register one: {remedy}")
 
 
 def untaken_argument(
@@ -308,7 +312,9 @@ def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, A
         return "which a guard includes"
     if not any(_core.keys_of(value) for _, value in arguments):
         return f"chosen because no argument is an array (default backend {state.default_backend})"
-    return "the highest of the arguments' keys taken together"
+    brought = [f"{name!r} brings {_core.keys_of(value).highest.name}" for name, value in arguments
+               if _core.keys_of(value)]
+    return f"{TOGETHER}: {', '.join(brought)}"
 
 
 def _mixed_backends(op: OpOverload, keyset: DispatchKeySet) -> Exception:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, func, ops, register_backend
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, NoKernelError
 
 da = pytest.importorskip("dask.array")
 
@@ -101,3 +101,15 @@ def test_kinds_without_a_rank_are_named(kinds, wrap):
         ops.np.where(*[wrap(KINDS[kind]()) for kind in kinds])
     for part in ("np::where", "Dask", "Masked", "above="):
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["Dask", "Masked"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["sparse first", "sparse last"])
+def test_a_sparse_array_with_one_of_another_backend_is_named_with_it(kind, is_first):
+    sparse = pytest.importorskip("scipy.sparse").csr_array(np.eye(3))
+    arrays = (sparse, KINDS[kind]()) if is_first else (KINDS[kind](), sparse)
+    with pytest.raises(NoKernelError) as caught:
+        ops.np.matmul(*arrays)
+    first, second = ("SparseCPU", kind) if is_first else (kind, "SparseCPU")
+    assert f"'x1' brings {first}, 'x2' brings {second}\n" in str(caught.value)
+    assert f'convert an argument, or register one: lib.impl("np::matmul", kernel, "Sparse{kind}")' in str(caught.value)
