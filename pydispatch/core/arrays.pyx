@@ -83,8 +83,9 @@ cdef uint64_t word_of_other_type(PyTypeObject* cls) except? 1:
     word = resolve_type(<object><PyObject*>cls) if cached is None else <uint64_t>cached
     if word & RUNTIME_BACKEND_BITS:
         owns_itself = has_no_base(<object><PyObject*>cls)
-        known = place_of_type(cls)
-        known.cls, known.word, known.owns_itself = cls, word, owns_itself
+        if words_by_type.get(<size_t>cls) == word:      # nothing was registered meanwhile
+            known = place_of_type(cls)
+            known.cls, known.word, known.owns_itself = cls, word, owns_itself
     return word
 
 

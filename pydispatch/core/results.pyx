@@ -121,13 +121,15 @@ cdef tuple unwrap_items(tuple values):
 
 cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, Frame* frame, result):
     """Step 7."""
+    cdef KnownType* known
     if signature.returns_fresh_tensor:
         if Py_TYPE(<PyObject*>result) == &PyArray_Type:
             return wrap(result) if frame.word & TENSOR_FLAG else result
         if Py_TYPE(<PyObject*>result) == TENSOR_TYPE and frame.word & TENSOR_FLAG:
             return result
-        if known_type(Py_TYPE(<PyObject*>result)) != NULL:
-            return wrap_known(result) if frame.word & TENSOR_FLAG else result
+        known = known_type(Py_TYPE(<PyObject*>result))
+        if known != NULL:
+            return wrap_of_word(result, known.word) if frame.word & TENSOR_FLAG else result
         if is_numpy_scalar(result):     # what a ufunc makes of 0-d arrays
             return wrap(result) if frame.word & TENSOR_FLAG else result
     elif signature.view_of >= 0 and Py_TYPE(<PyObject*>result) == &PyArray_Type:

@@ -30,5 +30,5 @@ cdef bint needs_no_conversion(PyObject* value, bint arrays, int depth) noexcept
 cdef bint are_arrays(PyObject* value) noexcept    # is this a tuple of ndarrays and Tensors?
 cdef object array_of_scalar(value)    # a new 0-d array of a NumPy scalar
 cdef Tensor wrap(array)    # a new Tensor around an array
-cdef Tensor wrap_known(array)   # the same of an array of a known type
+cdef Tensor wrap_of_word(array, uint64_t word)    # the same of one that brings this word
 cdef PyObject* wrap_ndarray(PyObject* array) except NULL    # a new Tensor of an exact ndarray

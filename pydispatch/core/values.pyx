@@ -364,12 +364,10 @@ cdef Tensor wrap(array):
     return tensor
 
 
-cdef Tensor wrap_known(array):
-    """The same of an array whose type is known, of a run-time backend."""
+cdef Tensor wrap_of_word(array, uint64_t word):
+    """The same where the word of the array, which is no Shell, was looked up."""
     cdef Tensor tensor = Tensor.__new__(Tensor)
-    cdef uint64_t word = known_type(Py_TYPE(<PyObject*>array)).word
-    tensor.array = array
-    tensor.word = word | TENSOR_FLAG | (AUTOGRAD_BIT if word & DENSE_BIT else AUTOGRAD_OTHER_BIT)
+    fill_tensor(tensor, array, word)
     return tensor
 
 

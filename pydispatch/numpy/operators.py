@@ -31,7 +31,10 @@ for names, is_constant in ((DIFFERENTIABLE, False), (CONSTANT, True)):
 
 
 class Sorting(Adapter):
-    """`sort` or `argsort`, with the keyword `descending` that NumPy has since 2.5, and the array API standard."""
+    """`sort` or `argsort`, with the keyword `descending` of the array API standard, which NumPy has since 2.5.
+
+    Equal elements keep their order, and nan come last, as they do there.
+    """
 
     added = frozenset({"descending"})
 

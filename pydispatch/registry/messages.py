@@ -256,9 +256,6 @@ def _no_handler(op: OpOverload, modes: tuple[Any, ...], types: tuple[type, ...])
     )
 
 
-TOGETHER = "the highest of the arguments' keys taken together"
-
-
 def _no_kernel(
     op: OpOverload, table: _core.Table, key: DispatchKey | None, keyset: DispatchKeySet,
     arguments: tuple[tuple[str, Any], ...],
@@ -273,14 +270,15 @@ def _no_kernel(
             f'pass an array (is a list empty?), or register a default: lib.impl("{op.name}", kernel, '
             '"CompositeExplicitAutograd")'
         )
-    brought = _who_brought(table.schema, key, arguments)
+    brought, convert = _who_brought(table.schema, key, arguments), ""
+    if not brought:
+        brought, convert = _brought_together(arguments), "convert an argument, or "
     meta = (key.is_dense or key.is_sparse) and key.backend == "Meta"
     what = f"no fake kernel: no kernel for the key {key.name}" if meta else f"no kernel for the key {key.name}"
     remedy = f'library.register_fake("{op.name}", fake)' if meta else f'lib.impl("{op.name}", kernel, "{key.name}")'
     backend = backend_of_key(key)
     if backend is not None and backend.provides:
         have += f"\n{backend.name} provides none: {why_missing(op, backend)}"
-    convert = "convert an argument, or " if brought.startswith(TOGETHER) else ""
     return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\n{convert}register one: {remedy}")
 
 
@@ -298,6 +296,7 @@ def untaken_argument(
 
 
 def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
+    """What alone brings the key, in words; nothing where several arguments bring it together."""
     for i, (name, value) in enumerate(arguments):
         if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
             fake = isinstance(value, _core.Shell) and value.fake        # kernels get the Shell of a FakeTensor
@@ -312,9 +311,13 @@ def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, A
         return "which a guard includes"
     if not any(_core.keys_of(value) for _, value in arguments):
         return f"chosen because no argument is an array (default backend {state.default_backend})"
+    return ""
+
+
+def _brought_together(arguments: tuple[tuple[str, Any], ...]) -> str:
     brought = [f"{name!r} brings {_core.keys_of(value).highest.name}" for name, value in arguments
                if _core.keys_of(value)]
-    return f"{TOGETHER}: {', '.join(brought)}"
+    return f"the highest of the arguments' keys taken together: {', '.join(brought)}"
 
 
 def _mixed_backends(op: OpOverload, keyset: DispatchKeySet) -> Exception:

@@ -16,9 +16,9 @@ OLDEST_NUMPY = {11: "2.0.0", 12: "2.0.0", 13: "2.1.0", 14: "2.3.2"}
 """By the minor version of CPython: the first release of NumPy 2 that has wheels for it."""
 
 PROGRAM = """
-import numpy, warnings
+import numpy
 import pydispatch, pydispatch.numpy as np
-from pydispatch import func, ops
+from pydispatch import func
 assert numpy.__version__ == NUMPY or NUMPY == "newest", numpy.__version__
 x = numpy.arange(6.0).reshape(2, 3)
 energy = lambda x: np.sum(np.sort(x, axis=1, descending=True) ** 2 / np.linalg.norm(x))
