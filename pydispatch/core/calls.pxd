@@ -36,4 +36,6 @@ cdef bint all_constant(Frame* frame, Signature signature) except -1
 cdef object call_in_general(OpOverload op, PyObject* const* args, size_t nargsf, PyObject* kwnames)
 cdef object call_bound(OpOverload op, Table table, Frame* frame)    # steps 2 to 7 of a bound call; releases the frame
 cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, CallKind kind)    # steps 2 to 7
+# the same, where captured values mean themselves
+cdef object dispatch_as_meant(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
 cdef int check_raised(function) except -1    # there is an exception, as a function has returned NULL

@@ -437,10 +437,17 @@ cdef object call_bound(OpOverload op, Table table, Frame* frame):
 
 cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """Steps 2 to 7."""
-    if state.substitute is not None and frame.word & TENSOR_FLAG and (
-            note_rule(op, table, state) or means_others(frame, table.signature, state)):
-        args, kwargs = arguments_with(frame, table.signature, state.substitute)
-        return op(*args, **kwargs)
+    if state.substitute is not None and frame.word & TENSOR_FLAG:
+        if Py_TYPE(<PyObject*>state.substitute) == TRIAL_TYPE:
+            return call_in_trial(op, table, frame, state, kind, state.substitute)
+        if note_rule(op, table, state) or means_others(frame, table.signature, state):
+            args, kwargs = arguments_with(frame, table.signature, state.substitute)
+            return op(*args, **kwargs)
+    return dispatch_as_meant(op, table, frame, state, kind)
+
+
+cdef object dispatch_as_meant(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
+    """The same, where captured values mean themselves."""
     if state.plain and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
         frame.word &= ~SHARED_FLAG
     if frame.word & SPECIAL_FLAGS or state.innermost is not None or state.inference:

@@ -444,6 +444,7 @@ cdef object apply_parts(FunctionParts parts, tuple args, bint captured):
     cdef State state = state_now()
     cdef uint64_t word = 0
     cdef PublishedState around
+    end_trial()
     if not parts.is_simple or state.substitute is not None or not is_flat(args):
         return upcalls.apply_in_general(parts.derivative, args, captured)
     for value in args:

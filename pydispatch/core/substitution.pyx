@@ -103,6 +103,75 @@ cdef class CapturedMetaArrays:
         return self.by_id.get(<size_t><PyObject*>tensor, tensor)
 
 
+@cython.final
+cdef class Trial:
+    """The Tensors that a function captures, noted while it runs on its true arguments: each stands for itself.
+
+    It ends, and with it the function, before anything that a trial cannot tell all about: a write, a call that runs
+    other functions of users, or the use of a value that is no constant. `captured` are the Tensors that neither were
+    given nor come from an operator.
+    """
+    def __cinit__(self, *given):
+        self.captured, self.known = [], set()
+        for value in given:
+            self.known.add(<size_t><PyObject*>value)
+
+    def __call__(self, Tensor tensor):
+        """The Tensor itself."""
+        cdef size_t address = <size_t><PyObject*>tensor
+        if address not in self.known:
+            if not is_plain_constant(<PyObject*>tensor):
+                end_of_trial(self)
+            self.known.add(address)
+            self.captured.append(tensor)
+        return tensor
+
+
+cdef object call_in_trial(OpOverload op, Table table, Frame* frame, State state, CallKind kind, Trial trial):
+    """A call of an operator, whose arguments and results are noted."""
+    cdef Signature signature = table.signature
+    if signature.mutable or table.has_users_functions:
+        end_of_trial(trial)
+    means_others(frame, signature, state)
+    result = dispatch_as_meant(op, table, frame, state, kind)
+    if isinstance(result, Tensor):
+        trial.known.add(<size_t><PyObject*>result)
+    elif isinstance(result, (tuple, list)):
+        for part in result:
+            trial.known.add(<size_t><PyObject*>part)
+    return result
+
+
+cdef int end_of_trial(Trial trial) except -1:
+    trial.has_ended = True
+    raise RuntimeError("this function cannot be tried out: it writes, runs other functions, or uses values that are no "
+                       "constants\nrun it without data")
+
+
+def are_plain_constants(values):
+    """Are these arrays of NumPy's, or untracked Tensors of such, under no interpreter and of no class of a user's?"""
+    for value in values:
+        if not is_plain_constant(<PyObject*>value):
+            return False
+    return True
+
+
+cdef bint is_plain_constant(PyObject* value) except -1:
+    if Py_TYPE(value) == TENSOR_TYPE:
+        return Py_TYPE(<PyObject*>(<Tensor>value).array) == &PyArray_Type and not requires_grad_of(<Tensor>value)
+    return Py_TYPE(value) == &PyArray_Type
+
+
+cpdef int end_trial() except -1:
+    """End the trial of the function that runs here, if there is one, before other functions run."""
+    substitute = state_now().substitute
+    if Py_TYPE(<PyObject*>substitute) == TRIAL_TYPE:
+        end_of_trial(substitute)
+
+
+TRIAL_TYPE = <PyTypeObject*>Trial
+
+
 cpdef bint is_from_outside(Tensor tensor) except -1:
     """May a function that runs without data have captured this Tensor?
 
@@ -186,9 +255,7 @@ cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
 
 cdef bint note_rule(OpOverload op, Table table, State state) except -1:
     """Tell of an operator that functions of users differentiate, or have rules for; never true."""
-    if table.rules is not None or (table.derivative is not None
-                                   and Py_TYPE(<PyObject*>table.derivative) != DERIVATIVE_TYPE
-                                   and hasattr(table.derivative, "setup")):
+    if table.has_users_functions:
         upcalls.function_is_used(op)
     return False
 

@@ -40,6 +40,7 @@ cdef class Table:                       # replaced whole when a registration cha
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef readonly BatchingRule batching     # how it is batched; None if undeclared
     cdef readonly object derivative           # a Derivative, what one is made of, a CustomDerivative, or None
+    cdef bint has_users_functions       # are there rules, or a derivative of a user's?
     cdef bint derivative_is_compiled    # is `derivative` what compile_derivative made?
     cdef readonly TableEntry differentiated_as      # the composite that runs in its place where a derivative is wanted
     cdef tuple composites_by_backend    # of further ones, by backends: pairs of a key set and an entry; or None

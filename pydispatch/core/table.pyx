@@ -88,6 +88,7 @@ cdef class Table:
         self.rows = rows
         self.derivative = derivative
         self.rules = rules
+        self.has_users_functions = rules is not None or hasattr(type(derivative), "setup")
         self.is_factory = is_factory
         self.batching = batching
         self.is_random = is_random

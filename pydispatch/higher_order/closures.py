@@ -75,22 +75,21 @@ class FlatFunction:
         self.refusal: Exception | None = None       # the last error that was raised here
         self.outlined: Outlined | None = None
         self._keeps_inputs = keeps_inputs
-        leaves, self._spec = tree_flatten(args)
-        self._places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf)]
-        self._fixed = [None if _core.is_array(leaf) else leaf for leaf in leaves]
         self._is_flat = all(map(_core.is_array, args))
+        if not self._is_flat:
+            leaves, self._spec = tree_flatten(args)
+            self._places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf)]
+            self._fixed = [None if _core.is_array(leaf) else leaf for leaf in leaves]
 
     def __call__(self, *values: Any) -> Arrays:
         tensors = [as_tensor(value) for value in values]
         if self.is_sound:
             return _core.results_of(self.step, tuple(tensors))
         versions = [tensor._version for tensor in tensors]
-        outputs = self._outputs(self.function(*self._arguments(tensors)))
+        outputs = self.fresh_outputs(tensors)
         for i, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
             if tensor._version != version:
                 self.refuse_write(f"argument {i}, of shape {tuple(tensor.shape)}")
-            if not self._keeps_inputs and any(_core.have_one_memory(output, tensor) for output in outputs):
-                self.refuse_alias(f"argument {i}")
         return outputs
 
     def __repr__(self) -> str:
@@ -122,6 +121,16 @@ class FlatFunction:
                     f"{self.who}: result {i} is a {type(leaf).__name__}, expected an array\n"
                     "return arrays, or pytrees of them: np.asarray(number)"))
         return tuple([as_tensor(leaf) for leaf in leaves])
+
+    def fresh_outputs(self, tensors: Sequence[Tensor]) -> Arrays:
+        """What the function returns for these Tensors; AliasingError for one of them, unless it `keeps_inputs`."""
+        outputs = self._outputs(self.function(*self._arguments(tensors)))
+        if not self._keeps_inputs:
+            for i, tensor in enumerate(tensors):
+                for output in outputs:
+                    if _core.have_one_memory(output, tensor):
+                        self.refuse_alias(f"argument {i}")
+        return outputs
 
     def refuse_alias(self, what: str) -> None:
         """Raise AliasingError: a result is what the function was given, or a view of it."""
@@ -291,6 +300,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     Raises what the function refuses itself; RecursionError, since each attempt to go on would get as deep; and
     MemoryError. Any other error means that it needs data.
     """
+    _core.end_trial()
     function.refusal = None
     try:
         substitution, owners, results = _run_without_data(function, examples)
@@ -315,6 +325,43 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     if owners:
         captured += _usable_in_reach(list(map(functions_of, owners)))
     return Outline(_without_repeats(captured), results, bool(owners))
+
+
+def tried(function: FlatFunction, values: Arrays) -> tuple[Arrays, tuple[Tensor, ...]] | None:
+    """What a function returns for these Tensors, where nothing observes it, and what it captures; then it is sound.
+
+    None where a run without data has to tell, as where the function fails, and where what it captures is tracked.
+    """
+    trial = _core.Trial(*values)
+    try:
+        results = _core.substituting(trial, function.fresh_outputs, values)
+        for result in results:
+            trial(result)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception:
+        return None
+    captured = tuple(trial.captured)
+    if trial.has_ended or (captured and not _are_held(captured, function)):
+        return None
+    for tensor in captured:
+        if any(_core.have_one_memory(result, tensor) for result in results):
+            function.refuse_alias(described_capture(function.function, tensor))
+    function.is_sound = True
+    return results, captured
+
+
+def _are_held(tensors: Arrays, function: FlatFunction) -> bool:
+    """Were these Tensors there before the function ran? No may mean that this cannot be told."""
+    near = set(map(id, _contents(getattr(function.function, "__closure__", None) or ())))
+    far = [tensor for tensor in tensors if id(tensor) not in near]
+    return len(_held(far, function)) == len(far)
+
+
+def is_plain(values: Iterable[Any]) -> bool:
+    """Are these arrays of NumPy's, or Tensors of such, under no interpreter and of no class of a user's?"""
+    return all(type(value) is np.ndarray or (type(value) is Tensor and type(value.array) is np.ndarray)
+               for value in values)
 
 
 def metas_of(values: Iterable[Any]) -> list[Meta]:

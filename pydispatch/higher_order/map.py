@@ -25,12 +25,13 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import gradients, length_of, slice_like, slices_first
-from pydispatch.higher_order.steps import Recording, in_steps, slices, stacked, take_steps
+from pydispatch.higher_order.steps import Recording, in_steps, run_at_once, slices, stacked, take_steps
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batched,
     below,
     chosen,
+    is_constant_and_unseen,
     is_recorded_whole,
     owned,
     pushed_forward,
@@ -62,8 +63,15 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     nesting = Nesting(remedy="return the same structure for every slice")
     function = FlatFunction("map: f", f, (tree_unflatten(slices, spec), *args), nesting, keeps_inputs=True)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
-    (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])
-    results = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps)
+    found = None
+    if is_constant_and_unseen(MAP, run, (*leaves, *arrays)):
+        found = run_at_once(function, (), tuple(leaves), tuple(arrays), in_steps(n_steps))
+    if found is not None:
+        _, rows, captured = found
+        results = stacked(rows)
+    else:
+        (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])
+        results = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps)
     return nesting.nested(all_as_passed(results, leaves, arrays, captured))
 
 

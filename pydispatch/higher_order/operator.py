@@ -131,6 +131,7 @@ class HigherOrderOperator:
     # --- calls ---
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        _core.end_trial()
         given, spec = tree_flatten((args, kwargs))
         leaves = _core.unwrap_all_dead(given)
         if leaves is not given:

@@ -28,7 +28,7 @@ from pydispatch.higher_order.closures import (
     results_without_data,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.steps import Recording, check_carry, in_steps, slices, stacked, take_steps
+from pydispatch.higher_order.steps import Recording, check_carry, in_steps, run_at_once, slices, stacked, take_steps
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batched,
@@ -36,6 +36,7 @@ from pydispatch.higher_order.transformed import (
     below,
     chosen,
     gradients_of,
+    is_constant_and_unseen,
     is_differentiable,
     is_recorded_whole,
     owned,
@@ -81,13 +82,35 @@ def scan(
                       "return (carry, y), the carry in the structure of init; (carry, None) when there is nothing to "
                       "stack")
     step = FlatFunction("scan: combine", combine, (init, tree_unflatten(slices, spec) if leaves else xs), nesting)
-    found = outline(step, (*carry, *slices))
-    if found.results is not None:
-        check_carry("scan: combine", carry, found.results[: len(carry)])
-    (function,), captured = lift([step], [found])
-    results = SCAN(function, tuple(carry), tuple(leaves), captured, n_steps, reverse)
+    results, captured = (
+        _results_at_once(step, tuple(carry), tuple(leaves), n_steps, reverse)
+        or _results_in_general(step, tuple(carry), tuple(leaves), slices, n_steps, reverse))
     nested: tuple[Any, Any] = nesting.nested(all_as_passed(results, carry, leaves, captured))
     return nested
+
+
+def _results_at_once(
+    step: FlatFunction, init: Arrays, xs: Arrays, length: int, reverse: bool
+) -> tuple[Arrays, Arrays] | None:
+    """The results, and what the function captures, where nothing observes the loop; None where something may."""
+    if not is_constant_and_unseen(SCAN, run, (*init, *xs)):
+        return None
+    found = run_at_once(step, init, xs, (), in_steps(length, reverse))
+    if found is None:
+        return None
+    carry, rows, captured = found
+    return (*carry, *stacked(rows[::-1] if reverse else rows)), captured
+
+
+def _results_in_general(
+    step: FlatFunction, init: Arrays, xs: Arrays, slices: list[MetaArray], length: int, reverse: bool
+) -> tuple[Arrays, Arrays]:
+    """The same by the operator."""
+    found = outline(step, (*init, *slices))
+    if found.results is not None:
+        check_carry("scan: combine", init, found.results[: len(init)])
+    (function,), captured = lift([step], [found])
+    return SCAN(function, init, xs, captured, length, reverse), captured
 
 
 def as_carry(who: str, init: Any, without: str) -> tuple[list[Any], TreeSpec]:

@@ -18,17 +18,11 @@ from pydispatch._core import GradTensor, Interpreter, Tensor
 from pydispatch.autograd.backward import edges_at
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, bottom_of, meta_of
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.higher_order.closures import Arrays, Step, show
+from pydispatch.higher_order.closures import Arrays, FlatFunction, Step, bound, show, tried
 from pydispatch.ops import ops
 
 _TENSOR, _LEVEL, _ARRAY = {Tensor}, {Tensor, GradTensor}, {np.ndarray}
 _is_tracked = attrgetter("requires_grad")
-
-
-def is_plain(values: Iterable[Any]) -> bool:
-    """Are these arrays of NumPy's, or Tensors of such, under no interpreter and of no class of a user's?"""
-    return all(type(value) is np.ndarray or (type(value) is Tensor and type(value.array) is np.ndarray)
-               for value in values)
 
 
 def in_steps(n_steps: int, reverse: bool = False) -> range:
@@ -89,6 +83,30 @@ def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
         if before.dtype != after.dtype or tuple(before.shape) != tuple(after.shape):
             raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, which is {show(before)}\n"
                                     "keep shape and dtype: cast init, or the result: x.astype(dtype)")
+
+
+# --- loops that nothing observes ---
+
+
+def run_at_once(
+    function: FlatFunction, init: Arrays, xs: Arrays, args: Arrays, order: range
+) -> tuple[Arrays, list[Arrays], tuple[Tensor, ...]] | None:
+    """`take_steps` where nothing observes the loop, and what the function captures, which the first step shows.
+
+    None where a run without data has to show it.
+    """
+    init, args = tuple(map(as_tensor, init)), tuple(map(as_tensor, args))
+    rest = iter(slices(tuple(map(as_tensor, xs)), order))
+    found = tried(function, (*init, *next(rest), *args))
+    if found is None:
+        return None
+    results, captured = found
+    n = len(init)
+    check_carry_of_scan(init, results[:n])
+    carry, rows = take_steps(bound(function, args), results[:n], rest)
+    if len(results) > n:
+        rows.insert(0, results[n:])
+    return carry, rows, captured
 
 
 # --- one recording of all steps --------------------------------------------------------------------------------------

@@ -19,9 +19,19 @@ from pydispatch.autograd.values import Meta, as_tensor, bottom_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.functionalize import Functionalize, functionalize
 from pydispatch.func.linearize import Linearize
-from pydispatch.higher_order.closures import Arrays, Flat, Lifted, in_batch, meta_like, outlined_of, unseen
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    Lifted,
+    in_batch,
+    is_plain,
+    meta_like,
+    outlined_of,
+    unseen,
+)
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.steps import Recording, is_plain
+from pydispatch.higher_order.steps import Recording
+from pydispatch.keys import DispatchKey
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.messages import describe_interpreter
@@ -258,8 +268,16 @@ def is_recorded_whole(
     if any(isinstance(function, Lifted) and not function.is_open for function in functions):
         return False
     values_below = [_core.value_below(value, interpreter) for value in values]
-    return (_core.is_unobserved() and operator.rule_for("CPU") is run and is_plain(values_below)
+    return (_core.is_unobserved() and operator.rule_for(DispatchKey.CPU) is run and is_plain(values_below)
             and (interpreter is None or not any(_core.is_tracked_at(value, None) for value in values_below)))
+
+
+def is_constant_and_unseen(operator: HigherOrderOperator, run: Any, values: Sequence[Any]) -> bool:
+    """May a call skip the operator, since nothing observes it, and no argument is tracked?
+
+    `run` is the rule that the operator has for arrays of NumPy's.
+    """
+    return _core.is_unobserved() and operator.rule_for(DispatchKey.CPU) is run and _core.are_plain_constants(values)
 
 
 def goes_unseen(interpreter: Interpreter | None, grads: Sequence[Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
-from pydispatch.autograd.values import meta_of
+from pydispatch.autograd.values import as_tensor, meta_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
@@ -24,6 +24,7 @@ from pydispatch.higher_order.closures import (
     lift,
     outline,
     results_without_data,
+    tried,
 )
 from pydispatch.higher_order.cond import bools, check_predicate, select
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -36,6 +37,7 @@ from pydispatch.higher_order.transformed import (
     below,
     chosen,
     gradients_of,
+    is_constant_and_unseen,
     is_differentiable,
     is_recorded_whole,
     owned,
@@ -77,14 +79,39 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     test = FlatFunction("while_loop: cond_fn", cond_fn, arguments, Nesting(), keeps_inputs=True)
     nesting = _CarryNesting(spec._replace(type=tuple, context=None))
     body = FlatFunction("while_loop: body_fn", body_fn, arguments, nesting, keeps_inputs=True)
-    outlines = [outline(test, carry), outline(body, carry)]
+    results, captured = (
+        _results_at_once(test, body, tuple(carry)) or _results_in_general(test, body, tuple(carry)))
+    return tree_unflatten(all_as_passed(results, carry, captured), spec)
+
+
+def _results_at_once(test: FlatFunction, body: FlatFunction, init: Arrays) -> tuple[Arrays, Arrays] | None:
+    """The results, and what the functions capture, where nothing observes the loop; None where something may.
+
+    The first step shows it. A loop of no step takes the general way, too.
+    """
+    if not is_constant_and_unseen(WHILE, run, init):
+        return None
+    init = tuple(map(as_tensor, init))
+    tested = tried(test, init)
+    if tested is None or not _holds(tested[0]):
+        return None
+    stepped = tried(body, init)
+    if stepped is None:
+        return None
+    captured = (*tested[1], *stepped[1])
+    _check_carry(init, stepped[0])
+    return take_steps_while(test.step, body.step, stepped[0], (*init, *captured), False)[0], captured
+
+
+def _results_in_general(test: FlatFunction, body: FlatFunction, init: Arrays) -> tuple[Arrays, Arrays]:
+    """The same by the operator."""
+    outlines = [outline(test, init), outline(body, init)]
     if outlines[0].results is not None:
         check_test(outlines[0].results)
     if outlines[1].results is not None:
-        check_carry("while_loop: body_fn", carry, outlines[1].results)
+        check_carry("while_loop: body_fn", init, outlines[1].results)
     (test_flat, body_flat), captured = lift([test, body], outlines)
-    results = WHILE(test_flat, body_flat, tuple(carry), captured, False)
-    return tree_unflatten(all_as_passed(results, carry, captured), spec)
+    return WHILE(test_flat, body_flat, init, captured, False), captured
 
 
 class _CarryNesting(Nesting):

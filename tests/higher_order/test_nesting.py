@@ -63,11 +63,15 @@ def runs_at_depth(depth, around, transform):
 @pytest.mark.parametrize(("name", "transform"), TRANSFORMS.items(), ids=TRANSFORMS)
 @pytest.mark.parametrize("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
 def test_the_runs_of_the_innermost_function_are_a_polynomial_in_the_depth(around, name, transform):
-    """Each level adds its own run without data, and what a transform makes of it runs all levels within."""
-    runs = [runs_at_depth(depth, around, transform) for depth in range(1, 9)]
+    """Each level adds its own run without data, and what a transform makes of it runs all levels within.
+
+    From the second level on: one loop alone may have a step without any transform, and such a loop needs no run of its
+    own.
+    """
+    runs = [runs_at_depth(depth, around, transform) for depth in range(1, 10)]
     degree = 3 if name == "make_fx of grad" else 2      # that traces the derivative of each level, too
     assert runs[0] <= 7
-    assert not np.diff(runs, degree + 1).any(), runs
+    assert not np.diff(runs[1:], degree + 1).any(), runs
 
 
 def test_make_fx_within_itself_runs_a_function_once():
