@@ -29,6 +29,7 @@ def _backend(tensor: Tensor) -> str:
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     """The NumPy array that this Tensor wraps, sharing memory; DispatchTypeError for another backend's."""
+    _core.end_trial()
     _leave(self, "a NumPy array")
     array = _core.array_of(self)
     if isinstance(array, _core.Shell):

@@ -107,9 +107,9 @@ cdef class CapturedMetaArrays:
 cdef class Trial:
     """The Tensors that a function captures, noted while it runs on its true arguments: each stands for itself.
 
-    It ends, and with it the function, before anything that a trial cannot tell all about: a write, a call that runs
-    other functions of users, or the use of a value that is no constant. `captured` are the Tensors that neither were
-    given nor come from an operator.
+    It ends, and with it the function, before anything that a trial cannot tell all about: a write, a look at data,
+    after which another step may capture something else, a call that runs other functions of users, or the use of a
+    value that is no constant. `captured` are the Tensors that neither were given nor come from an operator.
     """
     def __cinit__(self, *given):
         self.captured, self.known = [], set()
@@ -144,8 +144,8 @@ cdef object call_in_trial(OpOverload op, Table table, Frame* frame, State state,
 
 cdef int end_of_trial(Trial trial) except -1:
     trial.has_ended = True
-    raise RuntimeError("this function cannot be tried out: it writes, runs other functions, or uses values that are no "
-                       "constants\nrun it without data")
+    raise RuntimeError("this function cannot be tried out: it writes, looks at data, runs other functions, or uses "
+                       "values that are no constants\nrun it without data")
 
 
 def are_plain_constants(values):

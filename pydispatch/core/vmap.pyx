@@ -569,6 +569,7 @@ cdef object wrap_batch(Signature signature, Frame* frame, Py_ssize_t i, result, 
 def check_concrete(Tensor tensor, str use):
     """Raise DataDependentError where a number is asked for that differs from example to example."""
     cdef PyObject* value = <PyObject*>tensor
+    end_trial()
     while is_tensor_type(Py_TYPE(value)):
         if Py_TYPE(value) == BATCHED_TYPE:
             raise upcalls.number_error(<object>value, use)
