@@ -110,6 +110,10 @@ cdef inline uint64_t word_of_array(PyObject* value) except? 1:
     cdef PyTypeObject* cls = Py_TYPE(value)
     if cls == &PyArray_Type:
         return CPU_WORD
+    return (<Tensor>value).word if cls == TENSOR_TYPE else word_of_other(value, cls)
+
+
+cdef uint64_t word_of_other(PyObject* value, PyTypeObject* cls) except? 1:
     if is_tensor_type(cls):
         return (<Tensor>value).word
     if is_scalar_type(cls) or value == Py_None:
@@ -117,7 +121,7 @@ cdef inline uint64_t word_of_array(PyObject* value) except? 1:
     return word_of_type(cls)
 
 
-cdef inline bint is_of_other_backend(PyObject* value) except -1:
+cdef bint is_of_other_backend(PyObject* value) except -1:
     """Is this a raw array of another backend than NumPy's, whose methods are not those of Tensors?"""
     cdef PyTypeObject* cls = Py_TYPE(value)
     if cls == &PyArray_Type or is_tensor_type(cls) or is_scalar_type(cls) or value == Py_None:

@@ -62,7 +62,7 @@ cdef Table table_with_provided(OpOverload op, int slot):
     return table_of(op)
 
 
-cdef inline object run_entry(
+cdef object run_entry(
     OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, CallKind kind
 ):
     """Steps 5 to 7, and telling a tracer."""

@@ -152,7 +152,7 @@ def running_node():
     return None if run_here == NULL else (<BackwardPass>run_here).node
 
 
-cdef inline object as_operand(BackwardPass run, value):
+cdef object as_operand(BackwardPass run, value):
     """The value as formulas get it: a Tensor where operators have to be called, or where it is no array of NumPy's."""
     if not run.on_tensors:
         if Py_TYPE(<PyObject*>value) == &PyArray_Type or not (

@@ -98,7 +98,7 @@ cpdef unwrap_dead_result(value):
     return value
 
 
-cdef inline bint are_arrays_alone(tuple args) except -1:
+cdef bint are_arrays_alone(tuple args) except -1:
     """Is every argument an array?"""
     for arg in args:
         if not word_of_array(<PyObject*>arg):

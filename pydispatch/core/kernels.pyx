@@ -11,7 +11,7 @@ cdef bint is_basic_key(key) except -1:
     return is_basic_key_item(key)
 
 
-cdef inline bint is_basic_key_item(item) except -1:
+cdef bint is_basic_key_item(item) except -1:
     if is_basic_item(<PyObject*>item) or isinstance(item, slice):
         return True
     if isinstance(item, (int, numpy_integer)):

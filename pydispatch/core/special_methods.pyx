@@ -35,7 +35,7 @@ cdef bint is_other_operand(PyObject* value) except -1:
             or isinstance(<object>value, (int, float, complex)))
 
 
-cdef inline object binary(int method, left, right):
+cdef object binary(int method, left, right):
     if not is_operand(<PyObject*>left) or not is_operand(<PyObject*>right):
         return binary_of_sequences(method, left, right)
     return call_method(method, left, right, NULL)

@@ -151,12 +151,19 @@ cdef inline uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* sta
     cdef uint64_t runtime, asked = word & PYTHON_BIT
     word |= (<State>state).added
     runtime = word & RUNTIME_BACKEND_BITS
-    if runtime & (runtime - 1) and runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
-        raise upcalls.mixed_backends(<object>op, keyset(word & KEY_BITS))
+    if runtime & (runtime - 1):
+        check_backends(op, word, runtime)
     if asked and (<Table>table).asks_handlers:      # which only arguments bring, and no guard
         asked &= ~(<State>state).removed[bit_length16(word & BACKEND_BITS)]
         return usable_keys(table, state, word) | asked
     return usable_keys(table, state, word)
+
+
+cdef int check_backends(PyObject* op, uint64_t word, uint64_t runtime) except -1:
+    """Raise MixedBackendsError unless the highest of these backends is above all others."""
+    if runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
+        raise upcalls.mixed_backends(<object>op, keyset(word & KEY_BITS))
+    return 0
 
 
 cdef inline uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word) noexcept:
