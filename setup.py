@@ -48,10 +48,9 @@ core = Extension(
 # takes its address.
 ModuleNode.generate_c_function_export_code = lambda module, env, code: None
 
-# What the core declares as inline is inlined, and nothing else. Left to GCC, a call takes up to 9 % more instructions,
-# and another number of them whenever something changes elsewhere.
+# What the core declares as inline is inlined. Left to GCC, a call takes up to 9 % more instructions, and another number
+# of them whenever something changes elsewhere.
 modifier_output_mapper.__self__["inline"] = "inline __attribute__((always_inline))"
-
 
 
 def header_of(generate: Callable) -> Callable:
@@ -63,7 +62,7 @@ def header_of(generate: Callable) -> Callable:
     return generate_function_header
 
 
-# Functions that make operators, tables and plans run once each: GCC spends half its time on them otherwise.
+# Functions of these parts make operators, tables and plans, once each: not worth the time that GCC optimizes them.
 RUN_ONCE = {"capi", "closed_classes", "exports", "plan_checks", "plans", "registrations", "signature", "upcalls"}
 for node in (CFuncDefNode, DefNode):
     node.generate_function_header = header_of(node.generate_function_header)
