@@ -1,4 +1,4 @@
-"""`python -m pydispatch`: demo, bench, ops, explain."""
+"""`python -m pydispatch`: demo, bench, ops, backends, explain, doctor."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""The command line, `python -m pydispatch`: demo, bench, ops, explain."""
+"""The command line, `python -m pydispatch`: demo, bench, ops, backends, explain, doctor."""

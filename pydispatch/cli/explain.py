@@ -1,4 +1,4 @@
-"""`python -m pydispatch explain`: which kernel a call would run, and why."""
+"""`python -m pydispatch explain`: which kernel a call would run, and why; without arguments, the dispatch table."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
+from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.backends.meta import MetaArray
 from pydispatch.cli.console import Plain, Rich
+from pydispatch.debug import dump_table
 from pydispatch.exceptions import DispatchError
 from pydispatch.registry.operators import find_packet
 
@@ -19,7 +21,11 @@ ARRAY = re.compile(r"\b(?P<wrapper>(?:Tensor:)?(?:meta:)?)(?P<dtype>[a-z]\w*)\[(
 
 
 def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
-    """Print what a call would do, and why."""
+    """Print what a call would do, and why; without arguments, what calls run under each key."""
+    op = operator_named(arguments.operator)
+    if not arguments.values:
+        print_tables(out, op)
+        return
     positional, keywords = [], {}
     for text in arguments.values:
         name, equals, value = text.partition("=")
@@ -27,11 +33,22 @@ def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
             keywords[name] = parse_value(value)
         else:
             positional.append(parse_value(text))
-    namespace, _, rest = arguments.operator.replace("::", ".").partition(".")
+    out.tree(str(op.explain(*positional, **keywords)))
+
+
+def operator_named(text: str) -> OpOverload | OpOverloadPacket:
+    """The operator of a name such as `np.add`, or one overload of it, `np.add.out`."""
+    namespace, _, rest = text.replace("::", ".").partition(".")
     name, _, overload = rest.partition(".")
     packet = find_packet(f"{namespace}::{name}")
-    op = getattr(packet, overload) if overload else packet
-    out.tree(str(op.explain(*positional, **keywords)))
+    return getattr(packet, overload) if overload else packet
+
+
+def print_tables(out: Plain | Rich, op: OpOverload | OpOverloadPacket) -> None:
+    """The dispatch table of each overload: the kernel under each key, and the row of the precedence that chose it."""
+    for overload in op.overloads if isinstance(op, OpOverloadPacket) else (op,):
+        out.heading(str(overload.schema))
+        out.line(dump_table(overload).rstrip())
 
 
 def parse_value(text: str) -> Any:

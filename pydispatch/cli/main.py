@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+import pydispatch
 from pydispatch.cli import demo
 from pydispatch.cli.backends import run_backends
 from pydispatch.cli.bench.printing import run_bench
@@ -16,6 +17,7 @@ from pydispatch.cli.explain import run_explain
 from pydispatch.cli.ops import run_ops
 from pydispatch.cli.timing import on_one_core
 from pydispatch.exceptions import DispatchError
+from pydispatch.loading import deferred
 
 
 def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
@@ -23,6 +25,8 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m pydispatch", description="An operator dispatcher for NumPy."
     )
+    version = f"{pydispatch.__distribution__} {pydispatch.__version__}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("demo", help="an operator, from its first kernel to its cost")
@@ -48,8 +52,11 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command.set_defaults(run=run_backends)
     add_import_option(command)
 
+    command = commands.add_parser("doctor", help="examine and test the installation, with remedies")
+    command.set_defaults(run=deferred("cli.doctor.printing", "run_doctor"), modules=[])
+
     command = commands.add_parser(
-        "explain", help="say which kernel a call would run, and why",
+        "explain", help="say which kernel a call would run, and why; without arguments, which under each key",
         epilog="example: python -m pydispatch explain np.add Tensor:float64[2,3] 1.5",
     )
     command.add_argument("operator", help="namespace.operator[.overload]")

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from pydispatch.cli import bench, demo
 from pydispatch.cli.console import has_rich
 from pydispatch.cli.explain import parse_value
 from pydispatch.cli.main import main
+from pydispatch.debug import dump_table
 from pydispatch.exceptions import DispatchError
 from pydispatch.registry import registrations
 
@@ -203,6 +205,16 @@ def test_explain_takes_names_in_both_forms_with_overloads(capsys, name):
     assert capsys.readouterr().out.startswith("np::add.out(")
 
 
+@pytest.mark.parametrize(("name", "overloads"), [("np.add", ["default", "out"]), ("np::add.out", ["out"])])
+def test_explain_without_arguments_prints_the_dispatch_table(capsys, name, overloads):
+    assert main(["explain", name]) == 0
+    parts = re.split(r"^(np::.*)\n─+\n", capsys.readouterr().out, flags=re.MULTILINE)[1:]
+    expected = [getattr(ops.np.add, overload) for overload in overloads]
+    assert parts[::2] == [str(op.schema) for op in expected]
+    assert [part.strip() for part in parts[1::2]] == [dump_table(op).strip() for op in expected]
+    assert all("CPU: add at numpy [kernel]" in part for part in parts[1::2])
+
+
 @pytest.mark.parametrize(("text", "expected"), [
     ("2", 2), ("-1.5", -1.5), ("None", None), ("(2, 3)", (2, 3)), ("[1, [2]]", [1, [2]]), ("{'a': (1,)}", {"a": (1,)}),
     ("'text'", "text"), ("unsafe", "unsafe"), ("two words", "two words"), ("a-b", "a-b"),
@@ -245,6 +257,7 @@ def test_a_description_that_makes_no_sense_is_refused(text):
     (["explain", "np.nothing", "1"], "no operator np::nothing"),
     (["explain", "np.add.nothing", "1"], "no overload 'nothing'"),
     (["explain", "np", "1"], "np"),
+    (["explain", "np.nothing"], "no operator np::nothing"),
     (["explain", "np.add", "[1]", "2"], "lists are not arrays"),
     (["explain", "np.add", "floaty[2]", "2"], "'floaty' is no dtype of NumPy"),
     (["ops", "nothing of the kind"], "no operator matches 'nothing of the kind'"),
@@ -268,6 +281,13 @@ def test_import_brings_operators_of_others(capsys, monkeypatch, tmp_path):
     assert main(["explain", "--import", "brought_by_import", "brought_by_import.twice", "float64[2]"]) == 0
     assert "dispatched on CPU" in capsys.readouterr().out
     sys.modules.pop("brought_by_import").lib.close()
+
+
+def test_version_is_that_of_the_distribution(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out == f"pydispatch-numpy {version('pydispatch-numpy')}\n"
 
 
 @pytest.mark.parametrize("words", [[], ["no-such-command"], ["bench", "--no-such-option"]])

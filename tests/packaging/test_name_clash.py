@@ -18,7 +18,8 @@ dispatcher.connect(receiver, signal="stored")
 dispatcher.send("stored", "spider", value=3)
 assert received == [("spider", 3)], received
 """
-ENTRIES = [("-c", "import pydispatch.library"), ("-c", "import pydispatch.ops"), ("-m", "pydispatch", "ops")]
+ENTRIES = [("-c", "import pydispatch.library"), ("-c", "import pydispatch.ops"), ("-m", "pydispatch", "ops"),
+           ("-m", "pydispatch", "doctor")]
 
 
 def assert_works(environment, *arguments: str) -> None:

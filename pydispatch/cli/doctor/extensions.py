@@ -1,0 +1,87 @@
+"""Packs, backends and compilers: which load, and why the others fail."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint, entry_points
+
+import pydispatch
+from pydispatch.cli.doctor.findings import Finding, told
+from pydispatch.compiling import compilers
+from pydispatch.exceptions import CompilationError, PackError
+from pydispatch.registry.packs import BACKENDS, OPERATORS, described, imported, installed, pack_named
+
+
+def examine_packs() -> Iterator[Finding]:
+    """Load each pack that is installed."""
+    points = installed(tuple(sys.path), OPERATORS)
+    for name in sorted(points.names):
+        try:
+            point = pack_named(name)
+        except PackError as error:
+            yield wrong(f"ops.{name}", error)
+        else:
+            assert point is not None
+            yield examine_pack(f"ops.{name}", point)
+
+
+def examine_backends() -> Iterator[Finding]:
+    """Load each backend that is installed."""
+    for point in sorted(installed(tuple(sys.path), BACKENDS), key=lambda point: point.name):
+        yield examine_pack(f"{point.name} arrays", point)
+
+
+def examine_pack(subject: str, point: EntryPoint) -> Finding:
+    """Load a pack. One of ours whose library is not installed is none that fails."""
+    try:
+        imported(subject, point)
+    except PackError as error:
+        missing = missing_library(error.__cause__)
+        is_ours = point.dist is not None and point.dist.name == pydispatch.__distribution__
+        return Finding(subject, f"needs {missing}, not installed") if missing and is_ours else wrong(subject, error)
+    return Finding(subject, f"loads: {described(point)}")
+
+
+def missing_library(error: BaseException | None) -> str:
+    """The library of others whose absence raised this error, or one of its causes; "" if there is no such one."""
+    while error is not None:
+        name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        if name not in ("", "pydispatch"):
+            return name
+        error = error.__cause__
+    return ""
+
+
+def wrong(subject: str, error: Exception) -> Finding:
+    """A finding of an error that ends with its remedy."""
+    first, *_, remedy = str(error).splitlines()
+    return Finding(subject, first.removeprefix(f"{subject}: "), remedy)
+
+
+def examine_compilers() -> Iterator[Finding]:
+    """Load each compiler by its name."""
+    for name in compiler_names():
+        subject = f"compile(backend={name!r})"
+        error = error_of_compiler(name)
+        if error is None:
+            yield Finding(subject, "loads")
+        elif isinstance(error, CompilationError) and missing_library(error.__cause__):
+            yield Finding(subject, f"needs {missing_library(error.__cause__)}, not installed")
+        else:
+            yield Finding(subject, f"failed to load: {told(error)}", f"upgrade or remove what {name!r} needs")
+
+
+def error_of_compiler(name: str) -> Exception | None:
+    """Load a compiler; returns what it raises."""
+    try:
+        compilers.compiler_named(name)
+    except Exception as error:
+        return error
+    return None
+
+
+def compiler_names() -> list[str]:
+    """Those of the package, then those of others."""
+    found = [point.name for point in entry_points(group=compilers.GROUP)]
+    return list(dict.fromkeys(["plan", "python", *compilers.ON_DEMAND, *sorted(found)]))
