@@ -218,6 +218,7 @@ def test_explain_without_arguments_prints_the_dispatch_table(capsys, name, overl
 @pytest.mark.parametrize(("text", "expected"), [
     ("2", 2), ("-1.5", -1.5), ("None", None), ("(2, 3)", (2, 3)), ("[1, [2]]", [1, [2]]), ("{'a': (1,)}", {"a": (1,)}),
     ("'text'", "text"), ("unsafe", "unsafe"), ("two words", "two words"), ("a-b", "a-b"),
+    ("__import__('os').getpid()", "__import__('os').getpid()"), ("9**9", "9**9"),
 ])
 def test_a_value_is_a_literal_or_a_text(text, expected):
     value = parse_value(text)

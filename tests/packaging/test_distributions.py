@@ -18,7 +18,9 @@ CORE_SOURCES, TYPES = [
     {path.relative_to(PACKAGE.parent).as_posix() for pattern in patterns for path in PACKAGE.glob(pattern)}
     for patterns in (("**/*.pyx", "**/*.pxd"), ("**/*.pyi", "py.typed"))
 ]
-TOP_LEVEL = {"LICENSE", "README.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py"}
+TOP_LEVEL = {
+    "CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py",
+}
 
 
 def python_files(folder: Path) -> set[str]:
