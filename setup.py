@@ -23,7 +23,7 @@ core = Extension(
         ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
         ("CYTHON_VECTORCALL_TPNEW", "0"),   # objects are made by a direct call of tp_new
         ("CYTHON_UNPACK_METHODS", "0"),     # what the core calls is hardly ever a bound method
-        ("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("O1")))'),     # what sets up the module, once
+        ("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("O1")))'),     # what sets up the module, and RUN_ONCE
         ("NDEBUG", None),                   # among Python's own flags, but CFLAGS in the environment replace those
     ],
     extra_compile_args=[
@@ -48,22 +48,24 @@ core = Extension(
 # takes its address.
 ModuleNode.generate_c_function_export_code = lambda module, env, code: None
 
-# What the core declares as inline is inlined. Left to GCC, a call takes up to 9 % more instructions, and another number
-# of them whenever something changes elsewhere.
+# What the core declares as inline is inlined, which a function that calls itself cannot be. Left to GCC, a call takes up
+# to 9 % more instructions, and another number of them whenever something changes elsewhere.
 modifier_output_mapper.__self__["inline"] = "inline __attribute__((always_inline))"
 
 
 def header_of(generate: Callable) -> Callable:
     """How Cython writes the beginning of a function, with a mark for those of the parts that run once."""
     def generate_function_header(node, code, *args, **options) -> None:
-        if Path(node.pos[0].filename or "").stem in RUN_ONCE and not options.get("proto_only"):
-            code.put("" if "inline" in node.entry.func_modifiers else "CYTHON_SMALL_CODE ")
+        runs_once = Path(node.pos[0].filename or "").stem in RUN_ONCE and "inline" not in node.entry.func_modifiers
+        if runs_once and not options.get("proto_only"):
+            code.put("CYTHON_SMALL_CODE ")
         generate(node, code, *args, **options)
     return generate_function_header
 
 
-# Functions of these parts make operators, tables and plans, once each: not worth the time that GCC optimizes them.
-RUN_ONCE = {"capi", "closed_classes", "exports", "plan_checks", "plans", "registrations", "signature", "upcalls"}
+# Functions of these parts run when an operator is registered or a plan is made, never in a call: not worth the time in
+# which GCC optimizes them.
+RUN_ONCE = {"plan_checks", "registrations", "signature"}
 for node in (CFuncDefNode, DefNode):
     node.generate_function_header = header_of(node.generate_function_header)
 

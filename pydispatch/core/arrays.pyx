@@ -114,6 +114,7 @@ cdef inline uint64_t word_of_array(PyObject* value) except? 1:
 
 
 cdef uint64_t word_of_other(PyObject* value, PyTypeObject* cls) except? 1:
+    """The same of a value that is neither an array of NumPy's nor a plain Tensor."""
     if is_tensor_type(cls):
         return (<Tensor>value).word
     if is_scalar_type(cls) or value == Py_None:
