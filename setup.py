@@ -48,8 +48,8 @@ core = Extension(
 # takes its address.
 ModuleNode.generate_c_function_export_code = lambda module, env, code: None
 
-# What the core declares as inline is inlined, which a function that calls itself cannot be. Left to GCC, a call takes up
-# to 9 % more instructions, and another number of them whenever something changes elsewhere.
+# What the core declares as inline is inlined, which a function that calls itself cannot be. Left to GCC, a call takes
+# up to 9 % more instructions, and another number of them whenever something changes elsewhere.
 modifier_output_mapper.__self__["inline"] = "inline __attribute__((always_inline))"
 
 
