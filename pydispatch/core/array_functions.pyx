@@ -154,18 +154,13 @@ cdef inline bint may_have_loop(Loop* loop, PyObject* const* args) noexcept:
     return False
 
 
-cdef str NAME_OF_OUT = "out"
-
-
 cdef inline PyObject* call_loop_of_ufunc(Loop* loop, PyObject* const* args, Py_ssize_t n,
                                          PyObject* kwnames) except? NULL:
     """What the loop gives for a call, which may have the keyword `out`; NULL where NumPy is to be asked."""
-    if kwnames != NULL:
-        if n == loop.n_in and PyTuple_GET_SIZE(kwnames) == 1 and PyTuple_GET_ITEM(kwnames, 0) == <PyObject*>NAME_OF_OUT:
-            return map_into(loop, args, args[n])
-        return NULL
     if n != loop.n_in:
         return NULL
+    if kwnames != NULL:
+        return call_loop_with_option(loop, args, kwnames)
     if has_array_with_axes(args, n):
         return call_loop(loop, args) if may_have_loop(loop, args) else NULL
     return map_numbers(loop, args)
@@ -198,35 +193,6 @@ cdef enum:      # makers of arrays that are called here as NumPy's function call
     NO_MAKER = 0
     ZEROS = 1
     EMPTY = 2
-
-cdef str NAME_OF_DTYPE = "dtype"
-
-
-cdef int read_shape(PyObject* value, cnp.npy_intp* extents) noexcept:
-    """The number of axes of a shape that is an int, or a list or tuple of ints; -1 for what NumPy is to read."""
-    cdef Py_ssize_t n = 1, i
-    cdef PyObject* item = value
-    cdef bint is_sequence = Py_TYPE(value) == &PyList_Type or PyTuple_CheckExact(value)
-    if is_sequence:
-        n = PySequence_Fast_GET_SIZE(value)
-    if n > MOST_AXES:
-        return -1
-    for i in range(n):
-        if is_sequence:
-            item = PySequence_Fast_GET_ITEM(value, i)
-        if Py_TYPE(item) != &PyLong_Type or not is_compact(item) or compact_value(item) < 0:
-            return -1
-        extents[i] = compact_value(item)
-    return <int>n
-
-
-cdef int type_of_python(PyObject* value) noexcept:
-    """The number of the dtype that one of Python's types stands for; -1 for anything else."""
-    if value == <PyObject*>&PyFloat_Type:
-        return cnp.NPY_DOUBLE
-    if value == <PyObject*>&PyLong_Type:
-        return cnp.NPY_INTP
-    return cnp.NPY_BOOL if value == <PyObject*>&PyBool_Type else -1
 
 
 cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:

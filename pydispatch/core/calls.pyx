@@ -135,11 +135,15 @@ cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame*
     """Steps 5 and 6 for a frame whose values can go as they are, but for a shorter count."""
     cdef Py_ssize_t n = frame.count
     cdef PyObject* result
+    cdef PyObject** values
     while n > 0 and is_default(signature, n - 1, frame.values[n - 1]):      # never so when names follow
         n -= 1
-    if (<TableEntry>entry).loop.kind and n == (<TableEntry>entry).loop.n_in and frame.names == NULL:
-        result = call_loop(&(<TableEntry>entry).loop,
-                           &frame.raw[1] if frame.word & TENSOR_FLAG else <PyObject**>frame.values)
+    if (<TableEntry>entry).loop.kind and n == (<TableEntry>entry).loop.n_in:
+        values = &frame.raw[1] if frame.word & TENSOR_FLAG else <PyObject**>frame.values
+        if frame.names == NULL:
+            result = call_loop(&(<TableEntry>entry).loop, values)
+        else:
+            result = call_loop_with_option(&(<TableEntry>entry).loop, values, frame.names)
         if result != NULL:
             return result
     if (<TableEntry>entry).convention & FRESH:
@@ -218,6 +222,7 @@ cdef object call_with_arguments(
     cdef Py_ssize_t n = 1, i, positional = signature.n_positional
     cdef DispatchKeySet key_set
     cdef tuple names = None
+    cdef PyObject* result
     if entry.convention & PARTIAL:
         check_untaken(op, signature, entry, frame, keys)
     if unwrap and signature.mutable:
@@ -241,6 +246,10 @@ cdef object call_with_arguments(
             n += 1
             name = <tuple>signature.single_names[i]
             names = name if names is None else names + name
+    if entry.loop.kind and positional == entry.loop.n_in and names is not None:
+        result = call_loop_with_option(&entry.loop, &laid_out[1], <PyObject*>names)
+        if result != NULL:
+            return own(result)
     return own(invoke(<PyObject*>entry, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
                       NULL if names is None else <PyObject*>names))
 

@@ -129,6 +129,8 @@ cdef extern from *:
     """
     #define PyArray_IsScalarOfNumPy(value) PyObject_TypeCheck(value, &PyGenericArrType_Type)
     #define descr_of(array) ((PyObject*)PyArray_DESCR(array))
+    #define number_of_descr(descr) (((PyArray_Descr*)(descr))->type_num)
+    #define intp_of_scalar(scalar) (*(npy_intp*)&((PyLongScalarObject*)(scalar))->obval)     /* laid out like any */
     #define new_from_descr(type, descr, ndim, dims, strides, data, flags, like) \
         PyArray_NewFromDescr(type, (PyArray_Descr*)(descr), ndim, dims, strides, data, flags, like)
     #define new_scalar(data, descr, base) PyArray_Scalar(data, (PyArray_Descr*)(descr), base)
@@ -155,6 +157,8 @@ cdef extern from "numpy/arrayobject.h":
     int PyArray_FLAGS(PyArrayObject*) nogil
     PyObject* PyArray_DESCR "descr_of" (PyArrayObject*) nogil
     bint PyArray_DescrCheck(PyObject*) noexcept
+    int number_of_descr(PyObject* descr) noexcept
+    cnp.npy_intp intp_of_scalar(PyObject*) noexcept
     bint PyTypeNum_ISCOMPLEX(int) nogil
     bint PyTypeNum_ISFLOAT(int) nogil
     int NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_F_CONTIGUOUS
@@ -166,6 +170,7 @@ cdef extern from "numpy/arrayobject.h":
     bint PyArray_ISCARRAY_RO(PyArrayObject*) nogil      # C-contiguous, aligned, not byte-swapped
     bint PyArray_ISBEHAVED_RO(PyArrayObject*) nogil     # aligned, not byte-swapped
     bint PyArray_ISCARRAY(PyArrayObject*) nogil         # C-contiguous, aligned, not byte-swapped, writeable
+    cnp.npy_intp PyArray_ITEMSIZE(PyArrayObject*) nogil
     cnp.npy_intp PyArray_NBYTES(PyArrayObject*) nogil
 
 cdef extern from *:

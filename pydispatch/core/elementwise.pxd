@@ -10,6 +10,8 @@ cdef struct Operands:       # arrays and numbers that are broadcast together
     double numbers[3][2]                # of any type, up to complex128
     cnp.npy_intp extents[MOST_AXES]     # together
 
+cdef str NAME_OF_OUT, NAME_OF_DTYPE
+
 # the type of an array that a loop can read, -1 for any other value
 cdef int readable_type(PyObject* value) noexcept
 # write an int as a number of this type; no where that cannot hold it
@@ -21,7 +23,7 @@ cdef bint put_float(int type, double number, char* target) noexcept
 cdef PyObject* map_in_general(Loop* loop, PyObject* const* args) except? NULL   # the result of a ufunc
 # the scalar that a ufunc makes of numbers and arrays without axes
 cdef PyObject* map_numbers(Loop* loop, PyObject* const* args) except? NULL
-# `out`, with what a ufunc gives written into it
-cdef PyObject* map_into(Loop* loop, PyObject* const* args, PyObject* out) except? NULL
+# the result of a ufunc called with `out` or `dtype`, the only keyword
+cdef PyObject* call_loop_with_option(Loop* loop, PyObject* const* args, PyObject* kwnames) except? NULL
 cdef PyObject* choose_elements(PyObject* const* args) except? NULL      # what `where` gives
 cdef PyObject* clip_as_called(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL   # what `clip` gives

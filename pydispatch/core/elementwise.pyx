@@ -5,7 +5,6 @@
 
 cdef extern from "numpy/arrayobject.h":
     object PyDataType_METADATA(PyObject*)
-    cnp.npy_intp PyArray_ITEMSIZE(PyArrayObject*) nogil
     void PyArray_ScalarAsCtype(object, void*)
 
 cdef extern from *:
@@ -172,22 +171,26 @@ cdef bint find_extents(Operands* operands) noexcept:
 cdef PyObject* map_in_general(Loop* loop, PyObject* const* args) except? NULL:
     cdef Operands operands
     cdef TypedLoop* typed
-    cdef PyObject* result
-    cdef int order
     if loop.typed == NULL or not read_operands(&operands, args, loop.n_in, -1) or not find_extents(&operands):
         return NULL
     typed = loop_of_type(loop, operands.type)
     if typed == NULL:
-        return map_converted(loop, &operands)
+        return map_converted(loop, &operands, converting_loop(loop, operands.type))
+    return map_operands(loop, &operands, typed)
+
+
+cdef PyObject* map_operands(Loop* loop, Operands* operands, TypedLoop* typed) except? NULL:
+    cdef PyObject* result
+    cdef int order
     if operands.has_numbers and not takes_numbers(loop, typed, operands.type):
         return NULL
     if operands.mask >= 0 and not takes_masks(loop, typed, operands.type):
         return NULL
-    if operands.mask < 0 and is_one_loop(&operands, &order):
-        result = map_at_once(typed, &operands, order)
+    if operands.mask < 0 and is_one_loop(operands, &order):
+        result = map_at_once(typed, operands, order)
     else:
-        result = map_along_axes(&operands, typed.result_type, typed.function, typed.data)
-    return checked(loop, &operands, result)
+        result = map_along_axes(operands, typed.result_type, typed.function, typed.data)
+    return checked(loop, operands, result)
 
 
 cdef inline PyObject* checked(Loop* loop, Operands* operands, PyObject* result) except NULL:
@@ -242,13 +245,12 @@ cdef PyObject* map_at_once(TypedLoop* typed, Operands* operands, int order) exce
     return result
 
 
-cdef PyObject* map_converted(Loop* loop, Operands* operands) except? NULL:
-    """The same where NumPy converts the operands first, as it does for the square root of ints."""
+cdef PyObject* map_converted(Loop* loop, Operands* operands, TypedLoop* typed) except? NULL:
+    """The same where NumPy converts the operands for this loop first, as it does for the square root of ints."""
     cdef double copies[3][MOST_CONVERTED]
     cdef cnp.npy_intp steps[3]
     cdef cnp.npy_intp n = 1
     cdef int order, i
-    cdef TypedLoop* typed = converting_loop(loop, operands.type)
     cdef Iteration iteration
     cdef PyObject* result
     if typed == NULL or operands.mask >= 0 or not is_one_loop(operands, &order):
@@ -259,7 +261,8 @@ cdef PyObject* map_converted(Loop* loop, Operands* operands) except? NULL:
         n *= operands.extents[i]
     if n > MOST_CONVERTED or n == 1 and typed.loop_type == NPY_HALF:        # NumPy may take another loop for one
         return NULL
-    convert_operands(operands, typed.loop_type, n, copies, steps)
+    if not convert_operands(operands, typed.loop_type, n, copies, steps):
+        return NULL
     lay_out_operands(&iteration, operands)
     order_axes(&iteration)
     result = new_result(&iteration, operands.n, operands.n_axes, operands.extents, typed.result_type)
@@ -268,16 +271,20 @@ cdef PyObject* map_converted(Loop* loop, Operands* operands) except? NULL:
     return result
 
 
-cdef void convert_operands(Operands* operands, int loop_type, cnp.npy_intp n, double (*copies)[MOST_CONVERTED],
+cdef bint convert_operands(Operands* operands, int loop_type, cnp.npy_intp n, double (*copies)[MOST_CONVERTED],
                            cnp.npy_intp* steps) noexcept:
-    """Write the operands as numbers of the type of the loop, without gaps."""
+    """Write the operands as numbers of the type of the loop, without gaps; no where NumPy may warn of it."""
     cdef cnp.npy_intp step, k
     cdef int i
     for i in range(operands.n):
         step = step_of(operands.arrays[i])
         steps[i] = size_of_floating(loop_type) if step else 0
         for k in range(n if step else 1):
-            put_whole(loop_type, operands.type, operands.data[i] + k * step, <char*>copies[i] + k * steps[i])
+            if operands.type != cnp.NPY_DOUBLE:
+                put_whole(loop_type, operands.type, operands.data[i] + k * step, <char*>copies[i] + k * steps[i])
+            elif not put_float(loop_type, (<double*>(operands.data[i] + k * step))[0], <char*>copies[i] + k * steps[i]):
+                return False
+    return True
 
 
 cdef inline cnp.npy_intp size_of_floating(int type) noexcept:
@@ -512,6 +519,36 @@ cdef PyObject* map_into(Loop* loop, PyObject* const* args, PyObject* out) except
     run_at_once(typed, &operands, out)
     Py_INCREF(<object>out)
     return checked(loop, &operands, out)
+
+
+NAME_OF_OUT, NAME_OF_DTYPE = "out", "dtype"
+
+
+cdef PyObject* call_loop_with_option(Loop* loop, PyObject* const* args, PyObject* kwnames) except? NULL:
+    """What a ufunc gives for its arguments, followed by `out` or `dtype`; NULL where NumPy is to be asked."""
+    if PyTuple_GET_SIZE(kwnames) != 1:
+        return NULL
+    if PyTuple_GET_ITEM(kwnames, 0) == <PyObject*>NAME_OF_OUT:
+        return map_into(loop, args, args[loop.n_in])
+    if PyTuple_GET_ITEM(kwnames, 0) == <PyObject*>NAME_OF_DTYPE:
+        return map_to_type(loop, args, number_of_dtype(args[loop.n_in]))
+    return NULL
+
+
+cdef PyObject* map_to_type(Loop* loop, PyObject* const* args, int wanted) except? NULL:
+    """What a ufunc gives for this dtype, where that is what it gives anyway, or float32 for float64."""
+    cdef Operands operands
+    cdef TypedLoop* typed
+    cdef bint narrows
+    if wanted < 0 or loop.typed == NULL or not read_operands(&operands, args, loop.n_in, -1) or operands.mask >= 0:
+        return NULL
+    if operands.has_numbers and operands.type != cnp.NPY_DOUBLE or not find_extents(&operands):
+        return NULL
+    narrows = operands.type == cnp.NPY_DOUBLE and wanted == cnp.NPY_FLOAT
+    typed = loop_of_type(loop, cnp.NPY_FLOAT if narrows else operands.type)
+    if typed == NULL or typed.result_type != wanted or narrows and operands.has_numbers:
+        return NULL
+    return map_converted(loop, &operands, typed) if narrows else map_operands(loop, &operands, typed)
 
 
 cdef bint takes_results(Operands* operands, PyObject* out, int order) noexcept:

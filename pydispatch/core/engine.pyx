@@ -852,16 +852,16 @@ cdef int own_all(list values) except -1:
 
 # --- entry points, for plain arguments --------------------------------------------------------------------------------
 
-cdef dict ones = {}
+cdef dict kept_ones = {}
 
 
 def one_of(dtype):
     """A read-only 0-d array of 1."""
-    one = ones.get(dtype)
+    one = kept_ones.get(dtype)
     if one is None:
         one = numpy.ones((), dtype)
         one.flags.writeable = False
-        ones[dtype] = one
+        kept_ones[dtype] = one
     return one
 
 

@@ -100,6 +100,8 @@ cdef class ArrayMethod:
             self.loop = mean_as_called
         elif name == "clip":
             self.loop = clip_as_called
+        elif name == "astype":
+            self.loop = astype_as_called
         self.__name__ = name
 
     def __call__(self, *args, **kwargs):
@@ -300,19 +302,165 @@ def setitem(x, key, value):
     x[basic_items("setitem_", key, "index_put_")] = value
 
 
+# --- making arrays ----------------------------------------------------------------------------------------------------
+
+cdef extern from "numpy/arrayobject.h":
+    int PyArray_CopyInto(PyArrayObject*, PyArrayObject*) except -1
+
+cdef object numpy_ones = numpy.ones, numpy_full = numpy.full
+
+
+def ones(shape, *, dtype=None):
+    """An array of ones."""
+    cdef object one = 1
+    cdef PyObject* result = make_filled(<PyObject*>shape, <PyObject*>one,
+                                        FLOAT64 if dtype is None else <PyObject*>dtype)
+    return numpy_ones(shape, dtype=dtype) if result == NULL else own(result)
+
+
+def full(shape, fill_value, *, dtype=None):
+    """An array filled with a value, of its dtype where none is given."""
+    cdef PyObject* result = make_filled(<PyObject*>shape, <PyObject*>fill_value, <PyObject*>dtype)
+    return numpy_full(shape, fill_value, dtype=dtype) if result == NULL else own(result)
+
+
+cdef PyObject* make_filled(PyObject* shape, PyObject* value, PyObject* dtype) except? NULL:
+    """A new small array of a number, or of the elements of an array; NULL where NumPy is to be asked."""
+    cdef cnp.npy_intp extents[MOST_AXES]
+    cdef double number[2]
+    cdef int n_axes = read_shape(shape, extents), type
+    cdef PyObject* result
+    cdef bint is_array = Py_TYPE(value) == &PyArray_Type
+    if dtype == Py_None:
+        type = readable_type(value) if is_array else type_of_python(<PyObject*>Py_TYPE(value))
+    else:
+        type = number_of_dtype(dtype)
+    if n_axes < 0 or type < 0 or not is_small_shape(n_axes, extents):
+        return NULL
+    if is_array:
+        if readable_type(value) < 0:
+            return NULL
+    elif not put_number(type, value, <char*>number):
+        return NULL
+    result = PyArray_New(&PyArray_Type, n_axes, extents, type, NULL, NULL, 0, 0, NULL)
+    try:
+        if is_array:
+            PyArray_CopyInto(<PyArrayObject*>result, <PyArrayObject*>value)
+        else:
+            fill_with(<PyArrayObject*>result, <char*>number)
+    except:
+        Py_DECREF(result)
+        raise
+    return result
+
+
+cdef void fill_with(PyArrayObject* array, char* number) noexcept:
+    cdef Py_ssize_t filled = PyArray_ITEMSIZE(array), size = PyArray_NBYTES(array)
+    cdef char* target = <char*>PyArray_DATA(array)
+    memcpy(target, number, filled)
+    while filled < size:
+        memcpy(target + filled, target, min(filled, size - filled))
+        filled *= 2
+
+
+cdef PyObject* astype_as_called(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
+    """A copy in C order, as numbers of another type."""
+    cdef PyArrayObject* array = <PyArrayObject*>args[0]
+    cdef int type = number_of_dtype(args[1]) if n == 2 else -1
+    cdef PyObject* result
+    if kwnames != NULL or type < 0 or readable_type(args[0]) < 0 or not is_in_c_order(array) or not is_small(args[0]):
+        return NULL
+    result = PyArray_New(&PyArray_Type, PyArray_NDIM(array), PyArray_DIMS(array), type, NULL, NULL, 0, 0, NULL)
+    try:
+        PyArray_CopyInto(<PyArrayObject*>result, array)
+    except:
+        Py_DECREF(result)
+        raise
+    return result
+
+
 # --- joining and repeating --------------------------------------------------------------------------------------------
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Concatenate(object, int)
 
-cdef object numpy_concatenate = numpy.concatenate
+cdef object numpy_concatenate = numpy.concatenate, numpy_stack = numpy.stack
 
 
 def concatenate(arrays, axis=0, *, out=None, dtype=None, casting="same_kind"):
     """Several arrays, one after the other."""
+    cdef PyObject* result
     if out is None and dtype is None and axis is not None and casting == "same_kind" and are_arrays(<PyObject*>arrays):
-        return PyArray_Concatenate(arrays, axis)
+        result = join_blocks(<tuple>arrays, axis, False)
+        return PyArray_Concatenate(arrays, axis) if result == NULL else own(result)
     return numpy_concatenate(arrays, axis, out=out, dtype=dtype, casting=casting)
+
+
+def stack(arrays, axis=0, *, out=None, dtype=None, casting="same_kind"):
+    """Several arrays of one shape, along a new axis."""
+    cdef PyObject* result = NULL
+    if out is None and dtype is None and casting == "same_kind" and are_arrays(<PyObject*>arrays):
+        result = join_blocks(<tuple>arrays, axis, True)
+    return numpy_stack(arrays, axis, out, dtype=dtype, casting=casting) if result == NULL else own(result)
+
+
+cdef enum:
+    MOST_BLOCKS = 32        # of each array; with more, NumPy's loops are faster
+
+
+cdef PyObject* join_blocks(tuple arrays, Py_ssize_t axis, bint stacks) except? NULL:
+    """Small arrays in C order, joined along an axis, a new one if it `stacks` them; NULL where NumPy is to be asked."""
+    cdef cnp.npy_intp extents[MOST_AXES]
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(<PyObject*>arrays), i, k, n_blocks = 1, block
+    cdef PyArrayObject* array
+    cdef PyObject* result
+    cdef char* target
+    cdef int n_axes = lay_out_joined(arrays, axis, stacks, extents)
+    if n_axes < 0 or not is_small_shape(n_axes, extents):
+        return NULL
+    if axis < 0:
+        axis += n_axes
+    for i in range(axis):
+        n_blocks *= extents[i]
+    if n_blocks > MOST_BLOCKS:
+        return NULL
+    result = PyArray_New(&PyArray_Type, n_axes, extents, PyArray_TYPE(<PyArrayObject*>PyTuple_GET_ITEM(
+        <PyObject*>arrays, 0)), NULL, NULL, 0, 0, NULL)
+    target = <char*>PyArray_DATA(<PyArrayObject*>result)
+    for k in range(n_blocks):
+        for i in range(n):
+            array = <PyArrayObject*>PyTuple_GET_ITEM(<PyObject*>arrays, i)
+            block = PyArray_NBYTES(array) // n_blocks
+            memcpy(target, <char*>PyArray_DATA(array) + k * block, block)
+            target += block
+    return result
+
+
+cdef int lay_out_joined(tuple arrays, Py_ssize_t axis, bint stacks, cnp.npy_intp* extents) noexcept:
+    """The number of axes of the joined arrays; -1 unless all are in C order, of one type and of shapes that fit."""
+    cdef PyObject* first = PyTuple_GET_ITEM(<PyObject*>arrays, 0) if PyTuple_GET_SIZE(<PyObject*>arrays) else Py_None
+    cdef int type = readable_type(first), n_axes, i
+    cdef Py_ssize_t k
+    cdef PyArrayObject* array
+    if type < 0:
+        return -1
+    n_axes = PyArray_NDIM(<PyArrayObject*>first)
+    if n_axes + stacks > MOST_AXES or not -n_axes - stacks <= axis < n_axes + stacks:
+        return -1
+    if axis < 0:
+        axis += n_axes + stacks
+    for i in range(n_axes):
+        extents[i + (stacks and i >= axis)] = PyArray_DIMS(<PyArrayObject*>first)[i]
+    extents[axis] = 0
+    for k in range(PyTuple_GET_SIZE(<PyObject*>arrays)):
+        array = <PyArrayObject*>PyTuple_GET_ITEM(<PyObject*>arrays, k)
+        if readable_type(<PyObject*>array) != type or PyArray_NDIM(array) != n_axes or not is_in_c_order(array):
+            return -1
+        for i in range(n_axes):
+            if (stacks or i != axis) and extents[i + (stacks and i >= axis)] != PyArray_DIMS(array)[i]:
+                return -1
+        extents[axis] += 1 if stacks else PyArray_DIMS(array)[axis]
+    return n_axes + stacks
 
 
 def repeat(a, tuple repeats, axis=None):

@@ -119,6 +119,7 @@ cdef bint read_operand(PyObject* value, Operand* operand) noexcept    # where it
 cdef bint same_extents(PyObject* left, PyObject* right) noexcept    # have both arrays the same shape?
 cdef PyObject* new_like(PyObject* array) except NULL    # an empty array of the same shape
 cdef bint is_small(PyObject* array) noexcept    # is this one of 1 to LARGEST elements?
+cdef bint is_small_shape(int n_axes, cnp.npy_intp* extents) noexcept    # the same of such an array to be made
 cdef object sum_of_two(left, right)    # left + right
 cdef bint add_in_place(PyObject* total, PyObject* more) except -1    # total += more, where that takes a loop only
 # the sum of all elements, a float64 scalar, as `add.reduce` adds them up

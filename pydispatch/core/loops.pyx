@@ -256,6 +256,18 @@ cdef inline bint is_small(PyObject* array) noexcept:
     return 0 < PyArray_SIZE(<PyArrayObject*>array) <= LARGEST
 
 
+cdef bint is_small_shape(int n_axes, cnp.npy_intp* extents) noexcept:
+    cdef cnp.npy_intp size = 1
+    cdef int i
+    for i in range(n_axes):
+        if extents[i] > LARGEST:        # so that the product cannot overflow
+            return False
+        size *= extents[i]
+        if size > LARGEST:
+            return False
+    return size > 0
+
+
 cdef inline bint ends_with(PyObject* longer, PyObject* shorter) noexcept:
     """Has the one array more axes, and then those of the other?"""
     cdef int n = PyArray_NDIM(<PyArrayObject*>shorter), missing = PyArray_NDIM(<PyArrayObject*>longer) - n, axis

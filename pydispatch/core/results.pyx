@@ -131,7 +131,7 @@ cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, 
         if known != NULL:
             return wrap_of_word(result, known.word) if frame.word & TENSOR_FLAG else result
         if is_numpy_scalar(result):     # what a ufunc makes of 0-d arrays
-            return wrap(result) if frame.word & TENSOR_FLAG else result
+            return own(wrap_ndarray(give(array_of_scalar(result)))) if frame.word & TENSOR_FLAG else result
     elif signature.view_of >= 0 and Py_TYPE(<PyObject*>result) == &PyArray_Type:
         return finish_view(signature, frame, result) if frame.word & TENSOR_FLAG else result
     return finish_all(op, signature, entry.kernel, frame, result, True)

@@ -198,3 +198,53 @@ cdef object bring_to(gradient, target):
         if dtype_of(<PyObject*>gradient) is not dtype and gradient.dtype != dtype:
             gradient = gradient.astype(dtype)
     return gradient
+
+
+cdef int read_shape(PyObject* value, cnp.npy_intp* extents) noexcept:
+    """The number of axes of a shape that is an int, or a list or tuple of ints; -1 for what NumPy is to read."""
+    cdef Py_ssize_t n = 1, i
+    cdef PyObject* item = value
+    cdef bint is_sequence = Py_TYPE(value) == &PyList_Type or PyTuple_CheckExact(value)
+    if is_sequence:
+        n = PySequence_Fast_GET_SIZE(value)
+    if n > MOST_AXES:
+        return -1
+    for i in range(n):
+        if is_sequence:
+            item = PySequence_Fast_GET_ITEM(value, i)
+        if Py_TYPE(item) != &PyLong_Type or not is_compact(item) or compact_value(item) < 0:
+            return -1
+        extents[i] = compact_value(item)
+    return <int>n
+
+
+cdef int number_of_dtype(PyObject* dtype) noexcept:
+    """The number of a type of numbers as NumPy has it by itself, or that a type of Python's stands for; else -1."""
+    cdef int type
+    if not PyArray_DescrCheck(dtype):
+        return type_of_python(dtype)
+    type = number_of_descr(dtype)
+    if not 0 <= type < N_TYPES:
+        return -1
+    own_dtype = cnp.PyArray_DescrFromType(type)
+    return type if <PyObject*>own_dtype == dtype else -1
+
+
+cdef int type_of_python(PyObject* value) noexcept:
+    """The number of the dtype that one of Python's types stands for; -1 for anything else."""
+    if value == <PyObject*>&PyFloat_Type:
+        return cnp.NPY_DOUBLE
+    if value == <PyObject*>&PyLong_Type:
+        return cnp.NPY_INTP
+    return cnp.NPY_BOOL if value == <PyObject*>&PyBool_Type else -1
+
+
+cdef bint is_in_c_order(PyArrayObject* array) noexcept:
+    """Has every axis the stride of C order, those of one element too, and is there an element?"""
+    cdef cnp.npy_intp stride = PyArray_ITEMSIZE(array)
+    cdef int i
+    for i in range(PyArray_NDIM(array) - 1, -1, -1):
+        if PyArray_STRIDES(array)[i] != stride:
+            return False
+        stride *= PyArray_DIMS(array)[i]
+    return stride > 0

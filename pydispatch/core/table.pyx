@@ -10,6 +10,12 @@ cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sy
     sys.version_info >= (3, 14)) else (types.FunctionType,)
 
 
+cdef bint writes_to_out_alone(Signature signature) except -1:
+    """Is what the operator writes to the keyword `out`, as a ufunc's?"""
+    cdef tuple names = signature.names[signature.n_positional:]
+    return "out" in names and signature.mutable == bit(signature.n_positional + names.index("out"))
+
+
 @cython.final
 cdef class TableEntry:
     """How one operator calls one kernel: the function, the calling convention, the arguments never stripped.
@@ -35,7 +41,7 @@ cdef class TableEntry:
         self.kernel = kernel
         self.label = label
         self.untaken_names = tuple([name for name in signature.names if name in untaken])
-        if not signature.mutable:
+        if not signature.mutable or writes_to_out_alone(signature):
             find_loop(&self.loop, function)
 
     @property

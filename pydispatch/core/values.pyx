@@ -331,6 +331,7 @@ cdef object float64_dtype = numpy.dtype("float64")
 cdef object float64_scalar = numpy.float64
 cdef PyObject* FLOAT64 = <PyObject*>float64_dtype
 FLOAT64_SCALAR = <PyTypeObject*><PyObject*>float64_scalar
+cdef PyTypeObject* INTP_SCALAR = <PyTypeObject*><PyObject*>numpy.intp
 
 
 cdef object array_of_double(double value):
@@ -344,6 +345,10 @@ cdef inline object array_of_scalar(value):
     """A new 0-d array of a NumPy scalar."""
     if Py_TYPE(<PyObject*>value) == FLOAT64_SCALAR:     # which is a Python float too
         return array_of_double(PyFloat_AS_DOUBLE(<PyObject*>value))
+    if Py_TYPE(<PyObject*>value) == INTP_SCALAR:
+        array = own(PyArray_New(&PyArray_Type, 0, NULL, cnp.NPY_INTP, NULL, NULL, 0, 0, NULL))
+        (<cnp.npy_intp*>PyArray_DATA(<PyArrayObject*><PyObject*>array))[0] = intp_of_scalar(<PyObject*>value)
+        return array
     return PyArray_FromScalar(value, NULL)
 
 

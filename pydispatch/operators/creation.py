@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pydispatch import _core
 from pydispatch._core import AnyDevice, MetaArray, sum_to
 from pydispatch.operators.batching import axis_behind, fitted, padded, rank, shape_behind
 from pydispatch.operators.declare import LAYOUT, declare, is_plain, range_like
@@ -125,9 +126,9 @@ def stop_vjp(g, num, endpoint, axis, stop_shape):
 
 
 creation("zeros", "int[1] shape", np.zeros, shaped_meta)
-creation("ones", "int[1] shape", np.ones, shaped_meta)
+creation("ones", "int[1] shape", _core.ones, shaped_meta)
 creation("empty", "int[1] shape", np.empty, shaped_meta)
-creation("full", "int[1] shape, Tensor fill_value", np.full, full_meta,
+creation("full", "int[1] shape, Tensor fill_value", _core.full, full_meta,
          vjp=lambda g, fill_value_shape: sum_to(g, fill_value_shape), vmap=full_batch)
 creation("arange", "Scalar start_or_stop, Scalar? stop=None, Scalar step=1", np.arange, arange_meta,
          left_out=LIKE)

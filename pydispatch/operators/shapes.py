@@ -289,7 +289,7 @@ view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0"
 
 join("concatenate", "Tensor[] arrays, int? axis=0", _core.concatenate, concatenated,
      vjp=lambda g, arrays_shape, axis: parts(g, arrays_shape, axis), vmap=concatenate_batch)
-join("stack", "Tensor[] arrays, int axis=0", np.stack, stacked,
+join("stack", "Tensor[] arrays, int axis=0", _core.stack, stacked,
      vjp=lambda g, arrays_shape, axis: layers(g, len(arrays_shape), axis), vmap=stack_batch)
 
 rearrangement("repeat", "Tensor a, int[1] repeats, int? axis=None", _core.repeat, repeated,
