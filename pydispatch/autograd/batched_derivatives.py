@@ -17,8 +17,6 @@ from pydispatch.autograd.batches import (
     Dims,
     as_batch,
     dims_of,
-    dims_of_leaves,
-    entered_leaves,
     entered_results,
     left_leaf,
 )
@@ -48,20 +46,16 @@ class _BatchedCall:
     else `example_attributes`, a dict for each example.
     """
 
-    __slots__ = ("attributes", "backward", "forward", "metas", "size", "spec")
+    __slots__ = ("attributes", "backward", "forward", "is_flat", "metas", "size", "spec")
 
     def __init__(self, leaves: list[Any], spec: TreeSpec, batch: BatchedArguments) -> None:
         self.size = batch.size(leaves)
         self.spec = spec            # of the arguments
+        self.is_flat = spec is flat_spec(len(leaves))       # is no argument a pytree?
         self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(leaves, batch.dims, strict=True)]
         self.backward: Sequence[Any] = ()
         self.forward: Sequence[Any] = ()
         self.attributes: dict[str, Dims] = {}
-
-    @property
-    def is_flat(self) -> bool:
-        """Is no argument a pytree?"""
-        return self.spec is flat_spec(len(self.metas))
 
 
 def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
@@ -99,19 +93,20 @@ class BatchedDerivative(CustomDerivative):
             _core.with_grad_mode(False, self._setup_one_by_one, ctx, leaves, spec, output)
 
     def _setup_at_once(self, interpreter: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
-        entered = entered_leaves(interpreter, leaves, self.batch.dims)
+        entered = _core.entered_leaves(interpreter, leaves, self.batch.dims)
         inner = ExampleContext(ctx)
         self.single.setup(inner, tree_unflatten(entered, spec), entered_results(interpreter, output, leaves, entered))
         if inner.for_backward is not None:
-            ctx.save_for_backward(*[_core.value_below(tensor, interpreter) for tensor in inner.for_backward])
-            ctx.batch.backward = dims_of_leaves(inner.for_backward, interpreter)
+            ctx.save_for_backward(*_core.leaves_below(inner.for_backward, interpreter))
+            ctx.batch.backward = _core.dims_of_leaves(inner.for_backward, interpreter)
         if inner.for_forward is not None:
-            ctx.save_for_forward(*[_core.value_below(tensor, interpreter) for tensor in inner.for_forward])
-            ctx.batch.forward = dims_of_leaves(inner.for_forward, interpreter)
+            ctx.save_for_forward(*_core.leaves_below(inner.for_forward, interpreter))
+            ctx.batch.forward = _core.dims_of_leaves(inner.for_forward, interpreter)
         self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, interpreter))
-        attributes = vars(inner)
-        ctx.batch.attributes = {name: dims_of(value, interpreter) for name, value in attributes.items()}
-        ctx.batch_attributes = values_below(attributes, interpreter) if attributes else attributes
+        attributes = ctx.batch_attributes = vars(inner)
+        if attributes:
+            ctx.batch.attributes = {name: dims_of(value, interpreter) for name, value in attributes.items()}
+            ctx.batch_attributes = values_below(attributes, interpreter)
 
     def _marked(self, tensor: Any, interpreter: Vmap) -> Any:
         if not _core.is_owned_by(tensor, interpreter):
@@ -212,7 +207,7 @@ class BatchedDerivative(CustomDerivative):
 
     def _jvp_at(self, interpreter: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         leaves, spec = tree_flatten(tangents)
-        entered = tree_unflatten(entered_leaves(interpreter, leaves, self.batch.dims), spec)
+        entered = tree_unflatten(_core.entered_leaves(interpreter, leaves, self.batch.dims), spec)
         found, found_spec = tree_flatten(self._call(interpreter, ctx, self.single.jvp, entered, forward=True))
         return [left_leaf(interpreter, leaf) for leaf in found], found_spec
 
@@ -222,11 +217,12 @@ class BatchedDerivative(CustomDerivative):
         """The context of all examples, as values of an interpreter of vmap."""
         record = ctx.batch
         dims = record.forward if forward and record.forward else record.backward
-        saved = entered_leaves(interpreter, ctx.saved_tensors, dims)
+        saved = _core.entered_leaves(interpreter, ctx.saved_tensors, dims)
         inner = ExampleContext(ctx, saved)
         for name, value in ctx.batch_attributes.items():
             leaves, spec = tree_flatten(value)
-            setattr(inner, name, tree_unflatten(entered_leaves(interpreter, leaves, record.attributes[name]), spec))
+            entered = _core.entered_leaves(interpreter, leaves, record.attributes[name])
+            setattr(inner, name, tree_unflatten(entered, spec))
         return inner
 
     def _restored_example(self, ctx: Any, saved: tuple[Any, ...], number: int, *, forward: bool) -> ExampleContext:

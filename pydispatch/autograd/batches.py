@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, OpOverload, Vmap
-from pydispatch.autograd.custom_derivatives import is_any_of
 from pydispatch.autograd.examples import example_of, warn_of_loop
 from pydispatch.autograd.values import values_below
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
@@ -29,12 +28,7 @@ Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first a
 
 def dims_of(value: Any, interpreter: Vmap) -> Dims:
     """Which leaves of a pytree are batches of this interpreter."""
-    return dims_of_leaves(tree_leaves(value), interpreter)
-
-
-def dims_of_leaves(leaves: Iterable[Any], interpreter: Vmap) -> Dims:
-    """Which of these are batches of this interpreter."""
-    return tuple([0 if _core.is_owned_by(leaf, interpreter) else None for leaf in leaves])
+    return _core.dims_of_leaves(tree_leaves(value), interpreter)
 
 
 class BatchedArguments:
@@ -48,6 +42,7 @@ class BatchedArguments:
         self.dims = dims
         self.randomness = randomness
         self.remedy = remedy
+        self._label = f"vmap({name.removeprefix('operator ')})"
         self._first = next((i for i, dim in enumerate(dims) if dim is not None), -1)    # batch among the leaves
 
     def size(self, leaves: Sequence[Any]) -> int:
@@ -56,7 +51,7 @@ class BatchedArguments:
 
     def interpreter(self, size: int) -> Vmap:
         """An interpreter of vmap that runs this many examples at once."""
-        return Vmap(size, self.randomness, f"vmap({self.name.removeprefix('operator ')})")
+        return Vmap(size, self.randomness, self._label)
 
     def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
         """Call `function(interpreter, *args)` in an interpreter of vmap of its own."""
@@ -68,7 +63,7 @@ class BatchedArguments:
         leaves, spec = (values, None) if _core.are_flat(values) else tree_flatten(values)
         size = self.size(leaves)
         interpreter = self.interpreter(size)
-        entered = entered_leaves(interpreter, leaves, self.dims)
+        entered = _core.entered_leaves(interpreter, leaves, self.dims)
         try:
             args = entered if spec is None else tree_unflatten(entered, spec)
             output = _core.run_under(interpreter, function, *args)
@@ -144,17 +139,9 @@ class BatchedArguments:
         return first
 
 
-def entered_leaves(interpreter: Vmap, leaves: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-    """The batches among the leaves as values of an interpreter, each one example to what sees it."""
-    return [
-        leaf if dim is None or leaf is None else _core.wrap_value_at(interpreter, leaf)
-        for leaf, dim in zip(leaves, dims, strict=True)
-    ]
-
-
 def entered_results(interpreter: Vmap, result: Any, below: Sequence[Any], arguments: Sequence[Any]) -> Any:
     """Results, all of them batches, as values of an interpreter; what is one of the values `below` is that argument."""
-    if _core.is_array(result) and not is_any_of(result, below):
+    if _core.is_array(result) and not _core.is_any_of(result, below):
         return _core.wrap_value_at(interpreter, result)
 
     def enter(leaf: Any) -> Any:

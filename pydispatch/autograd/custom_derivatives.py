@@ -177,8 +177,8 @@ def attach_node(
         note_origin(node)
     ctx.seal(node, outputs)
     for i, tensor in enumerate(outputs):
-        if tensor.dtype.kind in "fc" and not is_any_of(tensor, ctx.non_differentiable):
-            _attach_output(tensor, node, i, is_written=is_any_of(tensor, ctx.dirty), is_only=len(outputs) == 1)
+        if tensor.dtype.kind in "fc" and not _core.is_any_of(tensor, ctx.non_differentiable):
+            _attach_output(tensor, node, i, is_written=_core.is_any_of(tensor, ctx.dirty), is_only=len(outputs) == 1)
 
 
 def _attach_output(tensor: Tensor, node: CustomNode, i: int, is_written: bool, is_only: bool) -> None:
@@ -186,11 +186,6 @@ def _attach_output(tensor: Tensor, node: CustomNode, i: int, is_written: bool, i
         _core.attach_written(tensor, node)
         return
     _core.attach(tensor, _core.result_slot(node, i, made_by_function=not is_written and _core.is_view(tensor)))
-
-
-def is_any_of(value: Any, others: Sequence[Any]) -> bool:
-    """Is it one of these very objects?"""
-    return id(value) in map(id, others)
 
 
 # --- running backward ------------------------------------------------------------------------------------------------

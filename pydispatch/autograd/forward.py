@@ -12,7 +12,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Context, Derivative, OpOverload, Tensor
-from pydispatch.autograd.custom_derivatives import is_any_of, leaves_like, seal_for_forward
+from pydispatch.autograd.custom_derivatives import leaves_like, seal_for_forward
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
@@ -234,7 +234,7 @@ def give_tangents(name: str, ctx: Context, output: Any, found: Any, interpreter:
 
 
 def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -> None:
-    if leaf.dtype.kind not in "fc" or is_any_of(leaf, ctx.non_differentiable):
+    if leaf.dtype.kind not in "fc" or _core.is_any_of(leaf, ctx.non_differentiable):
         return
     if tangent is None:
         raise AutogradError(f"the jvp of {name} returned None for output {i}, which is differentiable\n"
@@ -247,7 +247,7 @@ def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -
         raise AutogradError(f"the jvp of {name} returned a complex tangent for output {i}, of dtype {leaf.dtype}\n"
                             "return its real part: tangent.real")
     lower = tangent if isinstance(leaf.array, Tensor) else as_raw_constant(tangent)
-    write = _core.write_tangent if is_any_of(leaf, ctx.dirty) else _core.set_tangent
+    write = _core.write_tangent if _core.is_any_of(leaf, ctx.dirty) else _core.set_tangent
     write(leaf, _like(lower, leaf))
 
 

@@ -21,13 +21,11 @@ from pydispatch.autograd.batches import (
     Dims,
     call_batching_rule,
     counterpart,
-    dims_of_leaves,
     entered_results,
 )
 from pydispatch.autograd.custom_derivatives import (
     attach_node,
     function_is_used,
-    is_any_of,
     needs_grad,
     seal_for_forward,
 )
@@ -235,7 +233,7 @@ class BatchedFunction(BatchedDerivative):
         output = self.batch.one_by_one(self._function.forward, tree_unflatten(tensors, spec))
 
         def given(leaf: Any) -> Any:
-            if is_any_of(leaf, leaves):
+            if _core.is_any_of(leaf, leaves):
                 return leaf
             argument = counterpart(leaf, tensors, leaves)
             return as_raw_constant(leaf) if argument is None else argument
@@ -371,10 +369,10 @@ def _apply_below(interpreter: Any, function: AnyFunction, args: tuple[Any, ...],
 def _apply_batched(function: AnyFunction, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
     """A batch of calls as one call at the interpreter below, of which every output is a batch."""
     leaves, spec = tree_flatten(args)
-    kind = dims_of_leaves(leaves, interpreter), interpreter.randomness
+    kind = _core.dims_of_leaves(leaves, interpreter), interpreter.randomness
     if kind not in function.batched_functions:
         function.batched_functions[kind] = BatchedFunction(function, *kind)
-    below = [_core.value_below(leaf, interpreter) for leaf in leaves]
+    below = _core.leaves_below(leaves, interpreter)
     parts = function.batched_functions[kind].parts
     output = _core.lowered(interpreter, _core.apply_function, parts, tree_unflatten(below, spec), captured)
     return entered_results(interpreter, output, below, leaves)
@@ -419,7 +417,7 @@ def _is_new_constant(output: Any, leaves: list[Any], captured: bool) -> bool:
     if not isinstance(output, Tensor):
         return type(output) is np.ndarray and not captured
     recorded = _core.current_state().grad and any(_core.is_tracked_at(leaf, None) for leaf in leaves)
-    return not recorded and not _core.is_tracked_at(output, None) and not is_any_of(output, leaves)
+    return not recorded and not _core.is_tracked_at(output, None) and not _core.is_any_of(output, leaves)
 
 
 def _context(args: tuple[Any, ...], interpreter: Any) -> Context:
@@ -461,7 +459,7 @@ def _finish_in_general(
 def _check_dirty(derivative: Any, ctx: Context, output: Any, interpreter: Any, captured: bool = False) -> None:
     outputs = tree_leaves(output)
     for tensor in ctx.dirty:
-        if not is_any_of(tensor, outputs):
+        if not _core.is_any_of(tensor, outputs):
             raise AutogradError(f"{derivative.label} marked an input as dirty that forward does not return\n"
                                 "return every input that is written to")
         if captured or (interpreter is not None and not _core.is_owned_by(tensor, interpreter)):
@@ -483,9 +481,9 @@ def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, interpreter: Any
     inputs = tree_leaves(args)
 
     def distinct(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or is_any_of(leaf, ctx.dirty):
+        if not isinstance(leaf, Tensor) or _core.is_any_of(leaf, ctx.dirty):
             return leaf
-        if not is_any_of(leaf, inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, interpreter)):
+        if not _core.is_any_of(leaf, inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, interpreter)):
             return leaf
         alias = _core.detach_at(leaf, interpreter)
         ctx.non_differentiable = tuple([alias if tensor is leaf else tensor for tensor in ctx.non_differentiable])

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch.autograd.backward import gradients_in_interpreter
-from pydispatch.autograd.custom_derivatives import is_any_of, leaf_gradients
+from pydispatch.autograd.custom_derivatives import leaf_gradients
 from pydispatch.autograd.values import as_tensor, meta_of, zeros_beside
 from pydispatch.exceptions import ConversionError, NoDerivativeError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
@@ -22,7 +22,7 @@ class Results:
         leaves, self.spec = tree_flatten(output)
         self.metas = [meta_of(leaf) for leaf in leaves]
         self.flags = [
-            meta is not None and meta[1].kind in "fc" and not is_any_of(leaf, constants)
+            meta is not None and meta[1].kind in "fc" and not _core.is_any_of(leaf, constants)
             for leaf, meta in zip(leaves, self.metas, strict=True)
         ]
 

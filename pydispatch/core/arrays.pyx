@@ -115,11 +115,11 @@ cdef inline uint64_t word_of_array(PyObject* value) except? 1:
 
 cdef uint64_t word_of_other(PyObject* value, PyTypeObject* cls) except? 1:
     """The same of a value that is neither an array of NumPy's nor a plain Tensor."""
-    if is_tensor_type(cls):
+    if cls == GRAD_TYPE or cls == BATCHED_TYPE or cls == JVP_TYPE:
         return (<Tensor>value).word
-    if is_scalar_type(cls) or value == Py_None:
+    if holds_nothing(value) or cls == &PyTuple_Type:
         return 0
-    return word_of_type(cls)
+    return (<Tensor>value).word if is_tensor_type(cls) else word_of_type(cls)
 
 
 cdef bint is_of_other_backend(PyObject* value) except -1:

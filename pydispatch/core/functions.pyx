@@ -319,8 +319,9 @@ cdef int release_custom(CustomNode node) except -1:
     return 0
 
 
-cdef bint is_any_of(value, tuple values) except -1:
-    for other in values:
+cpdef bint is_any_of(value, others) except -1:
+    """Is it one of these very objects?"""
+    for other in others:
         if other is value:
             return True
     return False

@@ -391,6 +391,14 @@ def value_below(value, interpreter):
     return below(value, interpreter)
 
 
+def leaves_below(leaves, interpreter):
+    """The same of each leaf, as a list."""
+    cdef list found = []
+    for leaf in leaves:
+        found.append(below(leaf, interpreter))
+    return found
+
+
 def array_of(Tensor tensor not None):
     """The value below, even of a batch, whose axis users never see."""
     return tensor.array

@@ -643,3 +643,23 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     for value in <tuple>output:
         results.append(handed_out((<Tensor>value).array, as_tensors, args, False))
     return tuple(results)
+
+
+def dims_of_leaves(leaves, Vmap interpreter):
+    """A tuple of 0 for each batch of this interpreter, whose first axis is that of the examples; of None for others."""
+    cdef list dims = []
+    for leaf in leaves:
+        dims.append(0 if owned_by(<PyObject*>leaf, interpreter) else None)
+    return tuple(dims)
+
+
+def entered_leaves(Vmap interpreter not None, leaves, dims):
+    """The leaves that have a dim, batches, as values of an interpreter, each one example to what sees it."""
+    cdef list entered = []
+    cdef Py_ssize_t i = 0
+    if len(leaves) != len(dims):
+        raise ValueError(f"entered_leaves: {len(leaves)} leaves, {len(dims)} dims\npass one dim for each leaf")
+    for leaf in leaves:
+        entered.append(leaf if leaf is None or dims[i] is None else enter_at(interpreter, leaf, None))
+        i += 1
+    return entered

@@ -127,7 +127,7 @@ class NamedDerivative(CustomDerivative):
             return tree_flatten(self._save(self._inputs(*values), output))
 
         saved, saved_spec = _core.run_under(interpreter, save)
-        return [_core.value_below(leaf, interpreter) for leaf in saved], saved_spec
+        return _core.leaves_below(saved, interpreter), saved_spec
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
         """One gradient per argument of the schema."""

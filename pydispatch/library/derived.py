@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, TableEntry, Tensor, Vmap
 from pydispatch.autograd.batched_derivatives import BatchedDerivative
-from pydispatch.autograd.batches import BatchedArguments, Dims, counterpart, dims_of, dims_of_leaves, entered_results
+from pydispatch.autograd.batches import BatchedArguments, Dims, counterpart, dims_of, entered_results
 from pydispatch.autograd.randomness import check_shared, randomness_of
 from pydispatch.autograd.values import as_raw_constant, bottom_of, zeros_beside
 from pydispatch.exceptions import ConversionError, VmapError
@@ -58,8 +58,8 @@ def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], k
             return _batch_flat(op, family, interpreter, args)
     values = op.bind(args, kwargs)
     leaves, spec = tree_flatten(values)
-    below = [_core.value_below(leaf, interpreter) for leaf in leaves]
-    dims = dims_of_leaves(leaves, interpreter)
+    below = _core.leaves_below(leaves, interpreter)
+    dims = _core.dims_of_leaves(leaves, interpreter)
     if RANDOM in op.tags:
         return _draw(op, interpreter, values, dims)
     if has_own_derivative(op) or BATCHABLE in op.tags:
@@ -72,8 +72,8 @@ def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], k
 
 def _batch_flat(op: OpOverload, family: _Family, interpreter: Vmap, args: tuple[Any, ...]) -> Any:
     """The same for an operator that has a derivative, and arguments of which none is a pytree."""
-    below = tuple([_core.value_below(arg, interpreter) for arg in args])
-    dims = dims_of_leaves(args, interpreter)
+    below = tuple(_core.leaves_below(args, interpreter))
+    dims = _core.dims_of_leaves(args, interpreter)
     derived = _derived_in(family, op, dims + (None,) * (family.n_arguments - len(args)), interpreter.randomness)
     return entered_results(interpreter, derived(*below), below, args)
 
@@ -81,7 +81,7 @@ def _batch_flat(op: OpOverload, family: _Family, interpreter: Vmap, args: tuple[
 def _draw(op: OpOverload, interpreter: Vmap, values: tuple[Any, ...], dims: Dims) -> Any:
     """A call that draws random numbers: one for all examples, or one for each."""
     leaves, spec = tree_flatten(values)
-    below = [_core.value_below(leaf, interpreter) for leaf in leaves]
+    below = _core.leaves_below(leaves, interpreter)
     arguments: tuple[Any, ...] = tree_unflatten(below, spec)
     call = _with_values(op)
     if randomness_of(op, interpreter) == "same":
