@@ -95,14 +95,15 @@ class BatchedDerivative(CustomDerivative):
     def _setup_at_once(self, interpreter: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         entered = _core.entered_leaves(interpreter, leaves, self.batch.dims)
         inner = ExampleContext(ctx)
-        self.single.setup(inner, tree_unflatten(entered, spec), entered_results(interpreter, output, leaves, entered))
+        values = tuple(entered) if ctx.batch.is_flat else tree_unflatten(entered, spec)
+        self.single.setup(inner, values, entered_results(interpreter, output, leaves, entered))
         if inner.for_backward is not None:
             ctx.save_for_backward(*_core.leaves_below(inner.for_backward, interpreter))
             ctx.batch.backward = _core.dims_of_leaves(inner.for_backward, interpreter)
         if inner.for_forward is not None:
             ctx.save_for_forward(*_core.leaves_below(inner.for_forward, interpreter))
             ctx.batch.forward = _core.dims_of_leaves(inner.for_forward, interpreter)
-        self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, interpreter))
+        self._hand_on_marks(ctx, inner, self._marked, interpreter)
         attributes = ctx.batch_attributes = vars(inner)
         if attributes:
             ctx.batch.attributes = {name: dims_of(value, interpreter) for name, value in attributes.items()}
@@ -114,11 +115,12 @@ class BatchedDerivative(CustomDerivative):
                             "write to a copy, or batch that argument")
         return _core.value_below(tensor, interpreter)
 
-    def _hand_on_marks(self, ctx: Any, inner: ExampleContext, change: Callable[[Any], Any]) -> None:
+    def _hand_on_marks(self, ctx: Any, inner: ExampleContext, change: Callable[..., Any], *args: Any) -> None:
+        """Mark what `change(tensor, *args)` is of each marked tensor."""
         if inner.dirty:
-            ctx.mark_dirty(*map(change, inner.dirty))
+            ctx.mark_dirty(*[change(tensor, *args) for tensor in inner.dirty])
         if inner.non_differentiable:
-            ctx.mark_non_differentiable(*map(change, inner.non_differentiable))
+            ctx.mark_non_differentiable(*[change(tensor, *args) for tensor in inner.non_differentiable])
         ctx.set_materialize_grads(inner.materialize)
 
     def _setup_one_by_one(self, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
@@ -147,11 +149,10 @@ class BatchedDerivative(CustomDerivative):
         if record.size == 0:
             found = self._gradients_of_none(record, tree_leaves(grads))
         else:
-            pairs = self.batch.under_vmap(record.size, self._backward_at, ctx, grads)
-            found = [
-                _reduced(value, found_dim, dim, record.size)
-                for (value, found_dim), dim in zip(pairs, self.batch.dims, strict=True)
-            ]
+            found, dims = self.batch.under_vmap(record.size, self._backward_at, ctx, grads)
+            if dims != self.batch.dims:
+                found = [_reduced(value, *both, record.size)
+                         for value, *both in zip(found, dims, self.batch.dims, strict=True)]
         return found if record.is_flat else list(tree_unflatten(found, record.spec))
 
     def _gradients_of_none(self, record: _BatchedCall, grads: list[Any]) -> list[Any]:
@@ -163,9 +164,11 @@ class BatchedDerivative(CustomDerivative):
             for meta, dim in zip(record.metas, self.batch.dims, strict=True)
         ]
 
-    def _backward_at(self, interpreter: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
+    def _backward_at(self, interpreter: Vmap, ctx: Any, grads: tuple[Any, ...]) -> tuple[list[Any], Dims]:
+        """(gradients below the interpreter, which of them are batches)."""
         entries = self._call(interpreter, ctx, self.single.backward, enter_arrays(interpreter, grads), forward=False)
-        return [left_leaf(interpreter, gradient) for gradient in self._gradients(entries, ctx.batch)]
+        gradients = self._gradients(entries, ctx.batch)
+        return _core.leaves_below(gradients, interpreter), _core.dims_of_leaves(gradients, interpreter)
 
     def _call(self, interpreter: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
         """`function(context, values)` of the derivative of one call, with its residuals."""

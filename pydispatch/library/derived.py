@@ -8,7 +8,6 @@ it as the one operator that it is. Other operators are called once per example.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
@@ -200,8 +199,11 @@ def _run_kernels(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...
     """On raw arrays: the operator's own kernel on the batch where it can take it, else the operator on each example."""
     function = _batchable_kernel(op, values, known)
     if function is not None:
-        with suppress(ConversionError):
+        try:
             result = batch.at_once(function, values)
+        except ConversionError:
+            pass
+        else:
             return as_raw_constant(result) if _core.is_array(result) else tree_map(as_raw_constant, result)
     return _run_loop(op, batch, values)
 
