@@ -36,6 +36,11 @@ CONNECTED = {
     "numpy.methods": ("call_as_function",),
     "numpy.protocols": ("call_universal", "function_of_numpy", "call_on_backend"),
     "registry.derivatives": ("compile_derivative",),
+    "registry.messages": (
+        "inactive_error", "opaque_autograd_kernel", "aliasing_error", "wrong_type", "missing_argument",
+        "too_many_arguments", "unknown_keyword", "given_twice", "short_stack", "wrong_number_of_values",
+        "wrong_number_left", "wrong_number_returned", "wrong_type_returned", "no_handler", "no_kernel",
+        "mixed_backends", "ran_fallthrough", "untaken_argument", "no_overload", "no_such_overload"),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""
 

@@ -151,8 +151,10 @@ class BatchedDerivative(CustomDerivative):
         else:
             found, dims = self.batch.under_vmap(record.size, self._backward_at, ctx, grads)
             if dims != self.batch.dims:
-                found = [_reduced(value, *both, record.size)
-                         for value, *both in zip(found, dims, self.batch.dims, strict=True)]
+                found = [
+                    _reduced(value, found_dim, dim, record.size)
+                    for value, found_dim, dim in zip(found, dims, self.batch.dims, strict=True)
+                ]
         return found if record.is_flat else list(tree_unflatten(found, record.spec))
 
     def _gradients_of_none(self, record: _BatchedCall, grads: list[Any]) -> list[Any]:

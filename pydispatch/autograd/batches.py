@@ -11,7 +11,7 @@ from pydispatch.autograd.examples import example_of, warn_of_loop
 from pydispatch.autograd.values import values_below
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
     described_structure,

@@ -35,8 +35,8 @@ from pydispatch.autograd.transposing import Results, refuse_once_differentiable,
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.registrations import Handle, lock
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydispatch._core import OpOverload, Vmap
 from pydispatch.exceptions import VmapError
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 
 
 def randomness_of(op: OpOverload, interpreter: Vmap) -> str:

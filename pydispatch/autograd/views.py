@@ -18,7 +18,7 @@ from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.memory import addresses, may_overlap, positions_among
 from pydispatch.ops import ops
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import tree_leaves
 
 

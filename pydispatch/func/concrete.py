@@ -10,7 +10,7 @@ from pydispatch import _core
 from pydispatch._core import BatchedTensor, Shell, Tensor
 from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import tree_map
 
 

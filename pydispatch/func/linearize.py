@@ -22,7 +22,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
 from pydispatch.func.values import are_raw, as_array, as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
     is_pytree_node_type,

@@ -25,8 +25,8 @@ from pydispatch.func.functions import TransformedFunction
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
 from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.registrations import derivative_of
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import (
     OPEN,
     TreeSpec,

@@ -18,8 +18,7 @@ from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandle
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import registrations
-from pydispatch.registry.messages import describe_interpreter
-from pydispatch.registry.sites import caller_site, registration_site
+from pydispatch.registry.sites import caller_site, describe_interpreter, registration_site
 from pydispatch.registry.tables import choices_for, framework_fallback
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 

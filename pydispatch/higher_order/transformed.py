@@ -34,7 +34,7 @@ from pydispatch.higher_order.steps import Recording
 from pydispatch.keys import DispatchKey
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import tree_map
 
 

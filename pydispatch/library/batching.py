@@ -52,16 +52,16 @@ def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> Bat
     kernel = as_kernel(op.name, "a batching rule", function)
     extended = Schema(schema.name, (Argument("info", ANY), Argument("in_dims", ANY), *schema.arguments), schema.returns)
     try:
-        fill, untaken = compare_signature(extended, function)
-        if untaken:
-            raise ValueError(f"it takes no {', '.join(sorted(untaken))}")
+        fit = compare_signature(extended, function)
+        if fit.untaken:
+            raise ValueError(f"it takes no {', '.join(sorted(fit.untaken))}")
     except ValueError as error:
         raise RegistrationError(
             f"operator {op.name}: the batching rule {kernel.debug} does not fit the schema: {error}\n"
             f"it is called as rule(info, in_dims, *args, **kwargs), with the arguments of {schema}"
         ) from None
     with registrations.lock:
-        handle = BatchingHandle(kernel, fill, site)
+        handle = BatchingHandle(kernel, fit.filled, site)
         registrations.install(op.name, handle)
         return handle
 

@@ -20,8 +20,15 @@ from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
 from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
 from pydispatch.loading import deferred
 from pydispatch.registry import registrations
-from pydispatch.registry.c_functions import is_c_function, universal
-from pydispatch.registry.kernels import Kernel, check_function, check_kernel, kernel_function, make_kernel
+from pydispatch.registry.c_functions import universal
+from pydispatch.registry.kernels import (
+    Kernel,
+    check_function,
+    check_kernel,
+    is_c_function,
+    kernel_function,
+    make_kernel,
+)
 from pydispatch.registry.operators import find_or_raise, schema_of
 from pydispatch.registry.registrations import (
     Handle,

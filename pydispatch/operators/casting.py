@@ -8,7 +8,7 @@ from pydispatch._core import ArrayMethod, MetaArray, Tensor, times_minus_i
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, declare, operators
 from pydispatch.operators.meta import dtype_of, shape_of, view_of
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 
 complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
     "complex", "detach", "imag", "isfinite", "real", "where", "zeros_like")

@@ -45,7 +45,6 @@ from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel
 from pydispatch.exceptions import RegistrationError
 from pydispatch.loading import deferred
 from pydispatch.operators.meta import broadcastable, meta_like, pointwise_meta
-from pydispatch.registry.messages import unwritable_error
 from pydispatch.registry.operators import find_or_raise, load_on_demand
 from pydispatch.registry.registrations import packets, register_pack
 from pydispatch.schema.names import validate_namespace
@@ -59,6 +58,7 @@ LAYOUT = {
 
 
 check = deferred("operators.checking", "check")
+unwritable_error = deferred("registry.messages", "unwritable_error")
 
 Formulas = Callable | tuple[Callable | None, ...] | None
 BatchingDeclaration = str | Mapping[str, Callable] | Callable | None

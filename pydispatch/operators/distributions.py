@@ -46,7 +46,7 @@ from pydispatch.operators.random import (
 )
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Joint
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 
 beta_slope, gamma_slope, log, log1p, matmul, pile, polygamma, select, swapaxes, where, zeros = operators(
     "random_beta_slope", "random_gamma_slope", "log", "log1p", "matmul", "stack", "random_polygamma", "getitem",

@@ -43,7 +43,7 @@ from pydispatch.operators.batching import (
 from pydispatch.operators.declare import declare, declare_writer, is_plain, operators, range_like
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 
 (astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
  zeros_like) = operators(

@@ -18,7 +18,7 @@ from pydispatch.operators.batching import padded
 from pydispatch.operators.creation import MADE
 from pydispatch.operators.declare import declare, declare_writer, named, operators
 from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, shape_of
-from pydispatch.registry.messages import describe_interpreter
+from pydispatch.registry.sites import describe_interpreter
 
 blank, pile, select, set_item, where, zeros, zeros_like = operators(
     "empty_like", "stack", "getitem", "setitem_", "where", "zeros", "zeros_like")

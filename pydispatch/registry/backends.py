@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,16 +23,27 @@ from pydispatch.schema import parse_name
 load_backend_pack = deferred("registry.packs", "load_backend_pack")
 
 
-class Backend(NamedTuple):
-    """What a backend was registered with, and where: the site for messages, the place to know the same code again."""
+class Backend:
+    """What a backend was registered with, and where: the site for messages, the place to know the same code again.
 
-    name: str
-    array_type: type
-    namespace: Any      # a module, or another object with functions as attributes; the name of a module; or None
-    kernels: dict[str, Callable[..., Any]]      # of what the namespace and decompositions lack, by names of operators
-    differentiated_as: dict[str, Callable[..., Any]]    # composites in place of operators, by names of these
-    site: str
-    place: tuple[str, str]
+    `namespace` is a module, or another object with functions as attributes; the name of a module; or None. `kernels`
+    are those of what the namespace and decompositions lack, by names of operators, and `differentiated_as` composites
+    in place of operators.
+    """
+
+    __slots__ = ("array_type", "differentiated_as", "kernels", "name", "namespace", "place", "site")
+
+    def __init__(
+        self, name: str, array_type: type, namespace: Any, kernels: dict[str, Callable[..., Any]],
+        differentiated_as: dict[str, Callable[..., Any]], site: str, place: tuple[str, str],
+    ) -> None:
+        self.name = name
+        self.array_type = array_type
+        self.namespace = namespace
+        self.kernels = kernels
+        self.differentiated_as = differentiated_as
+        self.site = site
+        self.place = place
 
     @property
     def functions(self) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch.exceptions import RegistrationError
+from pydispatch.registry.kernels import capsule_of
 
 MOST_INPUTS = 3
 INTEGERS = {"intptr_t", "npy_intp", "Py_ssize_t", "ssize_t", "ptrdiff_t", "long", "int64_t"}
@@ -22,17 +23,6 @@ class Layout(NamedTuple):
     n_in: int
     takes_blocks: bool      # is it called with addresses and a count, not with numbers?
     has_user_data: bool
-
-
-def is_c_function(value: Any) -> bool:
-    """Is this a PyCapsule, or a LowLevelCallable of SciPy's?"""
-    return _core.name_of_capsule(_capsule(value)) is not None
-
-
-def _capsule(value: Any) -> Any:
-    if isinstance(value, tuple) and type(value).__name__ == "LowLevelCallable":
-        return tuple.__getitem__(value, 0)      # its own refuses
-    return value
 
 
 def c_function(*functions: Any, name: str = "") -> Callable[..., Any]:
@@ -52,7 +42,7 @@ def c_function(*functions: Any, name: str = "") -> Callable[..., Any]:
 def universal(what: str, functions: tuple[Any, ...], name: str = "") -> Callable[..., Any]:
     """The same; `what` begins the messages."""
     remedy = f"name the capsule by a signature such as {EXPECTED}"
-    capsules = tuple(map(_capsule, functions))
+    capsules = tuple(map(capsule_of, functions))
     layouts, signatures = [], []
     for function, capsule in zip(functions, capsules, strict=True):
         signature = _core.name_of_capsule(capsule)

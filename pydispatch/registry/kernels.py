@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import loading
+from pydispatch import _core, loading
 from pydispatch.exceptions import RegistrationError
-from pydispatch.registry.c_functions import is_c_function, universal
 from pydispatch.schema import Fit, Schema, compare_signature, described, first_difference
 
 # what kernels of users are checked with
 infer_kernel_schema = loading.deferred("schema.inference", "infer_kernel_schema")
+universal = loading.deferred("registry.c_functions", "universal")
 
 
 class Kernel:
@@ -85,10 +85,22 @@ def check_function(what: str, role: str, function: Any, remedy: str) -> None:
         raise RegistrationError(f"{what}: {role} is a function, not {described(function)}\n{remedy}")
 
 
+def is_c_function(value: Any) -> bool:
+    """Is this a PyCapsule, or a LowLevelCallable of SciPy's?"""
+    return _core.name_of_capsule(capsule_of(value)) is not None
+
+
+def capsule_of(value: Any) -> Any:
+    """The capsule in a LowLevelCallable of SciPy's; anything else as it is."""
+    if isinstance(value, tuple) and type(value).__name__ == "LowLevelCallable":
+        return tuple.__getitem__(value, 0)      # its own refuses
+    return value
+
+
 def kernel_function(what: str, function: Any, remedy: str) -> Callable[..., Any]:
     """What a kernel calls: the function, or the universal function of one in C; RegistrationError for anything else."""
     if is_c_function(function):
-        return universal(what, (function,))
+        function = universal(what, (function,))
     check_function(what, "a kernel", function, remedy)
     return function  # type: ignore[no-any-return]
 

@@ -28,6 +28,7 @@ from pydispatch.loading import deferred
 from pydispatch.registry.backends import backend_of_key
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
+from pydispatch.registry.sites import describe_interpreter
 from pydispatch.schema import Schema, described
 
 UNKNOWN = "unknown keyword"
@@ -369,16 +370,6 @@ def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
     return OperatorNotFoundError(f"operator {packet.name} has no overload {attribute!r}\nits overloads: {names}")
 
 
-def describe_interpreter(interpreter: Interpreter) -> str:
-    """The name of a transform and the site where it was called."""
-    where = ""
-    if interpreter.site is not None:
-        code, offset = interpreter.site
-        line = next((line for start, end, line in code.co_lines() if start <= offset < end), code.co_firstlineno)
-        where = f", called at {code.co_filename}:{line}"
-    return f"{interpreter.name}{where}{'' if interpreter.alive else ', which no longer runs'}"
-
-
 def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:
     """A value of a transform is used where that transform is not active."""
     what = "a value" if op is None else f"operator {op.name}: argument {argument!r} is a value"
@@ -402,7 +393,6 @@ def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, interpreter: Inter
 
 
 _core.connect(
-    describe_interpreter=describe_interpreter,
     inactive_error=inactive_error,
     opaque_autograd_kernel=opaque_autograd_kernel,
     aliasing_error=aliasing_error,

@@ -1,4 +1,4 @@
-"""The site of the user's call, for registrations, warnings and errors."""
+"""The site of the user's call, for registrations, warnings and errors; that of a transform."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import os
 import sys
 from itertools import count
 from types import FrameType
-from uuid import uuid4
+
+from pydispatch import _core
+from pydispatch._core import Interpreter
 
 PACKAGE = __name__.partition(".")[0]
 _users: tuple[str, ...] = ()    # modules of the package that count as users of it; names end in a dot
 _ours: dict[str, bool] = {}     # by the name of a module that was asked for: is it the package's?
 MOST_NAMES = 1 << 12
 MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
-_process = uuid4().hex
+_process = os.urandom(16).hex()
 _numbers = count()
 
 
@@ -108,3 +110,16 @@ def frames_to_caller() -> int:
     except ValueError:      # all frames are ours
         depth -= 1
     return depth
+
+
+def describe_interpreter(interpreter: Interpreter) -> str:
+    """The name of a transform and the site where it was called."""
+    where = ""
+    if interpreter.site is not None:
+        code, offset = interpreter.site
+        line = next((line for start, end, line in code.co_lines() if start <= offset < end), code.co_firstlineno)
+        where = f", called at {code.co_filename}:{line}"
+    return f"{interpreter.name}{where}{'' if interpreter.alive else ', which no longer runs'}"
+
+
+_core.connect(describe_interpreter=describe_interpreter)

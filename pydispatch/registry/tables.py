@@ -18,7 +18,6 @@ from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, pa
 from pydispatch.loading import deferred
 from pydispatch.registry.backends import BACKENDS
 from pydispatch.registry.kernels import Kernel, fallthrough_kernel
-from pydispatch.registry.messages import describe
 from pydispatch.registry.operators import schema_of
 from pydispatch.registry.registrations import (
     active_kernels,
@@ -33,6 +32,7 @@ from pydispatch.registry.registrations import (
 )
 from pydispatch.schema import Argument, DeviceType, Fit, OptionalType, Schema
 
+describe = deferred("registry.messages", "describe")
 kernel_provided = deferred("backends.providing", "kernel_provided")
 
 CIA = DispatchKey.CompositeImplicitAutograd
@@ -252,12 +252,12 @@ def sees_raw_arrays(key: DispatchKey) -> bool:
     return key.is_dense or key.is_sparse or key in (CEA, CEANF)
 
 
-class Part(NamedTuple):
-    """The slots of a table that one kernel fills, in all operators with kernels under the same keys."""
+Part = tuple[Choice, tuple[int, ...], "TableEntry | None"]
+"""The slots of a table that one kernel fills, in all operators with kernels under the same keys.
 
-    choice: Choice                  # of the first of them
-    slots: tuple[int, ...]
-    entry: TableEntry | None        # the same in all these operators; None: a kernel of the operator's own
+The choice of the first of them, the slots, and the entry, the same in all these operators; None for a kernel of the
+operator's own.
+"""
 
 
 NO_ARGUMENTS = Signature(Schema(None, (), ()))
@@ -300,7 +300,7 @@ def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Par
         slots.setdefault(identity, []).append(slot_of(choice.key))
         firsts.setdefault(identity, (choice, kernel))
     return tuple([
-        Part(choice, tuple(slots[identity]), None if kernel is None else shared_entry(kernel, choice))
+        (choice, tuple(slots[identity]), None if kernel is None else shared_entry(kernel, choice))
         for identity, (choice, kernel) in firsts.items()])
 
 
