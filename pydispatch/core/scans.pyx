@@ -66,6 +66,25 @@ def take_steps_while(tuple test, tuple step, tuple init, holds, check, bint keep
     return carry, rows
 
 
+def stack_of_arrays(column, bint detaches):
+    """The stack of Tensors over NumPy's arrays of one shape, an untracked Tensor; None for others.
+
+    The Tensors are untracked too, or the stack `detaches` from the tape, or from the innermost level of `grad`.
+    """
+    cdef list arrays = []
+    cdef Tensor tensor
+    for value in column:
+        if Py_TYPE(<PyObject*>value) != TENSOR_TYPE and not (detaches and Py_TYPE(<PyObject*>value) == GRAD_TYPE):
+            return None
+        tensor = <Tensor>value
+        if Py_TYPE(<PyObject*>tensor.array) != &PyArray_Type or not detaches and requires_grad_of(tensor):
+            return None
+        if arrays and not same_shape(<PyObject*>tensor.array, <PyObject*>arrays[0]):
+            return None
+        arrays.append(tensor.array)
+    return own(wrap_ndarray(give(stack(tuple(arrays))))) if arrays else None
+
+
 cdef inline bint is_one_bool(PyObject* value) noexcept:
     return (Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) == 0
             and PyArray_TYPE(<PyArrayObject*>value) == cnp.NPY_BOOL)

@@ -96,6 +96,12 @@ class FlatFunction:
         return f"<{self.who}>"
 
     @property
+    def holds_tracked(self) -> bool:
+        """Is a tracked Tensor in a variable of the user's function? No may mean that it is further away."""
+        return any(isinstance(value, Tensor) and value.requires_grad
+                   for value in _contents(getattr(self.function, "__closure__", None) or ()))
+
+    @property
     def step(self) -> Step:
         """The same for Tensors as the core calls it, where it is sound."""
         return self.function if self._is_flat else self._on_tensors, self.nesting.returned, self._outputs

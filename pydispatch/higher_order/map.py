@@ -65,7 +65,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     function = FlatFunction("map: f", f, (tree_unflatten(slices, spec), *args), nesting, keeps_inputs=True)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     found = None
-    if is_constant_and_unseen(MAP, run, (*leaves, *arrays)):
+    if is_constant_and_unseen(MAP, run, (*leaves, *arrays), function):
         found = run_at_once(function, (), tuple(leaves), tuple(arrays), in_steps(n_steps))
     if found is not None:
         _, rows, captured = found

@@ -94,7 +94,7 @@ def _results_at_once(
     step: FlatFunction, init: Arrays, xs: Arrays, length: int, reverse: bool
 ) -> tuple[Arrays, Arrays] | None:
     """The results, and what the function captures, where nothing observes the loop; None where something may."""
-    if not is_constant_and_unseen(SCAN, run, (*init, *xs)):
+    if not is_constant_and_unseen(SCAN, run, (*init, *xs), step):
         return None
     found = run_at_once(step, init, xs, (), in_steps(length, reverse))
     if found is None:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import GradTensor, Interpreter, Tensor
+from pydispatch._core import Interpreter, Tensor
 from pydispatch.autograd.backward import edges_at
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, bottom_of, meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.higher_order.closures import Arrays, FlatFunction, Step, bound, show, tried
 from pydispatch.ops import ops
-
-_TENSOR, _LEVEL, _ARRAY = {Tensor}, {Tensor, GradTensor}, {np.ndarray}
-_is_tracked = attrgetter("requires_grad")
 
 
 def in_steps(n_steps: int, reverse: bool = False) -> range:
@@ -50,18 +46,8 @@ def stacked(rows: Sequence[Arrays]) -> Arrays:
 
 
 def _stack(column: Sequence[Any]) -> Any:
-    if _TENSOR.issuperset(map(type, column)) and not any(map(_is_tracked, column)):
-        whole = _as_array(column)
-        if whole is not None:
-            return whole
-    return ops.np.stack(column)
-
-
-def _as_array(column: Sequence[Any]) -> Tensor | None:
-    """The stack of Tensors over NumPy's arrays, untracked; None for others."""
-    arrays = [value.array for value in column]
-    is_regular = _ARRAY.issuperset(map(type, arrays)) and len({array.shape for array in arrays}) == 1
-    return Tensor(np.array(arrays)) if is_regular else None
+    whole = _core.stack_of_arrays(column, False)
+    return ops.np.stack(column) if whole is None else whole
 
 
 def take_steps(step: Step, init: Arrays, slices: Iterable[Arrays]) -> tuple[Arrays, list[Arrays]]:
@@ -166,11 +152,8 @@ class Recording:
                 *[self._stack(column[:: self.order.step]) for column in columns])
 
     def _stack(self, column: Sequence[Any]) -> Any:
-        if _LEVEL.issuperset(map(type, column)):
-            whole = _as_array(column)
-            if whole is not None:
-                return whole
-        return ops.np.stack([_core.value_below(value, self.interpreter) for value in column])
+        whole = _core.stack_of_arrays(column, True)
+        return ops.np.stack(_core.leaves_below(column, self.interpreter)) if whole is None else whole
 
     def gradients(self, wanted: Sequence[bool], grads: Arrays, *, keep: bool) -> Arrays:
         """One gradient for each argument that is wanted. `keep` the graph for another time?"""

@@ -22,6 +22,7 @@ from pydispatch.func.linearize import Linearize
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
+    FlatFunction,
     Lifted,
     in_batch,
     is_plain,
@@ -272,12 +273,15 @@ def is_recorded_whole(
             and (interpreter is None or not any(_core.is_tracked_at(value, None) for value in values_below)))
 
 
-def is_constant_and_unseen(operator: HigherOrderOperator, run: Any, values: Sequence[Any]) -> bool:
-    """May a call skip the operator, since nothing observes it, and no argument is tracked?
+def is_constant_and_unseen(
+    operator: HigherOrderOperator, run: Any, values: Sequence[Any], *functions: FlatFunction
+) -> bool:
+    """May a call skip the operator, since nothing observes it, and no argument or variable of a function is tracked?
 
     `run` is the rule that the operator has for arrays of NumPy's.
     """
-    return _core.is_unobserved() and operator.rule_for(DispatchKey.CPU) is run and _core.are_plain_constants(values)
+    return (_core.is_unobserved() and operator.rule_for(DispatchKey.CPU) is run and _core.are_plain_constants(values)
+            and not any(function.holds_tracked for function in functions))
 
 
 def goes_unseen(interpreter: Interpreter | None, grads: Sequence[Any]) -> bool:

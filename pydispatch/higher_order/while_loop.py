@@ -89,7 +89,7 @@ def _results_at_once(test: FlatFunction, body: FlatFunction, init: Arrays) -> tu
 
     The first step shows it. A loop of no step takes the general way, too.
     """
-    if not is_constant_and_unseen(WHILE, run, init):
+    if not is_constant_and_unseen(WHILE, run, init, test, body):
         return None
     init = tuple(map(as_tensor, init))
     tested = tried(test, init)
