@@ -20,15 +20,106 @@ cdef class Rows:
         return wrap(row) if Py_TYPE(<PyObject*>row) == &PyArray_Type else Tensor(row)
 
 
-def take_steps(tuple step, tuple init, slices, check):
-    """(last carry, what each step returned besides) of a loop over slices; first a step returns the carry of the next.
+@cython.final
+cdef class StackedRows:
+    """What the steps of a loop return besides its carry, stacked along axis 0 as it comes, as far as that goes.
 
-    Where it returns nothing besides, there is an empty list.
+    Untracked Tensors over arrays of numbers are copied, each of the shape and dtype of the first one in its column.
+    From any other row on, rows are kept as they are. In `reverse`, the row of the last step comes first.
+    """
 
-    `check(init, carry)` is called where a carry may have other shapes and dtypes than the first one.
+    def __init__(self, Py_ssize_t length, bint reverse=False):
+        self.length, self.reverse = length, reverse
+        self.columns, self.kept = [], None
+
+    def append(self, tuple row not None):
+        """Add what the next step returned."""
+        cdef Py_ssize_t k
+        if self.kept is None and self.n < self.length and self.can_copy(row):
+            for k in range(len(row)):
+                copy_row(self.columns[k], self.place(self.n), (<Tensor>row[k]).array)
+            self.n += 1
+            return
+        if self.kept is None:
+            self.kept = self.copied()
+        self.kept.append(row)
+
+    cdef bint can_copy(self, tuple row) except -1:
+        cdef Py_ssize_t k
+        cdef list columns = []
+        for value in row:
+            if not is_plain_constant(<PyObject*>value) or Py_TYPE(<PyObject*>value) != TENSOR_TYPE or (
+                    readable_type(<PyObject*>(<Tensor>value).array) < 0):
+                return False
+        if self.n == 0:
+            for value in row:
+                array = (<Tensor>value).array
+                columns.append(numpy_empty((self.length,) + array.shape, array.dtype))
+            self.columns = columns
+        if len(row) != len(self.columns):
+            return False
+        for k in range(len(row)):
+            if not is_row_of(<PyArrayObject*><PyObject*>self.columns[k],
+                             <PyArrayObject*><PyObject*>(<Tensor>row[k]).array):
+                return False
+        return True
+
+    cdef Py_ssize_t place(self, Py_ssize_t i):
+        return self.length - 1 - i if self.reverse else i
+
+    cdef list copied(self):
+        cdef Py_ssize_t i
+        cdef list rows = [], row
+        for i in range(self.n):
+            row = []
+            for column in self.columns:
+                row.append(Tensor(column[self.place(i), ...]))
+            rows.append(tuple(row))
+        return rows
+
+    def in_order(self):
+        """The rows in the order in which they are stacked."""
+        rows = self.copied() if self.kept is None else self.kept
+        return rows[::-1] if self.reverse else rows
+
+    def stacks(self):
+        """The stack of each column; None where rows were kept, or none came."""
+        if self.kept is not None or self.n == 0 or self.n != self.length:
+            return None
+        return tuple(map(Tensor, self.columns))
+
+
+cdef object numpy_empty = numpy.empty
+
+
+cdef bint is_row_of(PyArrayObject* column, PyArrayObject* array) noexcept:
+    """Has this array the type and the shape of what a column holds at each place?"""
+    cdef int axis
+    if PyArray_TYPE(column) != PyArray_TYPE(array) or PyArray_NDIM(column) != PyArray_NDIM(array) + 1:
+        return False
+    for axis in range(PyArray_NDIM(array)):
+        if PyArray_DIMS(column)[axis + 1] != PyArray_DIMS(array)[axis]:
+            return False
+    return True
+
+
+cdef int copy_row(column, Py_ssize_t place, array) except -1:
+    cdef PyArrayObject* source = <PyArrayObject*><PyObject*>array
+    cdef Py_ssize_t size = PyArray_NBYTES(source)
+    if is_in_c_order(source):
+        memcpy(<char*>PyArray_DATA(<PyArrayObject*><PyObject*>column) + place * size, PyArray_DATA(source), size)
+    else:
+        column[place] = array
+    return 0
+
+
+def take_steps(tuple step, tuple init, slices, check, rows):
+    """The last carry of a loop over slices; first a step returns the carry of the next, then a row, maybe an empty one.
+
+    `rows` is the list, or what else has an `append`, for rows that are not empty. `check(init, carry)` is called where
+    a carry may have other shapes and dtypes than the first one.
     """
     cdef tuple carry = init, results
-    cdef list rows = []
     cdef Py_ssize_t n = len(init)
     for x in slices:
         results = results_of(step, carry + <tuple>x)
@@ -38,7 +129,7 @@ def take_steps(tuple step, tuple init, slices, check):
             rows.append(results[n:])
         if not are_alike(carry, init):
             check(init, carry)
-    return carry, rows
+    return carry
 
 
 def take_steps_while(tuple test, tuple step, tuple init, holds, check, bint keeps):

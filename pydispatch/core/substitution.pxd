@@ -24,3 +24,5 @@ cdef bint note_rule(OpOverload op, Table table, State state) except -1
 cdef bint means_others(Frame* frame, Signature signature, State state) except -1
 # a call while a function is tried out: its arguments and results are noted
 cdef object call_in_trial(OpOverload op, Table table, Frame* frame, State state, CallKind kind, Trial trial)
+# is this an array of NumPy's, or an untracked Tensor of one, under no interpreter and of no class of a user's?
+cdef bint is_plain_constant(PyObject* value) except -1

@@ -25,7 +25,7 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import gradients, length_of, slice_like, slices_first
-from pydispatch.higher_order.steps import Recording, in_steps, run_at_once, slices, stacked, take_steps
+from pydispatch.higher_order.steps import Recording, in_steps, run_at_once, slices, take_steps, take_steps_and_stack
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batched,
@@ -68,8 +68,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     if is_constant_and_unseen(MAP, run, (*leaves, *arrays), function):
         found = run_at_once(function, (), tuple(leaves), tuple(arrays), in_steps(n_steps))
     if found is not None:
-        _, rows, captured = found
-        results = stacked(rows)
+        results, captured = found
     else:
         (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])
         results = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps)
@@ -92,7 +91,8 @@ register_common_rules(MAP)
 def run(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """Slice by slice."""
     step = bound(f, args)
-    return stacked(take_steps(step, (), slices(as_taken(step, xs), in_steps(length_of("map", xs, length))))[1])
+    order = in_steps(length_of("map", xs, length))
+    return take_steps_and_stack(step, (), slices(as_taken(step, xs), order), order)
 
 
 @MAP.py_impl("Meta")

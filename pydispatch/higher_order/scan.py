@@ -28,7 +28,15 @@ from pydispatch.higher_order.closures import (
     results_without_data,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.steps import Recording, check_carry, in_steps, run_at_once, slices, stacked, take_steps
+from pydispatch.higher_order.steps import (
+    Recording,
+    check_carry,
+    in_steps,
+    run_at_once,
+    slices,
+    take_steps,
+    take_steps_and_stack,
+)
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batched,
@@ -96,11 +104,7 @@ def _results_at_once(
     """The results, and what the function captures, where nothing observes the loop; None where something may."""
     if not is_constant_and_unseen(SCAN, run, (*init, *xs), step):
         return None
-    found = run_at_once(step, init, xs, (), in_steps(length, reverse))
-    if found is None:
-        return None
-    carry, rows, captured = found
-    return (*carry, *stacked(rows[::-1] if reverse else rows)), captured
+    return run_at_once(step, init, xs, (), in_steps(length, reverse))
 
 
 def _results_in_general(
@@ -187,8 +191,8 @@ def run(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | Non
     """Step by step: (*carry, *ys); the carry alone where no length is given and there is no slice."""
     n_steps = int(xs[0].shape[0]) if length is None else length_of("scan", xs, length)
     step = bound(combine, args)
-    carry, rows = take_steps(step, as_taken(step, init), slices(as_taken(step, xs), in_steps(n_steps, reverse)))
-    return (*carry, *stacked(rows[::-1] if reverse else rows))
+    order = in_steps(n_steps, reverse)
+    return take_steps_and_stack(step, as_taken(step, init), slices(as_taken(step, xs), order), order)
 
 
 @SCAN.py_impl("Meta")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Interpreter, Tensor
+from pydispatch._core import Interpreter, StackedRows, Tensor
 from pydispatch.autograd.backward import edges_at
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, bottom_of, meta_of
 from pydispatch.exceptions import DispatchTypeError
@@ -40,8 +40,13 @@ def slices_of(x: Any, order: range) -> Iterator[Any]:
     return (ops.np.getitem(x, i) for i in order)
 
 
-def stacked(rows: Sequence[Arrays]) -> Arrays:
+def stacked(rows: Sequence[Arrays] | StackedRows) -> Arrays:
     """What the steps returned, stacked along axis 0."""
+    if isinstance(rows, StackedRows):
+        wholes = rows.stacks()
+        if wholes is not None:
+            return wholes
+        rows = rows.in_order()
     return tuple([_stack(column) for column in zip(*rows, strict=True)])
 
 
@@ -52,7 +57,19 @@ def _stack(column: Sequence[Any]) -> Any:
 
 def take_steps(step: Step, init: Arrays, slices: Iterable[Arrays]) -> tuple[Arrays, list[Arrays]]:
     """The last carry, and what each step returned besides."""
-    return _core.take_steps(step, init, slices, check_carry_of_scan)
+    rows: list[Arrays] = []
+    return _core.take_steps(step, init, slices, check_carry_of_scan, rows), rows
+
+
+def take_steps_and_stack(
+    step: Step, init: Arrays, slices: Iterable[Arrays], order: range, first: Arrays = ()
+) -> Arrays:
+    """The last carry, and what each step returned besides, stacked. `first` is what one before these returned."""
+    rows = StackedRows(len(order), order.step < 0)
+    if first:
+        rows.append(first)
+    carry = _core.take_steps(step, init, slices, check_carry_of_scan, rows)
+    return (*carry, *stacked(rows))
 
 
 def check_carry_of_scan(old: Sequence[Any], new: Sequence[Any]) -> None:
@@ -76,8 +93,8 @@ def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
 
 def run_at_once(
     function: FlatFunction, init: Arrays, xs: Arrays, args: Arrays, order: range
-) -> tuple[Arrays, list[Arrays], tuple[Tensor, ...]] | None:
-    """`take_steps` where nothing observes the loop, and what the function captures, which the first step shows.
+) -> tuple[Arrays, tuple[Tensor, ...]] | None:
+    """The results where nothing observes the loop, and what the function captures, which the first step shows.
 
     None where a run without data has to show it.
     """
@@ -89,10 +106,7 @@ def run_at_once(
     results, captured = found
     n = len(init)
     check_carry_of_scan(init, results[:n])
-    carry, rows = take_steps(bound(function, args), results[:n], rest)
-    if len(results) > n:
-        rows.insert(0, results[n:])
-    return carry, rows, captured
+    return take_steps_and_stack(bound(function, args), results[:n], rest, order, results[n:]), captured
 
 
 # --- one recording of all steps --------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchMode, Tensor, _core, autograd, ops
+from pydispatch._core import StackedRows
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import grad, jacfwd, jacrev, jvp, vmap
 from pydispatch.higher_order import map as map_slices
 from pydispatch.higher_order import scan, while_loop
+from pydispatch.higher_order.steps import stacked
 from pydispatch.tracing import make_fx
 from tests.higher_order import compositions
 
@@ -324,3 +326,63 @@ def test_only_the_carry_of_the_last_step_is_kept(loop):
 
     loop(step, Tensor(np.zeros(3)))
     assert max(alive) <= 2      # the first one, which is held here, and the one before
+
+
+# --- rows are stacked as they come -----------------------------------------------------------------------------------
+
+
+ROWS = {        # what steps 0, 1, 2, ... return besides a carry
+    "numbers": lambda i: (np.float64(i),),
+    "vectors": lambda i: (np.arange(3.0) + i,),
+    "several": lambda i: (np.arange(3) + i, np.full((2, 2), i, np.float32), np.bool_(i % 2)),
+    "transposed": lambda i: (np.arange(6.0).reshape(2, 3).T + i,),
+    "every other element": lambda i: (np.arange(8.0)[::2] * i,),
+    "empty": lambda i: (np.zeros((0, 3)),),
+    "of another dtype in the end": lambda i: (np.arange(3.0 if i > 2 else 3) + i,),
+    "of another dtype at once": lambda i: (np.arange(3, dtype="f" if i else "d"),),
+    "texts": lambda i: (np.array([str(i)] * 2),),
+    "dates": lambda i: (np.array([i, 1], "M8[D]"),),
+}
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("row_of", ROWS.values(), ids=ROWS)
+def test_rows_are_stacked_as_they_come(row_of, reverse):
+    rows, length = StackedRows(4, reverse), 4
+    given = [tuple(Tensor(np.asarray(value)) for value in row_of(i)) for i in range(length)]
+    for row in given:
+        rows.append(row)
+    for k, whole in enumerate(stacked(rows)):
+        expected = np.stack([row[k].array for row in (given[::-1] if reverse else given)])
+        np.testing.assert_array_equal(whole.numpy(), expected)
+        assert whole.dtype == expected.dtype
+
+
+def test_rows_are_copied():
+    rows, row = StackedRows(2), np.ones(3)
+    for number in (1.0, 2.0):
+        row[:] = number
+        rows.append((Tensor(row),))
+    assert stacked(rows)[0].tolist() == [[1.0] * 3, [2.0] * 3]
+
+
+def test_tracked_rows_keep_their_gradients():
+    rows, x = StackedRows(3), Tensor(np.arange(3.0), requires_grad=True)
+    for i in range(3):
+        rows.append((x * float(i) if i else Tensor(np.zeros(3)),))
+    (whole,) = stacked(rows)
+    whole.sum().backward()
+    assert whole.tolist() == [[0, 0, 0], [0, 1, 2], [0, 2, 4]]
+    assert x.grad.tolist() == [3, 3, 3]
+
+
+def test_rows_of_other_shapes_are_refused_as_by_stack():
+    rows = StackedRows(2)
+    rows.append((Tensor(np.ones(3)),))
+    rows.append((Tensor(np.ones(2)),))
+    with pytest.raises(ValueError, match="must have the same shape"):
+        stacked(rows)
+
+
+def test_nothing_is_stacked_of_no_row():
+    assert stacked(StackedRows(0)) == ()
