@@ -359,9 +359,7 @@ def tried(function: FlatFunction, values: Arrays) -> tuple[Arrays, tuple[Tensor,
 
 def _are_held(tensors: Arrays, function: FlatFunction) -> bool:
     """Were these Tensors there before the function ran? No may mean that this cannot be told."""
-    near = set(map(id, _contents(getattr(function.function, "__closure__", None) or ())))
-    far = [tensor for tensor in tensors if id(tensor) not in near]
-    return len(_held(far, function)) == len(far)
+    return len(_held(tensors, function)) == len(tensors)
 
 
 def is_plain(values: Iterable[Any]) -> bool:
@@ -452,7 +450,8 @@ def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
 
     Others it may have made itself, of data: another run would make others.
     """
-    sought = {id(tensor) for tensor in tensors if not isinstance(tensor, _core.Wrapper)}
+    near = set(map(id, _contents(getattr(function.function, "__closure__", None) or ())))
+    sought = {id(tensor) for tensor in tensors if id(tensor) not in near and not isinstance(tensor, _core.Wrapper)}
     found = {id(tensor) for tensor in tensors} - sought
     for tensor in tensors_in_reach(function.function) if sought else ():
         if id(tensor) in sought:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from pydispatch._core import ArrayMethod, MetaArray, sum_to
@@ -32,14 +34,19 @@ del MATMUL_LEFT_OUT["where"]
 
 def matmul_meta(x1, x2, *, out=None, **options):
     """The meta kernel: the dtype from np.matmul without elements; the shape from rows, columns and the loop."""
-    probes = [np.empty((0, 0), dtype_of(x)) for x in (x1, x2)]
     if out is not None:
         options["out"] = np.empty((0, 0), out.dtype)
-    dtype = np.matmul(*probes, **options).dtype
+    dtype = (product_dtype(dtype_of(x1), dtype_of(x2)) if not options
+             else np.matmul(np.empty((0, 0), dtype_of(x1)), np.empty((0, 0), dtype_of(x2)), **options).dtype)
     loop, core = matmul_shape(shape_of(x1), shape_of(x2))
     if out is not None and core != out.shape[len(out.shape) - len(core):]:
         raise ValueError(f"matmul.out: argument out has shape {out.shape}, the result has shape {loop + core}")
     return MetaArray(loop + core, dtype)
+
+
+@cache
+def product_dtype(left, right):
+    return np.matmul(np.empty((0, 0), left), np.empty((0, 0), right)).dtype
 
 
 def matmul_shape(left, right):

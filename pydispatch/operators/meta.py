@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -10,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pydispatch._core import MetaArray
 
 ARRAYS = (MetaArray, np.ndarray, np.generic)
+_ONLY_META = frozenset((MetaArray,))
 
 
 def shape_of(x) -> tuple[int, ...]:
@@ -61,9 +63,13 @@ def broadcast(shapes) -> tuple[int, ...]:
 
 def pointwise_meta(kernel):
     """The meta kernel: the dtype by running the kernel on empty arrays, the shape by broadcasting."""
+    dtype_of_result = cache(lambda *dtypes: kernel(*[np.empty(0, dtype) for dtype in dtypes]).dtype)
+
     def meta(*args, out=None, **options):
         if out is None and not options:
-            dtype = kernel(*map(sample, args)).dtype        # before the shapes, as NumPy checks them
+            # the dtype before the shapes, as NumPy checks them
+            dtype = (dtype_of_result(*[x.dtype for x in args]) if _ONLY_META.issuperset(map(type, args))
+                     else kernel(*map(sample, args)).dtype)
             return MetaArray(broadcast(map(shape_of, args)), dtype)
         samples = {name: sample(value) for name, value in options.items()}
         result = kernel(*map(sample, args), **samples)
