@@ -17,7 +17,7 @@ cdef class Rows:
             raise StopIteration
         row = PySequence_GetItem(self.array, self.i)
         self.i += 1
-        return wrap(row) if Py_TYPE(<PyObject*>row) == &PyArray_Type else Tensor(row)
+        return own(wrap_ndarray(give(row))) if Py_TYPE(<PyObject*>row) == &PyArray_Type else Tensor(row)
 
 
 @cython.final
