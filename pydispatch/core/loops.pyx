@@ -137,14 +137,16 @@ cdef bint resolves_numbers(ufunc, TypedLoop* typed, int type) except -1:
     cdef int n = ufunc.nin, i, k, code
     cdef tuple choices = (int, float, cnp.PyArray_DescrFromType(type)), given
     cdef tuple expected = (typed.loop_type,) * n + (typed.result_type,)
+    cdef bint has_type      # not asked of `given`: the dtype of 64-bit integers equals `int`
     for i in range((3, 9, 27)[n - 1]):
-        given, code = (), i
+        given, code, has_type = (), i, False
         for k in range(n):
             given += (choices[code % 3],)
+            has_type |= code % 3 == 2
             code //= 3
         if type < cnp.NPY_FLOAT and float in given:
             continue            # these go to another type
-        if choices[2] not in given and (type != cnp.NPY_DOUBLE or float not in given):
+        if not has_type and (type != cnp.NPY_DOUBLE or float not in given):
             continue            # Python's numbers alone have a type of their own
         if resolved_types(ufunc, given + (None,), False) != expected:
             return False

@@ -139,6 +139,15 @@ def test_numbers_take_on_the_type_of_the_array(number, dtype):
             assert outcome(getattr(ops.np, name), *args) == outcome(getattr(np, name), *args), name
 
 
+@pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.kind in "iu"], ids=str)
+@pytest.mark.parametrize("ufunc", [np.add, np.maximum, *(() if IS_NUMPY_2_0 else (np.less, np.not_equal))],
+                         ids=lambda ufunc: ufunc.__name__)
+def test_numbers_beside_integers_have_loops(ufunc, dtype):
+    x = np.array([3, 1, 2, 0], dtype)
+    for args in ((x, 3), (3, x)):
+        assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
+
+
 @st.composite
 def operands(draw, n, types=TYPES):
     shapes = draw(arrays.mutually_broadcastable_shapes(num_shapes=n, min_dims=0, max_dims=4, max_side=5))
