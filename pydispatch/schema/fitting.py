@@ -213,7 +213,8 @@ def _parameters_of_text(text: str) -> Parameters | None:
 
     `inspect` reads all of them, but with a tokenizer, whose patterns take milliseconds to compile.
     """
-    found_quickly = _simple_parameters(text[1:-1].split(", "))
+    pieces = text[1:-1].strip().removesuffix(",").split(",")
+    found_quickly = _simple_parameters([piece.strip() for piece in pieces])
     if found_quickly is not None:
         return found_quickly
     try:
@@ -254,15 +255,8 @@ def _simple_parameters(pieces: list[str]) -> Parameters | None:
 
 
 def _parameters_of_signature(signature: inspect.Signature) -> Parameters:
-    def of_kind(*kinds: Any) -> list[tuple[str, Any]]:
-        found = [p for p in signature.parameters.values() if p.kind in kinds]
-        return [(p.name, REQUIRED if p.default is p.empty else p.default) for p in found]
-
-    kind = inspect.Parameter
-    return Parameters(
-        of_kind(kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD),
-        len(of_kind(kind.POSITIONAL_ONLY)),
-        dict(of_kind(kind.KEYWORD_ONLY)),
-        bool(of_kind(kind.VAR_POSITIONAL)),
-        bool(of_kind(kind.VAR_KEYWORD)),
-    )
+    found: list[list[tuple[str, Any]]] = [[], [], [], [], []]       # by kind, in Python's order
+    for p in signature.parameters.values():
+        found[p.kind].append((p.name, REQUIRED if p.default is p.empty else p.default))
+    positional_only, either, varargs, keywords, varkw = found
+    return Parameters(positional_only + either, len(positional_only), dict(keywords), bool(varargs), bool(varkw))
