@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pydispatch import Tensor
 from pydispatch.tree import tree_leaves, tree_map
@@ -31,6 +32,35 @@ def case_named(name: str) -> Iterator[None]:
     except BaseException as error:
         error.add_note(f"in the case {name}")
         raise
+
+
+def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Callable[..., None]]:
+    """Have a check of one sample run on all samples of a function, as one case, which tells of each one that fails.
+
+    `calls` are parameters of pytest; samples with marks, "slow" say, are a case of their own.
+    """
+    groups: dict[tuple[str, ...], list[Sample]] = {}
+    for call in calls:
+        groups.setdefault((call.values[0].name, *[mark.name for mark in call.marks]), []).append(call.values[0])
+    cases = [pytest.param(samples, id=name, marks=[getattr(pytest.mark, mark) for mark in marks])
+             for (name, *marks), samples in groups.items()]
+
+    def decorated(check: Callable[[Sample], None]) -> Callable[..., None]:
+        def test(samples: list[Sample]) -> None:
+            failures = []
+            for sample in samples:
+                try:
+                    with case_named(repr(sample)):
+                        check(sample)
+                except Exception as error:
+                    failures.append(error)
+            if failures:
+                raise ExceptionGroup(f"{len(failures)} of {len(samples)} samples fail", failures)
+
+        test.__name__, test.__qualname__, test.__doc__ = check.__name__, check.__qualname__, check.__doc__
+        return pytest.mark.parametrize("samples", cases)(test)
+
+    return decorated
 
 
 def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -26,6 +26,7 @@ from tests.numpy.calls import (
     check_stacked,
     copies,
     examples,
+    for_each_sample,
     function_of_arrays,
     function_of_tensors,
     is_array,
@@ -91,7 +92,7 @@ def test_every_function_has_a_sample(name):
     assert KINDS[name] == "refused" or name in SAMPLES or FUNCTIONS[name].operator is not None
 
 
-@pytest.mark.parametrize("sample", CALLS)
+@for_each_sample(CALLS)
 def test_arrays_go_in_and_out(sample):
     expected = quietly(numpys(sample.name), *copies(sample))
     for function in (ours(sample.name), array_function(sample.name), array_function(sample.name).on_tensors):
@@ -104,7 +105,7 @@ CONVERSIONS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asarray_c
                "require", "kaiser", "from_dlpack", "finfo", "iinfo")
 """Functions of NumPy that make an array of what they get, a Tensor too, without asking it."""
 
-@pytest.mark.parametrize("sample", WITH_ARRAYS)
+@for_each_sample(WITH_ARRAYS)
 def test_tensors_go_in_and_out(sample):
     expected = quietly(numpys(sample.name), *copies(sample))
     for way, function_by_way in WAYS_IN.items():
@@ -168,14 +169,14 @@ deprecated = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @deprecated
-@pytest.mark.parametrize("sample", SMOOTH)
+@for_each_sample(SMOOTH)
 def test_gradients_are_those_of_finite_differences(sample):
     function, tensors = function_of_tensors(ours(sample.name), sample)
     gradcheck(function, tensors, check_forward_ad=True)
     gradgradcheck(function, tensors)
 
 
-@pytest.mark.parametrize("sample", BATCHED)
+@for_each_sample(BATCHED)
 def test_vmap_is_a_loop(sample):
     """Over the first array, over each other one, and over all of them."""
     function, arrays = function_of_arrays(ours(sample.name), sample)
@@ -190,7 +191,7 @@ def test_vmap_is_a_loop(sample):
         check_stacked(found, [quietly(function, call, {}) for call in calls], sample.tolerance)
 
 
-@pytest.mark.parametrize("sample", BATCHED)
+@for_each_sample(BATCHED)
 def test_vmap_of_vmap_is_a_loop_of_loops(sample):
     function, (first, *others) = function_of_arrays(ours(sample.name), sample)
     alone = (None,) * len(others)
@@ -204,7 +205,7 @@ def test_vmap_of_vmap_is_a_loop_of_loops(sample):
 
 
 @deprecated
-@pytest.mark.parametrize("sample", WITH_SHAPE)
+@for_each_sample(WITH_SHAPE)
 def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
     args, kwargs = mapped(lambda x: MetaArray(x.shape, x.dtype), (sample.args, sample.kwargs))
     expected = tree_leaves(quietly(numpys(sample.name), *copies(sample)))
@@ -229,7 +230,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize("sample", WITH_SHAPE)
+@for_each_sample(WITH_SHAPE)
 def test_traced_functionalized_and_compiled_is_eager(sample):
     function, arrays = function_of_arrays(ours(sample.name), sample)
     other = [np.roll(x, 1) for x in arrays]

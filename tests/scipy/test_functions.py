@@ -26,6 +26,7 @@ from tests.numpy.calls import (
     case_named,
     check_same,
     check_stacked,
+    for_each_sample,
     function_of_arrays,
     function_of_tensors,
     is_array,
@@ -92,7 +93,7 @@ def test_parameters_are_scipys(name):
         (each.name, each.kind, each.default) for each in theirs]
 
 
-@pytest.mark.parametrize("sample", CALLS)
+@for_each_sample(CALLS)
 def test_arrays_go_in_and_out(sample):
     expected = quietly(scipys(sample.name), sample.args, sample.kwargs)
     for function in (ours(sample.name), ours(sample.name).on_tensors):
@@ -101,7 +102,7 @@ def test_arrays_go_in_and_out(sample):
         check_same(found, expected, sample.tolerance)
 
 
-@pytest.mark.parametrize("sample", WITH_ARRAYS)
+@for_each_sample(WITH_ARRAYS)
 def test_tensors_go_in_and_out(sample):
     args, kwargs = mapped(Tensor, (sample.args, sample.kwargs))
     expected = quietly(scipys(sample.name), sample.args, sample.kwargs)
@@ -112,7 +113,7 @@ def test_tensors_go_in_and_out(sample):
                sample.tolerance)
 
 
-@pytest.mark.parametrize("sample", [call for call in WITH_ARRAYS if isinstance(scipys(call.values[0].name), np.ufunc)])
+@for_each_sample([call for call in WITH_ARRAYS if isinstance(scipys(call.values[0].name), np.ufunc)])
 def test_universal_functions_of_scipy_take_tensors(sample):
     found = quietly(scipys(sample.name), *mapped(Tensor, (sample.args, sample.kwargs)))
     assert all(isinstance(leaf, Tensor) for leaf in tree_leaves(found))
@@ -125,7 +126,7 @@ def in_single(x: np.ndarray) -> np.ndarray:
                     ) if is_differentiable(x) else x
 
 
-@pytest.mark.parametrize("sample", WITH_ARRAYS)
+@for_each_sample(WITH_ARRAYS)
 def test_single_precision_is_scipys(sample):
     args, kwargs = mapped(in_single, (sample.args, sample.kwargs))
     expected = quietly(scipys(sample.name), args, kwargs)
@@ -138,7 +139,7 @@ def mapped_tensors(tree: Any) -> Any:
     return tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf, tree)
 
 
-@pytest.mark.parametrize("sample", SMOOTH)
+@for_each_sample(SMOOTH)
 def test_gradients_are_those_of_finite_differences(sample):
     """In both modes, and of second order."""
     function, tensors = function_of_tensors(ours(sample.name), sample)
@@ -146,7 +147,7 @@ def test_gradients_are_those_of_finite_differences(sample):
     gradgradcheck(function, tensors)
 
 
-@pytest.mark.parametrize("sample", BATCHED)
+@for_each_sample(BATCHED)
 def test_vmap_is_a_loop(sample):
     """Over each array, and over all of them."""
     function, arrays = function_of_arrays(ours(sample.name), sample)
@@ -159,7 +160,7 @@ def test_vmap_is_a_loop(sample):
         check_stacked(found, [quietly(function, call, {}) for call in calls], sample.tolerance)
 
 
-@pytest.mark.parametrize("sample", in_depth(BATCHED))
+@for_each_sample(in_depth(BATCHED))
 def test_vmap_of_vmap_is_a_loop_of_loops(sample):
     function, (first, *others) = function_of_arrays(ours(sample.name), sample)
     alone = (None,) * len(others)
@@ -172,7 +173,7 @@ def test_vmap_of_vmap_is_a_loop_of_loops(sample):
         check_same(leaf, loops, max(sample.tolerance, 1e-12))
 
 
-@pytest.mark.parametrize("sample", WITH_SHAPE)
+@for_each_sample(WITH_SHAPE)
 def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
     args, kwargs = mapped(lambda x: MetaArray(x.shape, x.dtype), (sample.args, sample.kwargs))
     expected = tree_leaves(quietly(scipys(sample.name), sample.args, sample.kwargs))
@@ -188,7 +189,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize("sample", in_depth(WITH_SHAPE))
+@for_each_sample(in_depth(WITH_SHAPE))
 def test_traced_functionalized_and_compiled_is_eager(sample):
     function, arrays = function_of_arrays(ours(sample.name), sample)
     others = [examples(x)[1] for x in arrays]
