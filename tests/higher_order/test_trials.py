@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, library, ops
+from pydispatch import Tensor, _core, autograd, library, ops
 from pydispatch.func import grad
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
+from pydispatch.tree import tree_leaves
 
 WEIGHTS = Tensor(np.array([[0.5, 0.1], [0.2, 0.3]]))
 RAW = np.array([1.0, 3.0])
@@ -53,6 +55,22 @@ def makes_from_data(x):
     return x * Tensor(np.array([2.0, 3.0]))
 
 
+def makes_and_drops(x):
+    """The memory of each Tensor may be that of one before it, which a trial has noted."""
+    for number in range(20):
+        made = Tensor(np.full(2, float(number)))
+        x = x + made * 0.5
+        del made
+    return x * WEIGHTS[0]
+
+
+def collects_garbage(x):
+    gc.collect()
+    y = x * WEIGHTS[0]
+    gc.collect()
+    return y
+
+
 def closing_over(captured, function):
     return lambda x: function(x, captured)
 
@@ -67,6 +85,8 @@ CELLS = {
     "a Tensor that is not used": lambda: closing_over(Tensor(RAW), lambda x, w: x * 2.0),
     "a tracked Tensor": lambda: closing_over(Tensor(RAW, requires_grad=True), lambda x, w: x * w),
     "a Tensor of its own": lambda: makes_from_data,
+    "Tensors of its own, dropped": lambda: makes_and_drops,
+    "a collection of garbage": lambda: collects_garbage,
     "a factory": lambda: lambda x: x + ops.np.ones(2),
     "a write to its own": lambda: in_place,
     "a write to its argument": lambda: lambda x: ops.np.add_(x, 1.0),
@@ -154,6 +174,23 @@ def test_a_function_runs_once_for_each_step(loop):
 
     loop(noisy)
     np.testing.assert_array_equal(drawn, np.random.default_rng(0).standard_normal((4, 2)))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])
+@pytest.mark.parametrize("loop", RUNS.values(), ids=RUNS)
+def test_an_error_that_ends_a_trial_leaves_nothing_behind(loop, error):
+    def interrupted(x):
+        ops.np.multiply(x, WEIGHTS[0])
+        raise error
+
+    before = _core.current_state()
+    with pytest.raises(error):
+        loop(interrupted)
+    assert _core.current_state() is before
+    assert _core.is_unobserved()
+    results = [leaf for leaf in tree_leaves(loop(lambda x: x * WEIGHTS[0])) if isinstance(leaf, Tensor)]
+    assert results
+    assert all(leaf.grad_fn is None for leaf in results)
 
 
 OBSERVED = {
