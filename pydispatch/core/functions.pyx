@@ -445,7 +445,8 @@ cdef object apply_parts(FunctionParts parts, tuple args, bint captured):
     cdef State state = state_now()
     cdef uint64_t word = 0
     cdef PublishedState around
-    end_trial()
+    if state.substitute is not None:
+        end_trial()
     if not parts.is_simple or state.substitute is not None or not is_flat(args):
         return upcalls.apply_in_general(parts.derivative, args, captured)
     for value in args:
@@ -488,7 +489,7 @@ cdef object apply_on_tape(FunctionParts parts, tuple args, State state, uint64_t
     cdef Context ctx
     publish_state(&around, with_tape(state, False))
     try:
-        output = parts.forward(*args)
+        output = own(PyObject_Vectorcall(<PyObject*>parts.forward, items_of(args), len(args), NULL))
     finally:
         withdraw_state(&around)
     if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
