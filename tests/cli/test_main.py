@@ -98,6 +98,7 @@ def test_demo_repairs_the_picture():
     np.testing.assert_allclose(demo.blur_masked(np.ma.masked_array(picture)), demo.blur_numpy(picture))
 
 
+@pytest.mark.slow       # which runs the demo anew
 def test_demo_needs_neither_unicode_nor_a_clever_terminal():
     variables = {**os.environ, "PYTHONIOENCODING": "ascii", "TERM": "dumb"}
     completed = subprocess.run([*COMMAND, "demo"], capture_output=True, check=False, env=variables)
@@ -106,6 +107,7 @@ def test_demo_needs_neither_unicode_nor_a_clever_terminal():
     assert b"|- dispatched on CPU" in completed.stdout
 
 
+@pytest.mark.slow       # which runs the demo anew
 def test_demo_fits_a_terminal_and_is_in_colour_where_rich_is_installed():
     output = on_a_terminal(80, "demo")
     assert ("\x1b[" in output) == has_rich

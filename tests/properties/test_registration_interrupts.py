@@ -329,7 +329,9 @@ HANDLES = {
 }
 
 
-@pytest.mark.parametrize("register", HANDLES.values(), ids=HANDLES)
+@pytest.mark.parametrize("register", [
+    pytest.param(register, id=name, marks=[pytest.mark.slow] * (name == "a fallback"))     # which makes all tables anew
+    for name, register in HANDLES.items()])
 def test_removing_can_be_repeated_by_who_is_interrupted(register):
     before = state()
     for n in itertools.count(1):

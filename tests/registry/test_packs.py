@@ -103,7 +103,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("source", "message"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("source", "message"), [
+    pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in ("formula", "formulas", "part of a declaration")))
+    for name, case in BAD.items()])
 def test_pack_that_fails_to_load(folder, source, message):
     where = folder("bad-pack", "bad_pack", source)
     program = """
