@@ -103,6 +103,8 @@ def tree_map(function: Callable[[Any], Any], value: Any) -> Any:
     """The pytree with the function applied to every leaf."""
     if type(value) in _COMMON_LEAVES:
         return function(value)
+    if type(value) is tuple and _core.are_flat(value):
+        return tuple(map(function, value))
     leaves, spec = tree_flatten(value)
     return tree_unflatten(map(function, leaves), spec)
 

@@ -95,8 +95,7 @@ class BatchedDerivative(CustomDerivative):
     def _setup_at_once(self, interpreter: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         entered = _core.entered_leaves(interpreter, leaves, self.batch.dims)
         inner = ExampleContext(ctx)
-        values = tuple(entered) if ctx.batch.is_flat else tree_unflatten(entered, spec)
-        self.single.setup(inner, values, entered_results(interpreter, output, leaves, entered))
+        self.single.setup(inner, tree_unflatten(entered, spec), entered_results(interpreter, output, leaves, entered))
         if inner.for_backward is not None:
             ctx.save_for_backward(*_core.leaves_below(inner.for_backward, interpreter))
             ctx.batch.backward = _core.dims_of_leaves(inner.for_backward, interpreter)

@@ -62,8 +62,6 @@ def as_raw_constant(value: Any) -> Any:
 
 def enter_arrays(interpreter: Interpreter, value: Any) -> Any:
     """A pytree with its arrays as new values of an interpreter."""
-    if type(value) is tuple and len(value) == 1 and isinstance(value[0], Tensor):     # the commonest gradients
-        return (_core.wrap_value_at(interpreter, value[0]),)
     return tree_map(lambda leaf: _core.wrap_value_at(interpreter, leaf) if _core.is_array(leaf) else leaf, value)
 
 

@@ -415,11 +415,9 @@ cdef PyObject* join_blocks(tuple arrays, Py_ssize_t axis, bint stacks) except? N
     cdef PyArrayObject* array
     cdef PyObject* result
     cdef char* target
-    cdef int n_axes = lay_out_joined(arrays, axis, stacks, extents)
+    cdef int n_axes = lay_out_joined(arrays, &axis, stacks, extents)
     if n_axes < 0 or not is_small_shape(n_axes, extents):
         return NULL
-    if axis < 0:
-        axis += n_axes
     for i in range(axis):
         n_blocks *= extents[i]
     if n_blocks > MOST_BLOCKS:
@@ -436,11 +434,14 @@ cdef PyObject* join_blocks(tuple arrays, Py_ssize_t axis, bint stacks) except? N
     return result
 
 
-cdef int lay_out_joined(tuple arrays, Py_ssize_t axis, bint stacks, cnp.npy_intp* extents) noexcept:
-    """The number of axes of the joined arrays; -1 unless all are in C order, of one type and of shapes that fit."""
+cdef int lay_out_joined(tuple arrays, Py_ssize_t* counted, bint stacks, cnp.npy_intp* extents) noexcept:
+    """The number of axes of the joined arrays; -1 unless all are in C order, of one type and of shapes that fit.
+
+    The axis is `counted` from the end or from the start; from the start after this.
+    """
     cdef PyObject* first = PyTuple_GET_ITEM(<PyObject*>arrays, 0) if PyTuple_GET_SIZE(<PyObject*>arrays) else Py_None
     cdef int type = readable_type(first), n_axes, i
-    cdef Py_ssize_t k
+    cdef Py_ssize_t k, axis = counted[0]
     cdef PyArrayObject* array
     if type < 0:
         return -1
@@ -449,6 +450,7 @@ cdef int lay_out_joined(tuple arrays, Py_ssize_t axis, bint stacks, cnp.npy_intp
         return -1
     if axis < 0:
         axis += n_axes + stacks
+    counted[0] = axis
     for i in range(n_axes):
         extents[i + (stacks and i >= axis)] = PyArray_DIMS(<PyArrayObject*>first)[i]
     extents[axis] = 0

@@ -118,7 +118,7 @@ def record(
 def _recorded(interpreter: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any) -> Recorded:
     """The tape from the tracked values to the outputs; called while the interpreter is active."""
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
-    below = [_core.value_below(leaf, interpreter) for leaf in outputs]
+    below = _core.leaves_below(outputs, interpreter)
     return Recorded(interpreter, below, spec, edges_at(interpreter, outputs), inputs, aux)
 
 

@@ -109,7 +109,7 @@ def _propagated(interpreter: Jvp, output: Any, aux: Any) -> Propagated:
     """Values and tangents of the outputs of a function; called while the interpreter is active."""
     outputs, spec = flatten_outputs(interpreter.name, output)
     found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, interpreter) else None for leaf in outputs]
-    return Propagated([_core.value_below(leaf, interpreter) for leaf in outputs], found, spec, aux)
+    return Propagated(_core.leaves_below(outputs, interpreter), found, spec, aux)
 
 
 def _check_dependence(run: Propagated) -> None:

@@ -98,8 +98,7 @@ class FlatFunction:
     @property
     def holds_tracked(self) -> bool:
         """Is a tracked Tensor in a variable of the user's function? No may mean that it is further away."""
-        return any(isinstance(value, Tensor) and value.requires_grad
-                   for value in _contents(getattr(self.function, "__closure__", None) or ()))
+        return any(isinstance(value, Tensor) and value.requires_grad for value in _closed_over(self.function))
 
     @property
     def step(self) -> Step:
@@ -450,7 +449,7 @@ def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
 
     Others it may have made itself, of data: another run would make others.
     """
-    near = set(map(id, _contents(getattr(function.function, "__closure__", None) or ())))
+    near = set(map(id, _closed_over(function.function)))
     sought = {id(tensor) for tensor in tensors if id(tensor) not in near and not isinstance(tensor, _core.Wrapper)}
     found = {id(tensor) for tensor in tensors} - sought
     for tensor in tensors_in_reach(function.function) if sought else ():
@@ -561,6 +560,11 @@ def _parts(value: Any) -> Iterable[Any]:
     if is_node:
         return tree_leaves(value)
     return vars(value).values() if cls.__module__ != "builtins" and hasattr(value, "__dict__") else ()
+
+
+def _closed_over(function: Any) -> list[Any]:
+    """What is in the variables of a closure; of anything else, nothing."""
+    return _contents(getattr(function, "__closure__", None) or ())
 
 
 def _contents(cells: Iterable[CellType]) -> list[Any]:

@@ -67,11 +67,10 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     found = None
     if is_constant_and_unseen(MAP, run, (*leaves, *arrays), function):
         found = run_at_once(function, (), tuple(leaves), tuple(arrays), in_steps(n_steps))
-    if found is not None:
-        results, captured = found
-    else:
+    if found is None:
         (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])
-        results = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps)
+        found = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps), captured
+    results, captured = found
     return nesting.nested(all_as_passed(results, leaves, arrays, captured))
 
 

@@ -162,7 +162,7 @@ class Recording:
         columns = list(zip(*rows, strict=True))
         self._final = edges_at(self.interpreter, carry)
         self._columns = [edges_at(self.interpreter, column) for column in columns]
-        return (*[_core.value_below(value, self.interpreter) for value in carry],
+        return (*_core.leaves_below(carry, self.interpreter),
                 *[self._stack(column[:: self.order.step]) for column in columns])
 
     def _stack(self, column: Sequence[Any]) -> Any:

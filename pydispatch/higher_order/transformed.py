@@ -75,7 +75,7 @@ def below(values: Sequence[Any], interpreter: Interpreter | None) -> Arrays:
     """The values of the interpreter below; under all interpreters, the same ones untracked."""
     if interpreter is None:
         return tuple([_core.detach_at(value, None) if isinstance(value, Tensor) else value for value in values])
-    return tuple([_core.value_below(value, interpreter) for value in values])
+    return tuple(_core.leaves_below(values, interpreter))
 
 
 def batches(values: Sequence[Any], interpreter: Vmap, flags: Sequence[bool]) -> Arrays:
@@ -268,7 +268,7 @@ def is_recorded_whole(
     """
     if any(isinstance(function, Lifted) and not function.is_open for function in functions):
         return False
-    values_below = [_core.value_below(value, interpreter) for value in values]
+    values_below = _core.leaves_below(values, interpreter)
     return (_core.is_unobserved() and operator.rule_for(DispatchKey.CPU) is run and is_plain(values_below)
             and (interpreter is None or not any(_core.is_tracked_at(value, None) for value in values_below)))
 

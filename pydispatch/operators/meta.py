@@ -61,14 +61,18 @@ def broadcast(shapes) -> tuple[int, ...]:
     return distinct.pop() if len(distinct) == 1 else np.broadcast_shapes(*distinct)
 
 
+@cache
+def dtype_of_result(kernel, *dtypes) -> np.dtype:
+    """The dtype that a pointwise kernel gives for arrays of these dtypes."""
+    return kernel(*[np.empty(0, dtype) for dtype in dtypes]).dtype
+
+
 def pointwise_meta(kernel):
     """The meta kernel: the dtype by running the kernel on empty arrays, the shape by broadcasting."""
-    dtype_of_result = cache(lambda *dtypes: kernel(*[np.empty(0, dtype) for dtype in dtypes]).dtype)
-
     def meta(*args, out=None, **options):
         if out is None and not options:
             # the dtype before the shapes, as NumPy checks them
-            dtype = (dtype_of_result(*[x.dtype for x in args]) if _ONLY_META.issuperset(map(type, args))
+            dtype = (dtype_of_result(kernel, *[x.dtype for x in args]) if _ONLY_META.issuperset(map(type, args))
                      else kernel(*map(sample, args)).dtype)
             return MetaArray(broadcast(map(shape_of, args)), dtype)
         samples = {name: sample(value) for name, value in options.items()}

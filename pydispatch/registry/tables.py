@@ -252,7 +252,7 @@ def sees_raw_arrays(key: DispatchKey) -> bool:
     return key.is_dense or key.is_sparse or key in (CEA, CEANF)
 
 
-Part = tuple[Choice, tuple[int, ...], "TableEntry | None"]
+Part = tuple[Choice, tuple[int, ...], TableEntry | None]
 """The slots of a table that one kernel fills, in all operators with kernels under the same keys.
 
 The choice of the first of them, the slots, and the entry, the same in all these operators; None for a kernel of the
