@@ -39,7 +39,7 @@ core = Extension(
         "-fno-tree-slsr", "-fno-tree-dominator-opts",
         # What -O3 inlines and clones beyond -O2 makes the wheel's copy 2.5 % larger, and calls less than 2 % faster.
         "-fno-ipa-cp-clone", "--param=max-inline-insns-auto=15", "--param=inline-min-speedup=30",
-        "--param=max-inline-insns-single=300", "-fno-inline-small-functions", "-fno-inline-functions",
+        "--param=max-inline-insns-single=40", "-fno-inline-small-functions", "-fno-inline-functions",
     ],
 )
 
