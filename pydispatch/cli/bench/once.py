@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,24 +20,55 @@ from pydispatch.cli.timing import clock
 from pydispatch.library import Library
 from pydispatch.ops import ops
 
+IMPORTS = """
+from time import process_time
+
+times = [process_time()]
+import numpy
+times.append(process_time())
+import pydispatch
+times.append(process_time())
+print(*times)
+"""
+
 
 def import_ratios(repetitions: int) -> list[float]:
-    """The processor time that `import pydispatch` adds to `import numpy`, over the time of the latter."""
-    with tempfile.TemporaryDirectory() as folder:
-        variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        variables["PYTHONPYCACHEPREFIX"] = folder
-        codes = ("import numpy, pydispatch", "import numpy", "pass")
-        process_time(codes[0], variables)     # compiles all of it
+    """The processor time of `import pydispatch`, over that of `import numpy` before it in the same process."""
+    with compiled_imports() as variables:
+        rounds = [run(IMPORTS, variables).stdout.split() for _ in range(repetitions)]
+    return [(float(end) - float(middle)) / (float(middle) - float(start)) for start, middle, end in rounds]
+
+
+def process_ratios(repetitions: int) -> list[float]:
+    """The processor time that `import pydispatch` adds to a process, over what `import numpy` adds to an empty one."""
+    codes = ("import numpy, pydispatch", "import numpy", "pass")
+    with compiled_imports() as variables:
         rounds = [[process_time(code, variables) for code in codes] for _ in range(repetitions)]
     return [(both - numpy) / (numpy - nothing) for both, numpy, nothing in rounds]
 
 
+@contextlib.contextmanager
+def compiled_imports() -> Iterator[dict[str, str]]:
+    """The environment of processes that find all that they import compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        variables["PYTHONPYCACHEPREFIX"] = folder
+        run("import numpy, pydispatch", variables)
+        yield variables
+
+
 def process_time(code: str, variables: dict[str, str]) -> float:
-    """Processor seconds of a new Python process that runs this code."""
+    """Processor seconds of a new Python process that runs this code, from its start to its end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", code], check=True, env=variables)
+    run(code, variables)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def run(code: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """A new Python process that ran this code."""
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, env=variables, stdout=subprocess.PIPE, text=True)
 
 
 def size_of_tensor(repetitions: int) -> list[float]:
@@ -98,6 +130,7 @@ def new_kernel() -> Callable[..., Any]:
 ONCE = "Sizes and one-off costs"
 ONCE_ROWS = (
     ("import pydispatch, over import numpy", 0.35, "×", import_ratios),
+    ("a process that imports both, over one of NumPy", None, "×", process_ratios),
     ("Tensor, sys.getsizeof", 80, "B", size_of_tensor),
     ("Tensor, tracemalloc", 80, "B", traced_size_of_tensor),
     ("first call of an operator", 100, "µs", first_call_times),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -16,19 +17,39 @@ def test_a_tensor_keeps_within_its_bytes():
     assert traced == pytest.approx(size, rel=0.02)    # some come from a free list
 
 
-def test_imports_are_timed_in_turns_with_compiled_modules(monkeypatch):
+def test_imports_are_timed_in_one_process_with_compiled_modules(monkeypatch):
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    ran = []
+
+    def run(code, variables):
+        assert os.path.isdir(variables["PYTHONPYCACHEPREFIX"])
+        assert "PYTHONDONTWRITEBYTECODE" not in variables
+        ran.append(code)
+        return subprocess.CompletedProcess([], 0, "0.25 0.75 1.0\n")
+
+    monkeypatch.setattr(once, "run", run)
+    assert once.import_ratios(3) == [0.5, 0.5, 0.5]
+    assert ran == ["import numpy, pydispatch"] + [once.IMPORTS] * 3
+
+
+def test_imports_take_less_than_the_processes_that_import():
+    with once.compiled_imports() as variables:
+        start, middle, end = map(float, once.run(once.IMPORTS, variables).stdout.split())
+        whole = once.process_time("import numpy, pydispatch", variables)
+    assert 0 < start < middle < end < whole * 2     # the times of two processes differ
+
+
+def test_processes_are_timed_in_turns_with_compiled_modules(monkeypatch):
     ran = []
 
     def process_time(code, variables):
         assert os.path.isdir(variables["PYTHONPYCACHEPREFIX"])
-        assert "PYTHONDONTWRITEBYTECODE" not in variables
         ran.append(code)
         return {"import numpy, pydispatch": 0.25, "import numpy": 0.1875, "pass": 0.0625}[code]
 
     monkeypatch.setattr(once, "process_time", process_time)
-    assert once.import_ratios(3) == [0.5, 0.5, 0.5]
-    assert ran == ["import numpy, pydispatch"] + ["import numpy, pydispatch", "import numpy", "pass"] * 3
+    assert once.process_ratios(3) == [0.5, 0.5, 0.5]
+    assert ran == ["import numpy, pydispatch", "import numpy", "pass"] * 3
 
 
 def test_the_time_of_a_process_is_that_of_its_processor():
