@@ -25,7 +25,7 @@ from pydispatch.registry.backends import Backend
 from pydispatch.registry.operators import find, schema_of
 from pydispatch.registry.registrations import kernels_of
 from pydispatch.registry.tables import CEA, CEANF, CIA, Label, ProvidedKernel
-from pydispatch.schema import Fit
+from pydispatch.schema import EXACT
 from pydispatch.tracing.decompositions import decomposition_of
 from pydispatch.tree import tree_leaves, tree_map
 
@@ -228,7 +228,7 @@ def _writing(op: OpOverload, declaration: Declaration, backend: Backend) -> Prov
     if isinstance(found, Missing) and parse_key(backend.name) not in kernels_of(functional):
         return found
     kernel = partial(_into_out if declaration.variant == "out" else _into_first, functional)
-    return ProvidedKernel(kernel, functional, Label.NAMESPACE, Fit())
+    return ProvidedKernel(kernel, functional, Label.NAMESPACE, EXACT)
 
 
 def _functional(declaration: Declaration) -> str:

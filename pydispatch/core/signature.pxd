@@ -38,9 +38,10 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple return_arrays            # may this result hold arrays?
     cdef tuple return_source            # per result: the mutable argument that it is, else -1
     cdef tuple return_views             # per result: the arguments whose memory it may share
-    cdef Py_ssize_t device              # the argument that names the backend; -1 without one
+    cdef readonly Py_ssize_t device              # the argument that names the backend; -1 without one
     cdef Py_ssize_t view_of             # the argument that the only result may be a view of; -1 where it is otherwise
     cdef bint lists                     # are there array arguments that are pytrees?
     cdef bint detaches                  # is the result a view whose gradient goes its own way?
+    cdef int lay_out_returns(self, tuple arguments, tuple returns) except -1    # part of making one
 
 cdef uint64_t bit(Py_ssize_t i) noexcept    # the set that holds argument i alone

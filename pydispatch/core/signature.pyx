@@ -15,15 +15,20 @@ cdef class Signature:
     def __cinit__(self, schema):
         cdef Py_ssize_t i
         cdef tuple arguments = schema.arguments, returns = schema.returns
-        cdef tuple layouts, texts
+        cdef list names = [], single_names = [], defaults = [], sizes = [], converters = []
         cdef int kind, facts
         if len(arguments) > MAX_ARGUMENTS:
             raise ValueError(f"at most {MAX_ARGUMENTS} arguments")
         self.schema = schema
         self.n_arguments = len(arguments)
         self.device = -1
-        layouts = tuple(argument_layout(argument) for argument in arguments)
-        for i, (_, _, _, _, kind, facts) in enumerate(layouts):
+        for i, argument in enumerate(arguments):
+            name, single, default, size, kind, facts = argument_layout(argument)
+            names.append(name)
+            single_names.append(single)
+            defaults.append(default)
+            sizes.append(size)
+            converters.append(argument.convert)
             self.kind[i] = kind
             if not facts & BY_KEYWORD:
                 self.n_positional += 1
@@ -37,28 +42,39 @@ cdef class Signature:
                     self.lists = True
             if kind & WRITTEN:
                 self.mutable |= bit(i)
-        self.names = tuple(layout[0] for layout in layouts)
-        self.single_names = tuple(layout[1] for layout in layouts)
-        self.defaults = tuple(layout[2] for layout in layouts)
-        self.sizes = tuple(layout[3] for layout in layouts)
-        self.converters = tuple(argument.convert for argument in arguments)
+        self.names, self.single_names, self.defaults = tuple(names), tuple(single_names), tuple(defaults)
+        self.sizes, self.converters = tuple(sizes), tuple(converters)
+        self.lay_out_returns(arguments, returns)
+
+    cdef int lay_out_returns(self, tuple arguments, tuple returns) except -1:
+        """What kernels return, and whether that is the common case."""
+        cdef Py_ssize_t i
+        cdef list converters = [], is_tensor = [], is_list = [], arrays = [], source = [], views = []
+        cdef bint all_tensors = True, any_views = False
+        for result in returns:
+            text, contains_arrays = return_layout(result)
+            converters.append(result.convert)
+            is_tensor.append(text in ("Tensor", "Tensor?"))
+            is_list.append(text == "Tensor[]")
+            arrays.append(contains_arrays)
+            source.append(mutated_argument(arguments, result))
+            views.append(aliased_arguments(arguments, result))
+            all_tensors &= text == "Tensor"
+            any_views |= views[-1] != ()
         self.n_returns = len(returns)
-        texts = tuple(str(result.type) for result in returns)
-        self.return_converters = tuple(result.convert for result in returns)
-        self.return_is_tensor = tuple(text in ("Tensor", "Tensor?") for text in texts)
-        self.return_is_list = tuple(text == "Tensor[]" for text in texts)
-        self.return_arrays = tuple(result.type.contains_arrays for result in returns)
-        self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
-        self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
-        self.detaches = str(schema.name) == "np::detach"
+        self.return_converters, self.return_is_tensor, self.return_is_list = (
+            tuple(converters), tuple(is_tensor), tuple(is_list))
+        self.return_arrays, self.return_source, self.return_views = tuple(arrays), tuple(source), tuple(views)
         self.view_of = -1
-        if texts == ("Tensor",) and len(self.return_views[0]) == 1 and not self.detaches:
-            i = self.return_views[0][0]
-            self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY and self.return_source[0] == -1 else -1
-        self.returns_fresh_tensor = (
-            texts == ("Tensor",) and self.return_source[0] == -1 and not self.return_views[0])
-        self.returns_fresh_tensors = (len(texts) > 1 and set(texts) == {"Tensor"} and set(self.return_source) == {-1}
-                                      and not any(self.return_views))
+        if all_tensors and any_views:
+            self.detaches = str(self.schema.name) == "np::detach"
+            if self.n_returns == 1 and len(views[0]) == 1 and not self.detaches:
+                i = views[0][0]
+                self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY else -1
+        elif all_tensors and self.return_source == (-1,) * self.n_returns:
+            self.returns_fresh_tensor = self.n_returns == 1
+            self.returns_fresh_tensors = self.n_returns > 1
+        return 0
 
     @property
     def array_arguments(self):
@@ -80,13 +96,22 @@ cdef tuple argument_layout(argument):
     if layout is None:
         text = str(argument.type)
         kind = kinds.get(text, OPTIONAL if text.endswith("?") else OTHER) | (WRITTEN if argument.mutable else 0)
-        facts = BY_KEYWORD if argument.kw_only else 0
-        facts |= 0 if argument.has_default else HAS_NO_DEFAULT
+        has_default = argument.has_default
+        facts = (BY_KEYWORD if argument.kw_only else 0) | (0 if has_default else HAS_NO_DEFAULT)
         facts |= MAY_HOLD_ARRAYS if argument.type.contains_arrays else 0
         facts |= NAMES_BACKEND if text in ("Device", "Device?") else 0
         name = sys.intern(argument.name)
-        layout = (name, (name,), argument.default if argument.has_default else None, argument.size or 0, kind, facts)
+        layout = (name, (name,), argument.default if has_default else None, argument.size or 0, kind, facts)
         PyObject_GenericSetAttr(argument, "layout", layout)
+    return layout
+
+
+cdef tuple return_layout(result):
+    """The text of a result's type, and whether it may hold arrays, likewise."""
+    cdef tuple layout = getattr(result, "layout", None)
+    if layout is None:
+        layout = str(result.type), result.type.contains_arrays
+        PyObject_GenericSetAttr(result, "layout", layout)
     return layout
 
 
@@ -96,7 +121,7 @@ cdef inline uint64_t bit(Py_ssize_t i) noexcept:
 
 def mutated_argument(arguments, result):
     """The position of the mutable argument that a result is, by its alias set; -1 if it is none."""
-    if result.mutable:
+    if result.alias is not None and result.mutable:
         for i, argument in enumerate(arguments):
             if argument.mutable and alias_sets(argument.alias) & alias_sets(result.alias):
                 return i

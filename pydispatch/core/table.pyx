@@ -32,15 +32,16 @@ cdef class TableEntry:
         self.convention = COUNTS_DEPTH if type(function) in SELF_COUNTING else 0
         for word in convention.split():
             self.convention |= CONVENTION[word]
-        for i, name in enumerate(signature.names):
-            if name in fill:
-                self.fill |= bit(i)
-            if name in untaken:
-                self.untaken |= bit(i)
-                self.convention |= PARTIAL
+        if fill or untaken:
+            for i, name in enumerate(signature.names):
+                if name in fill:
+                    self.fill |= bit(i)
+                if name in untaken:
+                    self.untaken |= bit(i)
+                    self.convention |= PARTIAL
         self.kernel = kernel
         self.label = label
-        self.untaken_names = tuple([name for name in signature.names if name in untaken])
+        self.untaken_names = tuple([name for name in signature.names if name in untaken]) if untaken else ()
         if not signature.mutable or writes_to_out_alone(signature):
             find_loop(&self.loop, function)
 

@@ -16,7 +16,7 @@ from pydispatch.registry.registrations import (
     definition_of,
     kernels_of,
 )
-from pydispatch.registry.tables import Label, compute_table, has_device
+from pydispatch.registry.tables import Label, compute_table, is_device
 
 
 def check_invariants(op: str | OpOverload | None = None) -> None:
@@ -88,7 +88,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
         if (live and (live.kernel, live.label)) != (computed and (computed.kernel, computed.label)):
             words = [f"{entry.kernel.debug} [{entry.label}]" if entry else "nothing" for entry in (live, computed)]
             yield "I8" if slot == 0 else "I4", f"{by_slot[slot].name} is live {words[0]}, computed {words[1]}"
-    if table.masks_by_backend() != expected_masks(table.rows, has_device(op.schema)):
+    if table.masks_by_backend() != expected_masks(table.rows, any(map(is_device, op.schema.arguments))):
         yield "I5", "its fall-through masks do not follow from its table"
     for handle in registrations.fallbacks:
         for key in handle.key.members:

@@ -166,13 +166,18 @@ class Declaration:
     @property
     def schema_text(self) -> str:
         """The schema, without a namespace."""
+        return self.name + self.signature_text
+
+    @property
+    def signature_text(self) -> str:
+        """The schema, without its name."""
         arguments, returns = self.operation.arguments, self.operation.returns
         if self.variant == "inplace":
             arguments, returns = arguments.replace("Tensor", "Tensor(a!)", 1), "Tensor(a!)"
         elif self.variant == "out":
             separator = ", " if "*, " in arguments else ", *, "
             arguments, returns = f"{arguments}{separator}Tensor(a!) out", "Tensor(a!)"
-        return f"{self.name}({arguments}) -> {returns}"
+        return f"({arguments}) -> {returns}"
 
     @property
     def tags(self) -> tuple[str, ...]:

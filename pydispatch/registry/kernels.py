@@ -9,7 +9,7 @@ import numpy as np
 
 from pydispatch import _core, loading
 from pydispatch.exceptions import RegistrationError
-from pydispatch.schema import Fit, Schema, compare_signature, described, first_difference
+from pydispatch.schema import EXACT, Fit, Schema, compare_signature, described, first_difference
 
 # what kernels of users are checked with
 infer_kernel_schema = loading.deferred("schema.inference", "infer_kernel_schema")
@@ -19,18 +19,20 @@ universal = loading.deferred("registry.c_functions", "universal")
 class Kernel:
     """A registered function, with its calling convention.
 
-    `inferred` is the schema from its annotations, or None.
+    `inferred` is the schema from its annotations, or None. `fitting` says how the function takes the arguments, where
+    its signature does not.
     """
 
     __slots__ = (
-        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_composite", "is_of_user", "with_keyset",
-        "written",
+        "_inferred", "boxed", "checks_aliasing", "fallthrough", "fitting", "function", "is_composite", "is_of_user",
+        "with_keyset", "written",
     )
     is_fake = False     # does it give only the metadata of the results?
 
     def __init__(
         self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
         fallthrough: bool = False, checks_aliasing: bool = False, is_of_user: bool = True, is_composite: bool = False,
+        fitting: Fit | None = None,
     ) -> None:
         self.function = self.written = function     # `function` may be replaced by a wrapper of the user's function
         self.with_keyset = with_keyset
@@ -39,6 +41,7 @@ class Kernel:
         self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
         self.is_of_user = is_of_user                # is it code of users, not of the library?
         self.is_composite = is_composite            # do transforms and the tape see the calls that it makes?
+        self.fitting = fitting
         self._inferred: Schema | bool | None = False
 
     @property
@@ -71,8 +74,10 @@ class Kernel:
 
     def fit(self, schema: Schema) -> Fit:
         """How the function takes the schema's arguments; ValueError when it cannot."""
+        if self.fitting is not None:
+            return self.fitting
         if self.boxed or self.fallthrough:
-            return Fit()
+            return EXACT
         return compare_signature(schema, self.function, with_keyset=self.with_keyset)
 
     def __repr__(self) -> str:

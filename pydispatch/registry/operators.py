@@ -9,7 +9,7 @@ from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OperatorNotFoundError, StaleOperatorError
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.loading import deferred
-from pydispatch.registry.registrations import DefinitionHandle, definition_of, kernels_of, operators, packets
+from pydispatch.registry.registrations import definition_of, kernels_of, operators, packets
 from pydispatch.schema import OperatorName, Schema, parse_name
 
 _on_demand: dict[str, str] = {}
@@ -112,15 +112,20 @@ def names_with_kernel(key: str | DispatchKey | None = None) -> list[str]:
 
 def schema_of(op: OpOverload) -> Schema:
     """The schema; StaleOperatorError for an operator that has none, or no longer has one."""
-    for registration in op.registrations:
-        if isinstance(registration, DefinitionHandle):
-            return registration.schema
+    definition = definition_of(op)
+    if definition is None:
+        raise undefined(op)
+    return definition.schema
+
+
+def undefined(op: OpOverload) -> StaleOperatorError:
+    """The error for an operator without a schema."""
     if op.removed_at is not None:
-        raise StaleOperatorError(
+        return StaleOperatorError(
             f"operator {op.name} is no longer registered: its last registration was removed at {op.removed_at}\n"
             f"look it up again after registering it: pydispatch.ops.{str(op.name).replace('::', '.')}"
         )
-    raise StaleOperatorError(
+    return StaleOperatorError(
         f"operator {op.name} has no schema: it has implementations, but no definition is in force\n"
         f'define it: pydispatch.library.define("{op.name}", "(...) -> ...")'
     )

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
@@ -18,7 +18,7 @@ from pydispatch.exceptions import OverrideWarning, RegistrationError
 from pydispatch.keys import DispatchKey
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel
 from pydispatch.registry.sites import caller_site, frames_to_caller
-from pydispatch.schema import OperatorName, Schema, parse_declared_signature
+from pydispatch.schema import EXACT, OperatorName, Schema, parse_declared_signature
 
 H = TypeVar("H", bound="OperatorHandle")
 K = TypeVar("K")
@@ -251,16 +251,42 @@ def switched_off(op: OpOverload) -> dict[str, SwitchHandle]:
     return {backend: switch for backend, switch in newest.items() if not switch.enabled}
 
 
-def active_kernels(op: OpOverload) -> dict[DispatchKey, Kernel]:
-    """The kernel that runs under each key: the newest, or its replacement where it is switched off."""
-    off = switched_off(op)
-    active: dict[DispatchKey, Kernel] = {}
-    for registration in reversed(op.registrations):
-        if isinstance(registration, KernelHandle) and registration.key not in active:
-            key, kernel = registration.key, registration.kernel
-            switch = off.get(backend_of(key)) if off and not kernel.is_fake else None
-            active[key] = kernel if switch is None else switch.kernel
-    return active
+class InForce(NamedTuple):
+    """What the registrations of an operator come to: of each kind, those that decide."""
+
+    definition: DefinitionHandle | None
+    kernels: dict[DispatchKey, Kernel]      # the newest under each key, or its replacement where it is switched off
+    derivative: DerivativeHandle | None
+    rules: dict[type, Callable[..., Any]] | None    # for classes, the newest for each; None without any
+
+
+def in_force(op: OpOverload) -> InForce:
+    """The registrations that decide, found in one pass, since every first call of an operator needs all of them."""
+    definition, derivative, is_switched = None, None, False
+    kernels: dict[DispatchKey, Kernel] = {}
+    rules: dict[type, Callable[..., Any]] = {}
+    for registration in op.registrations:
+        if isinstance(registration, KernelHandle):
+            kernels[registration.key] = registration.kernel
+        elif isinstance(registration, DefinitionHandle):
+            definition = definition or registration
+        elif isinstance(registration, DerivativeHandle):
+            derivative = registration
+        elif isinstance(registration, RuleHandle):
+            rules[registration.cls] = registration.rule
+        elif isinstance(registration, SwitchHandle):
+            is_switched = True
+    if is_switched:
+        kernels = replaced(kernels, switched_off(op))
+    return InForce(definition, kernels, derivative, rules or None)
+
+
+def replaced(
+    kernels: dict[DispatchKey, Kernel], off: dict[str, SwitchHandle]
+) -> dict[DispatchKey, Kernel]:
+    """These kernels, with the replacements of those that are switched off."""
+    return {key: off[backend_of(key)].kernel if backend_of(key) in off and not kernel.is_fake else kernel
+            for key, kernel in kernels.items()}
 
 
 def backend_of(key: DispatchKey) -> str:
@@ -271,11 +297,6 @@ def backend_of(key: DispatchKey) -> str:
 def derivative_of(op: OpOverload) -> DerivativeHandle | None:
     """The derivative in force: the newest, if any."""
     return next((r for r in reversed(op.registrations) if isinstance(r, DerivativeHandle)), None)
-
-
-def rules_of(op: OpOverload) -> dict[type, Callable[..., Any]] | None:
-    """The rules for classes in force, the newest for each class; None if there are none."""
-    return {r.cls: r.rule for r in op.registrations if isinstance(r, RuleHandle)} or None
 
 
 def fallback_of(key: DispatchKey) -> FallbackHandle | None:
@@ -346,7 +367,7 @@ def add_rule(name: OperatorName, cls: type, rule: Callable[..., Any], site: str)
                    f"write library.register_pydispatch({str(name)!r}, {cls.__name__}, rule)")
     with lock:
         op = operators.get(str(name))
-        if op is not None and cls in (rules_of(op) or {}):
+        if op is not None and cls in (in_force(op).rules or {}):
             warnings.warn(f"operator {name}: the rule registered at {site} now shadows another for {cls.__name__}",
                           OverrideWarning, stacklevel=frames_to_caller())
         return install(name, RuleHandle(cls, rule, site))
@@ -363,7 +384,7 @@ def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str,
 
     `named` are packets that stand for some of them.
 
-    A declaration has `name`, `schema_text`, `kernels` by "CPU" and "Meta", `tags`, and an `operation`, which has
+    A declaration has `name`, `signature_text`, `kernels` by "CPU" and "Meta", `tags`, and an `operation`, which has
     `left_out`, `vmap`, and the `pack`.
     """
     with lock:
@@ -372,25 +393,25 @@ def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str,
 
 def declared(op: OpOverload, declaration: Any) -> tuple[OperatorName, list[OperatorHandle]]:
     """The name and the registrations of an operator of a pack; its schema is parsed on first use."""
-    pack, kernels = declaration.operation.pack, declaration.kernels
+    operation, kernels = declaration.operation, declaration.kernels
+    pack = operation.pack
     base, _, overload = declaration.name.partition(".")
+    name = OperatorName(pack.namespace, base, overload)
+    fitting = EXACT if pack.namespace == "np" else None     # tests hold the library's kernels against their schemas
     handles: list[OperatorHandle] = [
-        DefinitionHandle(partial(_parse_declared, declaration), pack.module, "FROM_SCHEMA", declaration.tags,
-                         declaration.operation.left_out, declaration.operation.vmap),
-        KernelHandle(DispatchKey.CPU, Kernel(kernels["CPU"], is_of_user=False), pack.module),
-        KernelHandle(DispatchKey.Meta, Kernel(kernels["Meta"], is_of_user=False), pack.module),
+        DefinitionHandle(partial(_parse_declared, name, declaration), pack.module, "FROM_SCHEMA", declaration.tags,
+                         operation.left_out, operation.vmap),
+        KernelHandle(DispatchKey.CPU, Kernel(kernels["CPU"], is_of_user=False, fitting=fitting), pack.module),
+        KernelHandle(DispatchKey.Meta, Kernel(kernels["Meta"], is_of_user=False, fitting=fitting), pack.module),
         DerivativeHandle(declaration, pack.module)]
     for handle in handles:
         handle.operator = op
         handle.active = True
-    return OperatorName(pack.namespace, base, overload), handles
+    return name, handles
 
 
-def _parse_declared(declaration: Any) -> Schema:
-    name, parenthesis, signature = declaration.schema_text.partition("(")
-    base, _, overload = name.partition(".")
-    return parse_declared_signature(parenthesis + signature).with_name(
-        OperatorName(declaration.namespace, base, overload))
+def _parse_declared(name: OperatorName, declaration: Any) -> Schema:
+    return parse_declared_signature(declaration.signature_text).with_name(name)
 
 
 def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:

@@ -18,16 +18,15 @@ from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, pa
 from pydispatch.loading import deferred
 from pydispatch.registry.backends import BACKENDS
 from pydispatch.registry.kernels import Kernel, fallthrough_kernel
-from pydispatch.registry.operators import schema_of
+from pydispatch.registry.operators import schema_of, undefined
 from pydispatch.registry.registrations import (
-    active_kernels,
     definition_of,
     derivative_of,
     fallbacks,
+    in_force,
     kernels_of,
     lock,
     mark_all_stale,
-    rules_of,
     shared_parts,
 )
 from pydispatch.schema import Argument, DeviceType, Fit, OptionalType, Schema
@@ -74,6 +73,7 @@ class Label(Enum):
 Keys = frozenset[DispatchKey]
 Labelled = frozenset[tuple[DispatchKey, Label]]
 """The keys whose backends provide a kernel, and the row that it is of."""
+NOTHING_PROVIDED: Labelled = frozenset()
 Row = Callable[[DispatchKey, Keys, Labelled], DispatchKey | None]
 
 
@@ -126,7 +126,7 @@ class Choice(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def choices_for(keys: Keys, provided: Labelled = frozenset()) -> tuple[Choice, ...]:
+def choices_for(keys: Keys, provided: Labelled = NOTHING_PROVIDED) -> tuple[Choice, ...]:
     """What every runtime key runs, for an operator with kernels under these keys. A pure function."""
     choices = []
     for key in runtime_keys():
@@ -161,22 +161,14 @@ def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
 
 
 class ProvidedKernel(Kernel):
-    """A kernel that a backend provides, and the row of the precedence that it is of.
+    """A kernel that a backend provides, and the row of the precedence that it is of."""
 
-    `fitting` says how the function takes the arguments, where its signature does not.
-    """
-
-    __slots__ = ("fitting", "label")
+    __slots__ = ("label",)
 
     def __init__(self, function: Callable[..., Any], written: Any, label: Label, fitting: Fit | None = None) -> None:
-        super().__init__(function)
+        super().__init__(function, fitting=fitting)
         self.written = written
         self.label = label
-        self.fitting = fitting
-
-    def fit(self, schema: Schema) -> Fit:
-        """How the function takes the schema's arguments; ValueError when it cannot."""
-        return super().fit(schema) if self.fitting is None else self.fitting
 
     def __eq__(self, other: object) -> bool:
         """Each table computes its own; they are equal where they call the same function alike."""
@@ -306,11 +298,13 @@ def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Par
 
 def compute_table(op: OpOverload) -> Table:
     """The table of an operator: a pure function of the registrations in force."""
-    schema = schema_of(op)
+    definition, active, handle, rules = in_force(op)
+    if definition is None:
+        raise undefined(op)
+    schema = definition.schema
     signature = _core.Signature(schema)
-    active, handle, definition = active_kernels(op), derivative_of(op), definition_of(op)
-    provided = provided_kernels(op, active)
-    labelled = frozenset([(key, kernel.label) for key, kernel in provided.items()])
+    provided = provided_kernels(op, active) if BACKENDS else {}
+    labelled = frozenset([(key, kernel.label) for key, kernel in provided.items()]) if provided else NOTHING_PROVIDED
     rows: list[TableEntry | None] = [None] * len(_core.slots())
     for choice, slots, entry in parts_of(frozenset(active), labelled, handle is not None):
         if entry is None:
@@ -318,14 +312,12 @@ def compute_table(op: OpOverload) -> Table:
         for slot in slots:
             rows[slot] = entry
     derivative = None if handle is None else handle.derivative
-    batching = None
-    if definition is not None and definition.vmap is not None:
-        batching = _core.BatchingRule(definition.vmap, signature)
-    return Table(signature, tuple(rows), has_device(schema), derivative,
-                 is_factory=is_factory(op, schema), rules=rules_of(op), batching=batching,
-                 is_random=definition is not None and "random" in definition.tags,
+    return Table(signature, tuple(rows), signature.device >= 0, derivative,
+                 is_factory="creation" in definition.tags or not signature.array_arguments, rules=rules,
+                 batching=None if definition.vmap is None else _core.BatchingRule(definition.vmap, signature),
+                 is_random="random" in definition.tags,
                  differentiated_as=composite_for_derivatives(derivative, signature, schema),
-                 composites_by_backend=composites_of_backends(op, signature, schema))
+                 composites_by_backend=composites_of_backends(op, signature, schema) if BACKENDS else None)
 
 
 def own_entry(
@@ -386,11 +378,6 @@ def is_factory(op: OpOverload, schema: Schema) -> bool:
     return not any(argument.type.contains_arrays for argument in schema.arguments) or (
         definition is not None and "creation" in definition.tags
     )
-
-
-def has_device(schema: Schema) -> bool:
-    """Does this operator take a device?"""
-    return any(map(is_device, schema.arguments))
 
 
 def is_device(argument: Argument) -> bool:

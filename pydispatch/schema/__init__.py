@@ -38,7 +38,7 @@ from pydispatch.schema.base_types import (
 )
 from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
 from pydispatch.schema.declared import parse_declared_signature
-from pydispatch.schema.fitting import Fit, compare_signature, first_difference
+from pydispatch.schema.fitting import EXACT, Fit, compare_signature, first_difference
 from pydispatch.schema.frozen import REQUIRED, described, same_value
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema
 from pydispatch.schema.names import OperatorName, parse_name, validate_namespace
@@ -57,6 +57,7 @@ __all__ = [
     "COMPLEX",
     "DEVICE",
     "DTYPE",
+    "EXACT",
     "FLOAT",
     "GENERATOR",
     "INT",

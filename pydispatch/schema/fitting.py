@@ -33,6 +33,10 @@ class Fit(NamedTuple):
     untaken: frozenset[str] = frozenset()
 
 
+EXACT: Final = Fit()
+"""The function takes every argument, with the schema's default."""
+
+
 def first_difference(real: Schema, inferred: Schema) -> str | None:
     """The first difference of a kernel's inferred schema from the real one, counting from 1; None without one.
 
@@ -93,7 +97,7 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
     """
     found = parameters_of(fn)
     if found is None:
-        return Fit()
+        return EXACT
     parameters = found.positional[1:] if with_keyset else found.positional
     passed = [argument for argument in schema.arguments if not argument.kw_only]
     untaken = [] if found.has_varargs else _untaken_positions(passed, parameters, found.keywords)

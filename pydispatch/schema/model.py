@@ -157,7 +157,7 @@ def _is_list_of_numbers(type: Type) -> bool:
     return isinstance(outer, ListType) and without_none(outer.inner) in NUMERIC_TYPES
 
 
-class Return(Frozen):
+class Return(_LaidOut):
     """A result of a schema; the name may be empty."""
 
     __slots__ = ("name", "type", "size", "alias")

@@ -12,10 +12,13 @@ import pytest
 from pydispatch import ops
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators import DECLARATIONS, VARIANTS, Variants, install
+from pydispatch.operators.declare import LIBRARY, OF_FAMILIES
 from pydispatch.registry.operators import schema_of as parsed_schema
+from pydispatch.schema import EXACT, compare_signature, parse_schema
 from tests.operators.oracles import is_error, outcome
 from tests.operators.samples import LATER, STATEMENTS, functional_names, numpy_function, samples, schema_of
 
+assert all((ops.np.linalg_inv, ops.np.fft_fft, ops.np.random_normal))     # they declare their families
 NAMES = functional_names()
 NUMPY_NAMES = [name for name in NAMES if name not in STATEMENTS]
 NO_VALUE = inspect.signature(np.sum).parameters["keepdims"].default
@@ -107,6 +110,14 @@ def test_every_operator_has_a_kernel_and_a_meta_rule(name):
     assert operator.has_computed_kernel("CPU")
     assert operator.has_computed_kernel("Meta")
     assert str(parsed_schema(operator)) == f"np::{schema_of(name)}"
+
+
+@pytest.mark.parametrize("name", [*DECLARATIONS, *OF_FAMILIES])
+def test_kernels_take_every_argument_with_its_default(name):
+    """So tables need not compare them with their schemas."""
+    declaration = LIBRARY.declaration(name)
+    for kernel in declaration.kernels.values():
+        assert compare_signature(parse_schema(declaration.schema_text), kernel) == EXACT
 
 
 def test_each_name_knows_its_variants():
