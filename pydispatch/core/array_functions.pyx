@@ -193,12 +193,16 @@ cdef enum:      # makers of arrays that are called here as NumPy's function call
     NO_MAKER = 0
     ZEROS = 1
     EMPTY = 2
+    ARANGE = 3
+    MOST_COUNTED = 4096     # so that there is memory for them
 
 
 cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
     """The array of a shape, and maybe of one of Python's types; NULL where NumPy's function is to be called."""
     cdef cnp.npy_intp extents[MOST_AXES]
     cdef int n_axes, type = cnp.NPY_DOUBLE
+    if maker == ARANGE:
+        return count_to(args[0]) if n == 1 and kwnames == NULL else NULL
     if kwnames != NULL:
         if n != 1 or PyTuple_GET_SIZE(kwnames) != 1 or PyTuple_GET_ITEM(kwnames, 0) != <PyObject*>NAME_OF_DTYPE:
             return NULL
@@ -212,6 +216,19 @@ cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyO
         return NULL
     return give(cnp.PyArray_ZEROS(n_axes, extents, type, 0) if maker == ZEROS
                 else cnp.PyArray_EMPTY(n_axes, extents, type, 0))
+
+
+cdef PyObject* count_to(PyObject* limit) except? NULL:
+    """The whole numbers below a small one; NULL where NumPy's function is to be called."""
+    cdef PyObject* result
+    cdef cnp.npy_intp n, i
+    if Py_TYPE(limit) != &PyLong_Type or not is_compact(limit) or not 0 <= compact_value(limit) <= MOST_COUNTED:
+        return NULL
+    n = compact_value(limit)
+    result = give(cnp.PyArray_EMPTY(1, &n, cnp.NPY_INTP, 0))
+    for i in range(n):
+        (<cnp.npy_intp*>PyArray_DATA(<PyArrayObject*>result))[i] = i
+    return result
 
 
 cdef inline bint is_quickly_of_numpy(PyObject* function, PyObject* value) noexcept:
@@ -340,12 +357,16 @@ cdef PyObject* convert_array(PyObject* function, PyObject* const* args, Py_ssize
     cdef ArrayFunction self = <ArrayFunction>function
     cdef PyTypeObject* cls
     cdef PyObject* result
+    cdef cnp.npy_intp extent = 1, stride
     cdef bint is_numpys
     if n != 1 or kwnames != NULL:
         return call_function_in_c(function, args, n, kwnames)
     cls = Py_TYPE(args[0])
     if cls == &PyArray_Type:
         is_numpys = PyArray_NDIM(<PyArrayObject*>args[0]) or (<State>borrowed_state()).plain
+        if is_numpys and self.kept_flags and not PyArray_NDIM(<PyArrayObject*>args[0]):
+            stride = PyArray_ITEMSIZE(<PyArrayObject*>args[0])
+            return give(view_with(<PyArrayObject*>args[0], 1, &extent, &stride))
     else:
         is_numpys = is_scalar_type(cls) and (self.kept_flags == 0 or (<State>borrowed_state()).plain)
     if not is_numpys:
@@ -441,7 +462,8 @@ cdef class ArrayFunction:
         self.added = None if added is None else tuple(added)
         self.kept_flags, self.numpy_first, self.joins = KEPT_FLAGS[keeps], numpy_first, joins
         self.creates, self.of_vectors = creates, of_vectors
-        self.maker = ZEROS if numpy_function is numpy.zeros else EMPTY if numpy_function is numpy.empty else NO_MAKER
+        self.maker = (ZEROS if numpy_function is numpy.zeros else EMPTY if numpy_function is numpy.empty
+                      else ARANGE if numpy_function is numpy.arange else NO_MAKER)
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))

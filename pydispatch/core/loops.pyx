@@ -125,11 +125,15 @@ cdef bint can_convert(int type, int loop_type) noexcept:
 cdef bint takes_numbers(Loop* loop, TypedLoop* typed, int type) except -1:
     """Does NumPy take this loop for Python's numbers beside numbers of this type?
 
-    Where the ufunc has loops for whole numbers, or its loop in double precision comes first, it may take another.
+    Where the ufunc has loops for whole numbers, or its loop in double precision comes first, it may take another. A
+    logical one takes that for truth values, which come out as by this loop, since no number is 0 as another type.
     """
     if typed.number_state == UNKNOWN:
         typed.number_state = FOUND if resolves_numbers(<object>loop.ufunc, typed, type) else MISSING
     return typed.number_state == FOUND
+
+
+cdef tuple LOGICAL = (numpy.logical_and, numpy.logical_or, numpy.logical_xor)
 
 
 cdef bint resolves_numbers(ufunc, TypedLoop* typed, int type) except -1:
@@ -148,7 +152,8 @@ cdef bint resolves_numbers(ufunc, TypedLoop* typed, int type) except -1:
             continue            # these go to another type
         if not has_type and (type != cnp.NPY_DOUBLE or float not in given):
             continue            # Python's numbers alone have a type of their own
-        if resolved_types(ufunc, given + (None,), False) != expected:
+        resolved = resolved_types(ufunc, given + (None,), False)
+        if resolved != expected and not (ufunc in LOGICAL and resolved == (cnp.NPY_BOOL,) * (n + 1)):
             return False
     return True
 

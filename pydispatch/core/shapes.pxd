@@ -11,6 +11,8 @@ cdef object shape_of(PyObject* array)    # of an array, or of what is like one
 cdef object dtype_of(PyObject* array)    # of an array, or of what is like one
 cdef bint same_dtype(PyObject* left, PyObject* right) except -1    # have both arrays the same dtype?
 cdef object bring_to(gradient, target)    # the gradient with the shape and dtype of what it is the gradient of
+# a view of the same memory with other dimensions
+cdef object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims, cnp.npy_intp* strides)
 # the number of axes of a shape, an int or a list or tuple of ints; -1 for what NumPy is to read
 cdef int read_shape(PyObject* value, cnp.npy_intp* extents) noexcept
 # the number of a type of numbers as NumPy has it by itself, or that a type of Python's stands for; else -1

@@ -158,6 +158,16 @@ def expand(value, tuple shape):
     return result
 
 
+cdef inline object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims, cnp.npy_intp* strides):
+    """A view of the same memory with other dimensions."""
+    Py_INCREF(<object>PyArray_DESCR(array))
+    view = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(array), ndim, dims, strides, PyArray_DATA(array),
+                                PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE, NULL)
+    Py_INCREF(<object><PyObject*>array)
+    PyArray_SetBaseObject(<PyArrayObject*><PyObject*>view, <PyObject*>array)
+    return view
+
+
 def sum_to(value, tuple shape):
     """`value` summed over the axes that broadcasting added or stretched, to `shape`."""
     cdef PyObject* rows

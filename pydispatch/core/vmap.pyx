@@ -86,16 +86,6 @@ cdef object example_of(PyObject* batch):
     return view_with(array, PyArray_NDIM(array) - 1, PyArray_DIMS(array) + 1, PyArray_STRIDES(array) + 1)
 
 
-cdef inline object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims, cnp.npy_intp* strides):
-    """A view of the same memory with other dimensions."""
-    Py_INCREF(<object>PyArray_DESCR(array))
-    view = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(array), ndim, dims, strides, PyArray_DATA(array),
-                                PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE, NULL)
-    Py_INCREF(<object><PyObject*>array)
-    PyArray_SetBaseObject(<PyArrayObject*><PyObject*>view, <PyObject*>array)
-    return view
-
-
 cdef bint is_batch_of(PyObject* value, Vmap interpreter) except -1:
     """Has the array a first axis of as many examples as the interpreter?"""
     if is_tensor_type(Py_TYPE(value)):

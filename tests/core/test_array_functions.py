@@ -295,3 +295,33 @@ def test_zeros_are_zeros():
         for kwargs in ({}, {"dtype": int}, {"dtype": bool}):
             np.empty(shape).fill(7)     # what the memory held
             assert not pnp.zeros(shape, **kwargs).any()
+
+
+ENDS = [0, 1, 5, 4096, 4097, -1, True, 2.5, np.int64(3), np.array(3), "3", None, [3], (3,)]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=repr)
+@pytest.mark.parametrize("kwargs", [{}, {"dtype": float}, {"step": 2}], ids=repr)
+def test_numbers_below_one_are_numpys(end, kwargs):
+    expected, found = [described(lambda: function(end, **kwargs)) for function in (np.arange, pnp.arange)]  # noqa: B023
+    assert found == expected
+    if found[0] is np.ndarray:
+        np.testing.assert_array_equal(pnp.arange(end, **kwargs), np.arange(end, **kwargs))
+
+
+ARRAYS_WITHOUT_AXES = [
+    np.array(1.5), np.array(3), np.array(2j), np.array(True), np.array(1, ">i4"), np.array("text"), np.array(None),
+    np.ones(3)[1:2].reshape(()), np.ones((2, 2))[1, 1, ...], np.broadcast_to(np.float32(1), ()),
+    np.frombuffer(b"\0" * 9, "u1")[1:].view("f8").reshape(()),
+]
+
+
+@pytest.mark.parametrize("x", ARRAYS_WITHOUT_AXES, ids=lambda x: x.dtype.str)
+@pytest.mark.parametrize("name", ["ascontiguousarray", "asfortranarray"])
+def test_conversions_add_an_axis_as_numpy_does(name, x):
+    expected, found = [getattr(library, name)(x) for library in (np, pnp)]
+    assert str(found.flags) == str(expected.flags)
+    assert (found.dtype, found.shape, found.strides) == (expected.dtype, expected.shape, expected.strides)
+    assert found.base is expected.base
+    assert np.shares_memory(found, x)
+    np.testing.assert_array_equal(found, expected)

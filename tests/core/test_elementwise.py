@@ -131,7 +131,7 @@ NUMBERS = [0, 1, -1, 3, 127, 128, 200, 255, 256, 65536, 2**29, 2**31, -200, 0.0,
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{type(number).__name__} {number}")
 def test_numbers_take_on_the_type_of_the_array(number, dtype):
     x = np.arange(6).reshape(2, 3).astype(dtype)[:, ::-1]
-    names = ["add", "multiply", "maximum", "power", "copysign"]
+    names = ["add", "multiply", "maximum", "power", "copysign", "logical_and", "logical_or", "logical_xor"]
     if not (IS_NUMPY_2_0 and type(number) is int):      # where NumPy's comparison may crash
         names.append("less_equal")
     for name in names:
@@ -140,7 +140,8 @@ def test_numbers_take_on_the_type_of_the_array(number, dtype):
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.kind in "iu"], ids=str)
-@pytest.mark.parametrize("ufunc", [np.add, np.maximum, *(() if IS_NUMPY_2_0 else (np.less, np.not_equal))],
+@pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.logical_and,
+                                   *(() if IS_NUMPY_2_0 else (np.less, np.not_equal))],
                          ids=lambda ufunc: ufunc.__name__)
 def test_numbers_beside_integers_have_loops(ufunc, dtype):
     x = np.array([3, 1, 2, 0], dtype)
