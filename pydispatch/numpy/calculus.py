@@ -100,9 +100,9 @@ def slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
     if n < edge_order + 1:
         raise ValueError("Shape of array too small to calculate a numerical gradient, "
                          "at least (edge_order + 1) elements are required.")
-    if not getattr(step, "ndim", 0):
-        return ops.np.astype(even_slopes(f, axis, step, edge_order), f.dtype, copy=False)
-    return ops.np.astype(uneven_slopes(f, axis, step, edge_order), f.dtype, copy=False)
+    slopes = uneven_slopes if getattr(step, "ndim", 0) else even_slopes
+    found = slopes(f, axis, step, edge_order)
+    return found if found.dtype == f.dtype else ops.np.astype(found, f.dtype)
 
 
 def even_slopes(f: Any, axis: int, h: Any, edge_order: int) -> Any:
@@ -110,7 +110,7 @@ def even_slopes(f: Any, axis: int, h: Any, edge_order: int) -> Any:
     op, n = ops.np, f.shape[axis]
     inside = []
     if n > 2:
-        inside = [op.divide(op.subtract(part(f, axis, 2, None), part(f, axis, None, -2)), op.multiply(2.0, h))]
+        inside = [op.divide(op.subtract(part(f, axis, 2, None), part(f, axis, None, -2)), 2.0 * h)]
     if edge_order == 1:
         return op.concatenate([between(f, axis, 0, h), *inside, between(f, axis, n - 2, h)], axis)
     first, last = [[op.divide(weight, h) for weight in weights] for weights in ((-1.5, 2.0, -0.5), (0.5, -2.0, 1.5))]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import is_array
+from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others, known_values
 from pydispatch.ops import ops
@@ -78,6 +78,8 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     if indices.dtype.kind not in "iu":
         raise TypeError("only int indices permitted")
     known = known_values(indices)
+    if type(indices) is Tensor and known is not None:
+        return tuple(map(Tensor, np.unravel_index(known, shape, order)))    # type: ignore[call-overload]
     size = math.prod(shape)
     if known is not None and known.size and not 0 <= known.min() <= known.max() < size:
         worst = known.min() if known.min() < 0 else known.max()

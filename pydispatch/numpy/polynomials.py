@@ -217,7 +217,8 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
         return ops.np.divide(found, scale_of_result), residuals, rank, singular, rcond
     solution = ops.np.matmul(pinv(powers, rcond), values)
     found = ops.np.divide(solution, scale_of_result)
-    rank = known_values(matrix_rank(powers, rtol=rcond))
+    known = known_values(powers)
+    rank = None if known is None else known_values(matrix_rank(known, rtol=rcond))
     if rank is not None and rank != order:
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
     if not cov:

@@ -387,16 +387,17 @@ def is_device(argument: Argument) -> bool:
 
 
 def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Label) -> str:
-    return _words(sees_raw_arrays(key), is_fallback, label.is_composite or kernel.is_composite, kernel.fallthrough,
+    return _words(key, is_fallback, label.is_composite or kernel.is_composite, kernel.fallthrough,
                   kernel.with_keyset, kernel.boxed, kernel.is_of_user, kernel.checks_aliasing,
                   kernel is SELECTS_BACKEND, kernel is ASKS_HANDLERS)
 
 
 @cache
 def _words(
-    is_raw: bool, is_fallback: bool, is_composite: bool, fallthrough: bool, with_keyset: bool, boxed: bool,
+    key: DispatchKey, is_fallback: bool, is_composite: bool, fallthrough: bool, with_keyset: bool, boxed: bool,
     is_of_user: bool, checks_aliasing: bool, asks_device: bool, asks_handlers: bool,
 ) -> str:
+    is_raw = sees_raw_arrays(key)
     words = {
         "fallthrough": fallthrough,
         "raw": is_raw,
