@@ -42,6 +42,5 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef Py_ssize_t view_of             # the argument that the only result may be a view of; -1 where it is otherwise
     cdef bint lists                     # are there array arguments that are pytrees?
     cdef bint detaches                  # is the result a view whose gradient goes its own way?
-    cdef int lay_out_returns(self, tuple arguments, tuple returns) except -1    # part of making one
 
 cdef uint64_t bit(Py_ssize_t i) noexcept    # the set that holds argument i alone

@@ -44,42 +44,43 @@ cdef class Signature:
                 self.mutable |= bit(i)
         self.names, self.single_names, self.defaults = tuple(names), tuple(single_names), tuple(defaults)
         self.sizes, self.converters = tuple(sizes), tuple(converters)
-        self.lay_out_returns(arguments, returns)
-
-    cdef int lay_out_returns(self, tuple arguments, tuple returns) except -1:
-        """What kernels return, and whether that is the common case."""
-        cdef Py_ssize_t i
-        cdef list converters = [], is_tensor = [], is_list = [], arrays = [], source = [], views = []
-        cdef bint all_tensors = True, any_views = False
-        for result in returns:
-            text, contains_arrays = return_layout(result)
-            converters.append(result.convert)
-            is_tensor.append(text in ("Tensor", "Tensor?"))
-            is_list.append(text == "Tensor[]")
-            arrays.append(contains_arrays)
-            source.append(mutated_argument(arguments, result))
-            views.append(aliased_arguments(arguments, result))
-            all_tensors &= text == "Tensor"
-            any_views |= views[-1] != ()
-        self.n_returns = len(returns)
-        self.return_converters, self.return_is_tensor, self.return_is_list = (
-            tuple(converters), tuple(is_tensor), tuple(is_list))
-        self.return_arrays, self.return_source, self.return_views = tuple(arrays), tuple(source), tuple(views)
-        self.view_of = -1
-        if all_tensors and any_views:
-            self.detaches = str(self.schema.name) == "np::detach"
-            if self.n_returns == 1 and len(views[0]) == 1 and not self.detaches:
-                i = views[0][0]
-                self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY else -1
-        elif all_tensors and self.return_source == (-1,) * self.n_returns:
-            self.returns_fresh_tensor = self.n_returns == 1
-            self.returns_fresh_tensors = self.n_returns > 1
-        return 0
+        lay_out_returns(self, arguments, returns)
 
     @property
     def array_arguments(self):
         """Names of the arguments that bring keys."""
         return tuple(name for i, name in enumerate(self.names) if self.arrays & bit(i))
+
+
+cdef int lay_out_returns(Signature self, tuple arguments, tuple returns) except -1:
+    """What kernels return, and whether that is the common case."""
+    cdef Py_ssize_t i
+    cdef list converters = [], is_tensor = [], is_list = [], arrays = [], source = [], views = []
+    cdef bint all_tensors = True, any_views = False
+    for result in returns:
+        text, contains_arrays = return_layout(result)
+        converters.append(result.convert)
+        is_tensor.append(text in ("Tensor", "Tensor?"))
+        is_list.append(text == "Tensor[]")
+        arrays.append(contains_arrays)
+        source.append(mutated_argument(arguments, result))
+        views.append(aliased_arguments(arguments, result))
+        all_tensors &= text == "Tensor"
+        any_views |= views[-1] != ()
+    self.n_returns = len(returns)
+    self.return_converters, self.return_is_tensor, self.return_is_list = (
+        tuple(converters), tuple(is_tensor), tuple(is_list))
+    self.return_arrays, self.return_source, self.return_views = tuple(arrays), tuple(source), tuple(views)
+    self.view_of = -1
+    if all_tensors and any_views:
+        self.detaches = str(self.schema.name) == "np::detach"
+        if self.n_returns == 1 and len(views[0]) == 1 and not self.detaches:
+            i = views[0][0]
+            self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY else -1
+    elif all_tensors and self.return_source == (-1,) * self.n_returns:
+        self.returns_fresh_tensor = self.n_returns == 1
+        self.returns_fresh_tensors = self.n_returns > 1
+    return 0
 
 
 cdef enum:      # facts about an argument
