@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pydispatch
+from tests.cases import in_one_case
 
 ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
@@ -62,6 +63,7 @@ def imported_names(module: str, *, by_checkers: bool = False) -> set[str]:
     return found - {module}
 
 
+@in_one_case
 @pytest.mark.parametrize("module", SOURCES)
 def test_imports_go_one_way(module):
     rank = RANKS[module.partition(".")[0]]
@@ -77,6 +79,7 @@ def test_type_checkers_find_no_circle_in_tracing():
     TopologicalSorter({module: imported_names(module, by_checkers=True) for module in modules}).prepare()
 
 
+@in_one_case
 @pytest.mark.parametrize("module", SOURCES)
 def test_no_import_inside_a_function(module):
     functions = [node for node in ast.walk(SOURCES[module]) if isinstance(node, (ast.FunctionDef, ast.Lambda))]

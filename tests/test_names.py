@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import in_one_case
+
 TESTS = Path(__file__).parent
 LONGEST = 80
 CODE = re.compile(r"_([a-z]{1,2}\d+|\d+_\d+|(row|rule|trap|section)_\d+)(_|$)")
@@ -19,6 +21,7 @@ def names_in(path: Path) -> list[str]:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")]
 
 
+@in_one_case
 @pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
 def test_names_are_words_and_not_too_many(path):
     names = names_in(path)

@@ -19,6 +19,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import FakeMode, make_fx
+from tests.cases import in_one_case
 
 
 def outcome(function, *args):
@@ -101,6 +102,7 @@ OPERANDS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("method", BINARY.values(), ids=BINARY)
 @pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize(
@@ -152,6 +154,7 @@ IN_PLACE = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
 @pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize("array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5])], ids=["int", "float"])
@@ -324,6 +327,7 @@ SAMPLES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
 @pytest.mark.parametrize("array", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.filterwarnings("ignore:.*ComplexWarning")
@@ -828,6 +832,7 @@ METHOD_ROWS = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("method", "array"), METHOD_ROWS)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_methods(method, array):

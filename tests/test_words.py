@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import in_one_case
+
 ROOT = Path(__file__).parent.parent
 SOURCES = [path for ending in ("py", "pyi", "pyx", "pxd") for path in sorted(ROOT.glob(f"pydispatch/**/*.{ending}"))]
 PAGES = [path for path in sorted(ROOT.glob("docs/*.md")) if path.name != "glossary.md"] + [ROOT / "README.md"]
@@ -39,6 +41,7 @@ IDENTIFIERS = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize("path", SOURCES + PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_retired_word_is_left(path):
     words = rf"(?<![\w-])(?:{'|'.join(map(re.escape, WORDS))})(?![\w-])"

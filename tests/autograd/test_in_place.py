@@ -18,6 +18,7 @@ from pydispatch.autograd import Function, grad, no_grad
 from pydispatch.autograd.views import WriteProblem
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import assert_gradient, constant, gradient_by_differences, leaf
+from tests.cases import in_one_case
 
 NP = ops.np
 X = np.array([[0.3, -1.2, 0.7], [1.1, 0.4, -0.6]])
@@ -87,6 +88,7 @@ READERS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"X21-{view}")
@@ -102,6 +104,7 @@ def test_a_write_through_a_view_is_seen_through_every_path(view, write, reader):
     assert_right_gradients(program, X, S)
 
 
+@in_one_case
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"X22-{view}")
 def test_a_write_through_the_base_is_seen_through_views(view, write):
@@ -115,6 +118,7 @@ def test_a_write_through_the_base_is_seen_through_views(view, write):
     assert_right_gradients(program, X, S)
 
 
+@in_one_case
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"X25-{view}")
 def test_a_write_into_memory_that_was_not_tracked(view, write):

@@ -10,6 +10,7 @@ from pydispatch.compiling import compile
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
 from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED
 from tests.operators.samples import Sample, samples
@@ -200,9 +201,10 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
+@in_one_case
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
 def test_layouts(layout, function, dtype):
     x = LAYOUTS[layout]((10 * BASE).astype(dtype))
     with quiet():
@@ -217,6 +219,7 @@ def test_layouts(layout, function, dtype):
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "min", "any", "all", "var", "argmax"])
+@in_one_case
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 1), (0, 2), (1, 2), (2, 0)], ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "complex64", "int8"])
 def test_reductions_have_the_bits_of_numpys(name, axis, dtype):

@@ -7,6 +7,7 @@ import pytest
 
 from pydispatch import compile, ops
 from pydispatch.func import grad
+from tests.cases import in_one_case
 from tests.compiling.same import check_same
 
 NP = ops.np
@@ -43,9 +44,10 @@ def check(function, *args):
     assert "call " not in compiled.plan(*args)
 
 
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_reads(read, dtype, shape):
     x, k, _ = arguments(shape, dtype)
     check(read, x, k)

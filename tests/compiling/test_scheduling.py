@@ -12,6 +12,7 @@ from pydispatch import Tensor, ops
 from pydispatch.compiling import compile, scheduling
 from pydispatch.func import grad, value_and_grad, vmap
 from pydispatch.higher_order import scan
+from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
 
 SIZES = (1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 65537)
@@ -46,6 +47,7 @@ ELEMENTWISE = {
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
+@in_one_case
 @pytest.mark.parametrize("size", SIZES)
 def test_sizes_around_the_borders_of_blocks(size, name):
     x, y = numbers(2, size)

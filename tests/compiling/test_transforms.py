@@ -19,6 +19,7 @@ from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves
+from tests.cases import in_one_case
 from tests.compiling.same import check_same, raw
 from tests.higher_order import compositions
 
@@ -157,6 +158,7 @@ def pairs_of(transforms):
         if not (function in WITHOUT_FORWARD_MODE and transform in FORWARD_MODE)])
 
 
+@in_one_case
 @pairs_of(TRANSFORMS)
 def test_transforms_of_compiled_functions(function, transform):
     compiled = TRANSFORMS[transform](compile(FUNCTIONS_OF_ONE[function]))
@@ -165,6 +167,7 @@ def test_transforms_of_compiled_functions(function, transform):
     near(compiled(backward), oracle(transform, function)(np.ascontiguousarray(backward)))
 
 
+@in_one_case
 @pairs_of([name for name in TRANSFORMS if not name.startswith(("tape", "make_fx", "checkpoint"))])
 def test_compiled_transforms_of_functions(function, transform):
     compiled = compile(TRANSFORMS[transform](FUNCTIONS_OF_ONE[function]))

@@ -19,6 +19,7 @@ from pydispatch.func import grad
 from pydispatch.library import Library
 from pydispatch.modes import DispatchMode
 from pydispatch.numpy.declare import FUNCTIONS
+from tests.cases import in_one_case
 
 
 class Telling(np.ndarray):
@@ -167,6 +168,7 @@ def conversion(function, x, call):
             repr(found.tolist()))
 
 
+@in_one_case
 @pytest.mark.parametrize("call", CALLED.values(), ids=CALLED.keys())
 @pytest.mark.parametrize("x", CONVERTED.values(), ids=CONVERTED.keys())
 @pytest.mark.parametrize("name", CONVERSIONS)
@@ -176,6 +178,7 @@ def test_conversions_are_numpys(name, x, call):
     assert conversion(FUNCTIONS[name], x, call) == expected     # what the builtin stands for
 
 
+@in_one_case
 @pytest.mark.parametrize("surrounding", [Noting, no_grad, lambda: default_backend("Meta")])
 @pytest.mark.parametrize("x", [x for x in CONVERTED.values() if type(x) is np.ndarray and x.ndim])
 @pytest.mark.parametrize("name", CONVERSIONS)

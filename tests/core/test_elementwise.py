@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as arrays
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, _core, ops
 from pydispatch.operators.declare import DECLARATIONS, IS_NUMPY_2_0
+from tests.cases import in_one_case
 from tests.core.test_iteration import laid_out, layouts
 from tests.numpy.calls import case_named
 
@@ -127,6 +128,7 @@ NUMBERS = [0, 1, -1, 3, 127, 128, 200, 255, 256, 65536, 2**29, 2**31, -200, 0.0,
            float("nan"), True, False, 1j, np.float64(1.5), np.float32(1.5), np.int64(3), np.bool(True)]
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{type(number).__name__} {number}")
 def test_numbers_take_on_the_type_of_the_array(number, dtype):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, _core, ops
+from tests.cases import in_one_case
 from tests.core.test_elementwise import LEFT_TO_NUMPY, TYPES, numbers, outcome
 from tests.core.test_iteration import laid_out, layouts
 
@@ -44,6 +45,7 @@ def test_ones(dtype):
         assert shown(_core.ones, shape, dtype=dtype) == shown(np.ones, shape, dtype=dtype), shape
 
 
+@in_one_case
 @each_dtype
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_full(value, dtype):
@@ -81,6 +83,7 @@ JOINED = {
 SOURCES = {"vector": (4,), "matrix": (3, 4), "cube": (2, 3, 4), "square": (3, 3), "row": (1, 5), "long": (40, 2)}
 
 
+@in_one_case
 @pytest.mark.parametrize("function", ["concatenate", "stack"])
 @pytest.mark.parametrize("shape", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize("arrays", JOINED.values(), ids=JOINED)

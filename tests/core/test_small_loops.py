@@ -13,6 +13,7 @@ import pytest
 
 from pydispatch import Tensor, compile, func, ops
 from pydispatch.higher_order import cond, scan, while_loop
+from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
 
 EDGES = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, -np.nan, 5e-324, 1e-40, 1e308, -3e38, 2.0]
@@ -58,9 +59,10 @@ def in_every_form(operator):
     return function
 
 
+@pytest.mark.parametrize("name", ARITHMETIC)
+@in_one_case
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-@pytest.mark.parametrize("name", ARITHMETIC)
 def test_arithmetic(name, dtype, n):
     if name != "divide" or dtype is not np.int64:
         check_everywhere(in_every_form(getattr(ops.np, name)), dtype, n)
@@ -92,9 +94,10 @@ def test_long_rows_of_arithmetic(name, dtype):
     check_everywhere(lambda x, y: function(x, y)[-1], dtype, 1)
 
 
+@pytest.mark.parametrize("name", COMPARISONS)
+@in_one_case
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.bool_])
-@pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons(name, dtype, n):
     compare = getattr(ops.np, name)
     if dtype is np.bool_:
@@ -185,10 +188,11 @@ def reported(function, x, how):
     return [re.sub(r" \(at .*\)", "", str(warning.message)) for warning in caught]
 
 
+@pytest.mark.parametrize("name", ERRORS)
+@in_one_case
 @pytest.mark.parametrize("how", ["raise", "warn", "ignore"])
 @pytest.mark.parametrize("shape", [(), (1,), (4,), (16,), (3, 3)], ids=str)
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_those_of_numpy(name, around, shape, how):
     raising, number = ERRORS[name]
     after = AROUND[around]
@@ -327,10 +331,11 @@ SCANS = {function.__name__: function for function in (
     smoothed, swapped, kept, turned, chosen, nested, branching, long)}
 
 
+@pytest.mark.parametrize("name", SCANS)
+@in_one_case
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
-@pytest.mark.parametrize("name", SCANS)
 def test_repetitions(name, shape, dtype, length):
     random = np.random.default_rng(length)
     state, xs = random.standard_normal(shape).astype(dtype), random.standard_normal((length, *shape)).astype(dtype)

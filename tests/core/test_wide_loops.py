@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pydispatch import compile, ops
+from tests.cases import in_one_case
 from tests.compiling.same import check_same
 
 NAMES = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "maximum": 2, "minimum": 2, "sqrt": 1}
@@ -30,9 +31,10 @@ def operands(dtype, size):
     return left.copy(), right.copy()
 
 
+@pytest.mark.parametrize("name", NAMES)
+@in_one_case
 @dtypes
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", NAMES)
 def test_bits_of_each_size(name, size, dtype):
     given = operands(dtype, size)[:NAMES[name]]
     with np.errstate(all="ignore"):

@@ -29,6 +29,7 @@ from pydispatch.higher_order import associative_scan, cond, map, scan, while_loo
 from pydispatch.modes import DispatchMode
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 
 RAW = np.array([0.5, 1.25])
 ONES = np.ones(2)
@@ -110,8 +111,9 @@ HERE, THERE = np.array([0.75, -1.5]), np.array([-0.25, 2.0])
 every_program = pytest.mark.parametrize("row", PROGRAMS + MORE)
 
 
-@every_program
 @pytest.mark.parametrize("tracing_mode", ["real", "fake"])
+@in_one_case
+@every_program
 def test_a_graph_is_the_function_on_other_inputs(row, tracing_mode):
     function = program(*row)
     graph = make_fx(function, tracing_mode=tracing_mode)(HERE)
@@ -136,8 +138,9 @@ GRADIENTS = {
 }
 
 
-@every_program
 @pytest.mark.parametrize("name", GRADIENTS)
+@in_one_case
+@every_program
 def test_a_gradient_goes_through_what_is_captured(row, name):
     function = program(*row)
     expected = [differences(function, HERE, direction).sum() for direction in np.eye(2)]
@@ -188,8 +191,9 @@ def test_the_result_of_a_captured_subclass_is_one(transform, body):
         np.asarray(found.elem), np.asarray(TRANSFORMS[transform](lambda y: BODIES[body](HERE, y), RAW)))
 
 
-@every_program
 @pytest.mark.parametrize("tracing_mode", ["real", "fake"])
+@in_one_case
+@every_program
 def test_in_the_graph_of_a_branch(row, tracing_mode):
     function = program(*row)
 

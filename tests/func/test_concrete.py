@@ -14,6 +14,7 @@ from pydispatch.modes import DispatchMode
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import make_fx
 from pydispatch.tracing.fake import FakeMode
+from tests.cases import in_one_case
 
 X = np.array([3.0, 1.0, 2.0])
 TABLE = np.array([10.0, 20.0, 30.0])
@@ -53,6 +54,7 @@ CONVERSIONS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("convert", "expected"), CONVERSIONS.values(), ids=CONVERSIONS)
 @pytest.mark.parametrize("call", INSIDE.values(), ids=INSIDE)
 def test_integers_and_bools_can_be_converted(call, convert, expected):

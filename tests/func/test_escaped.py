@@ -30,6 +30,7 @@ from pydispatch.exceptions import (
 from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from pydispatch.func.transform import Transform
 from pydispatch.registry.operators import find_or_raise
+from tests.cases import in_one_case
 
 XS = np.arange(1.0, 7.0).reshape(2, 3)
 X = np.array([0.5, -1.0, 2.0])
@@ -180,6 +181,7 @@ def test_a_dead_batch_is_an_error_everywhere(run, place):
         place(lambda: dead + 1.0)
 
 
+@in_one_case
 @EACH_USE
 @EACH_BATCHED
 def test_a_dead_batch_is_an_error_in_every_use(run, use):

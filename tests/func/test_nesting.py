@@ -23,6 +23,7 @@ from pydispatch.func import (
     vjp,
     vmap,
 )
+from tests.cases import in_one_case
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
@@ -65,6 +66,7 @@ TRIPLES = list(itertools.product(REVERSE_AND_FORWARD, repeat=3))
 # --- derivatives of derivatives -----------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
 def test_second_derivatives_agree(names):
     outer, inner = map(DERIVATIVES.get, names)
@@ -87,6 +89,7 @@ def test_five_derivatives_of_sine(way):
         close(derivative(np.array(0.7)), expected(0.7))
 
 
+@in_one_case
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
 def test_perturbation_confusion(names):
     outer, inner = map(DERIVATIVES.get, names)
@@ -106,6 +109,7 @@ def three_derivatives(one, two, three):
     return one(lambda x: x * two(lambda y: y**2 * three(lambda z: x * y * z)(np.array(5.0)))(THREE))(TWO)
 
 
+@in_one_case
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
 def test_inner_function_that_returns_an_outer_value(names):
     outer, inner = map(DERIVATIVES.get, names)
@@ -113,6 +117,7 @@ def test_inner_function_that_returns_an_outer_value(names):
     close(outer(lambda x: inner(lambda y: x)(ONE) + x**2)(TWO), 4.0)
 
 
+@in_one_case
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
 def test_detach_cuts_every_level(names):
     outer, inner = map(DERIVATIVES.get, names)

@@ -15,6 +15,7 @@ from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, v
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 from tests.higher_order.compositions import same
 
 X, K = np.array([0.3, -1.2]), np.array(0.7)
@@ -185,6 +186,7 @@ def programs(author, body):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
+@in_one_case
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda author: author.__name__)
 def test_as_without_control_flow(author, body, transform):

@@ -11,6 +11,7 @@ from pydispatch.func import grad
 from pydispatch.func.transform import Transform
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
+from tests.cases import in_one_case
 
 X = np.arange(3.0)
 
@@ -128,9 +129,10 @@ PLACES = {
 }
 
 
+@pytest.mark.parametrize("name", CALLS)
+@in_one_case
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("name", CALLS)
 def test_wrong_results(name, place, wrong):
     operator, call, n = CALLS[name]
     answer, message = WRONG[wrong]

@@ -19,6 +19,7 @@ from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.operators import DECLARATIONS
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.tree import tree_leaves, tree_map
+from tests.cases import in_one_case
 from tests.numpy.samples import SAMPLES
 from tests.numpy.test_functions import CONVERSIONS, IN_PLACE, TOLD, check_same, is_array, mapped, numpys, ours
 from tests.operators.oracles import agreeing, identical
@@ -119,6 +120,7 @@ ARRAYS_ALONE = ("take_along_axis", "common_type")
 """Functions of which NumPy asks dtypes of the arguments without making arrays of them."""
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ARRAYS_ALONE])
 def test_lists_beside_a_tensor(name):
     for (expected, _), tensors, tolerance in forms(name, first_an_array):
@@ -131,6 +133,7 @@ SLICED = ("split", "array_split", "trim_zeros")
 """Functions that slice lists in NumPy."""
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in SLICED])
 def test_lists_alone(name):
     for call in CALLS[name]:
@@ -154,6 +157,7 @@ RENAMED = ("reshape",)
 """Functions with an argument that has had another name."""
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in RENAMED and parameters(numpys(name))])
 def test_arguments_by_name(name):
     names = parameters(numpys(name))
@@ -191,6 +195,7 @@ def test_out(name):
             check(tensor, target, call.tolerance)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("piecewise", "clip")])
 def test_a_keyword_that_is_none_is_refused(name):
     """NumPy's piecewise hands keywords on, and its clip refuses other things first."""
@@ -262,6 +267,7 @@ def arguments(ufunc: np.ufunc, dtype: str) -> list[np.ndarray]:
     return [value.astype(dtype) for value in values]
 
 
+@in_one_case
 @pytest.mark.parametrize("name", UNIVERSAL)
 @pytest.mark.parametrize("option", ["", *OPTIONS])
 def test_options_of_universal_functions(name, option):

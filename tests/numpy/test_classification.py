@@ -11,6 +11,7 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch.numpy import fft, linalg, passed_on
 from pydispatch.numpy.declare import FUNCTIONS, KINDS, OF_NUMPY, REASONS, Adapter
+from tests.cases import in_one_case
 from tests.numpy import page
 
 PUBLIC = sorted([name for name in np.__all__ if not name.startswith("_") and hasattr(np, name)])
@@ -23,6 +24,7 @@ OBJECTS = ("vectorize", "r_", "c_")
 """What is neither a function nor passed on: our own classes of NumPy's names."""
 
 
+@in_one_case
 @pytest.mark.parametrize("name", CALLABLE)
 def test_each_is_one_thing(name):
     numpys = operator.attrgetter(name)(np)
@@ -36,6 +38,7 @@ def test_each_is_one_thing(name):
         assert found is numpys
 
 
+@in_one_case
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_there(name):
     assert hasattr(pnp, name)
@@ -48,6 +51,7 @@ def test_modules_have_what_they_list():
         assert all(hasattr(module, name) for name in module.__all__)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_function_has_a_kind(name):
     assert KINDS[name] in (*page.KINDS_IN_ORDER, "refused")
@@ -64,6 +68,7 @@ def parameters_of(function):
     return [(parameter.name, parameter.kind) for parameter in inspect.signature(function).parameters.values()]
 
 
+@in_one_case
 @pytest.mark.skipif(np.__version__.split(".")[:2] != page.WRITTEN_FOR.split("."), reason="versions add arguments")
 @pytest.mark.parametrize("name", [
     name for name, function in FUNCTIONS.items() if name not in OTHERWISE and not name.startswith("random.")

@@ -20,6 +20,7 @@ from pydispatch.func import functionalize, grad, vmap
 from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
+from tests.cases import in_one_case
 from tests.numpy.calls import (
     case_named,
     check_same,
@@ -85,6 +86,7 @@ TOLD = ("array_repr", "iinfo", "save", "savetxt", "savez", "savez_compressed")
 """Functions that tell what an array is, or write it to a file: tests of descriptions and of the standard have them."""
 
 
+@in_one_case
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - IN_PLACE - set(TOLD)))
 def test_every_function_has_a_sample(name):
     if numpys(name) is None:

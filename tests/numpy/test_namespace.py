@@ -12,9 +12,11 @@ import pydispatch.numpy
 from pydispatch import Tensor
 from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.numpy.passed_on import LOADED
+from tests.cases import in_one_case
 from tests.numpy import page, stub
 
 
+@in_one_case
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_aliases_are_the_same_object(name):
     function = FUNCTIONS[name]
@@ -22,6 +24,7 @@ def test_aliases_are_the_same_object(name):
     assert all(getattr(pydispatch.numpy, alias) is function.public for alias in aliases)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_a_function_pickles_by_name(name):
     assert pickle.loads(pickle.dumps(FUNCTIONS[name].public)) is FUNCTIONS[name].public

@@ -20,6 +20,7 @@ from pydispatch.func import grad as func_grad
 from pydispatch.numpy import random
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_map
+from tests.cases import in_one_case
 
 SEED = 11
 A, B = np.array([0.5, 1.5, 4.0]), np.array([[2.0], [0.75]])
@@ -157,6 +158,7 @@ def test_every_method_of_numpys_generator_is_there_with_its_signature():
         assert getattr(rng(), name).__doc__ == getattr(np.random.Generator, name).__doc__
 
 
+@in_one_case
 @EACH
 def test_arrays_go_in_and_out(sample):
     expected, state = theirs(sample)
@@ -168,6 +170,7 @@ def test_arrays_go_in_and_out(sample):
         assert state_of(generator) == state
 
 
+@in_one_case
 @EACH
 def test_tensors_give_tensors_with_the_same_values(sample):
     if not has_arrays(sample):
@@ -180,6 +183,7 @@ def test_tensors_give_tensors_with_the_same_values(sample):
     assert state_of(generator) == state
 
 
+@in_one_case
 @EACH
 def test_in_fake_mode_the_shape_is_known_and_nothing_is_drawn(sample):
     expected = np.asarray(theirs(sample)[0])
@@ -190,8 +194,9 @@ def test_in_fake_mode_the_shape_is_known_and_nothing_is_drawn(sample):
     assert state_of(generator) == state_of(rng())
 
 
-@EACH
 @pytest.mark.parametrize("mode", ["real", "fake"])
+@in_one_case
+@EACH
 def test_draws_stay_in_traces(sample, mode):
     """The graph draws what the function draws, from any generator."""
     places = [i for i, value in enumerate(sample.args) if isinstance(value, np.ndarray)]
@@ -211,6 +216,7 @@ def test_draws_stay_in_traces(sample, mode):
     assert state_of(generator) == state
 
 
+@in_one_case
 @EACH
 def test_vmap_asks_whether_examples_share_a_draw(sample):
     with pytest.raises(VmapError, match="randomness"):
@@ -219,6 +225,7 @@ def test_vmap_asks_whether_examples_share_a_draw(sample):
     check_same(found, np.stack([theirs(sample)[0]] * 3))
 
 
+@in_one_case
 @EACH
 def test_vmap_gives_examples_draws_of_their_own(sample):
     """A batch of parameters, and the shape that the draw for one example has."""
@@ -267,6 +274,7 @@ def test_vectors_of_a_batch_are_drawn_one_after_the_other(name, parameters):
     assert state_of(generator) == state_of(expected)
 
 
+@in_one_case
 @EACH
 def test_functionalize_draws_alike(sample):
     one, other = rng(), rng()

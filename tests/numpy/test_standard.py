@@ -12,6 +12,7 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.numpy import tensors
+from tests.cases import in_one_case
 
 NAMES = """
 abs acos acosh add all any arange argmax argmin argsort asarray asin asinh astype atan atan2 atanh bitwise_and
@@ -39,6 +40,7 @@ ALIASES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [*NAMES, *[f"linalg.{name}" for name in LINALG], *[f"fft.{name}" for name in FFT]])
 def test_every_name_of_the_standard_is_there(name):
     namespace = Tensor(np.ones(1)).__array_namespace__()

@@ -9,6 +9,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.autograd import grad
 from pydispatch.numpy.declare import FUNCTIONS
+from tests.cases import in_one_case
 
 BINARY = [name for name, function in FUNCTIONS.items() if "outer" in function.__dict__ and name != "ldexp"]
 """Less the one whose result is not its own argument again: NumPy reduces nothing with it."""
@@ -35,6 +36,7 @@ def one_by_one(method, name, array):
     return np.asarray(method(of_scalars, array.astype(object))).astype(method(ufunc, array).dtype)
 
 
+@in_one_case
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
 @pytest.mark.parametrize("name", BINARY)

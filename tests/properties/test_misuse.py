@@ -15,6 +15,7 @@ from pydispatch import DispatchKeySet, DispatchMode, Tensor, _core, autograd, fu
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 
 NP = ops.np
 X = np.arange(3.0)
@@ -92,6 +93,7 @@ PLACES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("found", [1.0, True, 2j, np.float64(1.0)], ids=repr)
 @pytest.mark.parametrize("place", PLACES.values(), ids=list(PLACES))
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))

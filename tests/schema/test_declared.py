@@ -8,6 +8,7 @@ from pydispatch import ops
 from pydispatch.exceptions import SchemaError
 from pydispatch.operators.declare import DECLARATIONS, OF_FAMILIES
 from pydispatch.schema import parse_declared_signature, parse_signature
+from tests.cases import in_one_case
 
 assert all((ops.np.linalg_inv, ops.np.fft_fft, ops.np.random_normal))     # they declare their families
 LIBRARY = sorted({"(" + declaration.schema_text.partition("(")[2]
@@ -43,6 +44,7 @@ REFUSED = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize("text", [*LIBRARY, *SIGNATURES])
 def test_it_is_what_the_parser_reads(text):
     expected = parse_signature(text)

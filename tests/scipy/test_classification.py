@@ -11,12 +11,14 @@ import scipy
 import pydispatch.scipy
 from pydispatch.numpy.declare import OF_NUMPY
 from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON
+from tests.cases import in_one_case
 from tests.scipy import page
 
 for family in FAMILIES:
     import_module(f"pydispatch.scipy.{family}")
 
 
+@in_one_case
 @pytest.mark.parametrize("name", sorted(FACE.functions))
 def test_each_function_has_a_kind(name):
     assert FACE.kinds[name] in (*page.KINDS_IN_ORDER, "refused")

@@ -17,6 +17,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.scipy import special
 from pydispatch.scipy.pack import FACE, PASSED_ON
+from tests.cases import in_one_case
 from tests.numpy.calls import check_same, quietly
 
 
@@ -26,6 +27,7 @@ def slope(name: str, i: int, *args: Any) -> Any:
     return quietly(func.grad(getattr(special, name), i), args, {})
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in scipy.special.__all__ if not name.startswith("_")])
 def test_every_name_of_scipys_is_one_thing(name):
     assert (f"special.{name}" in FACE.functions) + (name in PASSED_ON["special"]) == 1
