@@ -75,7 +75,7 @@ def rows_of(
         if name is None:
             name = "-".join(id_of(value, ids if callable(ids) else None) or f"{names[k]}{i}"
                             for k, value in enumerate(row.values))
-        yield Row(name, dict(zip(names, row.values, strict=True)), tuple(row.marks))
+        yield Row(str(name), dict(zip(names, row.values, strict=True)), tuple(row.marks))
 
 
 def id_of(value: Any, ids: Callable[[Any], str] | None) -> str | None:

@@ -202,6 +202,7 @@ def test_an_array_is_not_changed_in_place_by_a_tensor(method):
 UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert}
 
 
+@in_one_case
 @pytest.mark.parametrize("method", UNARY.values(), ids=UNARY)
 @pytest.mark.parametrize(
     "name", [name for name, value in OPERANDS.items() if isinstance(value, (np.ndarray, np.generic))]
@@ -213,6 +214,7 @@ def test_unary_operators(method, name):
 STRANGERS = {"str": "a", "bytes": b"a", "None": None, "object": object(), "dict": {}, "set": {1}}
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in BINARY if name not in ("eq", "ne")])
 @pytest.mark.parametrize("other", STRANGERS.values(), ids=STRANGERS)
 def test_strangers_are_left_to_python(name, other):
@@ -752,6 +754,7 @@ MODIFIERS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("modify", MODIFIERS.values(), ids=list(MODIFIERS))
 @pytest.mark.parametrize("tracked", [False, True])
 def test_functions_of_numpy_that_write_refuse_or_are_right(modify, tracked):
@@ -780,6 +783,7 @@ ARRAYS = {
 ATTRIBUTES = ["shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "T", "mT", "real", "imag"]
 
 
+@in_one_case
 @pytest.mark.parametrize("attribute", ATTRIBUTES)
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
 def test_attributes(attribute, array):

@@ -12,6 +12,7 @@ from pydispatch.autograd import checkpoint
 from pydispatch.ops import ops
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves
+from tests.cases import in_one_case
 
 
 def leaf(*values):
@@ -199,6 +200,7 @@ def in_a_scan_on_the_tape(f):
     return run
 
 
+@in_one_case
 @pytest.mark.parametrize("chain", [*CHAINS, "tape", "scan on the tape"])
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_captured_tensors_are_differentiated(holder, chain):

@@ -16,6 +16,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.registrations import add_derivative
 from pydispatch.registry.sites import caller_site
+from tests.cases import in_one_case
 
 np_ops = ops.np
 SEED = 20260101
@@ -133,6 +134,7 @@ RIGHT = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_derivatives_pass(name, fast):
@@ -144,6 +146,7 @@ def test_right_derivatives_pass(name, fast):
 WITHOUT_FORWARD = {"differentiates inside"}
 
 
+@in_one_case
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", [name for name in RIGHT if name not in WITHOUT_FORWARD])
 def test_right_forward_mode_passes(name, fast):
@@ -152,6 +155,7 @@ def test_right_forward_mode_passes(name, fast):
     assert gradcheck(func, inputs, fast_mode=fast, check_forward_ad=True, check_backward_ad=False) is True
 
 
+@in_one_case
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_second_derivatives_pass(name, fast):

@@ -146,6 +146,7 @@ COMPLEX_VIEWS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("view", COMPLEX_VIEWS, ids=lambda view: f"X21-{view}")
 def test_a_write_through_a_part_of_complex_numbers(view, write):
@@ -503,6 +504,7 @@ NEEDS = {
 CASES = [(name, value) for name in NEEDS for value in ("x", "y", "result")]
 
 
+@in_one_case
 @pytest.mark.parametrize(("name", "value"), CASES, ids=[f"X20-{name}-{value}" for name, value in CASES])
 def test_a_write_is_an_error_exactly_where_the_value_is_needed(name, value):
     function, needed = NEEDS[name]
@@ -722,6 +724,7 @@ class ViewInFunction(Function):
         return g.reshape(2)
 
 
+@in_one_case
 @pytest.mark.parametrize("write", WAYS_TO_WRITE)
 @pytest.mark.parametrize("case", REFUSED)
 def test_writes_that_are_refused_change_nothing(case, write):

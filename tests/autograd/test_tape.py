@@ -21,6 +21,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import Function, TapeNode, backward, enable_grad, grad, is_grad_enabled, no_grad
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import assert_gradient, constant, leaf
+from tests.cases import in_one_case
 
 NP = ops.np
 RNG = np.random.default_rng(0)
@@ -1205,6 +1206,7 @@ def assert_own_memory(results, strangers):
         assert not np.shares_memory(array, stranger)
 
 
+@in_one_case
 @pytest.mark.parametrize("create_graph", [False, True], ids=["once", "create_graph"])
 @pytest.mark.parametrize("cotangent", ["raw", "Tensor"])
 @pytest.mark.parametrize("case", ALIASING, ids=lambda case: f"X6-{case}")
@@ -1225,6 +1227,7 @@ def test_gradients_from_grad_share_no_memory(case, cotangent, create_graph):
     np.testing.assert_array_equal(given, COTANGENT)
 
 
+@in_one_case
 @pytest.mark.parametrize("cotangent", ["raw", "Tensor"])
 @pytest.mark.parametrize("case", ALIASING, ids=lambda case: f"X6-{case}")
 def test_gradients_in_grad_share_no_memory(case, cotangent):

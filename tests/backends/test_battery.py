@@ -14,6 +14,7 @@ from pydispatch.registry.operators import find_or_raise
 from pydispatch.testing import check_backend
 from pydispatch.tree import tree_leaves
 from tests.backends.lone import LoneArray
+from tests.cases import in_one_case
 from tests.operators.samples import smooth_samples
 
 X = np.array([[1.0, 4.0, 2.0], [3.0, 0.5, 6.0]])
@@ -38,6 +39,7 @@ def is_plain(sample):
                                 for leaf in leaves)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", HAS)
 def test_an_operator_computes_what_it_does_on_numpys_arrays(name):
     chosen = list(filter(is_plain, smooth_samples(name)))[:12:2]

@@ -13,6 +13,7 @@ from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.higher_order import HigherOrderOperator, associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
+from tests.cases import in_one_case
 from tests.compiling.same import check_same, raw
 from tests.compiling.test_transforms import near, on_tape, on_tape_twice
 from tests.properties.programs import quiet
@@ -288,8 +289,9 @@ DERIVATIVES = {
 }
 
 
-@pytest.mark.parametrize("derivative", DERIVATIVES)
 @pytest.mark.parametrize("name", SMOOTH)
+@in_one_case
+@pytest.mark.parametrize("derivative", DERIVATIVES)
 def test_derivatives(name, derivative):
     if name in IN_WHILE and derivative != "jvp":
         with pytest.raises(DataDependentError, match=r"the gradient of a loop needs the number of steps.*\n.*scan"):

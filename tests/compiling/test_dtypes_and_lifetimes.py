@@ -11,6 +11,7 @@ import pytest
 
 from pydispatch import Tensor, _core, compile, ops
 from pydispatch.exceptions import CompilationError
+from tests.cases import in_one_case
 
 NP = ops.np
 
@@ -40,6 +41,7 @@ def test_the_straight_line_moves_objects(move):
     assert compile(move, backend="python")(OBJECTS).tolist() == np.asarray(move(OBJECTS)).tolist()
 
 
+@in_one_case
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 @pytest.mark.parametrize("x", [
     np.array(["abc", "d"]), np.array([b"abcde", b"fghij"]), np.frombuffer(b"xabcdefghijklmnop", "S8", offset=1),

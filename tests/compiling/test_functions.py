@@ -28,6 +28,7 @@ from pydispatch.exceptions import (
     PerformanceWarning,
 )
 from pydispatch.tree import register_pytree_node
+from tests.cases import in_one_case
 from tests.compiling.same import BACKENDS, check_same, raw
 
 X = np.random.default_rng(3).standard_normal((2, 3))
@@ -211,6 +212,7 @@ def described(value):
     return repr(type(value)), repr(value) if not hasattr(value, "shape") else (value.shape, value.dtype.str)
 
 
+@in_one_case
 @backends
 @pytest.mark.parametrize("change", CHANGES)
 def test_it_compiles_again(change, backend):
@@ -434,6 +436,7 @@ def test_donated_memory_is_not_taken(name):
         check_same(found, X * 2 + (X[:1] if name == "another argument is a view of it" else X))
 
 
+@in_one_case
 @pytest.mark.parametrize("function", [
     lambda x, y: x + x[::-1], lambda x, y: ops.np.flip(x), lambda x, y: (x + 1, x * 2), lambda x, y: (x[::-1] + 1, x),
     lambda x, y: ops.np.cumsum(x, 0) + x.T.T, lambda x, y: ops.np.take(x, np.array([1, 0]), 0),

@@ -53,6 +53,7 @@ def test_reads(read, dtype, shape):
     check(read, x, k)
 
 
+@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)

@@ -55,6 +55,7 @@ def test_sizes_around_the_borders_of_blocks(size, name):
         check_same(compile(ELEMENTWISE[name])(x, y), ELEMENTWISE[name](x, y))
 
 
+@in_one_case
 @threads
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_large_arrays_on_threads(name, n_threads):
@@ -93,6 +94,7 @@ SHAPES = ((1, 20_000), (20_000, 1), (3, 5000), (5000, 3), (127, 129), (4097, 2),
 
 
 @pytest.mark.parametrize("name", ROWS)
+@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_rows_with_reductions_inside(shape, name, n_threads):
@@ -368,6 +370,7 @@ JOINED = {
 
 
 @pytest.mark.parametrize("name", JOINED)
+@in_one_case
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(("size", "n_threads"), [(8192, 1), (8193, 1), (20_011, 1), (100_003, 3)])
 def test_joined_loops(size, n_threads, dtype, name):

@@ -177,6 +177,7 @@ def test_compiled_transforms_of_functions(function, transform):
     assert compiled.cache_info() == (1, 1, 1)
 
 
+@in_one_case
 @pairs_of(["value", "grad", "grad of grad", "vmap of grad", "tape twice", "jvp of grad"])
 def test_compiled_functions_in_compiled_functions(function, transform):
     inner = compile(FUNCTIONS_OF_ONE[function])
@@ -186,6 +187,7 @@ def test_compiled_functions_in_compiled_functions(function, transform):
         near(compile(TRANSFORMS[transform](inner))(X), oracle(transform, function)(X))
 
 
+@in_one_case
 @pairs_of(["grad", "grad of grad", "tape", "tape twice", "vmap of grad", "hessian"])
 def test_pickled_functions_have_the_same_derivatives(function, transform):
     """Of functions that pickle, that is; a plan goes with them."""

@@ -270,8 +270,9 @@ DTYPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=repr)
 @pytest.mark.parametrize("name", ["zeros", "empty"])
+@in_one_case
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
 def test_arrays_of_a_shape_are_numpys(name, shape):
     found, expected = [
         [described(lambda: function(shape, *args, **kwargs)) for kwargs in DTYPES for args in positional(kwargs)]  # noqa: B023

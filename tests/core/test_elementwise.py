@@ -94,6 +94,7 @@ SHAPES = [
 ]
 
 
+@in_one_case
 @each_ufunc
 def test_every_ufunc_on_every_type(ufunc):
     for dtype in TYPES:
@@ -192,6 +193,7 @@ def test_ufuncs_on_any_layout(data):
         isinstance(expected[0][0], type) and issubclass(expected[0][0], Exception))
 
 
+@in_one_case
 @each_ufunc
 def test_operands_without_a_common_shape_raise_as_in_numpy(ufunc):
     if ufunc.nin == 2:
@@ -270,6 +272,7 @@ SCALARS = [True, False, 0, 1, -1, 3, 2.5, -2.5, -0.0, float("inf"), float("nan")
                                                dtype.kind, (0.0, -1.5, np.inf, np.nan))]]
 
 
+@in_one_case
 @each_ufunc
 def test_numbers_and_arrays_without_axes(ufunc):
     function = getattr(pnp, ufunc.__name__)
@@ -294,6 +297,7 @@ def outs(dtype, shape):
     yield np.zeros(shape, dtype).view(np.matrix) if len(shape) == 2 else np.zeros(shape, dtype).tolist()
 
 
+@in_one_case
 @each_ufunc
 def test_results_are_written_into_out(ufunc):
     for dtype, shape in itertools.product(TYPES, [(5,), (3, 4)]):
@@ -332,6 +336,7 @@ def without_type_of_error(function, *args, **kwargs):
     return "an error" if len(told) == 2 else (told, warned)
 
 
+@in_one_case
 @each_ufunc
 def test_operators_write_into_out(ufunc):
     function = getattr(ops.np, ufunc.__name__)
@@ -359,6 +364,7 @@ def test_out_is_the_result():
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "greater", "power"])
+@in_one_case
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
 @pytest.mark.parametrize("place", [
     pytest.param(lambda m: (m[:4], m[1:5]), id="ahead"), pytest.param(lambda m: (m[1:5], m[:4]), id="behind"),

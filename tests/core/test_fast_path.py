@@ -20,6 +20,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError, NoKernelError, StaleOperatorError
 from pydispatch.library import Library
 from pydispatch.tree import tree_map
+from tests.cases import in_one_case
 
 
 class Sub(Tensor):
@@ -675,6 +676,7 @@ def outcome(call, operand, tape, backend="CPU"):
     return seen
 
 
+@in_one_case
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("call", LIBRARY_CALLS)
 def test_fast_paths_of_library_operators_are_not_seen(call):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
+from tests.cases import in_one_case
 from tests.core.test_elementwise import LEFT_TO_NUMPY, TYPES, numbers, operands, outcome
 
 FOLDS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "all": np.logical_and,
@@ -28,6 +29,7 @@ def sets_of_axes(ndim):
     yield tuple(range(ndim))
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @each_fold
 def test_every_type_along_every_axis(name, dtype):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pydispatch
+from tests.cases import in_one_case
 
 PACKAGE = Path(pydispatch.__file__).parent
 PARTS = sorted(path.stem for path in (PACKAGE / "core").glob("*.pyx"))
@@ -59,6 +60,7 @@ SEEN_BY_PYTHON = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_uses_what_headers_declare(part: str) -> None:
     used = used_names(code_of(f"{part}.pyx")) - DEFINED[part] - set().union(*DECLARED.values()) - SEEN_BY_PYTHON
@@ -66,6 +68,7 @@ def test_a_part_uses_what_headers_declare(part: str) -> None:
     assert {other: names for other, names in private.items() if names} == {}
 
 
+@in_one_case
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_declares_the_functions_that_others_use(header: str) -> None:
     functions = set(re.findall(r"^cdef (?!class)[^(\n]*?(\w+)\(", code_of(f"{header}.pxd"), re.MULTILINE))

@@ -94,6 +94,7 @@ def test_joining(arrays, shape, function):
         assert outcome(ours, listed, axis) == outcome(numpys, listed, axis), axis
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", [*TYPES, *LEFT_TO_NUMPY], ids=str)
 @pytest.mark.parametrize("function", ["concatenate", "stack"])
 def test_joining_every_dtype(function, dtype):

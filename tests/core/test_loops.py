@@ -57,6 +57,7 @@ def test_the_library_has_many_ufuncs_with_loops():
     assert {"add", "divide", "tanh", "logaddexp", "copysign", "rint"} <= {ufunc.__name__ for ufunc in UFUNCS}
 
 
+@in_one_case
 @each_ufunc
 def test_special_values_come_out_as_from_numpy(ufunc):
     pairs = np.array(list(itertools.product(SPECIAL, repeat=2))).T
@@ -236,6 +237,7 @@ SHAPES = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("values", ["normal", "large", "negative zeros", "special"])
 def test_sums_are_those_of_add_reduce(shape, values):
@@ -258,6 +260,7 @@ def test_sums_of_what_is_not_plain_are_those_of_add_reduce(name):
 # --- products of matrices --------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (2, 3, 4), (8, 4, 16), (1, 5, 1), (7, 1, 3), (32, 32, 32)])
 @pytest.mark.parametrize("left", ["plain", "turned", "strided"])
 @pytest.mark.parametrize("right", ["plain", "turned", "strided"])

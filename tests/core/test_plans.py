@@ -17,6 +17,7 @@ from pydispatch import _core, compile, ops
 from pydispatch.higher_order import cond, map, scan, while_loop
 from pydispatch.library import Library
 from pydispatch.tree import tree_leaves
+from tests.cases import in_one_case
 
 NP = ops.np
 X = np.arange(3.0)
@@ -198,6 +199,7 @@ WRONG = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("parts", WRONG.values(), ids=list(WRONG))
 def test_what_leaves_its_memory_is_no_plan(parts):
     with pytest.raises((TypeError, ValueError)):

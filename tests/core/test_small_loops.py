@@ -107,9 +107,10 @@ def test_comparisons(name, dtype, n):
                          dtype, n)
 
 
+@pytest.mark.parametrize("name", OF_ONE)
+@in_one_case
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
-@pytest.mark.parametrize("name", OF_ONE)
 def test_functions_of_one_number(name, dtype, n):
     function = getattr(ops.np, name)
     if name != "sqrt" or dtype is not np.int64:
@@ -365,6 +366,7 @@ def test_gradients_of_repetitions(shape):
     check_same(compile(gradient)(state, xs), compile(gradient, backend="python")(state, xs))
 
 
+@in_one_case
 @pytest.mark.parametrize("length", [1, 2, 65, 256, 257, 513])
 @pytest.mark.parametrize("where", ["first", "last", "middle", "all"])
 @pytest.mark.parametrize("shape", [(), (3,)], ids=str)

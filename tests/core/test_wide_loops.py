@@ -65,9 +65,10 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.parametrize("name", NAMES)
+@in_one_case
 @dtypes
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", NAMES)
 def test_bits_of_each_layout(name, layout, dtype):
     given = operands(dtype, 1000)[:NAMES[name]]
     of_numpy, of_ours = getattr(np, name), getattr(ops.np, name)

@@ -147,6 +147,7 @@ def test_a_gradient_goes_through_what_is_captured(row, name):
     np.testing.assert_allclose(GRADIENTS[name](function, HERE), expected, rtol=1e-5, atol=1e-7)
 
 
+@in_one_case
 @every_program
 def test_a_batch_goes_through_what_is_captured(row):
     function = program(*row)
@@ -162,6 +163,7 @@ class Doubled(DispatchMode):
         return result * 2 if func is ops.np.multiply.default and type(args[1]) is float and args[1] == 7 else result
 
 
+@in_one_case
 @every_program
 def test_a_mode_sees_what_is_done_with_the_result(row):
     function = program(*row)
@@ -170,6 +172,7 @@ def test_a_mode_sees_what_is_done_with_the_result(row):
     np.testing.assert_allclose(np.asarray(found), np.asarray(function(HERE)) * 14.0)
 
 
+@in_one_case
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("body", BODIES)
 def test_a_mode_sees_the_result_of_a_transform_itself(transform, body):
@@ -180,6 +183,7 @@ def test_a_mode_sees_the_result_of_a_transform_itself(transform, body):
         np.asarray(found), 14.0 * np.asarray(TRANSFORMS[transform](lambda y: BODIES[body](HERE, y), RAW)))
 
 
+@in_one_case
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("body", ["product", "sine", "reduced"])
 def test_the_result_of_a_captured_subclass_is_one(transform, body):

@@ -64,6 +64,7 @@ def test_integers_and_bools_can_be_converted(call, convert, expected):
     assert found == [expected] * len(found)
 
 
+@in_one_case
 @pytest.mark.parametrize("convert", [convert for convert, _ in CONVERSIONS.values()], ids=CONVERSIONS)
 @pytest.mark.parametrize("call", IN_A_BATCH.values(), ids=IN_A_BATCH)
 def test_not_those_of_a_batch(call, convert):

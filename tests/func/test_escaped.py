@@ -173,6 +173,7 @@ EACH_AD = pytest.mark.parametrize("run", AD.values(), ids=AD)
 # --- 1.4: dead values of vmap ----------------------------------------------------------------------------------------
 
 
+@in_one_case
 @EACH_PLACE
 @EACH_BATCHED
 def test_a_dead_batch_is_an_error_everywhere(run, place):
@@ -197,6 +198,7 @@ CONVERSIONS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 @EACH_BATCHED
 def test_a_dead_batch_is_not_converted(run, convert):
@@ -205,6 +207,7 @@ def test_a_dead_batch_is_not_converted(run, convert):
         convert(dead)
 
 
+@in_one_case
 @EACH_PLACE
 @EACH_BATCHED
 def test_a_dead_batch_can_be_looked_at(run, place):
@@ -299,6 +302,7 @@ VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("use", "expected"), VALUES.values(), ids=VALUES)
 @EACH_AD
 def test_a_dead_ad_value_is_its_value(run, use, expected):
@@ -310,6 +314,7 @@ def test_a_dead_ad_value_is_its_value(run, use, expected):
     assert not getattr(found, "requires_grad", False)
 
 
+@in_one_case
 @EACH_PLACE
 @EACH_AD
 def test_a_dead_ad_value_is_a_constant_everywhere(run, place):

@@ -26,6 +26,7 @@ from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
+from tests.cases import in_one_case
 from tests.operators.samples import numpy_function, samples, schema_of
 
 REMOVE = ("mutations", "mutations_and_views")
@@ -445,6 +446,7 @@ def check_writes_alike(operator, args, kwargs, exact=True):
         np.testing.assert_allclose(ours[1]["out"], theirs[1]["out"], rtol=1e-6, strict=True)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_in_place_operators(name):
     operator = getattr(ops.np, name)
@@ -453,6 +455,7 @@ def test_in_place_operators(name):
             check_writes_alike(operator, *sample)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", WITH_OUT)
 def test_operators_with_out(name):
     """Every fifth combination: of the six arrays to write to, each with another sample."""
@@ -532,6 +535,7 @@ def write_in_turn(np, *arrays):
     return results
 
 
+@in_one_case
 @pytest.mark.parametrize("program", [write_first_read_second, write_second_read_first, write_in_turn])
 @pytest.mark.parametrize("alias", ALIASES)
 def test_aliased_inputs(alias, program):

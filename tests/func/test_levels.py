@@ -15,6 +15,7 @@ import pytest
 from pydispatch import Tensor, autograd, ops
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, jvp, value_and_grad, vjp
+from tests.cases import in_one_case
 
 X = np.array([0.3, -1.2, 2.0])
 ONE, TWO, THREE = np.array(1.0), np.array(2.0), np.array(3.0)
@@ -708,6 +709,7 @@ CAPTURED = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("capture", CAPTURED.values(), ids=CAPTURED)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -767,6 +769,7 @@ def test_view_of_a_captured_array_is_not_written_to(run, view):
     close(target, X)
 
 
+@in_one_case
 @pytest.mark.parametrize("inner", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("outer", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)

@@ -12,6 +12,7 @@ from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.testing.functions import FUNCTIONS, Cube
+from tests.cases import in_one_case
 from tests.operators.oracles import DIFFERENTIABLE, assert_near, cases, likewise, quiet
 
 X = np.array([0.3, -1.2, 2.0])
@@ -492,6 +493,7 @@ def test_every_sample_function(sample):
                 close(found, wanted, rtol=1e-10)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_every_operator(name):
     """The derivative function gives what jvp gives, for each of several tangents and for a batch of them."""

@@ -721,6 +721,7 @@ def test_autograd_grad_inside():
     close(hessian(f)(X), np.diag(18 * X))
 
 
+@in_one_case
 @pytest.mark.parametrize("outer", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("inner", RUNS.values(), ids=RUNS)
 def test_exception_in_the_middle(outer, inner):

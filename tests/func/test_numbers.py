@@ -8,6 +8,7 @@ import pytest
 from pydispatch import Tensor, ops
 from pydispatch.exceptions import AutogradError, DispatchError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
+from tests.cases import in_one_case
 
 X = np.array([0.5, -2.0, 3.0])
 
@@ -140,6 +141,7 @@ DERIVATIVES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("result", WITHOUT_ARRAY.values(), ids=WITHOUT_ARRAY)
 @pytest.mark.parametrize("call", DERIVATIVES.values(), ids=DERIVATIVES)
 def test_a_function_that_returns_no_array_is_refused(call, result):

@@ -17,6 +17,7 @@ from pydispatch.exceptions import VmapError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 
 SEED = 7
 MODES = ("error", "same", "different")
@@ -394,6 +395,7 @@ def nested_shape(outer: str, inner: str, size: tuple[int, ...]) -> tuple[tuple[i
     return shape, spread
 
 
+@in_one_case
 @EACH_PAIR
 @EACH_FACTORY
 def test_nested_factories(draw, numpy_draw, outer, inner):

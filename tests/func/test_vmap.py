@@ -14,6 +14,7 @@ from pydispatch import Tensor, _core, autograd, ops
 from pydispatch.exceptions import AutogradError, DispatchError, VmapError
 from pydispatch.func import grad, vmap
 from pydispatch.tree import register_pytree_node, tree_leaves, tree_map
+from tests.cases import in_one_case
 
 X = np.arange(12.0).reshape(3, 4)
 Y = np.linspace(-1, 1, 12).reshape(3, 4) ** 3
@@ -156,6 +157,7 @@ REFUSED = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("error", "match", "call"), REFUSED)
 def test_refused_arguments_of_vmap(error, match, call):
     with pytest.raises(error, match=match) as raised:
@@ -208,6 +210,7 @@ def test_a_call_that_is_refused_does_not_run_the_function(call):
 # --- what is mapped --------------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("kind", [np.asarray, Tensor], ids=["raw", "tensor"])
 @pytest.mark.parametrize("out_dim", [0, 1, 2, -1, -2, -3])
 @pytest.mark.parametrize("in_dim", [0, 1, 2, -1, -2, -3])

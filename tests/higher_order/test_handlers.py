@@ -145,6 +145,7 @@ def test_wrong_results(name, place, wrong):
     assert f"{name}(*args)" in second
 
 
+@in_one_case
 @pytest.mark.parametrize("kind", [tuple, list])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", CALLS)

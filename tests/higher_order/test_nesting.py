@@ -12,6 +12,7 @@ from pydispatch.func import grad, jvp, vmap
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 
 X = np.array([1.0, 2.0])
 
@@ -60,6 +61,7 @@ def runs_at_depth(depth, around, transform):
     return runs
 
 
+@in_one_case
 @pytest.mark.parametrize(("name", "transform"), TRANSFORMS.items(), ids=TRANSFORMS)
 @pytest.mark.parametrize("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
 def test_the_runs_of_the_innermost_function_are_a_polynomial_in_the_depth(around, name, transform):

@@ -13,6 +13,7 @@ from pydispatch.higher_order import cond, scan
 from pydispatch.library import Library, custom_op, register_pydispatch
 from pydispatch.modes import exclude_keys, mode_stack
 from pydispatch.testing import LoggingTensor
+from tests.cases import in_one_case
 
 X = np.ones(3)
 
@@ -360,6 +361,7 @@ PLACES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_a_copy_of_the_context_finds_the_same_state(place, way):

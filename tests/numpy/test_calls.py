@@ -97,6 +97,7 @@ def forms(name: str, form: Callable[[Call], tuple[Any, Any]] = lambda call: call
                call.tolerance)
 
 
+@in_one_case
 @every_function
 def test_results_errors_and_warnings(name):
     for (expected, warned), tensors, tolerance in forms(name):
@@ -176,6 +177,7 @@ WITHOUT_OUT = ("fft.fft2", "fft.ifft2", "fft.fftn", "fft.ifftn", "fft.rfft2", "f
 apply_along_axis hand it on, around refuses to round integers into integers, multi_dot to write into 0 dimensions."""
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in WITHOUT_OUT])
 def test_out(name):
     for call in CALLS[name]:
@@ -214,6 +216,7 @@ STEPS = ("atleast_2d", "atleast_3d")
 """Functions that add axes of one element, whose steps NumPy and operators count otherwise."""
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in (*NEW_ARRAYS, *CONVERSIONS)])
 def test_views_are_numpys(name):
     """Where NumPy's result shares memory with an argument, so does ours, with the same steps; and nowhere else."""
@@ -231,6 +234,7 @@ def test_views_are_numpys(name):
                 assert not any(shares) or name in STEPS or left.strides == right.strides
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in SAMPLES])
 def test_compiled_operators_are_eager(name):
     """Of one call in four, since each is traced and made a plan; test_functions.py has all other functions."""

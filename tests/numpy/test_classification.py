@@ -93,6 +93,7 @@ def test_kinds(name):
     assert KINDS[name] == KINDS_BY_HAND[name]
 
 
+@in_one_case
 @pytest.mark.parametrize("name", REASONS)
 def test_a_refusal_says_what_to_write(name):
     assert len(REASONS[name].split()) > 6

@@ -12,6 +12,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.numpy import fft, linalg  # noqa: F401  they are loaded on first use
 from pydispatch.tree import tree_map
+from tests.cases import in_one_case
 
 V, M, C = np.arange(3.0), np.arange(6.0).reshape(2, 3), np.ones((2, 2, 2))
 BAD = [
@@ -68,6 +69,7 @@ BAD = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("name", "args", "kwargs"), [
     pytest.param(*call, id=f"{i}-{call[0]}") for i, call in enumerate(BAD) if hasattr(np, call[0].partition(".")[0])])
 def test_what_numpy_refuses_is_refused_with_the_same_class(name, args, kwargs):

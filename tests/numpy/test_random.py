@@ -614,6 +614,7 @@ def test_draws_of_zero_have_finite_gradients():
         assert np.isfinite(grad(getattr(rng(), name)(*args).sum(), parameter)[0].array).all()
 
 
+@in_one_case
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("i", range(3))
 def test_single_draws_and_parameters_that_are_numbers(name, i):

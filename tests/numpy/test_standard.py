@@ -144,6 +144,7 @@ __rxor__ __setitem__ __sub__ __truediv__ __xor__
 """.split()     # noqa: SIM905  a list of 70 quoted names reads worse
 
 
+@in_one_case
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_a_tensor_has_every_attribute_of_the_standard(name):
     assert hasattr(Tensor(np.ones((1, 1))), name)
@@ -190,6 +191,7 @@ def test_a_function_written_for_the_standard_runs_on_both():
     np.testing.assert_allclose(standardized(Tensor(x)).numpy(), standardized(x))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", ["sort", "argsort"])
 @pytest.mark.parametrize("dtype", [float, np.float32, complex, int, np.uint8, bool])
 @pytest.mark.parametrize(("shape", "axis"), [((7,), -1), ((3, 4), 0), ((3, 4), None), ((0,), 0), ((2, 0), 1)])

@@ -17,6 +17,7 @@ from pydispatch import Tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.numpy import tensors
 from pydispatch.operators.declare import IS_NUMPY_2_0
+from tests.cases import in_one_case
 from tests.numpy.standard_calls import CALLS, FLOATING
 
 OTHERWISE_IN_NUMPY_2_0 = ("ceil", "floor", "trunc", "clip")
@@ -46,6 +47,7 @@ def check(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, array, rtol=tolerance, atol=tolerance, strict=True)
 
 
+@in_one_case
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("name", [name for name in CALLS if not (IS_NUMPY_2_0 and name in OTHERWISE_IN_NUMPY_2_0)])
 def test_calls_give_what_the_strict_namespace_gives(name):
@@ -148,6 +150,7 @@ def same_to_the_sign(found: Any, expected: Any) -> bool:
     return math.isclose(found, expected, rel_tol=1e-6) and math.copysign(1, found) == math.copysign(1, expected)
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])
 def test_special_cases(name, dtype):
@@ -218,6 +221,7 @@ def test_what_the_standard_refuses(call):
         call(Tensor(np.ones(3)))
 
 
+@in_one_case
 @pytest.mark.parametrize("options", [
     {}, {"stream": None}, {"max_version": (0, 8)}, {"max_version": (1, 0)}, {"max_version": (2, 0)}, {"copy": True},
     {"copy": False}, {"copy": None, "dl_device": (1, 0)},

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import pydispatch
+from tests.cases import in_one_case
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
@@ -42,6 +43,7 @@ def test_changes_are_of_the_six_kinds():
     assert kinds
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_changelog_names_exists(name):
     for library, prefix in (("scipy", "scipy."), ("dask", "backends.dask.")):

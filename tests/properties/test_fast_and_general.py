@@ -33,6 +33,7 @@ from pydispatch.modes import DispatchMode, Guard
 from pydispatch.operators import VARIANTS
 from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.tree import tree_leaves, tree_map
+from tests.cases import in_one_case
 from tests.core.test_elementwise import operands
 from tests.operators.oracles import DIFFERENTIABLE, IN_PLACE, NAMES, UNDEFINED, WITH_OUT, to_meta
 from tests.operators.samples import Sample, call, samples, schema_of, smooth_samples
@@ -266,8 +267,9 @@ def as_view(leaf):
 KINDS = {"raw": lambda leaf: leaf, "Tensor": as_tensor, "view": as_view, "tracked": as_leaf, "meta": to_meta}
 
 
-@pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("name", DEFINED)
+@in_one_case
+@pytest.mark.parametrize("amount", AMOUNT)
 def test_calls_of_operators(name, amount):
     """Binding, keys, table, kernel, results; with tracked arguments, recording too."""
     op = getattr(ops.np, name)
@@ -321,8 +323,9 @@ def test_calls_on_arrays_of_backends(kernel, checked, new_library, backends):
                         make, (first, second, wrap_first, wrap_second, kwargs))
 
 
-@pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("name", IN_PLACE)
+@in_one_case
+@pytest.mark.parametrize("amount", AMOUNT)
 def test_calls_of_in_place_variants(name, amount):
     op = getattr(ops.np, VARIANTS[name].in_place)
     for sample in few(samples(name), amount):
@@ -332,6 +335,7 @@ def test_calls_of_in_place_variants(name, amount):
                     lambda sample=sample, kind=kind: tree_map(KINDS[kind], tree_map(replica, sample)), (kind, sample))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if VARIANTS[name].in_place])
 def test_in_place_variants_on_the_tape(name):
     op = getattr(ops.np, VARIANTS[name].in_place)
@@ -346,8 +350,9 @@ def test_in_place_variants_on_the_tape(name):
         compare(gradients, guarded(gradients, traced), lambda sample=sample: tree_map(as_leaf, sample), sample)
 
 
-@pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("name", WITH_OUT)
+@in_one_case
+@pytest.mark.parametrize("amount", AMOUNT)
 def test_calls_with_out(name, amount):
     op = getattr(ops.np, name)
     n = len(schema_of(name).returns)
@@ -388,8 +393,9 @@ def gradients_of(op: Any) -> Callable[[Any], Any]:
     return gradients
 
 
-@pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
+@in_one_case
+@pytest.mark.parametrize("amount", AMOUNT)
 def test_gradients(name, amount):
     """`call_recorded` and `call_and_record`, fused formulas and formulas: under a tracer, and in a mode."""
     gradients = gradients_of(getattr(ops.np, name))
@@ -460,9 +466,10 @@ def with_jvp(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda values: func.jvp(function, values, tuple(cotangents(values)))
 
 
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@in_one_case
 @pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("transform", [with_vjp, with_jvp], ids=["vjp", "jvp"])
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_by_transforms(name, transform, amount):
     """The same under `grad`, and the tangents in the core and in `autograd/forward.py`, which the mode asks for."""
     for sample in few(smooth_samples(name), amount):
@@ -476,6 +483,7 @@ def test_derivatives_by_transforms(name, transform, amount):
                 compare(call, guarded(call, PassedOn), make, sample, exactly=False)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_of_derivatives(name):
     for sample in few(smooth_samples(name), 2):
@@ -495,8 +503,9 @@ def test_derivatives_of_derivatives(name):
 BATCHABLE = [name for name in DEFINED if any(argument.type.contains_arrays for argument in schema_of(name).arguments)]
 
 
-@pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("name", BATCHABLE)
+@in_one_case
+@pytest.mark.parametrize("amount", AMOUNT)
 def test_batches(name, amount):
     """`run_batching_fast_path` and what `call_batched` does by kind of batching rule."""
     op = getattr(ops.np, name)
@@ -636,6 +645,7 @@ def test_arguments_of_all_sorts(edge_call, surroundings, step):
                     lambda first=first, second=second: arguments(first(), second()), (one, other))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", DEFINED)
 def test_floating_point_errors(name):
     op = getattr(ops.np, name)
@@ -729,6 +739,7 @@ SCHEMAS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_results_are_fresh(schema, kernel, new_library):
@@ -1051,6 +1062,7 @@ SETUPS: dict[str, Callable[..., Any]] = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("setup", SETUPS)
 @pytest.mark.parametrize("backward", BACKWARD_OF_OPERATORS)
 def test_custom_operators(backward, setup, new_library):

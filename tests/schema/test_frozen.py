@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from pydispatch.schema import parse_schema, same_value
+from tests.cases import in_one_case
 from tests.schema.samples import ACCEPTED, ARRAY
 
 
@@ -25,6 +26,7 @@ def test_values_are_frozen():
         assert str(value) in repr(value)
 
 
+@in_one_case
 @pytest.mark.parametrize("text", [text for text, _ in ACCEPTED], ids=str)
 def test_pickle_and_copy(text):
     schema = parse_schema(text)

@@ -15,6 +15,7 @@ import pytest
 
 from pydispatch.exceptions import SchemaError
 from pydispatch.schema import DEVICE, infer_kernel_schema, infer_schema, parse_schema, parse_signature
+from tests.cases import in_one_case
 from tests.schema.samples import Access, Color, Plan, SubArray, assert_says
 
 Alias = list[np.ndarray]
@@ -45,6 +46,7 @@ def with_annotations(ret=None, **annotations):
     return function
 
 
+@in_one_case
 @pytest.mark.parametrize(("annotation", "spelled"), ANNOTATIONS, ids=lambda x: str(x)[:40])
 def test_annotation_of_a_parameter(annotation, spelled):
     function = with_annotations(x=annotation)

@@ -13,6 +13,7 @@ from pydispatch.schema import (
     parse_signature,
     validate_namespace,
 )
+from tests.cases import in_one_case
 from tests.schema.samples import assert_says, caret, message_of
 
 
@@ -44,6 +45,7 @@ def test_name(text, fields):
     assert str(name) == text.split("#")[0].replace(" ", "").replace("\t", "").strip()
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("text", "at", "parts"),
     [

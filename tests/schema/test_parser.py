@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydispatch.schema import OperatorName, parse_schema, parse_schema_or_name, parse_signature
+from tests.cases import in_one_case
 from tests.schema.samples import ACCEPTED, SAME, assert_says, caret, message_of
 
 
@@ -16,6 +17,7 @@ def test_schema_or_name():
     assert_says(message, "expected a schema, found a name", "ns::foo(Tensor x) -> Tensor")
 
 
+@in_one_case
 @pytest.mark.parametrize(("text", "printed"), ACCEPTED, ids=[text for text, _ in ACCEPTED])
 def test_accepted(text, printed):
     schema = parse_schema(text)
@@ -190,6 +192,7 @@ REFUSED = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("text", "at", "parts"), REFUSED, ids=[text[:60] for text, _, _ in REFUSED])
 def test_refused(text, at, parts):
     message = message_of(text)

@@ -12,6 +12,7 @@ import pytest
 from pydispatch import Tensor
 from pydispatch.backends import MetaArray
 from pydispatch.schema import BASE_TYPES, same_value
+from tests.cases import in_one_case
 from tests.ids import without_address
 from tests.schema.samples import ARRAY, Color, Plan, SubArray, argument, assert_says
 
@@ -83,6 +84,7 @@ CONVERTED = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("declared", "value", "converted"), CONVERTED, ids=lambda x: without_address(x)[:25])
 def test_conversion(declared, value, converted):
     found = argument(f"{declared} x").convert(value)
@@ -129,6 +131,7 @@ NOT_CONVERTED = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("declared", "value"), NOT_CONVERTED, ids=lambda x: without_address(x)[:25])
 def test_no_conversion(declared, value):
     found = argument(f"{declared} x")

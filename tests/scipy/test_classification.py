@@ -27,11 +27,13 @@ def test_each_function_has_a_kind(name):
     assert OF_NUMPY[FACE.original(name)] is FACE.functions[name]
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [f"{family}.{name}" for family in PASSED_ON for name in PASSED_ON[family]])
 def test_what_is_passed_on_is_scipys(name):
     assert operator.attrgetter(name)(pydispatch.scipy) is operator.attrgetter(name)(scipy)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", sorted(FACE.reasons))
 def test_a_refusal_says_what_to_write(name):
     assert len(FACE.reasons[name].split()) > 6

@@ -12,6 +12,7 @@ from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.func import grad, hessian, jvp, vmap
 from pydispatch.scipy import interpolate
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 from tests.scipy.samples.linalg import entries
 
 POINTS = np.array([-0.4, 0.5, 1.1, 2.5, 3.0, 4.2])
@@ -42,6 +43,7 @@ def check_like_scipys(found, expected):
         np.testing.assert_allclose(found.integrate(*bounds), expected.integrate(*bounds), **CLOSE)
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", [float, complex])
 @pytest.mark.parametrize("n", [2, 3, 4, 6])
 @pytest.mark.parametrize("bc", CONDITIONS)
@@ -238,6 +240,7 @@ WAYS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_name_the_spline(name, way):

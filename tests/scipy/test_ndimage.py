@@ -11,12 +11,14 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.scipy import ndimage
 from pydispatch.testing import opcheck
+from tests.cases import in_one_case
 from tests.scipy.samples.sample import between
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap"]
 IMAGE = between(-1, 1, 5, 6)
 
 
+@in_one_case
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 5), (9, 13)], ids=str)
 @pytest.mark.parametrize("origin", ["first", "middle", "last"])
@@ -65,6 +67,7 @@ def test_many_weights_have_the_gradient_of_few():
         np.testing.assert_allclose(gradient[place], (theirs.convolve(IMAGE, unit) * slopes).sum(), atol=1e-12)
 
 
+@in_one_case
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("batched", [(0, None), (None, 0), (0, 0)], ids=["images", "weights", "both"])
 @pytest.mark.parametrize("shape", [(3, 2), (1, 3), (9, 8)], ids=str)
@@ -137,6 +140,7 @@ def test_integers_are_averaged_as_scipy_does(size):
 EVERY_MODE = [*MODES, "grid-constant", "grid-wrap", "grid-mirror"]
 
 
+@in_one_case
 @pytest.mark.parametrize("mode", EVERY_MODE)
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -238,6 +242,7 @@ WAYS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize(("function", "error", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_errors_name_the_function(function, error, message, way):

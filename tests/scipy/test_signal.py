@@ -10,6 +10,7 @@ from pydispatch import Tensor, ops
 from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.scipy import signal
 from pydispatch.testing import opcheck
+from tests.cases import in_one_case
 from tests.scipy.samples.sample import between
 
 MODES = ["full", "same", "valid"]
@@ -46,6 +47,7 @@ def test_gradients_are_adjoints(shapes, mode, method):
         np.testing.assert_allclose(np.vdot(value, gradient), expected, rtol=1e-11)
 
 
+@in_one_case
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("batched", [(0, None), (None, 0), (0, 0)], ids=["first", "second", "both"])
@@ -201,6 +203,7 @@ WAYS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize(("function", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_errors_name_the_function(function, message, way):

@@ -126,6 +126,7 @@ BY_MANY_DIGITS = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("name", "i", "args", "expected"), BY_MANY_DIGITS)
 def test_derivatives_by_many_digits(name, i, args, expected):
     assert slope(name, i, *args) == pytest.approx(expected, rel=5e-12, abs=0)
@@ -161,6 +162,7 @@ LIMITS = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("name", "i", "args", "expected"), [row for row in LIMITS if hasattr(scipy.special, row[0])])
 def test_derivatives_at_edges(name, i, args, expected):
     assert slope(name, i, *args) == pytest.approx(expected, rel=2e-12, abs=1e-15)

@@ -11,6 +11,7 @@ import pytest
 from pydispatch import Shell, Tensor, ops
 from pydispatch.exceptions import AutogradError
 from pydispatch.testing import LoggingTensor
+from tests.cases import in_one_case
 from tests.subclasses.classes import Around, Is, Two, Wrapped, bottom
 
 
@@ -129,6 +130,7 @@ def state_of(tensor):
     return {name: value for name, value in found.items() if not isinstance(value, (Tensor, np.ndarray))}
 
 
+@in_one_case
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_class_values_and_state_are_kept(make, copied):
@@ -150,6 +152,7 @@ def test_class_values_and_state_are_kept(make, copied):
     assert y._version == 0
 
 
+@in_one_case
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_leaves_stay_leaves(make, copied):

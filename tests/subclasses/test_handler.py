@@ -17,6 +17,7 @@ from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelErro
 from pydispatch.modes import below_python, no_dispatch, restore_entry_state
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.tree import tree_map
+from tests.cases import in_one_case
 from tests.subclasses.classes import Is, Wrapped, bottom, calls_of
 
 ONES = np.ones((2, 2))
@@ -171,6 +172,7 @@ EXPRESSIONS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
 @pytest.mark.parametrize(("expression", "expected"), EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
 def test_what_reaches_the_handler(cls, expression, expected):

@@ -11,6 +11,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.func import jvp
 from pydispatch.operators import VARIANTS
 from pydispatch.tree import tree_leaves
+from tests.cases import in_one_case
 from tests.operators.oracles import DIFFERENTIABLE, cases, is_single, likewise, weights
 from tests.subclasses.classes import Around, Is, Two, Wrapped
 
@@ -64,6 +65,7 @@ def check(case, wrap, expected, found):
             np.testing.assert_allclose(inner(other), one.array, tolerance, tolerance, err_msg=repr(case))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients(name):
     for case in cases(name):
@@ -72,19 +74,22 @@ def test_gradients(name):
             check(case, wrap, expected, gradients(case, wrap))
 
 
-@pytest.mark.parametrize("wrap", [CLASSES["has has-a"], CLASSES["two"]], ids=["has has-a", "two"])
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
+@in_one_case
+@pytest.mark.parametrize("wrap", [CLASSES["has has-a"], CLASSES["two"]], ids=["has has-a", "two"])
 def test_gradients_of_deeper_ones(name, wrap):
     for case in cases(name)[::4]:
         check(case, wrap, gradients(case, Tensor), gradients(case, wrap))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_second_gradients(name):
     for case in cases(name)[::3]:
         check(case, Wrapped, gradients(case, Tensor, again=True), gradients(case, Wrapped, again=True))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_tangents(name):
     for case in cases(name)[::3]:
@@ -107,8 +112,9 @@ def gradients_in_place(name, case, wrap):
     return grad(outputs, leaves, cotangents, allow_unused=True) if outputs else None
 
 
-@pytest.mark.parametrize("wrap", [Is, Wrapped, Around, CLASSES["two"]], ids=["is-a", "has-a", "WrapperTensor", "two"])
 @pytest.mark.parametrize("name", IN_PLACE)
+@in_one_case
+@pytest.mark.parametrize("wrap", [Is, Wrapped, Around, CLASSES["two"]], ids=["is-a", "has-a", "WrapperTensor", "two"])
 def test_gradients_in_place(name, wrap):
     usable = 0
     for case in cases(name):

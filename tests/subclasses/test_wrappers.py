@@ -17,6 +17,7 @@ from pydispatch.operators import VARIANTS
 from pydispatch.subclasses import flatten, is_traceable_wrapper, return_and_correct_aliasing, unflatten
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
+from tests.cases import in_one_case
 from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
 from tests.operators.samples import samples
 from tests.subclasses.classes import Around, Is, NaiveTwo, Two, Wrapped, bottom, calls_of, noting_arguments
@@ -195,6 +196,7 @@ WRAPS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS.keys())
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_programs_give_what_they_give_plain(wrap, program):
@@ -443,6 +445,7 @@ def check_like_dense(operator, sample, name):
     assert counting(two_call, two) == counting(plain_call, plain), (name, sample)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_like_dense(name):
     """Out-of-place, list input, view, multi-output view."""
@@ -450,6 +453,7 @@ def test_like_dense(name):
         check_like_dense(getattr(ops.np, name), sample, name)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_like_dense_in_place(name):
     for sample in samples(name):
@@ -457,6 +461,7 @@ def test_like_dense_in_place(name):
             check_like_dense(getattr(ops.np, VARIANTS[name].in_place), sample, name)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", WITH_OUT)
 def test_like_dense_out(name):
     for sample in samples(name):

@@ -14,6 +14,7 @@ from pydispatch.library import custom_op
 from pydispatch.operators import VARIANTS
 from pydispatch.testing import OpCheckError, opcheck
 from pydispatch.testing.opcheck import CHECKS
+from tests.cases import in_one_case
 from tests.operators.oracles import UNDEFINED, is_error, numpy_in_place, outcome
 from tests.operators.samples import functional_names, numpy_function, samples
 from tests.testing.wrong_operators import RIGHT, SQUARE, WRONG, Operator, array, square, tracked, unary
@@ -58,6 +59,7 @@ def check_quietly(op, args, kwargs, checks):
         return opcheck(op, args, kwargs, test_utils=checks)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", functional_names())
 def test_library_operators(name):
     checks, n_checked = checks_of(name), 0
@@ -68,6 +70,7 @@ def test_library_operators(name):
     assert n_checked > 3
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in functional_names() if VARIANTS[name].in_place])
 def test_library_operators_in_place(name):
     """And into `out`, where the operator has such a variant."""

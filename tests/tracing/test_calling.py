@@ -16,6 +16,7 @@ from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.higher_order import associative_scan, cond, map, scan, while_loop
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import ArraySpec, FakeMode, Graph, GraphInterpreter, Transformer, make_fx
+from tests.cases import in_one_case
 
 WAYS = {
     "called": lambda graph: graph,
@@ -54,6 +55,7 @@ MISFITS = [
 ]
 
 
+@in_one_case
 @each_way
 @pytest.mark.parametrize(("function", "traced", "given", "message"), MISFITS)
 def test_other_shapes_and_dtypes_are_refused(way, function, traced, given, message):
@@ -96,6 +98,7 @@ def test_graphs_without_notes_have_nothing_to_check(way):
 # --- what fits ---
 
 
+@in_one_case
 @each_way
 @pytest.mark.parametrize(("dtype", "number"), [
     ("f8", 2.0), ("f4", 2.0), ("f4", 2), ("f8", True), ("i1", 2), ("u2", 2), ("c8", 2.0), ("c16", 2j), ("?", True),

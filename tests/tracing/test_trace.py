@@ -26,6 +26,7 @@ from pydispatch.library import Library
 from pydispatch.modes import below_python, current_mode, mode_stack, no_dispatch
 from pydispatch.tracing import ArraySpec, FakeMode, FakeTensor, Graph, Transformer, get_decompositions, make_fx
 from pydispatch.tree import register_pytree_node, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from tests.cases import in_one_case
 
 THREE = np.array([0.25, -1.5, 2.0])
 SQUARE = np.array([[0.5, -1.0, 2.0], [1.5, 0.75, -0.25], [3.0, 0.1, 1.0]])
@@ -542,6 +543,7 @@ def without_dead_code(graph: Graph) -> Graph:
     return graph
 
 
+@in_one_case
 @pytest.mark.usefixtures("custom")
 @pytest.mark.parametrize("change", [
     without_dead_code, Graph.compile, lambda graph: pickle.loads(pickle.dumps(graph)),

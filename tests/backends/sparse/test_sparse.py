@@ -16,6 +16,7 @@ from pydispatch import Tensor, func, ops
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends.sparse import densifying, from_values, sample, to_dense, values
 from pydispatch.exceptions import DispatchTypeError, NoKernelError, PerformanceWarning, UnsupportedError, VmapError
+from tests.cases import in_one_case
 
 pydata = pytest.importorskip("sparse")
 pytest.importorskip("pydispatch.backends.sparse.pydata")
@@ -82,6 +83,7 @@ DENSE_BY_NATURE = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("name", KEEPS_SPARSITY)
 def test_results_stay_sparse(name, make):
     a = make(DENSE)
@@ -90,6 +92,7 @@ def test_results_stay_sparse(name, make):
     np.testing.assert_allclose(dense(found), dense(KEEPS_SPARSITY[name](DENSE)))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", MAKES_DENSE)
 def test_dense_results(name, make):
     np.testing.assert_allclose(dense(MAKES_DENSE[name](make(DENSE))), MAKES_DENSE[name](DENSE))
@@ -103,6 +106,7 @@ def where_stored(gradient):
     return np.where(DENSE != 0, gradient, 0.0)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", KEEPS_SPARSITY | MAKES_DENSE)
 def test_gradients_are_the_dense_ones_where_values_are_stored(name, make):
     function = (KEEPS_SPARSITY | MAKES_DENSE)[name]
@@ -119,6 +123,7 @@ def test_gradients_are_the_dense_ones_where_values_are_stored(name, make):
         tangent, np.sum(expected * (OTHER * (DENSE != 0) + 2 * DENSE)), rtol=1e-5 if name == "as float32" else 1e-9)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", KEEPS_SPARSITY | MAKES_DENSE)
 def test_derivatives_of_every_order_in_the_stored_values(name):
     if name in ("as float32", "sign", "floor"):
