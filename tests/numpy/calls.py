@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,18 @@ def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
     return tree_map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
 
 
-@contextmanager
-def case_named(name: str) -> Iterator[None]:
-    """One of several cases of a test, which its failure names."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(f"in the case {name}")
-        raise
+class case_named:  # noqa: N801
+    """One of several cases of a test, which its failure names; what names it is printed only then."""
+
+    def __init__(self, *name: Any) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None:
+            error.add_note(f"in the case {', '.join(map(str, self.name))}")
 
 
 def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Callable[..., None]]:
@@ -50,7 +53,7 @@ def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Ca
             failures = []
             for sample in samples:
                 try:
-                    with case_named(repr(sample)):
+                    with case_named(sample):
                         check(sample)
                 except Exception as error:
                     failures.append(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,10 +213,12 @@ def is_usable(case: Case) -> bool:
     )
 
 
+@cache
 def cases(name: str) -> list[Case]:
     return [case for sample in smooth_samples(name) if is_usable(case := case_of(name, sample))]
 
 
+@cache
 def weights(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
     """A reproducible array that nobody may write to, with gaps in memory."""
     generator = np.random.default_rng(seed)

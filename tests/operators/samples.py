@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count, product
 from typing import Any, NamedTuple
 
@@ -485,6 +486,7 @@ LISTED: dict[str, list[Sample]] = {
 }
 
 
+@cache
 def samples(name: str) -> list[Sample]:
     """The sample calls of an operator; empty for one that has none."""
     if name in LISTED:
@@ -629,6 +631,7 @@ POINTS: dict[str, list[Sample]] = {
 """Calls whose values matter to derivatives, where the operators are smooth nevertheless."""
 
 
+@cache
 def smooth_samples(name: str) -> list[Sample]:
     """Sample calls at which the operator is smooth in its floating-point and complex arguments, or says so by nan."""
     return [*POINTS.get(name, ()), *(smoothed(name, sample) for sample in samples(name))]

@@ -7,7 +7,7 @@ mapped once, along the first axis, the last one, or one counted from the end; th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import combinations, count, islice
 from typing import Any, NamedTuple
 
@@ -108,7 +108,13 @@ def examples_like(leaf: Any, n: int) -> np.ndarray:
         kind = values.dtype.kind
         turned = [values - i if kind in "fc" else np.maximum(values.astype(int) - i, -(kind == "i")) for i in range(n)]
         return np.stack(turned).astype(values.dtype)
-    return np.stack([np.roll(values, i) for i in range(n)])
+    return values.ravel()[turned_places(values.size, n)].reshape(n, *values.shape)
+
+
+@cache
+def turned_places(size: int, n: int) -> np.ndarray:
+    """Those of `size` elements in row, and in each of the other rows turned by one more."""
+    return (np.arange(size) - np.arange(n)[:, None]) % size
 
 
 def axes_to_map(ndim: int) -> list[int]:
@@ -120,13 +126,18 @@ def subsets(places: list[int]) -> Iterator[tuple[int, ...]]:
     return (chosen for size in range(1, len(places) + 1) for chosen in combinations(places, size))
 
 
-def mapped_calls(name: str, found: Any) -> Iterator[Mapped]:
+def mapped_calls(name: str, found: Any, step: int = 1) -> Iterator[Mapped]:
+    return (make() for make in islice(mappings(name, found), 0, None, step))
+
+
+def mappings(name: str, found: Any) -> Iterator[Callable[[], Mapped]]:
+    """What makes each call; that takes longer than to find which there are."""
     turn = count()
     for sample in found:
         leaves, spec = tree_flatten(tuple(sample))
         places = [i for i, leaf in enumerate(leaves) if is_mappable(name, leaf)]
         for chosen in subsets(places):
-            yield mapped_call(name, leaves, spec, chosen, next(turn))
+            yield partial(mapped_call, name, leaves, spec, chosen, next(turn))
 
 
 def mapped_call(name: str, leaves: list[Any], spec: Any, chosen: Any, turn: int) -> Mapped:
@@ -208,7 +219,7 @@ def error_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Exception 
 def test_errors_are_those_of_an_example(name):
     """In every word, and so with the numbers of the example."""
     operator = getattr(ops.np, name)
-    for call in islice(mapped_calls(name, samples(name)), 0, None, 5):
+    for call in mapped_calls(name, samples(name), 5):
         found = error_of(call.batched(operator), call.values, {})
         errors = [error_of(operator, *call.example(i)) for i in range(call.n)]
         expected = next((error for error in errors if error is not None), None)
@@ -219,7 +230,7 @@ def test_errors_are_those_of_an_example(name):
 def test_batches_of_no_examples(name):
     """Shapes and dtypes are those that examples would have."""
     operator = getattr(ops.np, name)
-    for call in islice(mapped_calls(name, samples(name)), 0, None, 5):
+    for call in mapped_calls(name, samples(name), 5):
         expected = looped(call)
         if not is_error(expected):
             empty = [value.take([], dim) for value, dim in zip(call.values, call.in_dims, strict=True)]
@@ -232,7 +243,7 @@ def test_batches_of_no_examples(name):
 def test_batches_without_data(name):
     """On Meta shapes and dtypes are those of the loop."""
     operator = getattr(ops.np, name)
-    for call in islice(mapped_calls(name, samples(name)), 0, None, 5):
+    for call in mapped_calls(name, samples(name), 5):
         expected = looped(call)
         if not is_error(expected):
             metas = [MetaArray(value.shape, value.dtype) for value in call.values]
@@ -245,7 +256,7 @@ def test_batches_without_data(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_are_traced_and_functionalized(name):
     """What rules do is operators only, so that the interpreters below see all of it."""
-    for call in islice(mapped_calls(name, samples(name)), 0, None, 23):
+    for call in mapped_calls(name, samples(name), 23):
         function = call.batched(getattr(ops.np, name))
         expected = outcome(function, call.values, {})
         if is_error(expected):
@@ -360,8 +371,9 @@ def unmapped_call(name: str, sample: Sample, n: int) -> Mapped:
 
 def check_outs(name: str, step: int) -> None:
     """With some of the arrays mapped, or with none."""
-    calls = [*mapped_calls(name, samples(name)), *[unmapped_call(name, sample, 2) for sample in samples(name)]]
-    for call in calls[::step]:
+    calls = [*mappings(name, samples(name)), *[partial(unmapped_call, name, sample, 2) for sample in samples(name)]]
+    for make in calls[::step]:
+        call = make()
         result = outcome(numpy_function(name), *call.example(0))
         for out in [] if is_error(result) else outs_for(result):
             # what NumPy makes of an integer of nan is not defined

@@ -12,6 +12,7 @@ from pydispatch.func import jvp
 from pydispatch.operators import VARIANTS
 from pydispatch.tree import tree_leaves
 from tests.cases import in_one_case
+from tests.numpy.calls import case_named
 from tests.operators.oracles import DIFFERENTIABLE, cases, is_single, likewise, weights
 from tests.subclasses.classes import Around, Is, Two, Wrapped
 
@@ -62,7 +63,8 @@ def check(case, wrap, expected, found):
         if one is not None:
             assert type(other) is type(wrap(np.zeros(1))), case
             assert (other.shape, other.dtype) == (one.shape, one.dtype), case
-            np.testing.assert_allclose(inner(other), one.array, tolerance, tolerance, err_msg=repr(case))
+            with case_named(case):
+                np.testing.assert_allclose(inner(other), one.array, tolerance, tolerance)
 
 
 @in_one_case
