@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,7 +23,8 @@ class Row(NamedTuple):
 def in_one_case(test: Callable[..., None]) -> Callable[..., None]:
     """Run the rows of each `parametrize` beneath as one case, which tells of every row that fails.
 
-    What a `parametrize` above names stays a case. Rows share fixtures; rows with marks, "slow" say, are another case.
+    What a `parametrize` above names stays a case, and rows with marks, "slow" say, are another one. Rows share what
+    fixtures give, but for `fresh`: each has a library of its own.
     """
     marks = test.pytestmark
     tables = [list(rows_of(*mark.args, **mark.kwargs)) for mark in marks if mark.name == "parametrize"]
@@ -33,12 +35,16 @@ def in_one_case(test: Callable[..., None]) -> Callable[..., None]:
                   tuple(mark for part in parts for mark in part.marks))
         groups.setdefault(repr(row.marks), []).append(row)
 
+    def run(*args: Any, open_fresh: Callable[[], Any] | None = None, **arguments: Any) -> None:
+        with nullcontext() if open_fresh is None else open_fresh() as fresh:
+            test(*args, **arguments, **({} if open_fresh is None else {"fresh": fresh}))
+
     @functools.wraps(test)
     def case(*args: Any, rows: list[Row], **fixtures: Any) -> None:
         failures, skipped = [], []
         for row in rows:
             try:
-                test(*args, **fixtures, **row.values)
+                run(*args, **fixtures, **row.values)
             except pytest.skip.Exception as reason:
                 skipped.append(reason)
             except (Exception, pytest.fail.Exception) as error:
@@ -51,7 +57,8 @@ def in_one_case(test: Callable[..., None]) -> Callable[..., None]:
 
     names = {name for table in tables for row in table for name in row.values}
     signature = inspect.signature(test)
-    others = [parameter for name, parameter in signature.parameters.items() if name not in names]
+    others = [parameter.replace(name="open_fresh") if name == "fresh" else parameter
+              for name, parameter in signature.parameters.items() if name not in names]
     rows = inspect.Parameter("rows", inspect.Parameter.KEYWORD_ONLY)
     case.__signature__ = signature.replace(parameters=[*others, rows])
     case.pytestmark = [mark for mark in marks if mark.name != "parametrize"]

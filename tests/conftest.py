@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gc
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -103,12 +105,24 @@ def new_library():
     return lambda: Library(next(namespaces), "FRAGMENT")
 
 
-@pytest.fixture
-def fresh(new_library):
-    """A FRAGMENT library on a namespace of its own, closed after the test."""
-    with new_library() as library:
+@contextmanager
+def opened_library() -> Iterator[Library]:
+    with Library(next(namespaces), "FRAGMENT") as library:
         yield library
     remove_what_is_left(library.namespace)
+
+
+@pytest.fixture
+def fresh():
+    """A FRAGMENT library on a namespace of its own, closed after the test."""
+    with opened_library() as library:
+        yield library
+
+
+@pytest.fixture(scope="session")
+def open_fresh():
+    """`with open_fresh() as fresh` is what `fresh` is to a test; for one that needs it many times."""
+    return opened_library
 
 
 def remove_what_is_left(namespace: str) -> None:

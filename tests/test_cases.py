@@ -82,3 +82,9 @@ def test_rows_with_marks_are_cases_of_their_own():
 def test_what_is_above_stays_a_case_and_fixtures_are_passed_on(letter, times, tmp_path):
     assert len(letter * times) == times
     assert tmp_path.is_dir()
+
+
+@in_one_case
+@pytest.mark.parametrize("x", [1, 2])
+def test_each_row_has_a_fresh_library(fresh, define, x):
+    assert define(fresh, "f(int x) -> int", CIA=lambda x: x + 1)(x) == x + 1

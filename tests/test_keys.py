@@ -36,6 +36,7 @@ from pydispatch.keys import (
     parse_key,
     runtime_keys,
 )
+from tests.cases import in_one_case
 
 BACKEND_BITS = KeyLayout.backend_bits
 
@@ -74,6 +75,7 @@ def test_functionalities_that_code_asks_for_are_those_of_the_core():
     assert {DENSE, SPARSE, AUTOGRAD, AUTOGRAD_OTHER} <= set(KeyLayout.functionalities)
 
 
+@in_one_case
 @pytest.mark.parametrize("key", all_keys(), ids=lambda key: key.name)
 def test_what_kind_of_key_it_is(key):
     kinds = {"is_dense": ("Dense",), "is_sparse": ("Sparse",), "is_autograd": ("Autograd", "AutogradOther")}
@@ -442,6 +444,7 @@ BAD_BACKENDS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("arguments", "message"), BAD_BACKENDS.values(), ids=BAD_BACKENDS)
 def test_register_backend_refuses(arguments, message):
     before = state()

@@ -126,6 +126,7 @@ def as_arrays(value):
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
+@in_one_case
 @pytest.mark.parametrize("method", BINARY.values(), ids=BINARY)
 def test_the_result_of_an_operator_is_a_tensor(method):
     x = np.array([[1, 2], [3, 4]])
@@ -402,6 +403,7 @@ PRINTED = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("array", PRINTED.values(), ids=PRINTED)
 def test_repr_reads_like_numpys(array):
     """The same words; and laid out for the longer name: no line too long, continued lines under the bracket."""
@@ -500,6 +502,7 @@ NUMPY_FUNCTIONS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NUMPY_FUNCTIONS)
 def test_numpys_functions_are_operators(name):
     array = np.arange(3)
@@ -554,6 +557,7 @@ UFUNC_CALLS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("call", UFUNC_CALLS.values(), ids=list(UFUNC_CALLS))
 @pytest.mark.parametrize("tracked", [False, True])
 def test_methods_and_options_of_ufuncs(call, tracked):
@@ -708,6 +712,7 @@ EXCHANGES = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize("run", [
     lambda f, x: f(Tensor(x)),
     lambda f, x: make_fx(f)(Tensor(np.zeros(4)))(Tensor(x)),
@@ -927,6 +932,7 @@ def test_indexing_with_arrays_is_a_copy(key):
     assert (t._version, part._version) == (1, 1)
 
 
+@in_one_case
 @pytest.mark.parametrize(
     "value", [np.array([8.0, 9.0, 10.0]), Tensor(np.array([8.0, 9.0, 10.0])), np.float64(8), 8, True]
 )
@@ -961,6 +967,7 @@ KEYS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
 def test_keys_are_read_as_numpy_reads_them(key):
     array = np.arange(12.0).reshape(3, 4)
@@ -1022,6 +1029,7 @@ COPIES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_a_view_shares_memory_and_version(view):
     t = Tensor(GRID.copy())

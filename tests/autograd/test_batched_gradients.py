@@ -12,6 +12,7 @@ from pydispatch.autograd import Function, GradcheckError, gradcheck, gradgradche
 from pydispatch.exceptions import AutogradError, PerformanceWarning
 from pydispatch.func import vmap
 from pydispatch.library import register_autograd
+from tests.cases import in_one_case
 
 X = np.array([[0.3, -1.2, 2.0], [0.5, 0.1, -0.7]])
 RNG = np.random.default_rng(11)
@@ -41,6 +42,7 @@ FUNCTIONS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("size", [0, 1, 4])
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_batched_gradients_equal_a_loop(f, size):
@@ -193,6 +195,7 @@ class AsksForNumbers(Function):
         return gradient * 2.0 if bool((gradient == 0.0).all()) else 2.0 * gradient
 
 
+@in_one_case
 @pytest.mark.parametrize("fast_mode", [False, True])
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_gradcheck_of_batches(f, fast_mode):

@@ -13,6 +13,7 @@ from pydispatch import ops
 from pydispatch.autograd import grad
 from pydispatch.exceptions import AutogradError
 from tests.autograd.leaves import assert_gradient, constant, leaf
+from tests.cases import in_one_case
 
 NP = ops.np
 Z = np.array([0.3 + 0.7j, -1.2 + 0.4j, 0.8 - 0.5j])
@@ -116,12 +117,14 @@ def check(function, argument, cotangent, expected, rtol=1e-12):
     np.testing.assert_allclose(expected, differences, rtol=1e-7, atol=1e-8)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", HOLOMORPHIC)
 def test_holomorphic_functions(name):
     function, derivative = HOLOMORPHIC[name]
     check(function, Z, G, G * np.conj(derivative(Z)))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", HOLOMORPHIC)
 def test_holomorphic_functions_in_single_precision(name):
     function, derivative = HOLOMORPHIC[name]

@@ -248,6 +248,7 @@ def write_into(gradient, x):
     return gradient
 
 
+@in_one_case
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_derivatives_fail(name, fast):

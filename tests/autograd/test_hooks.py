@@ -16,6 +16,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import Function, backward, detect_anomaly, enable_grad, grad, no_grad, register_multi_grad_hook
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import assert_gradient, constant, leaf
+from tests.cases import in_one_case
 
 NP = ops.np
 
@@ -221,6 +222,7 @@ UNFIT = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("unfit", UNFIT)
 @pytest.mark.parametrize("kind", RETURNED, ids=lambda kind: f"X12-{kind}")
 def test_gradients_that_do_not_fit_are_refused(kind, unfit):
@@ -604,6 +606,7 @@ OTHER_PASSES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("inputs", [False, True], ids=["backward", "backward of inputs"])
 @pytest.mark.parametrize("on", ["w", "u", "v", "leaf"])
 @pytest.mark.parametrize("disturb", OTHER_PASSES.values(), ids=OTHER_PASSES)

@@ -297,6 +297,7 @@ PROGRAMS = (
 )
 
 
+@in_one_case
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: f"E24-E25-E26-{program.__name__}")
 def test_programs_of_several_writes(program):
     assert_right_gradients(program, X, S)
@@ -625,6 +626,7 @@ SELF_WRITES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("through", ["value", "view"])
 @pytest.mark.parametrize("case", SELF_WRITES, ids=lambda case: f"E28-{case}")
 def test_a_value_overwritten_by_what_needs_it(case, through):

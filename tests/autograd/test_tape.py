@@ -1716,6 +1716,7 @@ def differentiated(value, wrt=None, **options):
     return value if wrt is None else gradient
 
 
+@in_one_case
 @pytest.mark.parametrize("case", SAVING, ids=lambda case: f"X37-{case}")
 def test_results_are_freed_without_the_collector(case):
     gc.collect()
@@ -1730,6 +1731,7 @@ def test_results_are_freed_without_the_collector(case):
         gc.enable()
 
 
+@in_one_case
 @pytest.mark.parametrize("case", SAVING, ids=lambda case: f"X37-{case}")
 def test_results_are_freed_after_backward_without_the_collector(case):
     gc.collect()

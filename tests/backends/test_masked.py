@@ -15,6 +15,7 @@ from pydispatch import Tensor, func, ops
 from pydispatch.exceptions import DispatchError, NoKernelError, UntakenArgumentError
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.tree import tree_leaves, tree_map
+from tests.cases import in_one_case
 from tests.numpy.calls import quietly
 from tests.numpy.samples import SAMPLES
 
@@ -50,6 +51,7 @@ AS_IN_MA = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("ours", "mas", "array"), AS_IN_MA.values(), ids=list(AS_IN_MA))
 def test_results_are_those_of_numpy_ma(ours, mas, array):
     check(ours(array), mas(array))

@@ -10,6 +10,7 @@ from pydispatch.exceptions import NoKernelError, UntakenArgumentError
 from pydispatch.library import impl
 from pydispatch.registry.tables import table_entry
 from tests.backends.lone import CALLS, LONE, LoneArray
+from tests.cases import in_one_case
 
 X = np.array([[1.0, 4.0, 2.0], [3.0, 0.5, 6.0]])
 SQUARE = np.array([[2.0, 1.0], [1.0, 3.0]])
@@ -41,6 +42,7 @@ def lone(value):
     return LoneArray(value) if isinstance(value, np.ndarray) else value
 
 
+@in_one_case
 @pytest.mark.parametrize(("name", "args", "kwargs", "called"), FOUND.values(), ids=list(FOUND))
 def test_a_kernel_is_found(name, args, kwargs, called):
     CALLS.clear()

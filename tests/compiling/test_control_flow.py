@@ -242,6 +242,7 @@ SCATTERS = ("with_a_gather",)
 POINTS = [ROWS, 1 - ROWS, ROWS[::-1].copy(), ROWS * 0.1]
 
 
+@in_one_case
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_loops_of_python(name):
     """To the last bit, but where `associative_scan` adds in another order."""
@@ -255,6 +256,7 @@ def test_as_loops_of_python(name):
     assert compiled.cache_info() == (7, 1, 1)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_the_operators_on_functions_themselves(name):
     compiled = compile(lambda xs: PROGRAMS[name](Library, xs))
@@ -263,6 +265,7 @@ def test_as_the_operators_on_functions_themselves(name):
         check_same(compiled(Tensor(xs)), PROGRAMS[name](Library, xs))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in CALLS])
 def test_no_call_of_python_between_the_steps(name):
     compiled = compile(lambda xs: PROGRAMS[name](Library, xs))
@@ -305,6 +308,7 @@ def test_derivatives(name, derivative):
     near(DERIVATIVES[derivative](compile(lambda xs: total(PROGRAMS[name](Library, xs))))(ROWS), expected)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in SMOOTH if name not in IN_WHILE])
 def test_compiled_gradients(name):
     gradient = compile(grad(lambda xs: total(PROGRAMS[name](Library, xs))))
@@ -313,6 +317,7 @@ def test_compiled_gradients(name):
         assert " 0 calls of Python" in gradient.explain(ROWS)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_batches(name):
     batch = np.stack(POINTS)

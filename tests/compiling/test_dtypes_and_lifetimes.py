@@ -27,6 +27,7 @@ MOVES = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 @pytest.mark.parametrize("x", [OBJECTS, STRINGS, np.zeros(2, [("a", "O")])], ids=["objects", "strings", "fields"])
 def test_a_plan_takes_no_arrays_that_refer_to_objects(x, move):

@@ -91,11 +91,13 @@ def is_of_another_layout(call, found, expected):
     return True
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_samples(name):
     check_samples(name, samples(name), "plan")
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_in_python(name):
     check_samples(name, samples(name)[::10], "python")
@@ -115,6 +117,7 @@ def check_samples(name, chosen, backend):
             check_call(name, call, compiled, call.arrays, (name, sample))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_of_tensors(name):
     for sample in samples(name)[::8]:
@@ -128,6 +131,7 @@ def test_samples_of_tensors(name):
                 assert all(type(leaf) is Tensor for leaf in tree_leaves(found))
 
 
+@in_one_case
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_in_place_on_a_copy(name):
     """The function writes to what is its own, and returns it."""

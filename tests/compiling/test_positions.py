@@ -61,12 +61,14 @@ def test_writes(write, dtype, shape):
     check(write, *arguments(shape, dtype))
 
 
+@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "q"])
 def test_sums(dtype, shape):
     check(lambda x, k, v: NP.index_put(x, (k % len(x) % 2, k), v, accumulate=True), *arguments(shape, dtype))
 
 
+@in_one_case
 @pytest.mark.parametrize("shape", [(3, 4), (200, 100), (5, 1)], ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("function", [

@@ -292,6 +292,7 @@ IN_OPERATORS = ("Identity", "ScaleByCaptured")
 """The samples whose forward does not call NumPy."""
 
 
+@in_one_case
 @pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
 def test_samples_of_functions(sample):
     """NumPy in forward would see the values of one call only; as custom operators such functions are steps."""

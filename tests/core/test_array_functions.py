@@ -99,6 +99,7 @@ MAKING = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("name", "args", "kwargs"), MAKING, ids=[f"{name}{args}" for name, args, _ in MAKING])
 def test_what_makes_arrays_makes_them_on_the_default_backend(name, args, kwargs):
     function = operator.attrgetter(name)(pnp)

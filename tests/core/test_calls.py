@@ -54,6 +54,7 @@ from pydispatch.library import (
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import FakeMode, FakeTensor, make_fx
 from pydispatch.tree import register_pytree_node, tree_map
+from tests.cases import in_one_case
 from tests.ids import without_address
 
 X = np.arange(3.0)
@@ -185,6 +186,7 @@ CONVERSIONS = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("type_name", "value", "converted"), CONVERSIONS, ids=str)
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
 def test_conversion(fresh, define, spy, type_name, value, converted, kw_only):
@@ -256,6 +258,7 @@ REFUSED_VALUES = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("type_name", "value"), REFUSED_VALUES, ids=without_address)
 def test_refused_values(fresh, define, token, type_name, value):
     op = define(fresh, f"take({type_name} value, Tensor? other=None) -> str", CEA=token("ran"))
@@ -550,6 +553,7 @@ def result_of(fresh, define, returns, result, key="CIA"):
     return define(fresh, f"make(Tensor? x=None) -> {returns}", **{key: lambda x=None: result})
 
 
+@in_one_case
 @pytest.mark.parametrize(("returns", "result", "converted"), RESULTS, ids=str)
 def test_results_are_converted(fresh, define, returns, result, converted):
     op = result_of(fresh, define, returns, result)
@@ -560,6 +564,7 @@ def test_results_are_converted(fresh, define, returns, result, converted):
     assert typed(stack) == typed([] if returns == "()" else converted if several else [converted])
 
 
+@in_one_case
 @pytest.mark.parametrize(("returns", "result"), BAD_RESULTS, ids=str)
 def test_results_are_checked(fresh, define, returns, result):
     op = result_of(fresh, define, returns, result)
@@ -577,6 +582,7 @@ def same_0d(array, number):
     return array.shape == () and array.dtype == np.asarray(number).dtype and array == number
 
 
+@in_one_case
 @pytest.mark.parametrize("number", NUMBERS, ids=str)
 @pytest.mark.parametrize("key", ["CPU", "CEA", "CEANF", "CIA"])
 def test_a_number_for_an_array_is_a_0d_array(fresh, define, key, number):
@@ -758,6 +764,7 @@ IN_AND_OUT = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize("key", ["CPU", "CIA", "CEA"])
 @pytest.mark.parametrize(("returns", "made", "expected"), IN_AND_OUT, ids=[row[0] for row in IN_AND_OUT])
 @pytest.mark.parametrize("given_type", [np.asarray, Tensor], ids=["raw in", "Tensor in"])
@@ -861,6 +868,7 @@ VERSIONS = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("schema", "call", "versions"), VERSIONS, ids=[f"{row[0]} {row[2]}" for row in VERSIONS]
 )
@@ -970,6 +978,7 @@ def test_a_view_found_in_a_list_argument_shares_its_version(fresh, define):
 # --- which kernel -------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("makers", "backend"),
     [
@@ -1449,6 +1458,7 @@ PLACE_IDS = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("key", "guard", "backend", "raw"), SIGHT, ids=[f"{row[0]} on {row[2]}" for row in SIGHT]
 )
@@ -1501,6 +1511,7 @@ def test_python_scalars_stay_scalars(fresh, define, spy, key, scalar):
     assert typed((args[1:], kwargs["zs"][0])) == typed(((scalar, scalar), scalar))
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", ["int8", "float32", "float64", "complex64"])
 @pytest.mark.parametrize("scalar", WEAK, ids=repr)
 def test_python_scalars_are_weak(dtype, scalar):

@@ -142,6 +142,7 @@ def test_numbers_take_on_the_type_of_the_array(number, dtype):
             assert outcome(getattr(ops.np, name), *args) == outcome(getattr(np, name), *args), name
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.kind in "iu"], ids=str)
 @pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.logical_and,
                                    *(() if IS_NUMPY_2_0 else (np.less, np.not_equal))],
@@ -170,6 +171,7 @@ def test_masks_beside_numbers(data):
     assert outcome(operator, *args, of_layout=steps) == outcome(ufunc, *args, of_layout=steps)
 
 
+@in_one_case
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_masks_beside_numbers_have_loops(dtype, shapes):
@@ -214,6 +216,7 @@ INT_ERRORS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("kind", "case"), [*ERRORS.items(), *INT_ERRORS.items()])
 @pytest.mark.parametrize("how", ["ignore", "warn", "raise"])
 def test_errstate_holds(kind, case, how):
@@ -316,6 +319,7 @@ def check_out(ufunc, dtype, shape):
             assert outcome(function, *args, out=out) == outcome(ufunc, *args, out=same), k
 
 
+@in_one_case
 @each_ufunc
 def test_results_of_another_dtype(ufunc):
     functions = [getattr(module, ufunc.__name__) for module in (pnp, ops.np)]

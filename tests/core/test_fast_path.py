@@ -398,6 +398,7 @@ ANSWERS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("removal", REMOVALS.values(), ids=REMOVALS)
 @pytest.mark.parametrize("callee", CALLEES.values(), ids=CALLEES)
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
@@ -689,6 +690,7 @@ def test_fast_paths_of_library_operators_are_not_seen(call):
     assert outcomes() == expected
 
 
+@in_one_case
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("call", [
     name for name in LIBRARY_CALLS if name.startswith(("zeros", "ones", "full", "empty", "arange", "eye", "linspace"))])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, func
+from tests.cases import in_one_case
 
 
 def let_go_of(*shapes):
@@ -102,6 +103,7 @@ def test_gradients_that_users_hold_stay():
         np.testing.assert_array_equal(gradient, 2.0 * i * x)
 
 
+@in_one_case
 @pytest.mark.parametrize("seed", range(20))
 def test_random_lives(seed):
     """Values come, are held by this and that, and go; each stays what NumPy says that it is."""

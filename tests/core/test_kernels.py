@@ -39,6 +39,7 @@ VALUES = {
 }
 
 
+@in_one_case
 @each_dtype
 def test_ones(dtype):
     for shape in SHAPES:
@@ -119,6 +120,7 @@ def test_what_was_joined_is_a_new_array():
 # --- numbers of NumPy's as Tensors ------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("x", [
     np.array([3, 9, 1]), np.array([2.0, np.nan]), np.array([True]), np.array([1.0, 5.0], "f"), np.array([2, 1], "u1"),
     np.array([-2**63, 2**63 - 1]),

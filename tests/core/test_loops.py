@@ -77,6 +77,7 @@ def test_shapes_come_out_as_from_numpy(ufunc, shape):
     assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
 
 
+@in_one_case
 @pytest.mark.parametrize("ufunc", [np.add, np.divide, np.arctan2, np.power], ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize("number", [
     2.0, -0.0, float("nan"), 3, 0, -7, 2**29, np.float64(1.5), np.array(0.25)
@@ -87,6 +88,7 @@ def test_numbers_stand_for_arrays(ufunc, number):
         assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
 
 
+@in_one_case
 @pytest.mark.parametrize("ufunc", [np.subtract, np.divide, np.hypot], ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize(("left", "right"), [
     ((3, 4), (4,)), ((4,), (3, 4)), ((2, 3, 4), (3, 4)), ((2, 3, 4), (4,)), ((4,), (2, 3, 4)), ((5, 1), (1,)),
@@ -98,6 +100,7 @@ def test_rows_are_repeated(ufunc, left, right):
     assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
 
 
+@in_one_case
 @pytest.mark.parametrize("shape", [
     (3, 4), (1, 4), (3, 1), (1, 1), (2, 7), (2, 8), (2, 9), (3, 127), (3, 129), (8, 500), (2, 3, 4), (2, 3, 1),
     (2, 1, 9),
@@ -146,6 +149,7 @@ def test_every_layout_has_loops(name):
         assert outcome(ops.np.multiply, *args) == outcome(np.multiply, *args)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NOT_PLAIN)
 def test_what_is_not_plain_is_left_to_numpy(name):
     other = NOT_PLAIN[name]
@@ -311,6 +315,7 @@ def test_the_common_formulas_have_shortcuts():
     assert common <= found
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("formula", "fused"), [row[2:] for row in FORMULAS], ids=[f"{name} {i}" for name, i, *_ in FORMULAS]
 )
@@ -354,6 +359,7 @@ def test_products_are_the_formulas_of_matmul():
 OUTSIDE = 2.0
 
 
+@in_one_case
 @pytest.mark.parametrize("formula", [
     lambda g: g,
     lambda g, x: g,

@@ -61,6 +61,7 @@ PLANS = {
 DESCRIBED = {name: described(*call) for name, call in PLANS.items()}
 
 
+@in_one_case
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_is_made_of_what_it_says_that_it_was_made_of(name):
     function, *arrays = PLANS[name]
@@ -209,6 +210,7 @@ def test_what_leaves_its_memory_is_no_plan(parts):
 ENDLESS = 1 << 40
 
 
+@in_one_case
 @pytest.mark.parametrize("name", PLANS)
 def test_every_number_of_a_plan_by_another(name):
     """Plans with one number changed are refused, or run in their memory: the debug allocator sees to that."""
@@ -257,6 +259,7 @@ def call_variant(n, guard, output, *args):
     return function(*args)
 
 
+@in_one_case
 @pytest.mark.parametrize(("n", "guard", "output"), [
     pytest.param(5, (ARRAY,), None, id="more arguments"),
     pytest.param(-1, (ARRAY,), None, id="fewer arguments than none"),

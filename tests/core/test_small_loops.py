@@ -117,6 +117,7 @@ def test_functions_of_one_number(name, dtype, n):
         check_everywhere(lambda x, y: (function(x), function(function(x) + y), function(y)), dtype, n)
 
 
+@in_one_case
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("name", ["logical_and", "logical_or", "bitwise_and", "bitwise_or"])
 def test_bools(name, n):
@@ -124,6 +125,7 @@ def test_bools(name, n):
     check_everywhere(lambda x, y: (function(x, y), ops.np.logical_not(function(y, x)), ops.np.invert(x)), np.bool_, n)
 
 
+@in_one_case
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.bool_])
 def test_choices_and_copies(dtype, n):
@@ -259,6 +261,7 @@ def test_each_loop_is_reported_once():
     assert len(reported(compile(function), np.array([0.0, 1.0]), "warn")) == 3
 
 
+@in_one_case
 @pytest.mark.parametrize("name", ["sin", "cos", "tan", "exp", "log", "tanh", "arctan", "sinh", "cosh", "expm1",
                                   "log1p"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])

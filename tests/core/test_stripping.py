@@ -18,6 +18,7 @@ from pydispatch import DispatchKeySet, Tensor, debug, include_keys, ops
 from pydispatch.exceptions import DispatchTypeError, RegistrationError, UntakenArgumentError
 from pydispatch.library import Library, register_opaque_type, unregister_opaque_type
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 
 X = np.arange(3.0)
 
@@ -123,6 +124,7 @@ EQUALITY = [  # an argument with its default; what is passed; is it stripped?
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("argument", "value", "stripped"), EQUALITY, ids=str)
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
 @pytest.mark.parametrize("key", ["CIA", "CEA"])
@@ -467,6 +469,7 @@ DEFAULTS = [  # argument of the schema; the kernel's default; do they agree?
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("argument", "default", "agrees"), DEFAULTS, ids=str)
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
 @pytest.mark.parametrize("first", ["def", "impl"])

@@ -41,6 +41,7 @@ def test_bits_of_each_size(name, size, dtype):
         check_same(compile(getattr(ops.np, name))(*given), getattr(np, name)(*given))
 
 
+@in_one_case
 @dtypes
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("name", [name for name in NAMES if NAMES[name] == 2])

@@ -225,12 +225,14 @@ def test_a_cotangent_and_a_tangent_of_the_trace(tracing_mode):
 ON_FUNCTIONS = {"cond", "map", "scan", "while_loop", "associative_scan"}
 
 
+@in_one_case
 @pytest.mark.parametrize("transform", sorted(TRANSFORMS.keys() - ON_FUNCTIONS))
 def test_outside_of_all_levels_a_captured_constant_leaves_raw_arrays_raw(transform):
     captured = Tensor(HERE)
     assert type(TRANSFORMS[transform](lambda y: captured * y * y, RAW)) is np.ndarray
 
 
+@in_one_case
 @pytest.mark.parametrize("transform", sorted(TRANSFORMS.keys() - {"vmap-shared"}))
 def test_a_mode_leaves_the_results_of_raw_arrays_alone_raw(transform):
     with LoggingMode():

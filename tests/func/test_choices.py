@@ -14,6 +14,7 @@ from pydispatch import ops
 from pydispatch.func import functionalize, jacfwd, jacrev, linearize, vmap
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 
 op = ops.np
 MATRIX = np.random.default_rng(7).normal(size=(3, 3))
@@ -132,6 +133,7 @@ def check(name, word):
     same(with_vmap(*values), in_a_loop(*values), name, word)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_words_of_two(name):
     for word in [*words(1), *words(2)]:

@@ -72,6 +72,7 @@ def test_not_those_of_a_batch(call, convert):
         call(lambda x: convert(x) and None)
 
 
+@in_one_case
 @pytest.mark.parametrize("convert", [lambda x: float(x[0]), lambda x: complex(x[0]), np.asarray, lambda x: x.numpy()],
                          ids=["float", "complex", "asarray", "numpy"])
 @pytest.mark.parametrize("name", sorted(INSIDE.keys() - {"tape"}))

@@ -180,6 +180,7 @@ ROWS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("remove", REMOVE)
 @pytest.mark.parametrize("row", ROWS)
 def test_rows(row, remove):
@@ -334,6 +335,7 @@ def written_by_operator(piece, number):
     ops.np.setitem_(piece, Ellipsis, number)
 
 
+@in_one_case
 @pytest.mark.parametrize("remove", REMOVE)
 @pytest.mark.parametrize("name", VIEWS)
 def test_write_through_every_view_operator(name, remove):
@@ -1143,6 +1145,7 @@ GRAPHS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("mode", ["real", "fake"])
 @pytest.mark.parametrize("remove", REMOVE)
 @pytest.mark.parametrize("row", ROWS)

@@ -11,6 +11,7 @@ import pytest
 from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, value_and_grad
+from tests.cases import in_one_case
 from tests.ids import without_address
 
 X = np.array([0.3, -1.2, 2.0])
@@ -161,6 +162,7 @@ def test_argnums_choose_the_arguments(argnums, expected):
     close(np.array(gradients), np.array(expected))
 
 
+@in_one_case
 @pytest.mark.parametrize("argnums", [(0, 0), (0, -2), (), [0], 0.0, 5, -3, (0, 2), None, "0"], ids=repr)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
 def test_refused_argnums(transform, argnums):
@@ -370,6 +372,7 @@ REFUSED_OUTPUTS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("f", REFUSED_OUTPUTS.values(), ids=REFUSED_OUTPUTS)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
 def test_outputs_that_are_no_real_scalars_are_refused(transform, f):
@@ -392,6 +395,7 @@ UNRELATED = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("f", UNRELATED.values(), ids=UNRELATED)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_unrelated_output_gives_zeros(f, dtype):
@@ -723,6 +727,7 @@ CONVENTIONS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("f", "x", "expected"), CONVENTIONS.values(), ids=CONVENTIONS)
 def test_conventions_where_no_derivative_exists(f, x, expected):
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -12,6 +12,7 @@ from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from tests.cases import in_one_case
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
@@ -79,6 +80,7 @@ def _in_place(x):
     return y
 
 
+@in_one_case
 @BOTH
 @pytest.mark.parametrize(("f", "x"), FUNCTIONS.values(), ids=FUNCTIONS)
 def test_values_and_shapes(jacobian, f, x):
@@ -186,6 +188,7 @@ def test_argnums_choose_the_arguments(jacobian, argnums, expected):
     all_close(jacobian(pair, argnums)(X, Y), expected)
 
 
+@in_one_case
 @pytest.mark.parametrize("argnums", [(0, 0), (0, -2), (), [0], 0.0, 5, None], ids=repr)
 @pytest.mark.parametrize("transform", [jacrev, jacfwd, hessian])
 def test_refused_argnums(transform, argnums):

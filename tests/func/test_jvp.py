@@ -12,6 +12,7 @@ from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, jvp, vjp
+from tests.cases import in_one_case
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
@@ -211,6 +212,7 @@ REFUSED = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("primals", "tangents"), REFUSED.values(), ids=REFUSED)
 def test_refused_arguments(primals, tangents):
     with pytest.raises(RuntimeError) as caught:

@@ -472,6 +472,7 @@ def test_operators_on_functions(f):
 SAMPLES = [sample for sample in FUNCTIONS if sample.forward_mode and sample.transforms and sample.deterministic]
 
 
+@in_one_case
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_every_sample_function(sample):
     for arguments in sample.arguments():

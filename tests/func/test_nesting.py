@@ -650,6 +650,7 @@ FORBIDDEN = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("act", FORBIDDEN.values(), ids=FORBIDDEN)
 def test_forbidden_inside(run, act):
@@ -687,6 +688,7 @@ def test_no_concrete_values_in_a_batch(order, use):
     assert isinstance(caught.value, DispatchError)
 
 
+@in_one_case
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("convert", [np.asarray, lambda x: x.numpy(), lambda x: np.array([x[0]])],
                          ids=["asarray", "numpy", "array of a list"])

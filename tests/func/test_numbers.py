@@ -46,6 +46,7 @@ AT_TWO = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("call", "expected"), AT_TWO.values(), ids=AT_TWO)
 def test_a_float_enters_as_a_0d_array(call, expected):
     found = call()
@@ -153,6 +154,7 @@ def test_a_function_that_returns_no_array_is_refused(call, result):
 # --- argnums ---------------------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize(("argnums", "text"), [
     ((0.0,), r"\(0\.0,\), expected an int or a tuple of ints\n"), (0.0, "0.0, expected an int or a tuple of ints\n"),
     ([0], r"\[0\], expected an int or a tuple of ints\n"), ((), "an empty tuple, expected at least one position\n"),

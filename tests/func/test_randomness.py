@@ -93,6 +93,7 @@ FACTORIES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 EACH_FACTORY = pytest.mark.parametrize(("draw", "numpy_draw"), FACTORIES.values(), ids=FACTORIES)
 
 
+@in_one_case
 @EACH_FACTORY
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_random_factories(draw, numpy_draw, size):
@@ -195,6 +196,7 @@ EACH_PARAMETER = pytest.mark.parametrize(
     ("draw", "batches", "in_dims", "numpy_draw"), PARAMETERS.values(), ids=PARAMETERS)
 
 
+@in_one_case
 @EACH_PARAMETER
 def test_parameters_that_differ(draw, batches, in_dims, numpy_draw):
     assert_refused(mapped(draw, "error", *batches, in_dims=in_dims), REFUSED)
@@ -202,6 +204,7 @@ def test_parameters_that_differ(draw, batches, in_dims, numpy_draw):
     assert Drawn(mapped(draw, "different", *batches, in_dims=in_dims)) == Drawn(numpy_draw)
 
 
+@in_one_case
 @EACH_PARAMETER
 def test_parameters_that_all_examples_share(draw, batches, in_dims, numpy_draw):
     """They are repeated, and one draw is made of all."""
@@ -430,6 +433,7 @@ def refusal(mode: str, differs: bool) -> str | None:
     return NOT_ONE if mode == "same" and differs else None
 
 
+@in_one_case
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both"])
 def test_nested_parameters(outer, inner, owner):
@@ -452,6 +456,7 @@ def test_nested_parameters(outer, inner, owner):
         assert Drawn(program) == Drawn(lambda rng: spread(rng.normal(*parameters[owner], size=shape)))
 
 
+@in_one_case
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
 def test_nested_like(outer, inner, owner):
@@ -477,6 +482,7 @@ def write_refusal(mode: str, differs: bool) -> str | None:
     return ONE_ARRAY if mode == "different" and not differs else None
 
 
+@in_one_case
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
 def test_nested_in_place(outer, inner, owner):

@@ -20,6 +20,7 @@ from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, linearize,
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
+from tests.cases import in_one_case
 
 X = np.array(2.0)
 
@@ -119,6 +120,7 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("kind", ["grad", "jvp"])
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_result_of_a_transform_that_is_over_is_its_value(name: str, kind: str) -> None:
@@ -295,6 +297,7 @@ def gradient_on_the_tape(f: Callable[[Any], Any]) -> Any:
     return autograd.grad((f(leaf).sum(),), (leaf,))[0]
 
 
+@in_one_case
 @pytest.mark.parametrize("gradient", [lambda f: grad(lambda x: f(x).sum())(np.arange(1.0, 4.0)), gradient_on_the_tape],
                          ids=["grad", "tape"])
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -515,6 +515,7 @@ def test_messages_name_the_line_of_the_call():
 # --- chunks ----------------------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("out_dim", [0, 1, -1])
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("kind", [np.asarray, Tensor], ids=["raw", "tensor"])

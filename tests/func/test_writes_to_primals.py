@@ -8,6 +8,7 @@ import pytest
 from pydispatch import Tensor, ops
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import grad, hessian, jacfwd, jvp, linearize, vjp, vmap
+from tests.cases import in_one_case
 
 X = np.array([1.5, -2.0, 3.0])
 T = np.array([1.0, 10.0, -0.5])
@@ -99,6 +100,7 @@ def close(actual, expected, rtol=1e-7):
     np.testing.assert_allclose(np.asarray(actual), expected, rtol=rtol, atol=1e-8)
 
 
+@in_one_case
 @every_write
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
 def test_tangents_follow_and_the_array_of_the_caller_is_written_to(f, wrap):

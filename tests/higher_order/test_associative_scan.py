@@ -10,6 +10,7 @@ from pydispatch.exceptions import DispatchTypeError, FunctionalizationError
 from pydispatch.func import hessian, vmap
 from pydispatch.higher_order import associative_scan
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 from tests.higher_order import compositions
 
 X = np.random.default_rng(3).normal(size=(5, 2, 2))
@@ -73,6 +74,7 @@ TestCompositions = compositions.tests_of({
 }, (X,), BATCH)
 
 
+@in_one_case
 @pytest.mark.parametrize("n", range(1, 12))
 @pytest.mark.parametrize("reverse", [False, True])
 def test_every_length(n, reverse):

@@ -197,6 +197,7 @@ def test_as_without_control_flow(author, body, transform):
         same(0.0 if one is None else one, np.zeros_like(other) if other is None else other)
 
 
+@in_one_case
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda author: author.__name__)
 def test_a_value_of_a_trace_is_no_constant(author, body):
@@ -206,6 +207,7 @@ def test_a_value_of_a_trace_is_no_constant(author, body):
     same(make_fx(vmap(grad(inside), in_dims=(0, None)))(np.stack([X, X]), K)(np.stack([2 * X, X]), K + 1)[0], outside)
 
 
+@in_one_case
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda author: author.__name__)
 def test_on_a_batch_that_is_differentiated(author, body):

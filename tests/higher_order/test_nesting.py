@@ -95,6 +95,7 @@ HOLDERS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
 def test_the_outermost_call_finds_what_the_innermost_function_captures(around, holder):

@@ -9,6 +9,7 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import AliasingError, DispatchTypeError, FunctionalizationError
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.higher_order import scan
+from tests.cases import in_one_case
 from tests.higher_order import compositions
 
 X = np.array([[0.3, -1.2], [2.0, 0.4], [0.9, -0.7]])
@@ -259,6 +260,7 @@ def test_jvp_of_init_alone():
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize(("combine", "message"), [
     (lambda c, x: (c[:1] * 1, x * 1), r"scan: combine returns float64\[1\] for array 0 of the carry, which is float64"),
     (lambda c, x: (c > 0, x * 1), r"scan: combine returns bool\[2\] for array 0 of the carry"),

@@ -16,6 +16,7 @@ from pydispatch.higher_order import map as map_slices
 from pydispatch.higher_order import scan, while_loop
 from pydispatch.higher_order.steps import stacked
 from pydispatch.tracing import make_fx
+from tests.cases import in_one_case
 from tests.higher_order import compositions
 
 WEIGHT = np.array([[0.5, -0.3], [0.2, 0.8]])
@@ -149,6 +150,7 @@ def test_second_derivatives_on_the_tape(loop, unrolled):
         compositions.same(left, right)
 
 
+@in_one_case
 @every_loop
 @pytest.mark.parametrize("change", [
     lambda f: grad(lambda w: grad(f)(w).sum()),
@@ -345,6 +347,7 @@ ROWS = {        # what steps 0, 1, 2, ... return besides a carry
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 @pytest.mark.parametrize("row_of", ROWS.values(), ids=ROWS)
 def test_rows_are_stacked_as_they_come(row_of, reverse):

@@ -245,6 +245,7 @@ def named_capsule(signature):
     return new_capsule(ctypes.addressof(name), ctypes.addressof(name), None)
 
 
+@in_one_case
 @pytest.mark.parametrize("signature", OTHER_SIGNATURES)
 def test_other_signatures_are_refused(fresh, signature):
     fresh.define("f(Tensor x) -> Tensor")

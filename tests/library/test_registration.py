@@ -22,6 +22,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.operators import find, find_or_raise, find_packet
 from pydispatch.registry.tables import build_table
 from pydispatch.schema import parse_schema
+from tests.cases import in_one_case
 
 S1 = "foo(Tensor x) -> str"
 ONE = np.ones(1)
@@ -117,6 +118,7 @@ def test_repr(namespace):
 # --- 1.3: namespaces ---------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("verb", ["define", "define_with_kernel", "define_by_name", "impl"])
 @pytest.mark.parametrize(
     ("name", "result"),
@@ -158,6 +160,7 @@ def test_no_defining_library_on_the_wildcard(kind):
     refused(lambda: Library("_", kind), f"a {kind} library cannot define anything in it", "the namespace _")
 
 
+@in_one_case
 @pytest.mark.parametrize("namespace", ["", "a::b", "has space", "1x", "a.b", "for", "é", "a\n"])
 @pytest.mark.parametrize("kind", ["DEF", "FRAGMENT", "IMPL"])
 def test_the_namespace_of_a_library_is_an_identifier(namespace, kind):

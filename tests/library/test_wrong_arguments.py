@@ -14,6 +14,7 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.library import Library, custom_op
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find_or_raise
+from tests.cases import in_one_case
 from tests.ids import without_address
 
 
@@ -162,6 +163,7 @@ CASES = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize(("call", "value", "says"), CASES)
 def test_what_is_said_of_a_wrong_argument(fresh, call, value, says):
     fresh.define("f(Tensor x) -> Tensor")

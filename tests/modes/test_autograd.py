@@ -14,6 +14,7 @@ from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AutogradError, UntrackedResultWarning
 from pydispatch.modes import mode_stack
 from pydispatch.tree import tree_leaves
+from tests.cases import in_one_case
 from tests.modes.recorders import Declining, Polite, Recorder, Whole, wrapper_class
 
 NP = ops.np
@@ -118,6 +119,7 @@ STARTS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
 def test_what_derivatives_start_from_is_made_by_operators(start):
     x = Tensor(X.copy())
@@ -128,6 +130,7 @@ def test_what_derivatives_start_from_is_made_by_operators(start):
     assert follower.others == []
 
 
+@in_one_case
 @pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
 def test_of_a_raw_array_too(start):
     x = X.copy()

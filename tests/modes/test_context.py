@@ -377,6 +377,7 @@ def test_a_copy_of_the_context_finds_the_same_state(place, way):
     assert _core.current_state() is before
 
 
+@in_one_case
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_an_exception_leaves_the_state_as_it_was(place):
     before = _core.current_state()
@@ -389,6 +390,7 @@ def test_an_exception_leaves_the_state_as_it_was(place):
     assert _core.current_state() is before
 
 
+@in_one_case
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_other_context_variables_are_the_users(place):
     variable = contextvars.ContextVar("users", default=0)

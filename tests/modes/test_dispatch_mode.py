@@ -9,6 +9,7 @@ from pydispatch import DispatchMode, Shell, Tensor, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, NoHandlerError
 from pydispatch.modes import mode_stack
+from tests.cases import in_one_case
 from tests.modes.recorders import Declining, Polite, Recorder, Whole, unwrap, wrapper_class
 
 NP = ops.np
@@ -77,6 +78,7 @@ SEEN = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("run", "operators"), SEEN.values(), ids=SEEN)
 def test_operators_are_seen_and_their_results_are_what_they_are_without_a_mode(run, operators):
     expected = run()

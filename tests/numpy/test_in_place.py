@@ -9,6 +9,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.func import vmap
+from tests.cases import in_one_case
 
 ARRAY = np.arange(12.0).reshape(3, 4)
 WRITES = {
@@ -29,6 +30,7 @@ WRITES = {
 FLAT = np.linspace(20.0, 31.0, 12)
 
 
+@in_one_case
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
 @pytest.mark.parametrize("xp", [np, pnp], ids=["numpy", "pydispatch.numpy"])
 def test_writes_are_numpys(xp, write):

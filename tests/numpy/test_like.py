@@ -12,6 +12,7 @@ from pydispatch import Tensor
 from pydispatch.autograd import grad
 from pydispatch.exceptions import VmapError
 from pydispatch.func import vmap
+from tests.cases import in_one_case
 
 CALLS = {
     "arange": lambda xp, **like: xp.arange(3, **like),
@@ -33,6 +34,7 @@ CALLS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("name", CALLS)
 def test_what_is_made_like_a_tensor_is_one(name):
     expected = CALLS[name](np)

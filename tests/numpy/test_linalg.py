@@ -15,6 +15,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDerivativeError
 from pydispatch.func import grad as func_grad
 from pydispatch.func import jacfwd, jvp, vmap
+from tests.cases import in_one_case
 from tests.numpy.samples.linalg import regular
 
 DTYPES = [pytest.param(float, id="real"), pytest.param(complex, id="complex")]
@@ -50,6 +51,7 @@ SMOOTH = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)], ids=str)
 @pytest.mark.parametrize("name", SMOOTH)
@@ -60,6 +62,7 @@ def test_gradients_of_what_is_determined(name, shape, dtype):
         gradgradcheck(SMOOTH[name], (x,))
 
 
+@in_one_case
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_vmap_is_a_loop(name, dtype):

@@ -12,6 +12,7 @@ from pydispatch import Tensor
 from pydispatch.autograd import grad
 from pydispatch.exceptions import AutogradError, ConversionError, DispatchTypeError
 from pydispatch.numpy import methods
+from tests.cases import in_one_case
 
 ARRAY = np.array([[3.0, 1.0, 2.0], [2.0, 5.0, 4.0]])
 RESULTS = {
@@ -112,6 +113,7 @@ LENIENT = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("name", LENIENT)
 def test_methods_take_what_numpys_take(name):
     x = np.array([[0.5, 2.25, -1.0], [3.0, 1.5, 4.75]])

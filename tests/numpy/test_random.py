@@ -251,6 +251,7 @@ def test_vmap_gives_examples_draws_of_their_own(sample):
             check_same(found, theirs(larger)[0])
 
 
+@in_one_case
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_a_batch_of_parameters_is_one_draw(name):
     parameters = [np.broadcast_to(value, (2, 3)) for value in PARAMETERS[name]]
@@ -282,6 +283,7 @@ def test_functionalize_draws_alike(sample):
     assert state_of(one) == state_of(other)
 
 
+@in_one_case
 @pytest.mark.parametrize("sample", [
     call("normal", A, size=2), call("gamma", 1j), call("gamma", A, size=(2,)), call("choice", [], 2),
     call("choice", 5, p=[0.5, 0.5]), call("choice", 3, 5, False), call("permuted", MATRIX, axis=2),
@@ -379,6 +381,7 @@ def moved(name: str, parameters: tuple[Any, ...], i: int, size: Any, step: float
 BY_DENSITY = ("wald", "vonmises", "noncentral_chisquare", "noncentral_f")
 
 
+@in_one_case
 @pytest.mark.parametrize("name", [name for name in SMOOTH if name not in BY_DENSITY])
 def test_derivatives_are_those_of_the_draw_for_the_same_random_numbers(name):
     parameters = tuple(np.broadcast_to(value, (2, 3)) for value in PARAMETERS[name])
@@ -394,6 +397,7 @@ def test_derivatives_are_those_of_the_draw_for_the_same_random_numbers(name):
         np.testing.assert_allclose(found[i].array, expected, rtol=2e-6, atol=1e-8)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", SMOOTH)
 def test_parameters_that_broadcast_get_gradients_of_their_shape(name):
     leaves = [Tensor(np.asarray(value), requires_grad=True) for value in PARAMETERS[name]]
@@ -640,6 +644,7 @@ def test_single_draws_and_parameters_that_are_numbers(name, i):
         assert np.isclose(graph(np.array(numbers[i])), expected, rtol=1e-12)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradients_have_the_dtypes_of_the_parameters(name):
     values = [np.asarray(value, np.float32) for value in PARAMETERS[name]]

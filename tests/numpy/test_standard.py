@@ -86,6 +86,7 @@ def test_the_namespace_of_tensors_tells_the_device_of_tensors():
     assert info.dtypes(device=x.device, kind="bool") == {"bool": np.dtype(bool)}
 
 
+@in_one_case
 @pytest.mark.parametrize("make", [
     lambda xp, device: xp.asarray([1.0, 2.0], device=device), lambda xp, device: xp.zeros(2, device=device),
     lambda xp, device: xp.arange(3, device=device), lambda xp, device: xp.full(2, 1.5, device=device),

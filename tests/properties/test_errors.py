@@ -46,6 +46,7 @@ from pydispatch.library import Library, get_kernel, register_kernel
 from pydispatch.registry.operators import find, find_or_raise
 from pydispatch.schema import parse_name
 from pydispatch.tree import register_pytree_node
+from tests.cases import in_one_case
 
 X = np.arange(3.0)
 HERE = "test_errors.py:"
@@ -892,6 +893,7 @@ def _(lib, backends):
 # --- the tests ----------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 def test_the_error_catalogue(fresh, backends, row):
     trigger = row.prepare(fresh, backends)

@@ -629,6 +629,7 @@ SURROUNDINGS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize(("surroundings", "step"), [
     pytest.param("plain", 5, id="plain, some"),
     *[pytest.param(name, 1, id=name, marks=pytest.mark.slow) for name in SURROUNDINGS]])
@@ -834,6 +835,7 @@ AROUND: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 PRIMALS = [name for name in OPERANDS if name not in ("uninitialised", "objects", "strings")]
 
 
+@in_one_case
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_entry_points(entry_point, around):
@@ -1020,6 +1022,7 @@ USES = list(uses_of_function(len))
 SAMPLES = {sample.name: (sample.function, sample.arguments) for sample in FUNCTIONS if sample.deterministic}
 
 
+@in_one_case
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("name", [*SAMPLES, *GIVEN])
 def test_functions_of_users(name, use):

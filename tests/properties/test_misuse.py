@@ -141,6 +141,7 @@ def test_objects_that_only_the_core_makes(cls):
             make()
 
 
+@in_one_case
 @pytest.mark.parametrize("cls", FILLED_AT_ONCE, ids=lambda cls: cls.__name__)
 def test_objects_are_never_empty(cls):
     with pytest.raises(TypeError):
@@ -199,6 +200,7 @@ def a_chain(*steps):
 ARGUMENT, CONSTANT, PREVIOUS = ("argument", 0), ("constant", 1.0), ("previous", None)
 
 
+@in_one_case
 @pytest.mark.parametrize(("call", "error"), [
     pytest.param(lambda: _core.rank_backend(10**7, _core.DispatchKeySet()), ValueError, id="rank_backend"),
     pytest.param(lambda: _core.KeyLayout.slot(-1), ValueError, id="slot"),

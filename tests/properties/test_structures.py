@@ -13,6 +13,7 @@ from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_map
+from tests.cases import in_one_case
 
 ONE, TWO, THREE = np.array(1.0), np.array(2.0), np.array(3.0)
 PAIR = {"a": TWO, "b": THREE}
@@ -139,6 +140,7 @@ XS = {"p": np.array([1, 2, 3]), "q": np.array([1, 1, 1])}
 BATCH = {"a": np.array([2.0, 5.0]), "b": np.array([3.0, 7.0])}
 
 
+@in_one_case
 @pytest.mark.parametrize(("call", "expected"), [
     (of_scan, stepped(3)),
     (lambda: of_scan(needs_data), stepped(3)),

@@ -56,6 +56,7 @@ def test_it_is_what_the_parser_reads(text):
     assert (found.written, found.takes_generator) == (expected.written, expected.takes_generator)
 
 
+@in_one_case
 @pytest.mark.parametrize("text", REFUSED)
 def test_errors_are_the_parsers(text):
     with pytest.raises(SchemaError) as expected:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from pydispatch.schema import Fit, compare_signature, first_difference, fitting, parse_signature
+from tests.cases import in_one_case
 from tests.schema.samples import ARRAY, assert_says
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("real", "inferred", "difference"),
     [
@@ -63,6 +65,7 @@ class Method:
     def __call__(self, x, y, n, *, alpha=1, out): ...
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("schema", "function", "fill"),
     [
@@ -117,6 +120,7 @@ def test_arguments_that_a_kernel_does_not_take(schema, function, fill, untaken):
     assert fit == Fit(frozenset(fill.split()), frozenset(untaken.split()))
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("schema", "function", "parts"),
     [

@@ -17,6 +17,7 @@ from tests.cases import in_one_case
 from tests.schema.samples import assert_says, caret, message_of
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("text", "fields"),
     [

@@ -17,6 +17,7 @@ from tests.ids import without_address
 from tests.schema.samples import ARRAY, Color, Plan, SubArray, argument, assert_says
 
 
+@in_one_case
 @pytest.mark.parametrize(
     ("text", "contains"),
     [
@@ -91,6 +92,7 @@ def test_conversion(declared, value, converted):
     assert same_value(found, converted)
 
 
+@in_one_case
 @pytest.mark.parametrize("number", [np.longdouble(1) / 3, np.clongdouble(1j) / 3, np.uint64(3), np.ulonglong(2**63)],
                          ids=lambda number: type(number).__name__)
 @pytest.mark.parametrize("holder", [lambda x: x, *HOLDERS])

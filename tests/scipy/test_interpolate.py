@@ -167,6 +167,7 @@ def test_energy_is_quadratic_in_the_values():
 # --- transforms ------------------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("in_dims", [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0)],
                          ids=["points", "values", "places", "all"])
 @pytest.mark.parametrize("name", SPLINES)

@@ -10,6 +10,7 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
 from pydispatch.scipy.optimize import fixed_point, minimize, root
+from tests.cases import in_one_case
 from tests.higher_order import compositions
 
 X = np.array([0.3, 0.9])
@@ -280,6 +281,7 @@ BAD = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input(case):
     call, error, message = BAD[case]

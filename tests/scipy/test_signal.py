@@ -20,6 +20,7 @@ SHAPES = {"vectors": ((7,), (3,)), "longer kernel": ((3,), (6,)), "matrices": ((
           "large kernel": ((10, 9), (8, 8))}
 
 
+@in_one_case
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_convolution_with_a_delta_is_the_array(shapes, mode):
@@ -33,6 +34,7 @@ def test_convolution_with_a_delta_is_the_array(shapes, mode):
         np.testing.assert_allclose(found, x, atol=1e-14)
 
 
+@in_one_case
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)

@@ -370,6 +370,7 @@ def points(*intervals: tuple[float, float]) -> list[np.ndarray]:
     return [np.random.default_rng(i).uniform(low, high, 5) for i, (low, high) in enumerate(intervals)]
 
 
+@in_one_case
 @pytest.mark.parametrize("name", BY_TORCH)
 def test_gradients_are_torchs(name):
     torch = pytest.importorskip("torch")

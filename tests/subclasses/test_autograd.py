@@ -23,6 +23,7 @@ from pydispatch.library import register_autograd
 from pydispatch.modes import restore_entry_state
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.testing import LoggingTensor
+from tests.cases import in_one_case
 from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of, noting_arguments
 
 DETACH = ops.np.detach.default
@@ -567,6 +568,7 @@ VIEWS = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("cls", [Is, Wrapped, lambda x: Two(x, x)], ids=["is-a", "has-a", "two"])
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 def test_gradients_of_views_of_subclasses(cls, view):

@@ -176,6 +176,7 @@ SELF = {
 }
 
 
+@in_one_case
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", SELF.values(), ids=SELF.keys())
 def test_an_object_that_refers_to_itself(make, copied):
@@ -257,6 +258,7 @@ def test_a_class_may_say_itself_how_it_is_copied():
 # --- shallow copies, and detach --------------------------------------------------------------------------------------
 
 
+@in_one_case
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_copy_keeps_class_and_state(make):
     x = make()

@@ -19,6 +19,7 @@ from pydispatch.registry.operators import find
 from pydispatch.testing import custom_operators, opcheck
 from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from tests.cases import in_one_case
 
 NAMESPACES = ("samples", "samples_by_name")
 BY_NAME = {sample.name: sample for sample in CUSTOM_OPERATORS}
@@ -98,6 +99,7 @@ def test_all_of_the_database():
     ]
 
 
+@in_one_case
 @each()
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["array", "Tensor"])
 def test_values(sample, number, namespace, wrap):
@@ -111,6 +113,7 @@ def test_values(sample, number, namespace, wrap):
     close(arguments, before, rtol=0)
 
 
+@in_one_case
 @each(lambda sample: sample.name != "numpy_nms")
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8", "?"])
 def test_values_of_other_dtypes(sample, number, namespace, dtype):
@@ -135,6 +138,7 @@ def test_values_of_other_dtypes(sample, number, namespace, dtype):
         np.testing.assert_allclose(left, np.asarray(right).astype(np.asarray(left).dtype), rtol=rtol)
 
 
+@in_one_case
 @each(lambda sample: sample.has_fake)
 def test_fakes(sample, number, namespace):
     arguments, keywords = arguments_of(sample, number)
@@ -176,12 +180,14 @@ def tracked(case):
     return [Tensor(array.copy(), requires_grad=True) for array in case.arrays]
 
 
+@in_one_case
 @each(has_formula)
 def test_gradients_and_tangents_by_finite_differences(sample, number, namespace):
     case = Case(sample, number, namespace)
     assert gradcheck(case, tracked(case), check_forward_ad=namespace == "samples")
 
 
+@in_one_case
 @each()
 def test_opcheck(sample, number, namespace):
     arguments, keywords = arguments_of(sample, number)
@@ -194,12 +200,14 @@ def test_opcheck(sample, number, namespace):
     assert set(checks.values()) == {"SUCCESS"}
 
 
+@in_one_case
 @each(has_formula)
 def test_second_derivatives_by_finite_differences(sample, number, namespace):
     case = Case(sample, number, namespace)
     assert gradgradcheck(case, tracked(case))
 
 
+@in_one_case
 @each(has_formula)
 def test_what_is_tracked(sample, number, namespace):
     case = Case(sample, number, namespace)
@@ -209,6 +217,7 @@ def test_what_is_tracked(sample, number, namespace):
         assert {leaf.requires_grad for leaf in tree_leaves(value) if isinstance(leaf, Tensor)} <= {flag}
 
 
+@in_one_case
 @each(has_formula, namespaces=("samples",))
 def test_both_formulas_give_the_same(sample, number, namespace):
     found = []
@@ -221,6 +230,7 @@ def test_both_formulas_give_the_same(sample, number, namespace):
         np.testing.assert_array_equal(left.numpy(), right.numpy(), strict=True)
 
 
+@in_one_case
 @each(has_formula)
 def test_functional_gradients(sample, number, namespace):
     case = Case(sample, number, namespace)
@@ -259,6 +269,7 @@ def test_multiply_with_some_gradients_needed(namespace, needed):
         assert tensor.grad is None if not flag else np.array_equal(tensor.grad.numpy(), gradient)
 
 
+@in_one_case
 @each(lambda sample: sample.has_fake)
 def test_checks_of_arrays_without_data_are_refused(sample, number, namespace):
     """Upstream calls them a success."""
@@ -294,6 +305,7 @@ def batched(leaf, dim, seed):
     return np.stack(examples, dim), examples
 
 
+@in_one_case
 @each(lambda sample: sample.has_fake, namespaces=("samples",))
 @pytest.mark.parametrize("pattern", ["front", "behind", "mixed", "some"])
 def test_batching_rules_agree_with_a_loop(sample, number, namespace, pattern):

@@ -15,6 +15,7 @@ from pydispatch.func import grad, jvp, value_and_grad, vjp, vmap
 from pydispatch.testing import functions
 from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+from tests.cases import in_one_case
 
 STEP = 1e-5
 
@@ -129,6 +130,7 @@ def test_names_are_unique_and_every_function_is_listed():
     assert {sample.function for sample in FUNCTIONS} == written
 
 
+@in_one_case
 @pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
 def test_entry_agrees_with_its_class(sample):
     function = sample.function
@@ -139,6 +141,7 @@ def test_entry_agrees_with_its_class(sample):
         == sample.forward_mode
 
 
+@in_one_case
 @pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
 def test_arguments_are_made_anew_and_are_the_same(sample):
     first, second = list(sample.arguments()), list(sample.arguments())
@@ -152,6 +155,7 @@ def test_arguments_are_made_anew_and_are_the_same(sample):
 # --- values -------------------------------------------------------------------------------------------------
 
 
+@in_one_case
 @each()
 def test_value_of_raw_arrays(sample, number):
     case = Case(sample, number)
@@ -160,6 +164,7 @@ def test_value_of_raw_arrays(sample, number):
     all_close(output, case.reference(*case.arrays))
 
 
+@in_one_case
 @each()
 def test_value_of_tensors(sample, number):
     case = Case(sample, number)
@@ -170,6 +175,7 @@ def test_value_of_tensors(sample, number):
     all_close(output, case.reference(*case.arrays))
 
 
+@in_one_case
 @each()
 def test_tracked_outputs_are_those_of_floats(sample, number):
     case = Case(sample, number)
@@ -192,6 +198,7 @@ def test_in_place_result_is_its_argument(sample, number):
 # --- the eager tape -----------------------------------------------------------------------------------------
 
 
+@in_one_case
 @each(slope=None, deterministic=True)
 def test_gradcheck(sample, number):
     case = Case(sample, number)
@@ -199,6 +206,7 @@ def test_gradcheck(sample, number):
     assert gradcheck(case.outputs, tensors, check_forward_ad=sample.forward_mode)
 
 
+@in_one_case
 @each(slope=None, deterministic=True, double_backward=True)
 def test_gradgradcheck(sample, number):
     case = Case(sample, number)
@@ -214,6 +222,7 @@ def test_second_derivative_is_an_error(sample, number):
         autograd.grad(sum((g * g).sum() for g in gradients), tensors)
 
 
+@in_one_case
 @each()
 def test_gradient_of_the_eager_tape(sample, number):
     case = Case(sample, number)
@@ -238,6 +247,7 @@ def check_gradients(case, gradients):
 # --- grad, vjp, jvp -----------------------------------------------------------------------------------------
 
 
+@in_one_case
 @each(transforms=True)
 def test_value_and_grad(sample, number):
     case = Case(sample, number)
@@ -246,6 +256,7 @@ def test_value_and_grad(sample, number):
     check_gradients(case, gradients)
 
 
+@in_one_case
 @each(transforms=True)
 def test_grad_of_tracked_tensors_equals_that_of_raw_arrays(sample, number):
     case = Case(sample, number)
@@ -255,6 +266,7 @@ def test_grad_of_tracked_tensors_equals_that_of_raw_arrays(sample, number):
     all_close([gradient.detach() for gradient in tensors], list(raw))
 
 
+@in_one_case
 @each(transforms=True)
 def test_vjp_equals_the_eager_tape(sample, number):
     case = Case(sample, number)
@@ -265,6 +277,7 @@ def test_vjp_equals_the_eager_tape(sample, number):
     all_close(list(pull(cotangents)), list(expected))
 
 
+@in_one_case
 @each(transforms=True, forward_mode=True)
 def test_jvp(sample, number):
     case = Case(sample, number)
@@ -279,6 +292,7 @@ def test_jvp(sample, number):
         close(result, np.asarray(value, output.dtype), rtol=1e-7)
 
 
+@in_one_case
 @each(transforms=True, forward_mode=True)
 def test_jvp_agrees_with_vjp(sample, number):
     case = Case(sample, number)
@@ -353,6 +367,7 @@ def hessian_vector_products(case, tangents):
         yield "vjp(jvp)", vjp(lambda *arrays: jvp(f, arrays, tangents)[1], *arrays)[1](np.ones(()))
 
 
+@in_one_case
 @each(transforms=True, double_backward=True, deterministic=True, slope=None)
 def test_second_derivatives_by_every_composition(sample, number):
     case = Case(sample, number)
@@ -365,6 +380,7 @@ def test_second_derivatives_by_every_composition(sample, number):
             np.testing.assert_allclose(np.asarray(actual), desired, rtol=1e-6, atol=1e-6, err_msg=composition)
 
 
+@in_one_case
 @each(transforms=True, double_backward=True, forward_mode=True, deterministic=True, slope=None)
 def test_jvp_of_jvp(sample, number):
     case = Case(sample, number)
@@ -621,6 +637,7 @@ def mappable(**flags):
 quiet = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
 
 
+@in_one_case
 @quiet
 @pytest.mark.parametrize("sample", mappable(), ids=lambda sample: sample.name)
 @pytest.mark.parametrize("composition", COMPOSITIONS)
@@ -630,6 +647,7 @@ def test_compositions_with_vmap_against_a_loop(sample, composition):
         all_close(program(batch), loop(batch), rtol=1e-10)
 
 
+@in_one_case
 @quiet
 @pytest.mark.parametrize("sample", mappable(double_backward=True), ids=lambda sample: sample.name)
 @pytest.mark.parametrize("composition", OF_SECOND_ORDER)
@@ -729,6 +747,7 @@ def batchings():
                         yield pytest.param(sample, number, batched, last, id=name)
 
 
+@in_one_case
 @pytest.mark.parametrize(("sample", "number", "batched", "last"), list(batchings()))
 def test_own_batching_rule_equals_the_loop(sample, number, batched, last):
     generator = np.random.default_rng(5)

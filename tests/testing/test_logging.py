@@ -14,6 +14,7 @@ from pydispatch import Tensor, autograd, ops
 from pydispatch.exceptions import AutogradError
 from pydispatch.library import Library
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs, log_input
+from tests.cases import in_one_case
 
 Pair = namedtuple("Pair", "left right")
 
@@ -251,6 +252,7 @@ def test_scalars_of_numpy_are_arrays():
     assert log == ["$1: f64[] = np.sum($0)", "$2: f64[] = np.multiply($1, 2)"]
 
 
+@in_one_case
 @pytest.mark.parametrize(("dtype", "text"), [
     ("f8", "f64"), ("f4", "f32"), ("f2", "f16"), ("c8", "c64"), ("c16", "c128"), ("i1", "i8"), ("i2", "i16"),
     ("i4", "i32"), ("i8", "i64"), ("u1", "u8"), ("u2", "u16"), ("u4", "u32"), ("u8", "u64"), ("?", "b8"),

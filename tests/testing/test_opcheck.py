@@ -22,6 +22,7 @@ from tests.testing.wrong_operators import RIGHT, SQUARE, WRONG, Operator, array,
 ALL_SUCCEED = dict.fromkeys(CHECKS, "SUCCESS")
 
 
+@in_one_case
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_operators(name, fresh):
     """119-127: the checks that are named fail, all others succeed."""
@@ -37,6 +38,7 @@ def test_wrong_operators(name, fresh):
         assert type(caught.value.__cause__) is type(outcomes[check])
 
 
+@in_one_case
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_operators(name, fresh):
     right = RIGHT[name]

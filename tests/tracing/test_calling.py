@@ -187,6 +187,7 @@ BODIES = [
 ]
 
 
+@in_one_case
 @pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "interpreter"])
 @pytest.mark.parametrize("function", BODIES)
 def test_bodies_of_control_flow(function, way):

@@ -13,6 +13,7 @@ from pydispatch.exceptions import DispatchTypeError, RegistrationError
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.tracing.decompositions import _table, get_decompositions, register_decomposition
 from pydispatch.tree import tree_leaves
+from tests.cases import in_one_case
 from tests.operators.samples import samples
 
 NAMES = sorted(str(op.name).removeprefix("np::") for op in _table)
@@ -33,6 +34,7 @@ def answers(name):
             yield sample, expected, decomposition(*args, **kwargs)
 
 
+@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_is_its_operator(name):
     taken = 0

@@ -19,6 +19,7 @@ from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.tracing import ArraySpec, Graph, spec_of
 from pydispatch.tracing.names import Names, is_name
 from pydispatch.tree import tree_flatten
+from tests.cases import in_one_case
 
 Point = namedtuple("Point", "x y")
 X = np.arange(6.0).reshape(2, 3)
@@ -100,6 +101,7 @@ def test_a_packet_stands_for_the_overload_that_fits():
 # --- literals ---
 
 
+@in_one_case
 @pytest.mark.parametrize("value", [
     None, True, 2, 2.5, float("nan"), 1j, "text", b"bytes", ..., np.dtype("float32"), np.float64, float,
     np.float32(1.5), np.True_, (1, [2, {"key": 3}]), slice(None, 2), Point(1, 2),
@@ -410,6 +412,7 @@ def test_structures_of_arguments_and_results(how):
     assert graph.out_spec == tree_flatten(found)[1]
 
 
+@in_one_case
 @pytest.mark.parametrize(("args", "message"), [
     pytest.param((), r"takes 2 arguments, 0 were given\npass \(\{'a': \*, 'b': \[\*, \*\]\}, \*\)", id="none"),
     pytest.param((X, X), r"argument 0 is \*, expected \{'a': \*, 'b': \[\*, \*\]\}", id="no dict"),

@@ -14,6 +14,7 @@ from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.library import Library
 from pydispatch.tracing import Graph
 from pydispatch.tracing.symbolic import trace_with_proxies
+from tests.cases import in_one_case
 
 X, Y, Z = np.random.default_rng(0).standard_normal((3, 2, 3))
 
@@ -66,6 +67,7 @@ def forward(x, y, z):
 # --- what matches ---
 
 
+@in_one_case
 @pytest.mark.parametrize(("program", "pattern", "replacement", "left", "n"), [
     pytest.param(lambda x, y: x * x, lambda a: a * a, ops.np.square, ["np::square"], 1,
                  id="a parameter twice, one value"),
@@ -320,6 +322,7 @@ def write_to_argument(a):
     return a
 
 
+@in_one_case
 @pytest.mark.parametrize(("pattern", "replacement", "error", "message"), [
     pytest.param(write_to_argument, lambda a: a, GraphError, "node add_ does more than make a value", id="writes"),
     pytest.param(lambda a: a * 2, lambda a: write_to_argument(a), GraphError,

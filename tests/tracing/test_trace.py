@@ -818,6 +818,7 @@ def _written_by_view(x):
     return last
 
 
+@in_one_case
 @pytest.mark.parametrize("tracing_mode", ["real", "fake"])
 @pytest.mark.parametrize("f", NUMBERS.values(), ids=NUMBERS)
 def test_number_of_a_traced_value(f, tracing_mode):
