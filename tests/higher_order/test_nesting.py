@@ -64,13 +64,14 @@ def runs_at_depth(depth, around, transform):
 @in_one_case
 @pytest.mark.parametrize(("name", "transform"), TRANSFORMS.items(), ids=TRANSFORMS)
 @pytest.mark.parametrize("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
-def test_the_runs_of_the_innermost_function_are_a_polynomial_in_the_depth(around, name, transform):
+@pytest.mark.parametrize("deepest", [7, pytest.param(9, marks=pytest.mark.slow)])
+def test_the_runs_of_the_innermost_function_are_a_polynomial_in_the_depth(around, name, transform, deepest):
     """Each level adds its own run without data, and what a transform makes of it runs all levels within.
 
     From the second level on: one loop alone may have a step without any transform, and such a loop needs no run of its
     own.
     """
-    runs = [runs_at_depth(depth, around, transform) for depth in range(1, 10)]
+    runs = [runs_at_depth(depth, around, transform) for depth in range(1, deepest + 1)]
     degree = 3 if name == "make_fx of grad" else 2      # that traces the derivative of each level, too
     assert runs[0] <= 7
     assert not np.diff(runs[1:], degree + 1).any(), runs
