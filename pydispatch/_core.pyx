@@ -94,6 +94,7 @@ include "core/subclasses.pyx"
 include "core/functions.pyx"            # calls that functions of users differentiate
 include "core/queue.pyx"                # the engine's heap and its table of addresses
 include "core/engine.pyx"
+include "core/profiling.pyx"            # what runs, how long, and with how much memory
 
 # Kernels and formulas without NumPy's way to them.
 include "core/kept_arrays.pyx"          # small arrays that are used again when they are no longer held

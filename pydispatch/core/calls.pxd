@@ -5,6 +5,7 @@ cdef enum CallKind:         # how a call was made, for tracers; `CALL_KINDS` has
     BY_STACK = 1                # op.call_boxed(stack)
     BY_REDISPATCH = 2           # op.redispatch(keyset, ...)
     BY_KERNEL = 3               # get_kernel(op, key)(...)
+    BY_SELECTION = 4            # BackendSelect has chosen the backend
 
 cdef class Callee:
     cdef vectorcallfunc vectorcall
@@ -22,8 +23,9 @@ cdef object run_entry(
 # the keys below BackendSelect, where that has chosen the backend: the device asked for, else the ambient default
 cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State state) except? 1
 cdef bint is_plain(PyObject* entry) noexcept    # does the kernel get the arguments and nothing else?
-# steps 5 and 6 for a frame whose values can go as they are, but for a shorter count
-cdef PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL
+# steps 5 and 6 for a frame whose values can go as they are, but for a shorter count; recorders are told
+cdef PyObject* call_directly_or_recorded(
+    PyObject* op, PyObject* table, PyObject* state, PyObject* entry, Frame* frame) except NULL
 # the vectorcall slot of operators
 cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL
 # a common call: the steps below, without counting a reference at each of them

@@ -1,6 +1,6 @@
 # A call, from bound arguments to its result.
 
-cdef tuple CALL_KINDS = ("call", "boxed", "redispatch", "kernel")
+cdef tuple CALL_KINDS = ("call", "boxed", "redispatch", "kernel", "redispatch")
 
 
 cdef inline bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) except -1:
@@ -66,13 +66,29 @@ cdef object run_entry(
     OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, CallKind kind
 ):
     """Steps 5 to 7, and telling a tracer."""
-    if state.tracer is None:
+    return run_traced(state.tracer, op, table, entry, frame, keys, state, kind)
+
+
+cdef object run_traced(
+    tracer, OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, CallKind kind
+):
+    """The same for one of the tracers, and those around it."""
+    cdef OpenEvent opened
+    if tracer is None:
         return result_of_entry(op, table, entry, frame, keys, state, kind)
-    state.tracer.enter(CALL_KINDS[kind], op, slot_keys[highest_slot(keys)], entry)
+    if not isinstance(tracer, Recorder):
+        tracer.enter(CALL_KINDS[kind], op, slot_keys[highest_slot(keys)], entry)
+        try:
+            return result_of_entry(op, table, entry, frame, keys, state, kind)
+        finally:
+            tracer.leave()
+    if kind == BY_REDISPATCH or entry.convention & ASKS_DEVICE:     # another entry of the same call is recorded
+        return run_traced((<Recorder>tracer).around, op, table, entry, frame, keys, state, kind)
+    begin_event(<Recorder>tracer, op, frame, &opened)
     try:
-        return result_of_entry(op, table, entry, frame, keys, state, kind)
+        return run_traced((<Recorder>tracer).around, op, table, entry, frame, keys, state, kind)
     finally:
-        state.tracer.leave()
+        end_event(<Recorder>tracer, &opened)
 
 
 cdef inline object result_of_entry(
@@ -81,7 +97,7 @@ cdef inline object result_of_entry(
     if not entry.convention & (HANDLERS | ASKS_DEVICE):
         return finish(op, table.signature, entry, frame, call_kernel(op, table.signature, entry, frame, keys))
     if entry.convention & ASKS_DEVICE:
-        return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, BY_REDISPATCH)
+        return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, BY_SELECTION)
     if not frame.word & PYTHON_BIT:     # asked for the Python key, which no argument has
         raise upcalls.ran_fallthrough(op, slot_keys[highest_slot(keys)], entry)
     return call_handlers(op, table, frame, keys, state, kind)
@@ -153,6 +169,28 @@ cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame*
     if (<Signature>signature).mutable:
         bump_versions(<Signature>signature, frame)
     return invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
+
+
+cdef inline PyObject* call_directly_or_recorded(
+    PyObject* op, PyObject* table, PyObject* state, PyObject* entry, Frame* frame
+) except NULL:
+    """Steps 5 and 6, which recorders are told of."""
+    if (<State>state).tracer is None:
+        return call_directly(<PyObject*>(<Table>table).signature, entry, frame)
+    return call_directly_recorded((<State>state).tracer, op, table, entry, frame)
+
+
+cdef PyObject* call_directly_recorded(
+    tracer, PyObject* op, PyObject* table, PyObject* entry, Frame* frame
+) except NULL:
+    cdef OpenEvent opened
+    if tracer is None:
+        return call_directly(<PyObject*>(<Table>table).signature, entry, frame)
+    begin_event(<Recorder>tracer, <OpOverload>op, frame, &opened)
+    try:
+        return call_directly_recorded((<Recorder>tracer).around, op, table, entry, frame)
+    finally:
+        end_event(<Recorder>tracer, &opened)
 
 
 cdef PyObject* call_for_fresh(PyObject* signature, PyObject* entry, Frame* frame, Py_ssize_t n) except NULL:
@@ -345,7 +383,7 @@ cdef inline bint fast_path(
     if (<State>state).plain and frame.word == (<Table>table).last_word:
         entry = (<Table>table).last_entry
     else:
-        entry = plain_entry(op, table, state, frame.word)
+        entry = NULL if (<State>state).tracer is not None else plain_entry(op, table, state, frame.word)
     if entry == NULL:
         return other_fast_paths(op, table, state, &frame, result)
     Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
@@ -362,7 +400,10 @@ cdef bint other_fast_paths(PyObject* op, PyObject* table, PyObject* state, Frame
         return True
     entry = further_entry(op, table, state, frame)
     if entry != NULL:
-        result[0] = (<direct_call>run_directly)(op, table, entry, frame)
+        if (<State>state).tracer is None:
+            result[0] = (<direct_call>run_directly)(op, table, entry, frame)
+        else:
+            result[0] = (<direct_call>run_recorded)(op, table, entry, frame)
     elif not batching_fast_path(op, table, state, frame, result):
         if frame.names != NULL:
             return False
@@ -423,8 +464,19 @@ ctypedef PyObject* (*direct_call)(PyObject*, PyObject*, PyObject*, Frame*) noexc
 
 cdef inline PyObject* run_directly(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
     """Steps 5 to 7 of the fast path."""
+    return finish_directly(op, table, entry, frame, call_directly(<PyObject*>(<Table>table).signature, entry, frame))
+
+
+cdef PyObject* run_recorded(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
+    """The same, which recorders are told of."""
+    return finish_directly(op, table, entry, frame, call_directly_recorded(state_now().tracer, op, table, entry, frame))
+
+
+cdef inline PyObject* finish_directly(
+    PyObject* op, PyObject* table, PyObject* entry, Frame* frame, PyObject* result
+) except NULL:
+    """Step 7 of the fast path."""
     cdef PyObject* signature = <PyObject*>(<Table>table).signature
-    cdef PyObject* result = call_directly(signature, entry, frame)
     if (<Signature>signature).returns_fresh_tensor and Py_TYPE(result) == &PyArray_Type:
         return wrap_ndarray(result) if frame.word & TENSOR_FLAG else result
     return give(finish(<OpOverload>op, <Signature>signature, <TableEntry>entry, frame, own(result)))
@@ -457,7 +509,7 @@ cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, Call
 
 cdef object dispatch_as_meant(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """The same, where captured values mean themselves."""
-    if state.plain and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
+    if state.unchanged and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
         frame.word &= ~SHARED_FLAG
     if frame.word & SPECIAL_FLAGS or state.innermost is not None or state.inference:
         return call_through_stack(op, table, frame, state, kind)

@@ -19,6 +19,7 @@ cdef class BackwardPass:                     # one backward pass
     cdef BackwardPass others                 # the runs that were going on when this one began
     cdef bint checks_nan, anomaly
     cdef bint runs_fused
+    cdef object tracer
     cdef bint on_tensors            # are raw arrays wrapped, so that operators are called for all that is computed?
     cdef Queue queue
     cdef Py_ssize_t ready           # the leaves that have all their gradients: a chain through `next_ready`

@@ -82,7 +82,8 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
     if run.prune:
         want(run, inputs)
     state = state_of_pass(state, gradients, create_graph, interpreter)
-    run.runs_fused = state.plain and not create_graph
+    run.runs_fused = state.unchanged and not create_graph
+    run.tracer = state.tracer
     run.on_tensors = not create_graph and watches_arrays(state)
     run.around = state.innermost
     push_cell(&around, state)
@@ -477,7 +478,10 @@ cdef int run_nodes(BackwardPass run) except -1:
         if taken != NULL:
             gradient = <object>taken
             Py_DECREF(taken)
-        run_node(run, node, gradient)
+        if run.tracer is None:
+            run_node(run, node, gradient)
+        else:
+            run_node_traced(run.tracer, run, node, gradient)
         taken = give(gradient)
         gradient = None
         let_go(taken)
@@ -493,6 +497,18 @@ cdef inline int finish_leaves(BackwardPass run) except -1:
         run.ready = run.queue.entries[entry].next_ready
         finish_leaf(run, entry)
     return 0
+
+
+cdef int run_node_traced(tracer, BackwardPass run, TapeNode node, gradient) except -1:
+    """Run a node and tell recorders of it; other tracers are told of kernels alone."""
+    cdef OpenEvent opened
+    if not isinstance(tracer, Recorder):
+        return run_node(run, node, gradient)
+    begin_node(<Recorder>tracer, node, gradient, &opened)
+    try:
+        return run_node_traced((<Recorder>tracer).around, run, node, gradient)
+    finally:
+        end_event(<Recorder>tracer, &opened)
 
 
 cdef int run_node(BackwardPass run, TapeNode node, gradient) except -1:

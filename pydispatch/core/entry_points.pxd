@@ -1,5 +1,6 @@
 # What the entry points of transforms share.
 
+cdef str PACKAGE_FOLDER    # where the sources of the package are
 cdef object not_flat    # what an entry point returns for a call that Python has to take
 
 cdef tuple simple_positions(argnums, tuple args)    # the arguments that `argnums` names, where these are arrays

@@ -11,7 +11,7 @@ cdef extern from "Python.h":
     PyCodeObject* PyFrame_GetCode(PyFrameObject*)
     int PyFrame_GetLasti(PyFrameObject*)
     ctypedef struct PyCodeObject:
-        pass
+        PyObject* co_filename
 
 cdef str PACKAGE_FOLDER = os.path.join(os.path.dirname(__file__), "")
 

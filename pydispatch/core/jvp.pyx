@@ -218,7 +218,7 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
             value = wrap(value)
             kept = keep_in(kept, value)
         args[j + 2] = <PyObject*>value
-    if lower.plain and derivative.fused is not None:
+    if lower.unchanged and derivative.fused is not None:
         found = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1], 0)
         if found != NULL:
             return own(found)

@@ -592,7 +592,7 @@ cdef inline bint recording_fast_path(
     if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & INFERENCE_FLAG
             or special & SHARED_FLAG and not all_fresh(frame)
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
-            or (<State>state).tracer is not None or (<State>state).substitute is not None
+            or (<State>state).traced or (<State>state).substitute is not None
             or not signature.returns_fresh_tensor and not signature.returns_fresh_tensors
             or (<Table>table).composite_backends & frame.word or autograd_keys(table, frame.word)):
         return False
@@ -601,7 +601,7 @@ cdef inline bint recording_fast_path(
             return False
         if not all_owned(frame, <PyObject*>(<State>state).innermost):
             return False
-    elif not (<State>state).plain:
+    elif not (<State>state).unchanged:
         return False
     if (signature.returns_fresh_tensor and Py_TYPE(<PyObject*>(<Table>table).derivative) == DERIVATIVE_TYPE
             and (<Table>table).differentiated_as is None):
@@ -634,21 +634,23 @@ cdef bint composite_fast_path(
     if not is_plain(entry) or (<TableEntry>entry).convention & (RAW | FRESH) or not (
             tracked_arguments(frame, (<Table>table).signature, (<State>state).innermost)):
         return False
-    result[0] = (<composite_call>call_composite)(op, table, entry, frame)
+    result[0] = (<composite_call>call_composite)(op, table, state, entry, frame)
     return True
 
 
-cdef PyObject* call_composite(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
+cdef PyObject* call_composite(
+    PyObject* op, PyObject* table, PyObject* state, PyObject* entry, Frame* frame
+) except NULL:
     cdef Signature signature = (<Table>table).signature
     cdef TableEntry held = <TableEntry>entry
-    value = own(call_directly(<PyObject*>signature, entry, frame))
+    value = own(call_directly_or_recorded(op, table, state, entry, frame))
     if not signature.returns_fresh_tensor or not isinstance(value, Tensor):
         value = finish(<OpOverload>op, signature, held, frame, value)
     return give(value)
 
 
 # the same function, for a caller that passes the exception on as NULL
-ctypedef PyObject* (*composite_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
+ctypedef PyObject* (*composite_call)(PyObject*, PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 DERIVATIVE_TYPE = <PyTypeObject*>Derivative
 GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
@@ -773,7 +775,7 @@ cdef object value_below_interpreter(OpOverload op, Table table, State lower, Fra
     try:
         for i in range(frame.count):
             word |= word_of_array(frame.raw[i + 1])
-        if word & TENSOR_FLAG or not lower.plain:
+        if word & TENSOR_FLAG or not lower.unchanged:
             return own(PyObject_Vectorcall(
                 <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
         return value_at_bottom(op, table, lower, frame, word, interpreter)
@@ -789,7 +791,7 @@ cdef inline object value_at_bottom(
         highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, word))]
     if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
         return call_in_order(op, table, frame, state, interpreter)
-    value = own(call_directly(<PyObject*>table.signature, entry, frame))
+    value = own(call_directly_or_recorded(<PyObject*>op, <PyObject*>table, <PyObject*>state, entry, frame))
     if Py_TYPE(<PyObject*>value) != &PyArray_Type and not are_raw_results(table.signature, <PyObject*>value):
         value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
     return value

@@ -101,7 +101,7 @@ cdef State state_under(Interpreter interpreter, State around):
     entry.depth = max(around.disabled, 0 if around.entry is None else around.entry.depth) + 1
     new.entry = entry
     new.innermost = interpreter
-    new.plain = False
+    new.plain = new.unchanged = False
     interpreter.change_inside(new)
     return new
 

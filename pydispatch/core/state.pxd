@@ -41,7 +41,9 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef int disabled                      # modes of this depth and less are passed over
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen
-    cdef bint plain                     # does nothing here change a call? See compute_plain
+    cdef bint unchanged                 # does nothing here change a call? See compute_plain
+    cdef bint plain                     # and is it not recorded either?
+    cdef bint traced                    # is there a tracer other than recorders?
     cdef readonly bint grad             # does the tape record?
     cdef readonly bint forward          # do tangents propagate?
     cdef readonly bint inference        # is what is made here never to be differentiated?

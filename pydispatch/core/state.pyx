@@ -77,6 +77,8 @@ cdef State copy_of_state(State state):
     new.added = state.added
     new.removed = state.removed
     new.plain = state.plain
+    new.unchanged = state.unchanged
+    new.traced = state.traced
     new.grad = state.grad
     new.forward = state.forward
     new.inference = state.inference
@@ -95,8 +97,10 @@ cdef void compute_plain(State state) noexcept:
     cdef uint64_t removed = 0
     for backends in range(N_BACKENDS + 1):
         removed |= state.removed[backends]
-    state.plain = (state.innermost is None and state.tracer is None and state.substitute is None and not state.inference
-                   and state.added == BACKEND_SELECT_BIT and removed == 0)
+    state.traced = not leaves_paths(state.tracer)
+    state.unchanged = (state.innermost is None and not state.traced and state.substitute is None
+                       and not state.inference and state.added == BACKEND_SELECT_BIT and removed == 0)
+    state.plain = state.unchanged and state.tracer is None
 
 
 cdef State lowered_state(State state):
@@ -143,7 +147,7 @@ root = State.__new__(State)
 root.added = BACKEND_SELECT_BIT
 memset(root.removed, 0, sizeof(root.removed))
 root.default_backend = "CPU"
-root.plain = True
+root.plain = root.unchanged = True
 root.grad = True
 root.forward = True
 ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)

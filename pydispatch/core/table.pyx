@@ -209,7 +209,7 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
     is a guess that the processor makes ahead, where to find the entry is a chain of dependent look-ups.
     """
     cdef PyObject* entry
-    if (word & SPECIAL_FLAGS or (<State>state).innermost is not None or (<State>state).tracer is not None
+    if (word & SPECIAL_FLAGS or (<State>state).innermost is not None or (<State>state).traced
             or (<State>state).inference or (<State>state).substitute is not None):
         return NULL
     entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
@@ -225,7 +225,7 @@ cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Fra
     """The same outside of all guards where the backend has to be chosen, or arguments are views of constants."""
     cdef uint64_t word = frame.word & ~SHARED_FLAG
     cdef PyObject* entry
-    if not (<State>state).plain or word & SPECIAL_FLAGS:
+    if not (<State>state).unchanged or word & SPECIAL_FLAGS:
         return NULL
     if frame.word & SHARED_FLAG and not all_constant(frame, <Signature>(<Table>table).signature):
         return NULL

@@ -411,7 +411,8 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
     cdef PyObject* value
     cdef uint64_t batched = 0
     cdef Py_ssize_t rank = 0
-    if not lower.plain or batching.kind == BY_CHANGES or not are_simple_batches(frame, interpreter, &batched, &rank):
+    if not lower.unchanged or batching.kind == BY_CHANGES or not (
+            are_simple_batches(frame, interpreter, &batched, &rank)):
         return False
     if rank >= MAX_AXES or batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
         return False
@@ -420,7 +421,7 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
     if (entry == NULL or not (<TableEntry>entry).convention & RAW or not is_repeatable(<TableEntry>entry)
             or autograd_keys(table, frame.word)):
         return False
-    call_on_batches(table, entry, frame, lower, batched if batching.kind == POINTWISE else 0, rank, &value)
+    call_on_batches(op, table, entry, frame, lower, batched if batching.kind == POINTWISE else 0, rank, &value)
     if value == NULL:
         if not PyErr_ExceptionMatches(Exception):
             result[0] = NULL
@@ -461,7 +462,8 @@ cdef inline bint are_simple_batches(
 
 
 cdef inline int call_on_batches(
-    PyObject* table, PyObject* entry, Frame* frame, State lower, uint64_t pointwise, Py_ssize_t rank, PyObject** value
+    PyObject* op, PyObject* table, PyObject* entry, Frame* frame, State lower, uint64_t pointwise, Py_ssize_t rank,
+    PyObject** value
 ) except -1:
     """Call the kernel on whole batches; `pointwise` ones are aligned first. `value` is NULL if it raises."""
     cdef Frame below
@@ -481,7 +483,7 @@ cdef inline int call_on_batches(
                 below.raw[i + 1] = give(aligned_batch(frame.raw[i + 1], rank))
                 aligned |= bit(i)
         go_deeper(&around, lower)
-        value[0] = (<direct_kernel>call_directly)(<PyObject*>(<Table>table).signature, entry, &below)
+        value[0] = (<direct_kernel>call_directly_or_recorded)(op, table, <PyObject*>lower, entry, &below)
         come_back(&around)
     finally:
         while aligned:
@@ -492,7 +494,7 @@ cdef inline int call_on_batches(
 
 
 # the same function, for a caller that looks at NULL itself
-ctypedef PyObject* (*direct_kernel)(PyObject*, PyObject*, Frame*) noexcept
+ctypedef PyObject* (*direct_kernel)(PyObject*, PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 cdef uint64_t FAST_PATH_FLAGS = (SPECIAL_FLAGS & ~(WRAPPER_FLAG | SHARED_FLAG)) | PYTHON_BIT
 cdef PyTypeObject* VMAP_TYPE = <PyTypeObject*>Vmap

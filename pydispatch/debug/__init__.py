@@ -1,8 +1,13 @@
-"""Inspect the dispatcher: dump registrations and tables, check invariants, explain a call, trace calls."""
+"""Inspect the dispatcher: dump registrations and tables, explain and trace calls; profile programs and find NaN."""
 
 from pydispatch.debug.explain import Explanation
 from pydispatch.debug.invariants import check_invariants
+from pydispatch.debug.memory import MemoryUse, memory
+from pydispatch.debug.profile import Profile, count_operators, profile
 from pydispatch.debug.state import dump_state, dump_table
 from pydispatch.debug.trace import trace
 
-__all__ = ["Explanation", "check_invariants", "dump_state", "dump_table", "trace"]
+__all__ = [
+    "Explanation", "MemoryUse", "Profile", "check_invariants", "count_operators", "dump_state", "dump_table", "memory",
+    "profile", "trace",
+]

@@ -1,0 +1,208 @@
+"""Record every operator that runs: how often, how long, with how much memory, from which line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import NamedTuple
+
+from pydispatch import _core
+from pydispatch._core import OpOverload
+from pydispatch.debug.flamegraph import Frame, draw
+from pydispatch.debug.memory import in_bytes
+from pydispatch.modes import Guard
+
+SORTS = ("own", "total", "calls", "allocated", "peak", "name")
+GROUPINGS = ("operator", "line", "shapes")
+
+
+class Event(NamedTuple):
+    """One run of an operator, or of a node in a backward pass; times in nanoseconds, memory in bytes."""
+
+    name: str
+    backward: bool
+    around: int         # the position of the event that it came inside of; -1 for none
+    thread: int
+    start: int
+    stop: int
+    allocated: int
+    peak: int
+    shapes: tuple[tuple[int, ...] | None, ...]
+    line: str
+
+    @property
+    def shapes_text(self) -> str:
+        """The shapes of the arguments, as in `[2,3] [3]`; `[?]` for one that is not known."""
+        return " ".join("[?]" if shape is None else f"[{','.join(map(str, shape))}]" for shape in self.shapes)
+
+
+class Row(NamedTuple):
+    """The events of one group, summed up; the highest peak among them."""
+
+    name: str
+    group: str
+    calls: int
+    own: int
+    total: int
+    allocated: int
+    peak: int
+
+
+class Profile(_core.Recorder, Guard):
+    """What ran inside of its blocks; `profile()` makes one."""
+
+    def __init__(self) -> None:
+        super().__init__("profile()")
+
+    @property
+    def events(self) -> list[Event]:       # type: ignore[override]
+        """What ran, in the order of starting."""
+        line_of = _Lines()
+        return [
+            Event(_name_of(what), not isinstance(what, OpOverload), around, thread, start, stop, allocated, peak,
+                  shapes, line_of(code, offset))
+            for what, around, thread, start, stop, allocated, peak, shapes, code, offset in super().events
+        ]
+
+    def rows(self, by: str = "operator") -> list[Row]:
+        """A row per operator and, with `by="line"` or "shapes", per line of the user's or shapes of the arguments."""
+        _check("by", by, GROUPINGS)
+        events = self.events
+        own = _own_parts(events)
+        keys = [(event.name, {"operator": "", "line": event.line, "shapes": event.shapes_text}[by]) for event in events]
+        sums: dict[tuple[str, str], list[int]] = {}
+        for i, (event, key) in enumerate(zip(events, keys, strict=True)):
+            row = sums.setdefault(key, [0] * 5)
+            row[0] += 1
+            row[1] += own[i][0]
+            if key not in {keys[k] for k in _around(events, i)}:    # what calls itself takes its time once
+                row[2] += event.stop - event.start
+            row[3] += own[i][1]
+            row[4] = max(row[4], event.peak)
+        return [Row(*key, *numbers) for key, numbers in sums.items()]
+
+    def table(self, sort: str = "own", by: str = "operator", limit: int | None = None) -> str:
+        """The rows as text: "own", "total", "calls", "allocated" or "peak" largest first, or by "name"."""
+        _check("sort", sort, SORTS)
+        rows = self.rows(by)
+        rows.sort(key=lambda row: (row.name, row.group) if sort == "name" else -getattr(row, sort))
+        titles = ["operator", *([by] if by != "operator" else []), "calls", "own", "total", "allocated", "peak"]
+        cells = [
+            [row.name, *([row.group] if by != "operator" else []), str(row.calls), _in_time(row.own),
+             _in_time(row.total), in_bytes(row.allocated), in_bytes(row.peak)] for row in rows[:limit]
+        ]
+        left = len(titles) - 5
+        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+        lines = ["  ".join(cell.ljust(width) if i < left else cell.rjust(width)
+                           for i, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+                 for line in (titles, ["─" * width for width in widths], *cells)]
+        if len(cells) < len(rows):
+            lines.append(f"... and {len(rows) - len(cells)} more")
+        return "\n".join([*lines, self._summary(rows)])
+
+    def _summary(self, rows: list[Row]) -> str:
+        return (f"{sum(row.calls for row in rows)} calls, {_in_time(sum(row.own for row in rows))} of "
+                f"{_in_time(self.elapsed)}; NumPy allocated {in_bytes(self.memory.allocated)} "
+                f"for arrays, at most {in_bytes(self.memory.peak)} at once")
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the events as JSON in Chrome's format, which Perfetto (ui.perfetto.dev) opens."""
+        events = self.events
+        begin = min((event.start for event in events), default=0)
+        records = [{
+            "name": event.name, "cat": "backward" if event.backward else "operator", "ph": "X", "pid": os.getpid(),
+            "tid": event.thread, "ts": (event.start - begin) / 1e3, "dur": (event.stop - event.start) / 1e3,
+            "args": {"line": event.line, "shapes": event.shapes_text, "allocated": event.allocated, "peak": event.peak},
+        } for event in events]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": records, "displayTimeUnit": "ns"}, file)
+
+    def flamegraph(self, path: str | os.PathLike[str]) -> None:
+        """Write an SVG: under each line of the user's the operators that it calls, and those that these call."""
+        root = Frame("operators")
+        events = self.events
+        frames: list[Frame] = []
+        for event, (own, _) in zip(events, _own_parts(events), strict=True):
+            around = frames[event.around] if event.around >= 0 else root.inside(event.line)
+            frames.append(around.inside(event.name))
+            frames[-1].own += own
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(draw(root, _in_time))
+
+
+def profile() -> Profile:
+    """Record every operator that runs inside the block, in backward passes too; a decorator as well.
+
+    It records what runs in this thread, or task, and in those that copy its context. `print` shows a table.
+    """
+    return Profile()
+
+
+@contextmanager
+def count_operators() -> Iterator[Counter[str]]:
+    """Count what runs inside the block, by name: operators, and nodes of backward passes.
+
+    The Counter is filled when the block ends.
+    """
+    counts: Counter[str] = Counter()
+    recorder = _core.Recorder("count_operators()")
+    try:
+        with recorder:
+            yield counts
+    finally:
+        counts.update(_name_of(event[0]) for event in recorder.events)
+
+
+def _name_of(what: OpOverload | str) -> str:
+    return what if isinstance(what, str) else str(what.name)
+
+
+def _own_parts(events: list[Event]) -> list[list[int]]:
+    """Of each event the time, and the bytes allocated, outside of the events inside of it."""
+    parts = [[event.stop - event.start, event.allocated] for event in events]
+    for event in events:
+        if event.around >= 0:
+            parts[event.around][0] -= event.stop - event.start
+            parts[event.around][1] -= event.allocated
+    return parts
+
+
+def _around(events: list[Event], i: int) -> Iterator[int]:
+    """The positions of the events that one came inside of, innermost first."""
+    while (i := events[i].around) >= 0:
+        yield i
+
+
+class _Lines:
+    """The lines of instructions, as `file:line`; each function is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], str] = {}
+
+    def __call__(self, code: CodeType | None, offset: int) -> str:
+        if code is None:
+            return "(no Python code)"
+        key = id(code), offset
+        if key not in self._known:
+            line = next((line for start, stop, line in code.co_lines() if start <= offset < stop), None)
+            self._known[key] = f"{code.co_filename}:{line or code.co_firstlineno}"
+        return self._known[key]
+
+
+def _check(argument: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{argument} is {value!r}, expected one of {', '.join(map(repr, known))}")
+
+
+def _in_time(nanoseconds: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= size:
+            return f"{nanoseconds / size:.2f} {unit}"
+    return f"{nanoseconds:.0f} ns"
