@@ -109,6 +109,10 @@ class ConvergenceError(DispatchError, RuntimeError):
     """An iteration has not found a solution: of an equation, a minimisation, a differential equation."""
 
 
+class NaNError(DispatchError, FloatingPointError):
+    """An operator made a NaN from arguments without one, inside of `debug.nan_detector`."""
+
+
 class GradcheckError(DispatchError, RuntimeError):
     """A gradient is not what finite differences say it is."""
 

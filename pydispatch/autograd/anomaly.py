@@ -12,7 +12,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import TapeNode
 from pydispatch.autograd.hooks import notes_of
-from pydispatch.exceptions import AutogradError
+from pydispatch.exceptions import AutogradError, NaNError
 from pydispatch.modes import Guard
 from pydispatch.registry.sites import is_ours
 
@@ -37,7 +37,7 @@ def note_origin(node: TapeNode) -> None:
 
 def tell_origin(node: TapeNode) -> None:
     """A node raised: warn with the place where its call was recorded."""
-    if not _core.current_state().anomaly:
+    if not _core.current_state().anomaly or isinstance(sys.exc_info()[1], NaNError):     # which says so itself
         return
     origin = getattr(node.notes, "origin", None)
     if origin is None:

@@ -3,11 +3,12 @@
 from pydispatch.debug.explain import Explanation
 from pydispatch.debug.invariants import check_invariants
 from pydispatch.debug.memory import MemoryUse, memory
+from pydispatch.debug.nan import nan_detector
 from pydispatch.debug.profile import Profile, count_operators, profile
 from pydispatch.debug.state import dump_state, dump_table
 from pydispatch.debug.trace import trace
 
 __all__ = [
     "Explanation", "MemoryUse", "Profile", "check_invariants", "count_operators", "dump_state", "dump_table", "memory",
-    "profile", "trace",
+    "nan_detector", "profile", "trace",
 ]
