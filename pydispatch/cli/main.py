@@ -15,7 +15,9 @@ from pydispatch.cli.bench.printing import run_bench
 from pydispatch.cli.console import console
 from pydispatch.cli.explain import run_explain
 from pydispatch.cli.ops import run_ops
+from pydispatch.cli.profile import run_profile
 from pydispatch.cli.timing import on_one_core
+from pydispatch.debug.profile import GROUPINGS, SORTS
 from pydispatch.exceptions import DispatchError
 from pydispatch.loading import deferred
 
@@ -54,6 +56,20 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
 
     command = commands.add_parser("doctor", help="examine and test the installation, with remedies")
     command.set_defaults(run=deferred("cli.doctor.printing", "run_doctor"), modules=[])
+
+    command = commands.add_parser(
+        "profile", help="run a script and tell which operators it calls, and how long they take"
+    )
+    command.add_argument("script", metavar="SCRIPT", help="the file of a Python program, run as python would run it")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARG", help="what the script gets in sys.argv")
+    command.add_argument("--sort", choices=SORTS, default="own", help="what the table is sorted by: own")
+    command.add_argument(
+        "--by", choices=GROUPINGS, default="operator", help="a row per operator, or for each also per line or shapes"
+    )
+    command.add_argument("--limit", type=int, metavar="N", help="only the first N rows")
+    command.add_argument("--trace", metavar="FILE", help="write a trace for Perfetto (ui.perfetto.dev) to FILE")
+    command.add_argument("--flamegraph", metavar="FILE", help="write a flame graph, an SVG, to FILE")
+    command.set_defaults(run=run_profile, modules=[])
 
     command = commands.add_parser(
         "explain", help="say which kernel a call would run, and why; without arguments, which under each key",
