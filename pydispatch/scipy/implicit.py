@@ -94,7 +94,8 @@ def raw(value: Any) -> Any:
 
 def packed(values: Sequence[Any], n_batch: int = 0) -> Any:
     """The arrays as one vector for each example."""
-    parts = [array.reshape((*array.shape[:n_batch], -1)) for array in map(raw, values)]
+    parts = [array if array.ndim == n_batch + 1 else array.reshape((*array.shape[:n_batch], -1))
+             for array in map(raw, values)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
@@ -104,7 +105,9 @@ def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
     for like in likes:
         shape = tuple(like.shape)[n_batch:]
         size = math.prod(shape)
-        part = vector[..., start: start + size].reshape((*vector.shape[:-1], *shape))
+        part = vector[..., start: start + size]
+        if len(shape) != 1:
+            part = part.reshape((*vector.shape[:-1], *shape))
         if part.dtype.kind == "c" and like.dtype.kind != "c":       # it was packed with complex numbers
             part = part.real
         found.append(part if part.dtype == like.dtype else part.astype(like.dtype))
