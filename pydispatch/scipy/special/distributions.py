@@ -56,6 +56,11 @@ def beta_density(a: Any, b: Any, x: Any, y: Any) -> Any:
     return exp(xlogy(a - 1, x) + xlogy(b - 1, y) - betaln(a, b))
 
 
+def betainc_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """Of the lower function, in a; that in b is minus the same with a and b, x and y exchanged (8.17.4)."""
+    return -beta_density(a, b, x, y) * beta_slope(a, b, x, y)
+
+
 def betainc_slopes(a: Any, b: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
     """Of the lower function, in a, b and x."""
     density = beta_density(a, b, x, y)
@@ -63,11 +68,10 @@ def betainc_slopes(a: Any, b: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
 
 
 pointwise("betainc", "Tensor a, Tensor b, Tensor x", (
-    lambda g, a, b, x: g * betainc_slopes(a, b, x, 1 - x)[0], lambda g, a, b, x: g * betainc_slopes(a, b, x, 1 - x)[1],
+    lambda g, a, b, x: g * betainc_slope(a, b, x, 1 - x), lambda g, a, b, x: -g * betainc_slope(b, a, 1 - x, x),
     lambda g, a, b, x: g * beta_density(a, b, x, 1 - x)), instead=0.5)
 pointwise("betaincc", "Tensor a, Tensor b, Tensor x", (
-    lambda g, a, b, x: -g * betainc_slopes(a, b, x, 1 - x)[0],
-    lambda g, a, b, x: -g * betainc_slopes(a, b, x, 1 - x)[1],
+    lambda g, a, b, x: -g * betainc_slope(a, b, x, 1 - x), lambda g, a, b, x: g * betainc_slope(b, a, 1 - x, x),
     lambda g, a, b, x: -g * beta_density(a, b, x, 1 - x)), instead=0.5)
 pointwise("betaincinv", "Tensor a, Tensor b, Tensor y", (
     lambda g, a, b, result: g * beta_slope(a, b, result, 1 - result),
@@ -77,37 +81,16 @@ pointwise("betainccinv", "Tensor a, Tensor b, Tensor y", (
     lambda g, a, b, result: g * beta_slope(a, b, result, 1 - result),
     lambda g, a, b, result: -g * beta_slope(b, a, 1 - result, result),
     lambda g, a, b, result: -g / beta_density(a, b, result, 1 - result)), instead=0.5)
-
-
-def btdtria_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Of the parameter a that gives the probability p, in p, b and x."""
-    of_a, of_b, of_x = betainc_slopes(a, b, x, 1 - x)
-    return 1 / of_a, -of_b / of_a, -of_x / of_a
-
-
-def btdtrib_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Of the parameter b, in a, p and x."""
-    of_a, of_b, of_x = betainc_slopes(a, b, x, 1 - x)
-    return -of_a / of_b, 1 / of_b, -of_x / of_b
-
-
 pointwise("btdtria", "Tensor p, Tensor b, Tensor x", (
-    lambda g, b, x, result: g * btdtria_slopes(result, b, x)[0],
-    lambda g, b, x, result: g * btdtria_slopes(result, b, x)[1],
-    lambda g, b, x, result: g * btdtria_slopes(result, b, x)[2]), instead=0.5)
+    lambda g, b, x, result: g / betainc_slope(result, b, x, 1 - x),
+    lambda g, b, x, result: g * (beta_slope(b, result, 1 - x, x) / beta_slope(result, b, x, 1 - x)),
+    lambda g, b, x, result: g / beta_slope(result, b, x, 1 - x)), instead=0.5)
 pointwise("btdtrib", "Tensor a, Tensor p, Tensor x", (
-    lambda g, a, x, result: g * btdtrib_slopes(a, result, x)[0],
-    lambda g, a, x, result: g * btdtrib_slopes(a, result, x)[1],
-    lambda g, a, x, result: g * btdtrib_slopes(a, result, x)[2]), instead=0.5)
+    lambda g, a, x, result: g * (beta_slope(a, result, x, 1 - x) / beta_slope(result, a, 1 - x, x)),
+    lambda g, a, x, result: -g / betainc_slope(result, a, 1 - x, x),
+    lambda g, a, x, result: -g / beta_slope(result, a, 1 - x, x)), instead=0.5)
 
 # --- gamma and chi-square distributions ------------------------------------------------------------------------------
-
-
-def gdtr_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Of the distribution function with rate a and shape b, in a, b and x."""
-    density = gamma_density(b, a * x)
-    return x * density, -density * gamma_slope(b, a * x), a * density
-
 
 pointwise("chdtr", "Tensor v, Tensor x", (
     lambda g, v, x: g * (gammainc_slope(v / 2, x / 2) / 2), lambda g, v, x: g * (gamma_density(v / 2, x / 2) / 2)))
@@ -120,22 +103,22 @@ pointwise("chdtriv", "Tensor p, Tensor x", (
     lambda g, x, result: g * (2 / gammainc_slope(result / 2, x / 2)),
     lambda g, x, result: g / gamma_slope(result / 2, x / 2)), instead=0.5)
 pointwise("gdtr", "Tensor a, Tensor b, Tensor x", (
-    lambda g, a, b, x: g * gdtr_slopes(a, b, x)[0], lambda g, a, b, x: g * gdtr_slopes(a, b, x)[1],
-    lambda g, a, b, x: g * gdtr_slopes(a, b, x)[2]))
+    lambda g, a, b, x: g * (x * gamma_density(b, a * x)), lambda g, a, b, x: g * gammainc_slope(b, a * x),
+    lambda g, a, b, x: g * (a * gamma_density(b, a * x))))
 pointwise("gdtrc", "Tensor a, Tensor b, Tensor x", (
-    lambda g, a, b, x: -g * gdtr_slopes(a, b, x)[0], lambda g, a, b, x: -g * gdtr_slopes(a, b, x)[1],
-    lambda g, a, b, x: -g * gdtr_slopes(a, b, x)[2]))
+    lambda g, a, b, x: -g * (x * gamma_density(b, a * x)), lambda g, a, b, x: -g * gammainc_slope(b, a * x),
+    lambda g, a, b, x: -g * (a * gamma_density(b, a * x))))
 pointwise("gdtria", "Tensor p, Tensor b, Tensor x", (
-    lambda g, b, x, result: g / gdtr_slopes(result, b, x)[0],
+    lambda g, b, x, result: g / (x * gamma_density(b, result * x)),
     lambda g, b, x, result: g * (gamma_slope(b, result * x) / x),
     lambda g, x, result: g * (-result / x)), instead=0.5)
 pointwise("gdtrib", "Tensor a, Tensor p, Tensor x", (
     lambda g, a, x, result: g * (x / gamma_slope(result, a * x)),
-    lambda g, a, x, result: g / gdtr_slopes(a, result, x)[1],
+    lambda g, a, x, result: g / gammainc_slope(result, a * x),
     lambda g, a, x, result: g * (a / gamma_slope(result, a * x))), instead=0.5)
 pointwise("gdtrix", "Tensor a, Tensor b, Tensor p", (
     lambda g, a, result: g * (-result / a), lambda g, a, b, result: g * (gamma_slope(b, a * result) / a),
-    lambda g, a, b, result: g / gdtr_slopes(a, b, result)[2]), instead=0.5)
+    lambda g, a, b, result: g / (a * gamma_density(b, a * result))), instead=0.5)
 
 # --- Poisson distribution, a gamma distribution in its mean (8.4.10) -------------------------------------------------
 
@@ -218,59 +201,62 @@ pointwise("nbdtrin", "Tensor k, Tensor y, Tensor p", (
 # --- F and t distributions -------------------------------------------------------------------------------------------
 
 
-def fdtr_slopes(n: Any, d: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Of the distribution function, betainc(n / 2, d / 2, n x / (d + n x)), in n, d and x."""
+def fdtr_density(n: Any, d: Any, x: Any) -> Any:
+    """Of the distribution function, which is betainc(n / 2, d / 2, n x / (d + n x)), in x."""
     whole = d + n * x
-    of_a, of_b, of_part = betainc_slopes(n / 2, d / 2, n * x / whole, d / whole)
-    of_product = of_part * d / (whole * whole)
-    return of_a / 2 + of_product * x, of_b / 2 - of_product * n * x / d, of_product * n
+    return beta_density(n / 2, d / 2, n * x / whole, d / whole) * d / (whole * whole) * n
 
 
-def fdtri_slopes(n: Any, d: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Of the quantile x, in n, d and its probability."""
-    of_n, of_d, of_x = fdtr_slopes(n, d, x)
-    return -of_n / of_x, -of_d / of_x, 1 / of_x
+def fdtr_slope_in_n(n: Any, d: Any, x: Any) -> Any:
+    """Of the same in n."""
+    whole = d + n * x
+    return betainc_slope(n / 2, d / 2, n * x / whole, d / whole) / 2 + fdtr_density(n, d, x) * x / n
 
 
-def fdtridfd_slopes(n: Any, d: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Of the degrees of freedom d, in n, the probability and x."""
-    of_n, of_d, of_x = fdtr_slopes(n, d, x)
-    return -of_n / of_d, 1 / of_d, -of_x / of_d
+def fdtr_slope_in_d(n: Any, d: Any, x: Any) -> Any:
+    """Of the same in d."""
+    whole = d + n * x
+    return betainc_slope(d / 2, n / 2, d / whole, n * x / whole) / -2 - fdtr_density(n, d, x) * x / d
 
 
-def stdtr_slopes(df: Any, t: Any) -> tuple[Any, Any]:
-    """Of the distribution function, which is betainc(df / 2, 1 / 2, df / (df + t**2)) / 2 on the left, in df and t."""
+def stdtr_density(df: Any, t: Any) -> Any:
+    """Of the distribution function, which is betainc(df / 2, 1 / 2, df / (df + t**2)) / 2 on the left, in t."""
+    return exp(log1p(t * t / df) * ((df + 1) / -2) - betaln(df / 2, 0.5)) / sqrt(df)
+
+
+def stdtr_slope(df: Any, t: Any) -> Any:
+    """Of the same in df."""
     square = t * t
-    density = exp(log1p(square / df) * ((df + 1) / -2) - betaln(df / 2, 0.5)) / sqrt(df)
     far = square != 0
     square = where(far, square, 1.0)
     x, y = df / (df + square), square / (df + square)
-    of_a, _, of_x = betainc_slopes(df / 2, 0.5, x, y)
-    return where(far, -sign(t) * (of_a / 2 + of_x * x * y / df) / 2, 0.0), density
+    of_x = beta_density(df / 2, 0.5, x, y)
+    of_a = -of_x * beta_slope(df / 2, 0.5, x, y)
+    return where(far, -sign(t) * (of_a / 2 + of_x * x * y / df) / 2, 0.0)
 
 
 pointwise("fdtr", "Tensor dfn, Tensor dfd, Tensor x", (
-    lambda g, dfn, dfd, x: g * fdtr_slopes(dfn, dfd, x)[0], lambda g, dfn, dfd, x: g * fdtr_slopes(dfn, dfd, x)[1],
-    lambda g, dfn, dfd, x: g * fdtr_slopes(dfn, dfd, x)[2]))
+    lambda g, dfn, dfd, x: g * fdtr_slope_in_n(dfn, dfd, x), lambda g, dfn, dfd, x: g * fdtr_slope_in_d(dfn, dfd, x),
+    lambda g, dfn, dfd, x: g * fdtr_density(dfn, dfd, x)))
 pointwise("fdtrc", "Tensor dfn, Tensor dfd, Tensor x", (
-    lambda g, dfn, dfd, x: -g * fdtr_slopes(dfn, dfd, x)[0], lambda g, dfn, dfd, x: -g * fdtr_slopes(dfn, dfd, x)[1],
-    lambda g, dfn, dfd, x: -g * fdtr_slopes(dfn, dfd, x)[2]))
+    lambda g, dfn, dfd, x: -g * fdtr_slope_in_n(dfn, dfd, x), lambda g, dfn, dfd, x: -g * fdtr_slope_in_d(dfn, dfd, x),
+    lambda g, dfn, dfd, x: -g * fdtr_density(dfn, dfd, x)))
 pointwise("fdtri", "Tensor dfn, Tensor dfd, Tensor p", (
-    lambda g, dfn, dfd, result: g * fdtri_slopes(dfn, dfd, result)[0],
-    lambda g, dfn, dfd, result: g * fdtri_slopes(dfn, dfd, result)[1],
-    lambda g, dfn, dfd, result: g * fdtri_slopes(dfn, dfd, result)[2]), instead=0.5)
+    lambda g, dfn, dfd, result: -g * (fdtr_slope_in_n(dfn, dfd, result) / fdtr_density(dfn, dfd, result)),
+    lambda g, dfn, dfd, result: -g * (fdtr_slope_in_d(dfn, dfd, result) / fdtr_density(dfn, dfd, result)),
+    lambda g, dfn, dfd, result: g / fdtr_density(dfn, dfd, result)), instead=0.5)
 pointwise("fdtridfd", "Tensor dfn, Tensor p, Tensor x", (
-    lambda g, dfn, x, result: g * fdtridfd_slopes(dfn, result, x)[0],
-    lambda g, dfn, x, result: g * fdtridfd_slopes(dfn, result, x)[1],
-    lambda g, dfn, x, result: g * fdtridfd_slopes(dfn, result, x)[2]), instead=0.5)
+    lambda g, dfn, x, result: -g * (fdtr_slope_in_n(dfn, result, x) / fdtr_slope_in_d(dfn, result, x)),
+    lambda g, dfn, x, result: g / fdtr_slope_in_d(dfn, result, x),
+    lambda g, dfn, x, result: -g * (fdtr_density(dfn, result, x) / fdtr_slope_in_d(dfn, result, x))), instead=0.5)
 pointwise("stdtr", "Tensor df, Tensor t", (
-    lambda g, df, t: g * stdtr_slopes(df, t)[0], lambda g, df, t: g * stdtr_slopes(df, t)[1]))
+    lambda g, df, t: g * stdtr_slope(df, t), lambda g, df, t: g * stdtr_density(df, t)))
 pointwise("stdtrit", "Tensor df, Tensor p", (
-    lambda g, df, result: g * (-stdtr_slopes(df, result)[0] / stdtr_slopes(df, result)[1]),
-    lambda g, df, result: g / stdtr_slopes(df, result)[1]), instead=0.5)
+    lambda g, df, result: -g * (stdtr_slope(df, result) / stdtr_density(df, result)),
+    lambda g, df, result: g / stdtr_density(df, result)), instead=0.5)
 pointwise("stdtridf", "Tensor p, Tensor t", (
-    lambda g, t, result: g / stdtr_slopes(result, t)[0],
-    lambda g, t, result: g * (-stdtr_slopes(result, t)[1] / stdtr_slopes(result, t)[0])), instead=0.5)
+    lambda g, t, result: g / stdtr_slope(result, t),
+    lambda g, t, result: -g * (stdtr_density(result, t) / stdtr_slope(result, t))), instead=0.5)
 
 # --- noncentral chi-square distribution ------------------------------------------------------------------------------
 
