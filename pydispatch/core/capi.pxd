@@ -17,6 +17,7 @@ cdef extern from "Python.h":
         const char* ml_doc
     object PyCFunction_NewEx(PyMethodDef*, PyObject*, object)
     int METH_FASTCALL, METH_KEYWORDS
+    Py_ssize_t PY_SSIZE_T_MAX
     Py_ssize_t PyVectorcall_NARGS(size_t) nogil
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
     unsigned long Py_TPFLAGS_HAVE_VECTORCALL

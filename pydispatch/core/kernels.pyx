@@ -540,28 +540,31 @@ cdef extern from "numpy/arrayobject.h":
     object PyArray_Correlate(object, object, int)
 
 
-cdef inline bint are_convolved(PyObject* a, PyObject* v) noexcept:
-    """Are these two vectors of float64, neither of them empty?"""
+cdef inline bint are_convolved(PyObject* a, PyObject* v, Py_ssize_t most) noexcept:
+    """Are these two vectors of float64 whose lengths have a product from 1 to `most`?"""
     return is_vector(a, cnp.NPY_DOUBLE) and is_vector(v, cnp.NPY_DOUBLE) and (
-        PyArray_DIMS(<PyArrayObject*>a)[0] > 0 and PyArray_DIMS(<PyArrayObject*>v)[0] > 0)
+        0 < <double>PyArray_DIMS(<PyArrayObject*>a)[0] * PyArray_DIMS(<PyArrayObject*>v)[0] <= most)
 
 
-def correlate_vectors(a, v, int mode):
+def correlate_vectors(a, v, int mode, Py_ssize_t most=PY_SSIZE_T_MAX):
     """The correlation of two vectors of float64 of which the second is not longer, None for others.
 
-    The mode is NumPy's number for "valid", "same" or "full".
+    The mode is NumPy's number for "valid", "same" or "full". The product of the lengths is at most `most`.
     """
-    if not are_convolved(<PyObject*>a, <PyObject*>v) or (
+    if not are_convolved(<PyObject*>a, <PyObject*>v, most) or (
             PyArray_DIMS(<PyArrayObject*><PyObject*>a)[0] < PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]):
         return None
     return PyArray_Correlate(a, v, mode)
 
 
-def convolve_vectors(a, v, int mode):
-    """The convolution of two vectors of float64, None for others: what numpy.convolve comes to for real numbers."""
+def convolve_vectors(a, v, int mode, Py_ssize_t most=PY_SSIZE_T_MAX):
+    """The convolution of two vectors of float64, None for others: what numpy.convolve comes to for real numbers.
+
+    The product of their lengths is at most `most`.
+    """
     cdef Py_ssize_t i, m
     cdef double* reversed_elements
-    if not are_convolved(<PyObject*>a, <PyObject*>v):
+    if not are_convolved(<PyObject*>a, <PyObject*>v, most):
         return None
     if PyArray_DIMS(<PyArrayObject*><PyObject*>a)[0] < PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]:
         a, v = v, a

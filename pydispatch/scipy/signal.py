@@ -42,9 +42,8 @@ elements of all windows that there is memory for."""
 
 def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> Any:
     """SciPy's, and straight to the loop where its checks take longer than that."""
-    if type(in1) is type(in2) is ndarray and not batch_ndim and method in DIRECT and mode in MODES and (
-            in1.size * in2.size < SURELY_DIRECT and (mode != "same" or in1.size >= in2.size)):
-        found = convolve_vectors(in1, in2, MODES[mode])
+    if not batch_ndim and method in DIRECT and mode in MODES and (mode != "same" or in1.size >= in2.size):
+        found = convolve_vectors(in1, in2, MODES[mode], SURELY_DIRECT)
         if found is not None:
             return found
     if type(in1) is type(in2) is ndarray and in1.ndim == in2.ndim > batch_ndim + 1 and method in DIRECT:
@@ -152,10 +151,9 @@ def convolve_meta(in1: Any, in2: Any, mode: str = "full", method: str = "auto", 
 
 
 def vjp_of_first(g: Any, in1_shape: Any, in2: Any, mode: str, method: str, batch_ndim: int) -> Any:
-    if type(in2) is ndarray and not batch_ndim and method in DIRECT and len(in1_shape) == 1 and (
-            g.size * in2.size < SURELY_DIRECT) and (
+    if not batch_ndim and method in DIRECT and len(in1_shape) == 1 and (
             mode == "full" or (in2.size <= in1_shape[0] and (mode == "valid" or in2.size % 2))):
-        found = correlate_vectors(g, in2, BACK[mode])
+        found = correlate_vectors(g, in2, BACK[mode], SURELY_DIRECT)
         if found is not None:
             return found
     return convolve_vjp(g, in1_shape, in2, mode, method, batch_ndim, True)
