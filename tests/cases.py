@@ -28,6 +28,7 @@ def in_one_case(test: Callable[..., None]) -> Callable[..., None]:
     """
     marks = test.pytestmark
     tables = [list(rows_of(*mark.args, **mark.kwargs)) for mark in marks if mark.name == "parametrize"]
+    assert tables, f"{test.__name__}: no `parametrize` beneath"
     groups: dict[str, list[Row]] = {}
     for parts in itertools.product(*tables):
         row = Row("-".join(part.name for part in parts),

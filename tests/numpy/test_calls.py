@@ -98,7 +98,6 @@ def forms(name: str, form: Callable[[Call], tuple[Any, Any]] = lambda call: call
 
 
 @in_one_case
-@in_one_case
 @every_function
 def test_results_errors_and_warnings(name):
     for (expected, warned), tensors, tolerance in forms(name):
@@ -179,7 +178,6 @@ apply_along_axis hand it on, around refuses to round integers into integers, mul
 
 
 @in_one_case
-@in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in WITHOUT_OUT])
 def test_out(name):
     for call in CALLS[name]:
@@ -218,7 +216,6 @@ STEPS = ("atleast_2d", "atleast_3d")
 """Functions that add axes of one element, whose steps NumPy and operators count otherwise."""
 
 
-@in_one_case
 @in_one_case
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in (*NEW_ARRAYS, *CONVERSIONS)])
 def test_views_are_numpys(name):
