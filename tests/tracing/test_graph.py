@@ -86,7 +86,7 @@ def test_names_are_unique_identifiers_that_hide_nothing(wanted):
         assert name.isidentifier()
         assert is_name(name)
         assert not keyword.iskeyword(name)
-        assert not hasattr(builtins, name)
+        assert name == "_" or not hasattr(builtins, name)     # doctest keeps the last value there
 
 
 def test_a_packet_stands_for_the_overload_that_fits():
