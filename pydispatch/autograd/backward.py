@@ -6,7 +6,7 @@ What needs no conversion goes straight there, in C.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydispatch import _core
 from pydispatch._core import Tensor, grad
@@ -18,7 +18,7 @@ from pydispatch.registry.sites import describe_interpreter
 
 __all__ = ["backward", "grad"]
 
-Tensors = Tensor | Sequence[Tensor]
+Tensors: TypeAlias = Tensor | Sequence[Tensor]
 
 
 def backward(
