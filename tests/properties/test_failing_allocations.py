@@ -7,7 +7,7 @@ import functools
 import gc
 import itertools
 import sys
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 
 import numpy as np
 import pytest
@@ -60,7 +60,26 @@ class Setting(Forwarding):
         return super().__pydispatch__(func, types, args, kwargs)
 
 
-VARIABLE = ContextVar("variable")
+def branch_of(variable):
+    """Where a context keeps this variable: one of 32 branches, by its address."""
+    return (hash(variable) ^ hash(variable) >> 32) % 32
+
+
+def variable_apart():
+    """A variable on another branch than those of a context inside of a mode: see the test of CPython alone."""
+    def variables_in_a_mode():
+        with Forwarding():
+            return list(copy_context())
+
+    taken = {branch_of(variable) for variable in Context().run(variables_in_a_mode)}
+    assert taken
+    made = []       # kept until one is apart, so that each has another address
+    while not made or branch_of(made[-1]) in taken:
+        made.append(ContextVar("variable"))
+    return made[-1]
+
+
+VARIABLE = variable_apart()
 
 
 class Own(Tensor):
@@ -464,7 +483,7 @@ def test_cpython_loses_references_to_context_variables():
     by_branch = {}
     for n in itertools.count():
         variable = ContextVar(f"v{n}")
-        other = by_branch.setdefault((hash(variable) ^ hash(variable) >> 32) % 32, variable)
+        other = by_branch.setdefault(branch_of(variable), variable)
         if other is not variable:
             break
 
