@@ -108,8 +108,8 @@ cdef class Trial:
     """The Tensors that a function captures, noted while it runs on its true arguments: each stands for itself.
 
     It ends, and with it the function, before anything that a trial cannot tell all about: a write, a look at data,
-    after which another step may capture something else, a call that runs other functions of users, or the use of a
-    value that is no constant. `captured` are the Tensors that neither were given nor come from an operator.
+    after which another step may capture something else, a Function or higher-order operator, which run functions of
+    their own, or the use of a value that is no constant. `captured` are the Tensors that neither were given nor come from an operator.
     """
     def __cinit__(self, *given):
         self.captured, self.known = [], set()
@@ -130,7 +130,7 @@ cdef class Trial:
 cdef object call_in_trial(OpOverload op, Table table, Frame* frame, State state, CallKind kind, Trial trial):
     """A call of an operator, whose arguments and results are noted."""
     cdef Signature signature = table.signature
-    if signature.mutable or table.has_users_functions:
+    if signature.mutable:
         end_of_trial(trial)
     means_others(frame, signature, state)
     result = dispatch_as_meant(op, table, frame, state, kind)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, _core, autograd, library, ops
+from pydispatch import DispatchMode, Tensor, _core, autograd, library, ops
 from pydispatch.func import grad
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
@@ -178,6 +178,23 @@ def test_a_function_runs_once_for_each_step(loop):
 
     loop(noisy)
     np.testing.assert_array_equal(drawn, np.random.default_rng(0).standard_normal((4, 2)))
+
+
+class Counting(DispatchMode):
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **kwargs)
+
+
+@pytest.mark.parametrize("step", [lambda x: x + 1.0, halve], ids=["rule of a mode", "gradient of a custom operator"])
+@pytest.mark.parametrize("loop", RUNS.values(), ids=RUNS)
+def test_what_users_register_does_not_end_a_trial(loop, step):
+    handle = library.register_pydispatch(ops.np.add.default, Counting, lambda mode, func, types, args, kwargs: None)
+    calls = []
+    try:
+        loop(lambda x: calls.append(x) or step(x))
+    finally:
+        handle.remove()
+    assert len(calls) == 4
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])
