@@ -109,7 +109,8 @@ cdef class Trial:
 
     It ends, and with it the function, before anything that a trial cannot tell all about: a write, a look at data,
     after which another step may capture something else, a Function or higher-order operator, which run functions of
-    their own, or the use of a value that is no constant. `captured` are the Tensors that neither were given nor come from an operator.
+    their own, or the use of a value that is no constant. `captured` are the Tensors that neither were given nor come
+    from an operator.
     """
     def __cinit__(self, *given):
         self.captured, self.known = [], set()
