@@ -6,7 +6,6 @@ import collections.abc
 import enum
 import inspect
 import numbers
-import sys
 import types
 import typing
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from pydispatch.schema.user_types import registered_type
 
 _LISTS: Final = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
 _DICTS: Final = (dict, collections.abc.Mapping)
-_ALIAS_TYPES: Final = (typing.TypeAliasType,) if sys.version_info >= (3, 12) else ()
+_ALIAS_TYPE: Final[Any] = getattr(typing, "TypeAliasType", ())     # since CPython 3.12
 _TYPE_OF_BUILTIN: Final[dict[type, Type]] = {
     bool: BOOL,
     int: INT,
@@ -133,7 +132,7 @@ def _resolve(annotation: Any, evaluate: Evaluate) -> Any:
 def _meaning(annotation: Any) -> Any:
     """What a type alias stands for (PEP 695), such as the NDArray of NumPy 2.5; any other annotation itself."""
     alias = typing.get_origin(annotation) or annotation
-    if not isinstance(alias, _ALIAS_TYPES):
+    if not isinstance(alias, _ALIAS_TYPE):
         return annotation
     value = alias.__value__
     given = dict(zip(alias.__type_params__, typing.get_args(annotation), strict=False))

@@ -164,7 +164,7 @@ def is_passed_over(line):
 def lines_of(action, last=None, error=KeyboardInterrupt):
     """Run an action, with an error at the last of so many lines in the package; how many lines were run."""
     n = 0
-    latest = {}         # a comprehension jumps back to its line; of an error there, CPython 3.12 tells no `with` around it
+    latest = {}     # a comprehension jumps back to its line; of an error there, CPython 3.12 tells no `with` around it
 
     def trace(frame, event, argument):
         nonlocal n
