@@ -14,6 +14,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"      # the docstrings say what matters, the stubs the rest
 default_role = "code"           # a single backtick in a docstring
+myst_heading_anchors = 3        # `page.md#a-section` works, as it does on the web
 exclude_patterns = ["_build"]
 html_theme = "furo"             # light and dark, wide and narrow
 html_title = "pydispatch"
