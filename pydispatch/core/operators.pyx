@@ -170,6 +170,11 @@ cdef class OpOverload:
         complete(self)
         self.own_registrations = registrations
 
+    @property
+    def sole_declaration(self):
+        """The declaration of an operator of the library, while that is all there is of its registrations; else None."""
+        return None if self.own_registrations else self.declaration
+
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 

@@ -17,7 +17,8 @@ cdef enum:
     WRITTEN = 32        # an array that is written to, which a number is not
 
 cdef class Signature:                   # a schema, laid out for binding
-    cdef readonly object schema
+    cdef object own_schema              # None until it is asked for, then made by
+    cdef object make_schema
     cdef Py_ssize_t n_arguments
     cdef Py_ssize_t n_positional        # keyword-only arguments come after these
     cdef uint64_t required              # sets of arguments, one bit each

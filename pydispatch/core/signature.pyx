@@ -10,46 +10,81 @@ cdef dict kinds = {
 
 @cython.final
 cdef class Signature:
-    """A schema laid out for the call path."""
+    """A schema laid out for the call path.
 
-    def __cinit__(self, schema):
-        cdef Py_ssize_t i
-        cdef tuple arguments = schema.arguments, returns = schema.returns
-        cdef list names = [], single_names = [], defaults = [], sizes = [], converters = []
-        cdef int kind, facts
-        if len(arguments) > MAX_ARGUMENTS:
-            raise ValueError(f"at most {MAX_ARGUMENTS} arguments")
-        self.schema = schema
-        self.n_arguments = len(arguments)
-        self.device = -1
-        for i, argument in enumerate(arguments):
-            name, single, default, size, kind, facts = argument_layout(argument)
-            names.append(name)
-            single_names.append(single)
-            defaults.append(default)
-            sizes.append(size)
-            converters.append(argument.convert)
-            self.kind[i] = kind
-            if not facts & BY_KEYWORD:
-                self.n_positional += 1
-            if facts & NAMES_BACKEND and self.device < 0:
-                self.device = i
-            if facts & HAS_NO_DEFAULT:
-                self.required |= bit(i)
-            if facts & MAY_HOLD_ARRAYS:
-                self.arrays |= bit(i)
-                if kind & KIND != ARRAY:
-                    self.lists = True
-            if kind & WRITTEN:
-                self.mutable |= bit(i)
-        self.names, self.single_names, self.defaults = tuple(names), tuple(single_names), tuple(defaults)
-        self.sizes, self.converters = tuple(sizes), tuple(converters)
-        lay_out_returns(self, arguments, returns)
+    With `alike`, `schema` is a function that makes it when it is asked for, and it differs in the name only.
+    """
+
+    def __cinit__(self, schema, Signature alike=None):
+        if alike is None:
+            self.own_schema = schema
+            lay_out_arguments(self, schema.arguments)
+            lay_out_returns(self, schema.arguments, schema.returns)
+        else:
+            self.make_schema = schema
+            copy_arguments(self, alike)
+            copy_returns(self, alike)
+
+    @property
+    def schema(self):
+        """The schema that this is the layout of."""
+        if self.own_schema is None:
+            self.own_schema = self.make_schema()
+        return self.own_schema
+
+    @property
+    def brings_arrays(self):
+        """Are there arguments that bring keys?"""
+        return self.arrays != 0
 
     @property
     def array_arguments(self):
         """Names of the arguments that bring keys."""
         return tuple(name for i, name in enumerate(self.names) if self.arrays & bit(i))
+
+
+cdef int lay_out_arguments(Signature self, tuple arguments) except -1:
+    """What a call is bound to."""
+    cdef Py_ssize_t i
+    cdef list names = [], single_names = [], defaults = [], sizes = [], converters = []
+    cdef int kind, facts
+    if len(arguments) > MAX_ARGUMENTS:
+        raise ValueError(f"at most {MAX_ARGUMENTS} arguments")
+    self.n_arguments = len(arguments)
+    self.device = -1
+    for i, argument in enumerate(arguments):
+        name, single, default, size, kind, facts = argument_layout(argument)
+        names.append(name)
+        single_names.append(single)
+        defaults.append(default)
+        sizes.append(size)
+        converters.append(argument.convert)
+        self.kind[i] = kind
+        if not facts & BY_KEYWORD:
+            self.n_positional += 1
+        if facts & NAMES_BACKEND and self.device < 0:
+            self.device = i
+        if facts & HAS_NO_DEFAULT:
+            self.required |= bit(i)
+        if facts & MAY_HOLD_ARRAYS:
+            self.arrays |= bit(i)
+            if kind & KIND != ARRAY:
+                self.lists = True
+        if kind & WRITTEN:
+            self.mutable |= bit(i)
+    self.names, self.single_names, self.defaults = tuple(names), tuple(single_names), tuple(defaults)
+    self.sizes, self.converters = tuple(sizes), tuple(converters)
+    return 0
+
+
+cdef int copy_arguments(Signature self, Signature alike) except -1:
+    """The same from a signature that has the same ones."""
+    self.n_arguments, self.n_positional, self.device = alike.n_arguments, alike.n_positional, alike.device
+    self.required, self.arrays, self.mutable, self.lists = alike.required, alike.arrays, alike.mutable, alike.lists
+    self.kind = alike.kind
+    self.names, self.single_names, self.defaults = alike.names, alike.single_names, alike.defaults
+    self.sizes, self.converters = alike.sizes, alike.converters
+    return 0
 
 
 cdef int lay_out_returns(Signature self, tuple arguments, tuple returns) except -1:
@@ -73,13 +108,23 @@ cdef int lay_out_returns(Signature self, tuple arguments, tuple returns) except 
     self.return_arrays, self.return_source, self.return_views = tuple(arrays), tuple(source), tuple(views)
     self.view_of = -1
     if all_tensors and any_views:
-        self.detaches = str(self.schema.name) == "np::detach"
+        self.detaches = str(self.own_schema.name) == "np::detach"
         if self.n_returns == 1 and len(views[0]) == 1 and not self.detaches:
             i = views[0][0]
             self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY else -1
     elif all_tensors and self.return_source == (-1,) * self.n_returns:
         self.returns_fresh_tensor = self.n_returns == 1
         self.returns_fresh_tensors = self.n_returns > 1
+    return 0
+
+
+cdef int copy_returns(Signature self, Signature alike) except -1:
+    """The same from a signature that has the same ones."""
+    self.n_returns, self.view_of, self.detaches = alike.n_returns, alike.view_of, alike.detaches
+    self.returns_fresh_tensor, self.returns_fresh_tensors = alike.returns_fresh_tensor, alike.returns_fresh_tensors
+    self.return_converters, self.return_is_tensor = alike.return_converters, alike.return_is_tensor
+    self.return_is_list, self.return_arrays = alike.return_is_list, alike.return_arrays
+    self.return_source, self.return_views = alike.return_source, alike.return_views
     return 0
 
 

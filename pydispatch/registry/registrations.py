@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,6 +29,7 @@ packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name 
 fallbacks: list[FallbackHandle] = []
 listeners: list[ListenerHandle] = []
 shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`); forgotten with the tables
+_kernels_declared: dict[Any, tuple[Kernel, Kernel]] = {}    # by declaration
 
 
 # --- handles ---------------------------------------------------------------------------------------------------------
@@ -393,25 +394,45 @@ def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str,
 
 def declared(op: OpOverload, declaration: Any) -> tuple[OperatorName, list[OperatorHandle]]:
     """The name and the registrations of an operator of a pack; its schema is parsed on first use."""
-    operation, kernels = declaration.operation, declaration.kernels
+    operation = declaration.operation
     pack = operation.pack
-    base, _, overload = declaration.name.partition(".")
-    name = OperatorName(pack.namespace, base, overload)
-    fitting = EXACT if pack.namespace == "np" else None     # tests hold the library's kernels against their schemas
+    dense, meta = kernels_declared(declaration)
     handles: list[OperatorHandle] = [
-        DefinitionHandle(partial(_parse_declared, name, declaration), pack.module, "FROM_SCHEMA", declaration.tags,
+        DefinitionHandle(partial(schema_declared, declaration), pack.module, "FROM_SCHEMA", declaration.tags,
                          operation.left_out, operation.vmap),
-        KernelHandle(DispatchKey.CPU, Kernel(kernels["CPU"], is_of_user=False, fitting=fitting), pack.module),
-        KernelHandle(DispatchKey.Meta, Kernel(kernels["Meta"], is_of_user=False, fitting=fitting), pack.module),
+        KernelHandle(DispatchKey.CPU, dense, pack.module),
+        KernelHandle(DispatchKey.Meta, meta, pack.module),
         DerivativeHandle(declaration, pack.module)]
     for handle in handles:
         handle.operator = op
         handle.active = True
-    return name, handles
+    return name_declared(declaration), handles
 
 
-def _parse_declared(name: OperatorName, declaration: Any) -> Schema:
-    return parse_declared_signature(declaration.signature_text).with_name(name)
+@cache
+def name_declared(declaration: Any) -> OperatorName:
+    """The name of the operator that a pack declares so."""
+    base, _, overload = declaration.name.partition(".")
+    return OperatorName(declaration.operation.pack.namespace, base, overload)
+
+
+@cache
+def schema_declared(declaration: Any) -> Schema:
+    """Its schema."""
+    return parse_declared_signature(declaration.signature_text).with_name(name_declared(declaration))
+
+
+def kernels_declared(declaration: Any) -> tuple[Kernel, Kernel]:
+    """Its kernels, for arrays and for those without data; always the same objects."""
+    found = _kernels_declared.get(declaration)
+    if found is None:
+        kernels = declaration.kernels
+        # tests hold the library's kernels against their schemas
+        fitting = EXACT if declaration.operation.pack.namespace == "np" else None
+        made = (Kernel(kernels["CPU"], is_of_user=False, fitting=fitting),
+                Kernel(kernels["Meta"], is_of_user=False, fitting=fitting))
+        found = _kernels_declared.setdefault(declaration, made)     # another thread may have been faster
+    return found
 
 
 def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
