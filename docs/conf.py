@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from docutils import nodes
 from sphinx.application import Sphinx
 
 import pydispatch
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 project = "pydispatch"
 author = "The pydispatch authors"
 version = release = pydispatch.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "extensions.examples"]
+myst_enable_extensions = ["colon_fence"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"      # the docstrings say what matters, the stubs the rest
 default_role = "code"           # a single backtick in a docstring
