@@ -6,8 +6,8 @@ None included. Two pytrees match by structure: dicts by their keys, in any order
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import NoneType
@@ -18,6 +18,8 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import RegistrationError
+
+ABSENT: Any = object()      # where None is a value
 
 
 class TreeSpec(NamedTuple):
@@ -120,7 +122,8 @@ def register_dataclass(
 
     Without `data_fields`, the children are all other fields that `__init__` takes.
     """
-    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+    dataclasses = sys.modules.get("dataclasses")        # who has a dataclass has loaded it; it is slow to import
+    if dataclasses is None or not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
         raise TypeError(f"{cls!r} is no dataclass\nput @dataclass below @register_dataclass")
     meta = tuple(meta_fields)
     taken = [field.name for field in dataclasses.fields(cls) if field.init]
@@ -209,11 +212,11 @@ def tree_map(function: Callable[..., Any], value: Any, *rest: Any, is_leaf: IsLe
 
 
 def tree_reduce(
-    function: Callable[[Any, Any], Any], value: Any, initializer: Any = dataclasses.MISSING, is_leaf: IsLeaf = None
+    function: Callable[[Any, Any], Any], value: Any, initializer: Any = ABSENT, is_leaf: IsLeaf = None
 ) -> Any:
     """`functools.reduce` over the leaves of a pytree."""
     leaves = tree_leaves(value, is_leaf)
-    if initializer is dataclasses.MISSING:
+    if initializer is ABSENT:
         return functools.reduce(function, leaves)
     return functools.reduce(function, leaves, initializer)
 
