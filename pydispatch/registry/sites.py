@@ -94,7 +94,11 @@ def is_ours(frame: FrameType) -> bool:
     try:
         return _ours[module]
     except KeyError:
-        pass
+        return _is_name_of_ours(module)
+
+
+def _is_name_of_ours(module: str) -> bool:
+    """The same by the name of the module; kept for the next time."""
     if len(_ours) >= MOST_NAMES:
         _ours.clear()
     found = _ours[module] = module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
@@ -104,8 +108,12 @@ def is_ours(frame: FrameType) -> bool:
 def frames_to_caller() -> int:
     """The `stacklevel` that makes a warning point at the user's call."""
     depth = 1
+    frame_at, known = sys._getframe, _ours      # f_back does not raise MemoryError when it fails
     try:
-        while is_ours(sys._getframe(depth)):     # f_back does not raise MemoryError when it fails
+        while True:         # a trace looks for its caller at each operator: so no call of `is_ours`
+            module = frame_at(depth).f_globals.get("__name__", "")
+            if not (known[module] if module in known else _is_name_of_ours(module)):
+                break
             depth += 1
     except ValueError:      # all frames are ours
         depth -= 1
