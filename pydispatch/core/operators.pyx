@@ -124,22 +124,24 @@ cdef int bind_tuple(Frame* frame, op, Signature signature, tuple values, names) 
 
 
 cdef int complete(OpOverload op) except -1:
-    """Make the name and the registrations of an operator of the library, where only its declaration is there."""
+    """Make the registrations of an operator of the library, where only its declaration is there."""
     cdef object declaration = op.declaration
     cdef list registrations
     if declaration is None:
         return 0
-    name, registrations = upcalls.declared(op, declaration)
+    registrations = upcalls.declared(op, declaration)
     if op.declaration is declaration:       # else another thread was faster
+        operator_name(op)
         op.declaration = None
-        op.own_name = name
         op.own_registrations = registrations + op.own_registrations
     return 0
 
 
 cdef object operator_name(OpOverload op):
     """The name of an operator."""
-    complete(op)
+    cdef object declaration = op.declaration
+    if op.own_name is None and declaration is not None:
+        op.own_name = upcalls.name_declared(declaration)
     return op.own_name
 
 

@@ -392,8 +392,8 @@ def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str,
         _core.declare_in_force(operators, packets, namespace, declarations, named)
 
 
-def declared(op: OpOverload, declaration: Any) -> tuple[OperatorName, list[OperatorHandle]]:
-    """The name and the registrations of an operator of a pack; its schema is parsed on first use."""
+def declared(op: OpOverload, declaration: Any) -> list[OperatorHandle]:
+    """The registrations of an operator of a pack; its schema is parsed on first use."""
     operation = declaration.operation
     pack = operation.pack
     dense, meta = kernels_declared(declaration)
@@ -406,7 +406,7 @@ def declared(op: OpOverload, declaration: Any) -> tuple[OperatorName, list[Opera
     for handle in handles:
         handle.operator = op
         handle.active = True
-    return name_declared(declaration), handles
+    return handles
 
 
 @cache
@@ -543,4 +543,4 @@ def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_o
         )
 
 
-_core.connect(declared=declared)
+_core.connect(declared=declared, name_declared=name_declared)

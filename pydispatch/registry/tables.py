@@ -31,7 +31,7 @@ from pydispatch.registry.registrations import (
     schema_declared,
     shared_parts,
 )
-from pydispatch.schema import Argument, DeviceType, Fit, OptionalType, Schema, parse_declared_signature
+from pydispatch.schema import EXACT, Argument, DeviceType, Fit, OptionalType, Schema, parse_declared_signature
 
 describe = deferred("registry.messages", "describe")
 kernel_provided = deferred("backends.providing", "kernel_provided")
@@ -343,8 +343,9 @@ def table_of_declaration(declaration: Any) -> Table:
     return Table(signature, tuple(rows), signature.device >= 0, declaration,
                  is_factory="creation" in tags or not signature.brings_arrays,
                  batching=None if vmap is None else _core.BatchingRule(vmap, signature), is_random="random" in tags,
-                 differentiated_as=(
-                     None if composite is None else entry_of_composite(composite, signature, signature.schema)))
+                 differentiated_as=None if composite is None else TableEntry(
+                     composite, convention="composite", fill=(), signature=signature, label=Label.COMPOSITE,
+                     kernel=Kernel(composite, is_of_user=False, fitting=EXACT)))
 
 
 CPU_SLOT, META_SLOT = slot_of(DispatchKey.CPU), slot_of(DispatchKey.Meta)
@@ -373,7 +374,8 @@ def signature_declared(declaration: Any) -> Signature:
 @cache
 def signature_of_text(text: str) -> Signature:
     """The signature of a schema without a name."""
-    return Signature(parse_declared_signature(text))
+    return _core.simple_signature(text, partial(parse_declared_signature, text)) or Signature(
+        parse_declared_signature(text))
 
 
 def own_entry(

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_autograd, force_keys, include_keys
+from pydispatch._core import Signature, simple_signature
 from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
 from pydispatch.keys import ALIASES, backend_keys_of, covers, parse_key, runtime_keys
 from pydispatch.library import Library, fallthrough_kernel
+from pydispatch.operators.declare import PACKS
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.registrations import derivative_of, operators
 from pydispatch.registry.tables import (
@@ -27,6 +29,7 @@ from pydispatch.registry.tables import (
     compute_table,
     table_of_declaration,
 )
+from pydispatch.schema import parse_signature
 from tests.precedence import COLUMNS, EXAMPLES
 
 examples = pytest.mark.parametrize(
@@ -442,6 +445,7 @@ NEW_KEYS = """
 import numpy as np
 from pydispatch import DispatchKey, Tensor, include_keys, register_backend, register_functionality
 from pydispatch.library import Library
+from pydispatch.operators.declare import PACKS
 from pydispatch.registry.operators import find_or_raise
 
 class Array:
@@ -544,6 +548,27 @@ def test_a_declaration_alone_gives_the_table_that_its_registrations_give():
         alone = table_of_declaration(derivative_of(op).derivative)
         assert what_shows(alone) == what_shows(compute_table(op)), op.name
         assert alone.schema is op.schema
+
+
+def test_a_signature_read_from_its_text_is_that_of_the_schema():
+    texts = {str(op.schema)[len(str(op.name)):] for op in list(operators.values()) if op.registrations}
+    texts |= {declaration.signature_text for pack in PACKS.values() for declaration in pack.declarations.values()}
+    read = {text: simple_signature(text, lambda: None) for text in texts}
+    assert sum(signature is not None for signature in read.values()) > len(read) // 2
+    for text, signature in read.items():
+        if signature is not None:
+            assert signature.layout() == Signature(parse_signature(text)).layout(), text
+            assert [*map(type, signature.layout()[8])] == [*map(type, Signature(parse_signature(text)).layout()[8])]
+
+
+@pytest.mark.parametrize("text", [
+    "(Tensor x) -> (Tensor, int)", "(Tensor x) -> Tensor(a)", "(Tensor(a!) x, Tensor(a) y) -> Tensor(a!)",
+    "(Tensor x, int[2] n) -> Tensor", "(Tensor x, float f=1) -> Tensor",
+    "(Tensor x, int n=None) -> Tensor", "(Tensor x, str s='a b') -> Tensor", "(Tensor x, bool b=1) -> Tensor",
+    "(Tensor x, int n=1.5) -> Tensor", "(Tensor(b) x) -> Tensor", "(Tensor 1x) -> Tensor", "(Tensor x) -> Tensor[]", "(Union(int, float) n) -> Tensor",
+])
+def test_a_text_that_is_not_simple_is_left_to_the_parser(text):
+    assert simple_signature(text, lambda: None) is None
 
 
 FIRST_CALLS = """
