@@ -120,9 +120,9 @@ def operator_entry(name: str) -> str:
     operation = declared(name).operation
     variants = [variant.partition(".") for variant in operation.variants if variant]
     schemas = [getattr(getattr(ops.np, packet), overload or "default").schema for packet, _, overload in variants]
-    gradient = "has derivatives in both modes, of every order" if operation.differentiable else "its result is constant"
-    lines = [told(name), "\n".join(f"- `{schema}`" for schema in schemas), f"Gradient: {gradient}.", example(name)]
-    body = "\n\n".join(line for line in lines if line)
+    derivatives = "in both modes, of every order" if operation.differentiable else "none, its result is constant"
+    shown = "\n".join(f"- `{schema}`" for schema in schemas)
+    body = "\n\n".join(filter(None, [told(name), shown, f"Derivatives: {derivatives}.", example(name)]))
     return f"````{{py:function}} pydispatch.ops.np.{name}{arguments(getattr(ops.np, name).default)}\n{body}\n````\n"
 
 
