@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from contextlib import suppress
 from typing import Any
 
 from pydispatch import _core, loading
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch.exceptions import OperatorNotFoundError
+from pydispatch.exceptions import OperatorNotFoundError, PackError
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.registry import registrations
-from pydispatch.registry.operators import find, find_or_raise, nearest_names, schema_of
+from pydispatch.registry.operators import find, find_or_raise, load_all, nearest_names, schema_of
 from pydispatch.registry.registrations import definition_of, kernels_of
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Schema
@@ -37,6 +39,12 @@ class Namespace:
             find_or_raise(name)
         raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
 
+    def __dir__(self) -> list[str]:
+        """Those that are loaded on demand too, which this loads: an editor completes their names."""
+        with suppress(PackError):       # its first use will tell
+            load_all(self.__name)
+        return sorted(self.__dict__)
+
     def __repr__(self) -> str:
         return f"<Namespace {self.__name}: {', '.join(sorted(self.__dict__))}>"
 
@@ -61,6 +69,7 @@ class Ops:
         return namespace
 
     def __dir__(self) -> list[str]:
+        let_ipython_complete()
         known = [name for name, family in list(registrations.packets.items()) if family]
         return sorted({*known, *namespaces_of_packs()})
 
@@ -78,7 +87,16 @@ class Ops:
         return reduced
 
 
+def let_ipython_complete() -> None:
+    """Have IPython complete names in `ops.np.` without jedi: it trusts no other class that has `__getattr__`."""
+    evaluation = sys.modules.get("IPython.core.guarded_eval")
+    policy = getattr(evaluation, "EVALUATION_POLICIES", {}).get("limited")
+    if isinstance(known := getattr(policy, "allowed_getattr", None), set):
+        known.update((Ops, Namespace, OpOverloadPacket))
+
+
 ops: Ops = Ops()
+let_ipython_complete()      # which is loaded before anything that a notebook imports
 namespaces_of_packs = loading.deferred("registry.packs", "namespaces_of_packs")
 reduce_namespace = loading.deferred("library.pickling", "reduce_namespace")
 
