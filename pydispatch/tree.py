@@ -18,6 +18,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import RegistrationError
+from pydispatch.loading import deferred
 
 ABSENT: Any = object()      # where None is a value
 
@@ -87,6 +88,8 @@ C = TypeVar("C", bound=type)
 LEAF = TreeSpec(None, None, ())
 OPEN = TreeSpec(object, None, ())
 """In a spec that pytrees are held against: anything may be there."""
+remember = deferred("registry.sites", "remember")
+replaces_former = deferred("registry.sites", "replaces_former")
 _BUILT_IN = frozenset((tuple, list, dict))      # the core takes these apart itself
 _nodes: dict[type, _NodeType] = {}
 _COMMON_LEAVES = frozenset((
@@ -103,7 +106,8 @@ def register_pytree_node(
 ) -> None:
     """Make instances of exactly `cls` pytree nodes: `flatten(value) -> (children, context)` and its inverse.
 
-    Raises RegistrationError if the class is a pytree node already.
+    The code that registered it may run again, with OverrideWarning. Raises RegistrationError if the class is a pytree
+    node otherwise.
     """
     _register(cls, _NodeType(flatten, unflatten))
 
@@ -143,9 +147,10 @@ def register_dataclass(
 
 
 def _register(cls: type, node: _NodeType) -> None:
-    if cls in _BUILT_IN or cls in _nodes:
+    if cls in _BUILT_IN or (cls in _nodes and not replaces_former("pytree node", cls)):
         raise RegistrationError(f"{cls.__name__} is already a pytree node\nregister a subclass of it instead")
     _nodes[cls] = node
+    remember("pytree node", cls)
 
 
 def is_pytree_node_type(cls: type) -> bool:
