@@ -419,5 +419,6 @@ def _tell() -> None:
 
 
 _core.connect(member=_member, names_of_keyset=_names_of_keyset, keyset_from_names=_keyset_from_names)
+_core.extend(DispatchKeySet, _repr_html_=deferred("debug.html", "of_keyset"))
 _core.register_array_type(numpy.ndarray, _core.slots()[slot_of(DispatchKey.CPU)])
 _core.register_array_type(numpy.generic, _core.slots()[slot_of(DispatchKey.CPU)])

@@ -343,6 +343,7 @@ _core.extend(
     **{name: _attribute_on_demand(name) for name in ("base", "flags", "flat")},
     __array_ufunc__=_core.UniversalFunctions(),
     __array_namespace__=_array_namespace,
+    _repr_html_=loading.deferred("debug.html", "of_tensor"),
     __array__=_as_array,
     __format__=_format, __copy__=_copy, __deepcopy__=_deepcopy, __reduce__=_reduce,
 )

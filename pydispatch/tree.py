@@ -20,8 +20,6 @@ from pydispatch._core import Tensor
 from pydispatch.exceptions import RegistrationError
 from pydispatch.loading import deferred
 
-ABSENT: Any = object()      # where None is a value
-
 
 class TreeSpec(NamedTuple):
     """The structure of a pytree: its class, what that class needs to be rebuilt, and the specs of its children."""
@@ -91,6 +89,7 @@ OPEN = TreeSpec(object, None, ())
 remember = deferred("registry.sites", "remember")
 replaces_former = deferred("registry.sites", "replaces_former")
 _BUILT_IN = frozenset((tuple, list, dict))      # the core takes these apart itself
+_NONE_GIVEN: Any = object()
 _nodes: dict[type, _NodeType] = {}
 _COMMON_LEAVES = frozenset((
     np.ndarray, Tensor, _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, int, float, str, bool, NoneType))
@@ -217,11 +216,11 @@ def tree_map(function: Callable[..., Any], value: Any, *rest: Any, is_leaf: IsLe
 
 
 def tree_reduce(
-    function: Callable[[Any, Any], Any], value: Any, initializer: Any = ABSENT, is_leaf: IsLeaf = None
+    function: Callable[[Any, Any], Any], value: Any, initializer: Any = _NONE_GIVEN, is_leaf: IsLeaf = None
 ) -> Any:
     """`functools.reduce` over the leaves of a pytree."""
     leaves = tree_leaves(value, is_leaf)
-    if initializer is ABSENT:
+    if initializer is _NONE_GIVEN:
         return functools.reduce(function, leaves)
     return functools.reduce(function, leaves, initializer)
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
 from pydispatch.autograd.values import values_below
+from pydispatch.debug import html
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.modes import Guard
 from pydispatch.registry.messages import shorten
@@ -88,6 +89,7 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+    _repr_html_ = html.of_explanation
 
 
 def explain(self: OpOverload, /, *args: Any, **kwargs: Any) -> Explanation:

@@ -437,6 +437,7 @@ class Graph:
     interpret: ClassVar[Callable[..., Any]]
     compile: ClassVar[Callable[[Graph], CompiledGraph]]
     draw: ClassVar[Callable[..., str]]
+    _repr_html_: ClassVar[Callable[[Graph], str]]
 
     # --- copying ---
 

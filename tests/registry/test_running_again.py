@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
 import sys
 import warnings
 
@@ -67,9 +68,6 @@ def fake(x): return x
 def save(inputs, output): return None
 @impl_backward("again{n}::f")
 def backward(ctx, saved, g): return {{"x": g * 2}}""",
-    "functionality": """
-pydispatch.register_functionality("Again{n}")
-Library("_", "IMPL").fallback(library.fallthrough_kernel, "Again{n}")""" + DEFINED,
     "opaque type": """
 class Kind{n}(enum.Enum):
     A = 1
@@ -144,6 +142,36 @@ def test_another_place_still_clashes(n, name):
                   lambda: exec(compile(source, "/a/module.py", "exec"), module)):
         with pytest.raises(RegistrationError):
             other()
+
+
+FUNCTIONALITY = """
+import warnings
+import pydispatch
+from pydispatch.library import Library, fallthrough_kernel
+
+warnings.simplefilter("error")
+def register(): pydispatch.register_functionality("Again")
+register()
+try: register()
+except pydispatch.exceptions.RegistrationError as error: print("clash", "is taken" in str(error))
+
+warnings.simplefilter("ignore")
+cell = 'key = pydispatch.register_functionality("Cell"); Library("_", "IMPL").fallback(fallthrough_kernel, "Cell")'
+scope = {"__name__": "__main__", "pydispatch": pydispatch, "Library": Library, "fallthrough_kernel": fallthrough_kernel}
+keys = []
+for file in ("<cell 1>", "<cell 1>", "<cell 1 edited>"):
+    exec(compile(cell, file, "exec"), scope)
+    keys.append(scope["key"])
+fallbacks = [handle.key.name for handle in pydispatch.registry.registrations.fallbacks if handle.active]
+print(len(set(keys)), fallbacks.count("Cell"))
+"""
+
+
+def test_functionalities_and_fallbacks_run_again():
+    """In a process of its own, as functionalities last."""
+    command = [sys.executable, "-c", FUNCTIONALITY]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["clash", "True", "1", "1"]
 
 
 def test_twice_in_one_run_clashes():
