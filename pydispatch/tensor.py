@@ -1,4 +1,4 @@
-"""The Python face of Tensor: NumPy's attributes and methods, forwarding to library operators, and NumPy interplay.
+"""The Python part of Tensor: NumPy's attributes and methods, forwarding to library operators, and NumPy interplay.
 
 Operators of the language (`+`, `[]`, ...) are wired to library operators by `operators/`, in C.
 """
@@ -24,7 +24,7 @@ def _backend(tensor: Tensor) -> str:
     for key in tensor.keys:
         if key.backend is not None:
             return key.backend
-    raise DispatchTypeError("this Tensor was never initialised\ncall super().__init__(array) in its __init__")
+    raise DispatchTypeError("this Tensor was never initialized\ncall super().__init__(array) in its __init__")
 
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:

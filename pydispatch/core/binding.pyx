@@ -85,7 +85,7 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
         raise DispatchTypeError(
             f"operator {op.name}: argument {signature.names[i]!r} (position {i + 1}) is a "
             f"{type(<object>value).__name__} "
-            "that was never initialised\ncall super().__init__(array) in its __init__"
+            "that was never initialized\ncall super().__init__(array) in its __init__"
         )
     try:
         return signature.converters[i](<object>value)

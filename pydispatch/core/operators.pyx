@@ -147,7 +147,7 @@ cdef object operator_name(OpOverload op):
 cdef class OpOverload:
     """One operator: a name with an overload name, a schema, and kernels under dispatch keys. Call it.
 
-    Made by registration, looked up in `pydispatch.ops`. When its last registration is removed it goes stale, and
+    Made by registration, looked up in `pydispatch.ops`. When its last registration is removed it is retired, and
     calling it raises StaleOperatorError. Pickles by name.
     """
 

@@ -12,7 +12,7 @@ cdef class InterpreterStack:
 
 
 cdef class Interpreter:
-    """One running transform. Its wrappers are recognised by this object, and die with it."""
+    """One running transform. Its wrappers are recognized by this object, and die with it."""
 
     def __init__(self, str name, site=None):
         self.name = name

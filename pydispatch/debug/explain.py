@@ -277,7 +277,7 @@ def _what_is_done(op: OpOverload, values: tuple[Any, ...], word: str, takes_part
         return "the call raises, the operator writes to an argument and has no formula"
     if not getattr(derivative, "differentiable", True):
         return f"not {word}, the results are constants"
-    source = "the library's formulas" if hasattr(derivative, "vjp") else f"the formula registered at {handle.site}"
+    source = "the library's formulas" if hasattr(derivative, "vjp") else f"the derivative registered at {handle.site}"
     return f"{word} by {source}, for {', '.join(names)}"
 
 

@@ -72,8 +72,8 @@ def scan(
     keeps its structure, shapes and dtypes; the `y` of all steps are stacked along axis 0. `reverse` starts with the
     last slice, and `ys` stay in the order of `xs`. Without `xs`, `length` says how many steps there are, and `x` is
     None. `combine` gets Tensors, may capture arrays, must not write to its arguments, and returns new arrays.
-    Unless nothing observes the loop, it is called once more with arrays without data, to see what it captures and
-    returns.
+    Where something observes the loop, `combine` is called once more with arrays without data, to see what it captures
+    and returns.
 
     Modes and transforms see one operator. The gradient keeps the residuals of every step, or, when observed, the carry
     of every step.

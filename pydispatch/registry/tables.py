@@ -185,18 +185,18 @@ SELECTS_BACKEND = Kernel(_select_backend)
 IS_AMBIGUOUS = Kernel(_raise_ambiguous)
 
 
-def _raise_dead_formula(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    formula, composite = derivative_of(op), kernels_of(op)[CIA][0]
-    assert formula is not None
+def _raise_dead_derivative(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    derivative, composite = derivative_of(op), kernels_of(op)[CIA][0]
+    assert derivative is not None
     raise RegistrationError(
-        f"operator {op.name}: the formula registered at {formula.site} would never be used: Tensors run the "
+        f"operator {op.name}: the derivative registered at {derivative.site} would never be used: Tensors run the "
         f"CompositeImplicitAutograd kernel {composite.kernel.debug}, registered at {composite.site}, and the tape "
         "records the operators that it calls\n"
         'remove one of them, or register the kernel under "CompositeExplicitAutograd" or a backend'
     )
 
 
-HAS_DEAD_FORMULA = Kernel(_raise_dead_formula)
+HAS_DEAD_DERIVATIVE = Kernel(_raise_dead_derivative)
 
 
 @cache
@@ -280,7 +280,7 @@ def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Par
         if choice.label is Label.AMBIGUOUS:
             kernel: Kernel | None = IS_AMBIGUOUS
         elif choice.label.is_composite and choice.key.is_autograd and has_derivative:
-            kernel = HAS_DEAD_FORMULA
+            kernel = HAS_DEAD_DERIVATIVE
         elif choice.source is not None:
             kernel = None
         else:

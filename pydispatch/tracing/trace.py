@@ -1,7 +1,7 @@
 """`make_fx`: run a function once, and return a graph of the operators that it calls.
 
 The function runs on Tensors, not on proxies: a mode sees each call, runs it, and adds a node to the graph. The tracer
-recognises a value by the raw array under all its wrappers, so the value may be detached, saved on a tape, or wrapped
+recognizes a value by the raw array under all its wrappers, so the value may be detached, saved on a tape, or wrapped
 by a transform on its way to the next call.
 """
 

@@ -1,4 +1,4 @@
-"""`map_chunks`: a function over the chunks of Dask arrays, as an operator on functions."""
+"""`map_chunks`: a function over the chunks of Dask arrays, as a higher-order operator."""
 
 from __future__ import annotations
 
