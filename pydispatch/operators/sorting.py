@@ -7,7 +7,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import ArrayMethod, MetaArray
 from pydispatch.operators.batching import batch_of, rows_along
-from pydispatch.operators.declare import HAS_NUMPY_2_5, declare, operators
+from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import along, dtype_of, shape_of
 
 positions_in_order, take_along = operators("argsort", "take_along_axis")
@@ -35,7 +35,7 @@ def sorting(name, kernel, *, takes_scalars, **parts):
 
     declare(name, "Tensor a, int? axis=-1, str? kind=None, *, bool? stable=None", kernel, meta, tags=("sorting",),
             left_out={"order": "it names fields, which arrays here do not have; sort by one key after the other",
-                      **({"descending": f"pydispatch.numpy.{name} takes it"} if HAS_NUMPY_2_5 else {})},
+                      "descending": f"of NumPy 2.5; pydispatch.numpy.{name} takes it"},
             vmap=sort_batch, **parts)
 
 

@@ -32,6 +32,7 @@ from pydispatch.schema.user_types import registered_type
 
 _LISTS: Final = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
 _DICTS: Final = (dict, collections.abc.Mapping)
+_ALIAS_TYPE: Final[Any] = getattr(typing, "TypeAliasType", ())     # since CPython 3.12
 _TYPE_OF_BUILTIN: Final[dict[type, Type]] = {
     bool: BOOL,
     int: INT,
@@ -121,11 +122,24 @@ def _resolve(annotation: Any, evaluate: Evaluate) -> Any:
     if isinstance(annotation, typing.ForwardRef):
         annotation = annotation.__forward_arg__
     if not isinstance(annotation, str):
-        return annotation
+        return _meaning(annotation)
     try:
-        return evaluate(annotation)
+        return _meaning(evaluate(annotation))
     except Exception as error:  # an annotation may be any expression
         raise UnmappedError(f"It could not be evaluated ({error}); use names that the module defines") from error
+
+
+def _meaning(annotation: Any) -> Any:
+    """What a type alias stands for (PEP 695), such as the NDArray of NumPy 2.5; any other annotation itself."""
+    alias = typing.get_origin(annotation) or annotation
+    if not isinstance(alias, _ALIAS_TYPE):
+        return annotation
+    value = alias.__value__
+    given = dict(zip(alias.__type_params__, typing.get_args(annotation), strict=False))
+    if isinstance(value, typing.TypeVar):
+        return _meaning(given.get(value, value))
+    parameters = tuple([given.get(parameter, parameter) for parameter in getattr(value, "__parameters__", ())])
+    return _meaning(value[parameters] if parameters else value)
 
 
 def _type_of_class(annotation: Any) -> Type:

@@ -164,12 +164,18 @@ def is_passed_over(line):
 def lines_of(action, last=None, error=KeyboardInterrupt):
     """Run an action, with an error at the last of so many lines in the package; how many lines were run."""
     n = 0
+    latest = {}     # a comprehension jumps back to its line; of an error there, CPython 3.12 tells no `with` around it
 
     def trace(frame, event, argument):
         nonlocal n
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if event == "line" and not is_passed_over(line_of(frame)):
+        if event != "line":
+            latest.pop(id(frame), None)
+            return trace
+        jumps_back = latest.get(id(frame)) == frame.f_lineno
+        latest[id(frame)] = frame.f_lineno
+        if not jumps_back and not is_passed_over(line_of(frame)):
             n += 1
             if n == last:
                 raise error

@@ -6,6 +6,7 @@ import enum
 import functools
 import math
 import numbers
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Optional
 
@@ -36,6 +37,13 @@ ANNOTATIONS = [
     (Color, "Color"), (Plan, "Plan"), (list[Plan], "Plan[]"),
     ("int", "int"), ("Alias", "Tensor[]"), ("np.ndarray | None", "Tensor?"), (list["Plan"], "Plan[]"),
 ]
+if sys.version_info >= (3, 12):
+    exec("type Arrays = list[np.ndarray]\ntype Swapped[K, V] = dict[V, K]\ntype Same[T] = T\ntype Again = Same[Arrays]")
+    ANNOTATIONS += [
+        (eval(text), spelled) for text, spelled in [
+            ("Arrays", "Tensor[]"), ("Arrays | None", "Tensor[]?"), ("Swapped[int, str]", "Dict(str, int)"),
+            ("Again", "Tensor[]"), ("Same[Same[float]]", "float"), ("'Same[int]'", "int"),
+        ]]
 
 
 def with_annotations(ret=None, **annotations):
