@@ -54,11 +54,11 @@ def backward(
 
 
 def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
-    place = _core.gradient_slot_of(tensor)
+    slot = _core.gradient_slot_of(tensor)
     with _core.accumulating:
-        place.grad = _core.below_transforms(_core.with_grad_mode, create_graph, kept, gradient, place.grad)
-    if place.is_leaf and place.hooks is not None:
-        after_leaf(place)
+        slot.grad = _core.below_transforms(_core.with_grad_mode, create_graph, kept, gradient, slot.grad)
+    if slot.is_leaf and slot.hooks is not None:
+        after_leaf(slot)
 
 
 def grad_in_general(

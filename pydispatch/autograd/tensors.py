@@ -77,8 +77,8 @@ def _next_functions(node: TapeNode) -> tuple[tuple[Any, int], ...]:
         for edge in node.edges_out
     ]
     spread: list[tuple[Any, int]] = [(None, 0)] * hooks.n_arguments(node)
-    for place, target in zip(hooks.argument_places(node), found, strict=True):
-        spread[place] = target
+    for position, target in zip(hooks.argument_positions(node), found, strict=True):
+        spread[position] = target
     return tuple(spread)
 
 
