@@ -38,7 +38,7 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
         return _numpy(array)
     if not isinstance(array, np.ndarray):
         raise DispatchTypeError(
-            f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(array).__name__}\n"
+            f"a Tensor of backend {_backend(self)} holds no NumPy array but {_core.a_type(array)}\n"
             "convert tensor.array with that backend's own functions"
         )
     return array

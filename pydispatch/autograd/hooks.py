@@ -38,7 +38,7 @@ class HookHandle:
 
     def __init__(self, hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> None:
         if not callable(hook):
-            raise DispatchTypeError(f"a hook is a function, not a {type(hook).__name__}\npass a callable")
+            raise DispatchTypeError(f"a hook is a function, not {_core.a_type(hook)}\npass a callable")
         self._hooks = hooks
         self._number = next(_numbers)
         with _core.registering as block:
@@ -202,7 +202,7 @@ def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, run: Backward
 def _replacement(who: str, old: Any, new: Any, create_graph: bool) -> Any:
     """A gradient that a hook returned, checked to be like the one it was given."""
     if not isinstance(new, Tensor):
-        raise DispatchTypeError(f"{who} returned a {type(new).__name__}, expected a Tensor or None\n"
+        raise DispatchTypeError(f"{who} returned {_core.a_type(new)}, expected a Tensor or None\n"
                                 "return the new gradient as a Tensor")
     if old is not None and (tuple(new.shape) != tuple(old.shape) or new.dtype != old.dtype):
         raise AutogradError(f"{who} returned a gradient of shape {new.shape} and dtype {new.dtype}, expected "

@@ -45,7 +45,7 @@ def kept_grad(tensor: Tensor) -> Tensor | None:
 def check_grad(tensor: Tensor, grad: Any) -> None:
     """Raise unless this can be the gradient of the Tensor."""
     if not isinstance(grad, Tensor):
-        raise DispatchTypeError(f"tensor.grad was set to a {type(grad).__name__}, expected a Tensor or None\n"
+        raise DispatchTypeError(f"tensor.grad was set to {_core.a_type(grad)}, expected a Tensor or None\n"
                                 "write tensor.grad = Tensor(array)")
     if grad is tensor:
         raise AutogradError("a Tensor cannot be its own grad\nset a copy: tensor.copy()")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch import _core
 from pydispatch.compiling.plan import compile_to_plan
 from pydispatch.exceptions import CompilationError, DispatchTypeError, RegistrationError
 from pydispatch.tracing import Graph
@@ -40,7 +41,7 @@ def register_compiler(name: str, lower: Lower) -> None:
         raise RegistrationError(f"register_compiler: name is {name!r}, expected a str\nwrite register_compiler('mine', "
                                 "lower)")
     if not callable(lower):
-        raise RegistrationError(f"register_compiler: lower is a {type(lower).__name__}, expected a function\n"
+        raise RegistrationError(f"register_compiler: lower is {_core.a_type(lower)}, expected a function\n"
                                 "pass one that makes a function of a graph: lower(graph)")
     if name in _compilers or name in ON_DEMAND:
         raise RegistrationError(f"register_compiler: there is a compiler {name!r} already\nchoose another name")

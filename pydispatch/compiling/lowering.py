@@ -75,7 +75,7 @@ def _constant(builder: Builder, value: Any) -> Any:
     if type(value) is np.ndarray and not value.dtype.hasobject:
         return builder.constant(value)
     if _core.is_array(value) and not isinstance(value, np.generic):
-        raise CompilationError(f"compile: the function captures a {type(value).__name__}, expected NumPy arrays\n"
+        raise CompilationError(f"compile: the function captures {_core.a_type(value)}, expected NumPy arrays\n"
                                "capture NumPy arrays, or do not compile the function")
     return value
 

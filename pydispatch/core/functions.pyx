@@ -91,7 +91,7 @@ cdef tuple arrays_only(str method, tuple values):
     for i, value in enumerate(values):
         if value is not None and not word_of_array(<PyObject*>value):
             raise DispatchTypeError(
-                f"ctx.{method}: can only save arrays and None; argument {i} is a {type(value).__name__}\n"
+                f"ctx.{method}: can only save arrays and None; argument {i} is {a_type(value)}\n"
                 "keep it as an attribute: ctx.name = value"
             )
     return values

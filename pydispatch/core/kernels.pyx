@@ -245,7 +245,7 @@ def basic_items(str name, key, str other):
             check_key_item(name, item)
         if isinstance(item, INDEX_ARRAYS):
             raise DispatchTypeError(
-                f"{name}: argument key holds a {type(item).__name__}, expected ints, slices, None and Ellipsis\n"
+                f"{name}: argument key holds {a_type(item)}, expected ints, slices, None and Ellipsis\n"
                 f"use ops.np.{other} for index arrays and masks"
             )
     return items
@@ -258,7 +258,7 @@ def advanced_items(str name, key, str other):
     for item in items:
         if isinstance(item, (list, tuple)):
             raise DispatchTypeError(
-                f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None, Ellipsis\n"
+                f"{name}: argument key holds {a_type(item)}, expected arrays, ints, slices, None, Ellipsis\n"
                 f"pass np.array({item})"
             )
         if isinstance(item, range):

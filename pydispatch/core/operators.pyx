@@ -208,7 +208,7 @@ cdef class OpOverload:
         cdef Py_ssize_t n = table.signature.n_arguments
         if not isinstance(stack, list):
             raise DispatchTypeError(
-                f"operator {self.name}: the stack is a {type(stack).__name__}, expected a pydispatch.Stack or list\n"
+                f"operator {self.name}: the stack is {a_type(stack)}, expected a pydispatch.Stack or list\n"
                 "write op.call_boxed(Stack(values))"
             )
         if len(stack) < n:

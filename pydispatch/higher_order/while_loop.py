@@ -72,7 +72,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     for name, function in (("cond_fn", cond_fn), ("body_fn", body_fn)):
         check_function(f"while_loop: {name}", function, "while_loop(lambda x: ..., lambda x: ..., (x,))")
     if not isinstance(init, (tuple, list)):
-        raise DispatchTypeError(f"while_loop: init is a {type(init).__name__}, expected a tuple or list\n"
+        raise DispatchTypeError(f"while_loop: init is {_core.a_type(init)}, expected a tuple or list\n"
                                 "write while_loop(cond_fn, body_fn, (x,))")
     carry, spec = as_carry("while_loop", init, "carry what cond_fn looks at: while_loop(cond_fn, body_fn, (x,))")
     arguments = tuple(tree_unflatten(carry, spec))

@@ -270,7 +270,7 @@ class Tracer(DispatchMode):
             return self._replaced(value)
         if _desugars(value) and id(value) not in self._subclass_nodes:
             raise DispatchTypeError(
-                f"make_fx: the function returns a {type(value).__name__}, whose handler defines the operators on it\n"
+                f"make_fx: the function returns {_core.a_type(value)}, whose handler defines the operators on it\n"
                 "return the arrays that it holds, and make the object outside"
             )
         found = self._replaced(value)
@@ -328,8 +328,8 @@ class Tracer(DispatchMode):
         if with_nodes and len(with_nodes) < len(objects):
             made = next(value for value in objects if id(value) not in self._subclass_nodes)
             raise DispatchTypeError(
-                f"{func.name}: a {type(with_nodes[0]).__name__} that is an argument of the trace meets a "
-                f"{type(made).__name__} that was made in it\n"
+                f"{func.name}: {_core.a_type(with_nodes[0])} that is an argument of the trace meets "
+                f"{_core.a_type(made)} that was made in it\n"
                 "pass the arrays that the argument holds to the traced function, and make the object there"
             )
         return len(with_nodes) == len(objects)
