@@ -41,13 +41,18 @@ def matmul(x1, x2):
     return ma.masked_array(np.matmul(ma.filled(x1, 0), ma.filled(x2, 0)), ~there)
 
 
+def argsort(a, axis=-1, kind=None, *, stable=None):
+    """The positions in order; `numpy.ma` takes `stable` by another name."""
+    return ma.argsort(a, axis, "stable" if stable else kind)
+
+
 class Functions:
     """The functions of `numpy.ma`, and those of NumPy that keep masks."""
 
     __name__ = "numpy.ma"
 
     def __init__(self):
-        self.matmul = matmul
+        self.argsort, self.matmul = argsort, matmul
         for name in ("broadcast_to", "moveaxis", "flip", "roll", "tile", "rot90"):
             setattr(self, name, moving(name))
 

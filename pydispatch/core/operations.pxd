@@ -408,3 +408,5 @@ cdef LibraryFunction function_of_loop(tuple loop, LoopCall* call) except? NULL
 cdef bint keeps_flags(tuple loop, LoopCall* call) except -1
 # may the loop of a universal function raise flags that `flags_of_arithmetic` does not tell?
 cdef bint may_report_by_call(tuple loop) except -1
+# may the loop of a universal function raise an exception?
+cdef bint may_raise(tuple loop) except -1

@@ -42,6 +42,9 @@ class Box:
     def __init__(self, content, label):
         self.content, self.label = content, label
 
+    def __repr__(self):
+        return f"Box({self.label!r})"
+
     def __eq__(self, other):
         return self.label == other.label and np.array_equal(raw(self.content), raw(other.content))
 

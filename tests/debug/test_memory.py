@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import sys
 import tracemalloc
 
 import numpy as np
@@ -35,8 +36,11 @@ def resized():
     return a
 
 
-@pytest.mark.parametrize("program", [chain, operators, resized])
-def test_it_finds_what_tracemalloc_finds(program):
+@pytest.mark.parametrize(("program", "counted_twice"), [
+    (chain, 0), (operators, 0),
+    (resized, 8 * N if sys.version_info >= (3, 13) else 0),     # its tracemalloc counts the old memory until it is gone
+])
+def test_it_finds_what_tracemalloc_finds(program, counted_twice):
     program()
     with debug.memory() as used:
         kept = program()
@@ -47,7 +51,7 @@ def test_it_finds_what_tracemalloc_finds(program):
     tracemalloc.stop()
     small = 40_000      # objects of Python's, which tracemalloc counts too
     assert abs(used.live - (live - before)) < small
-    assert abs(used.peak - (peak - before)) < small
+    assert abs(used.peak + counted_twice - (peak - before)) < small
     assert kept is not kept_again
 
 
