@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-import threading
 import sys
+import threading
 import tracemalloc
 
 import numpy as np
