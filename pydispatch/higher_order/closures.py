@@ -92,6 +92,13 @@ class FlatFunction:
                 self.refuse_write(f"argument {i}, of shape {tuple(tensor.shape)}")
         return outputs
 
+    def held(self, args: Arrays, body: Callable[[Flat], Any]) -> Any:
+        """See the function `held`."""
+        if not self.is_sound:
+            return body(partial_last(self, args))
+        step, given = self.step, tuple(map(as_tensor, args))
+        return body(lambda *values: _core.results_of(step, (*map(as_tensor, values), *given)))
+
     def __repr__(self) -> str:
         return f"<{self.who}>"
 
@@ -221,12 +228,30 @@ class Lifted:
         given = [as_tensor(value) for value in values[n:]]
         versions = [value._version for value in given]
         meant = {id(tensor): value for tensor, value in zip(self.captured, given, strict=True)}
-        substitute = _core.Substitution(meant, self._refuse_unknown, self._since)
-        outputs = _core.substituting(substitute, self.function, *values[:n])
+        outputs = _core.substituting(self._substitution(meant), self.function, *values[:n])
         if not self.function.is_sound:
             for value, version, tensor in zip(given, versions, self.captured, strict=True):
                 if value._version != version:
                     self.function.refuse_write(described_capture(self.function.function, tensor))
+        return self._replaced(outputs, meant)
+
+    def held(self, args: Arrays, body: Callable[[Flat], Any]) -> Any:
+        """See the function `held`."""
+        n = len(args) - len(self.captured)
+        if all(map(operator.is_, args[n:], self.captured)):
+            return self.function.held(args[:n], body)
+        if not self.function.is_sound:
+            return body(partial_last(self, args))
+        meant = {id(tensor): as_tensor(value) for tensor, value in zip(self.captured, args[n:], strict=True)}
+        return _core.substituting(
+            self._substitution(meant), self.function.held, args[:n],
+            lambda function: body(lambda *values: self._replaced(function(*values), meant)))
+
+    def _substitution(self, meant: dict[int, Tensor]) -> _core.Substitution:
+        return _core.Substitution(meant, self._refuse_unknown, self._since)
+
+    def _replaced(self, outputs: Arrays, meant: dict[int, Tensor]) -> Arrays:
+        """The results, with the argument for each captured Tensor among them."""
         for output in outputs:
             if id(output) in meant:
                 self.function.refuse_alias(described_capture(self.function.function, output))
@@ -238,6 +263,16 @@ class Lifted:
             f"{self.function.who} captures a value of {describe_interpreter(tensor.interpreter)}, of shape "
             f"{tuple(tensor.shape)}, in a way that cannot be seen before it runs; it would become a constant\n"
             "pass it as an argument of the function")
+
+
+def held(function: Flat, args: Arrays, body: Callable[[Flat], Any]) -> Any:
+    """`body` of the function of its first arguments, with these as the last.
+
+    What a function does with its last arguments, such as to let captured Tensors mean some of them, or to track them,
+    is done once here and not at each call.
+    """
+    known = getattr(function, "held", None)
+    return body(partial_last(function, args)) if known is None else known(args, body)
 
 
 def bound(function: Flat, args: Arrays) -> Step:

@@ -1,11 +1,12 @@
 """Functions of flat arrays under one transform: what the rule of an interpreter passes to the operator below.
 
-Each enters a fresh interpreter whenever it runs, so it may run at any interpreter, later, and any number of times.
+Each enters a fresh interpreter whenever it runs, or for as long as it is held, so it may run at any interpreter, later,
+and any number of times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,12 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     Lifted,
+    held,
     in_batch,
     is_plain,
     meta_like,
     outlined_of,
+    partial_last,
     unseen,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -178,7 +181,31 @@ def with_tangents(results: Sequence[Any], tangents: Sequence[Any], interpreter: 
 
 def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
     """The gradients of the arguments whose flag is set: (*values, *cotangents of chosen results) -> gradients."""
-    return lambda *values: _pulled(function, flags, result_flags, name, values)[1]
+
+    def gradients(*values: Any) -> Arrays:
+        return _pulled(function, flags, result_flags, name, values)[1]
+
+    def held_gradients(args: Arrays, body: Callable[[Flat], Any]) -> Any:
+        n = len(args) - sum(result_flags)
+        flags_of_first, flags_of_held = flags[:len(flags) - n], flags[len(flags) - n:]
+        if any(flags_of_first):
+            return body(partial_last(gradients, args))
+        interpreter = Grad(name)
+        entered, targets = _tracked(args[:n], flags_of_held, interpreter)
+        zeros = [ops.np.zeros_like(value) for value in chosen(args[:n], flags_of_held)]
+
+        def run(function: Flat) -> Any:
+            def pulled(*values: Any) -> Arrays:
+                edges = edges_at(interpreter, chosen(function(*values), result_flags))
+                found = pulled_back(interpreter, edges, args[n:], targets)
+                return tuple([zero if gradient is None else gradient
+                              for gradient, zero in zip(found, zeros, strict=True)])
+            return body(pulled)
+
+        return _core.run_under(interpreter, held, function, tuple(entered), run)
+
+    gradients.held = held_gradients     # type: ignore[attr-defined]
+    return gradients
 
 
 def with_gradients(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
@@ -197,9 +224,7 @@ def _pulled(
     """The results of a function, and the gradients of the arguments whose flag is set."""
     n = len(flags)
     interpreter = Grad(name)
-    entered = [_core.tracked_leaf(interpreter, value) if flag else value
-               for value, flag in zip(values[:n], flags, strict=True)]
-    targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
+    entered, targets = _tracked(values[:n], flags, interpreter)
 
     def run() -> tuple[Arrays, Any]:
         results = function(*entered)
@@ -211,6 +236,13 @@ def _pulled(
         ops.np.zeros_like(value) if gradient is None else gradient
         for gradient, value in zip(found, chosen(values[:n], flags), strict=True)
     ])
+
+
+def _tracked(values: Arrays, flags: Sequence[bool], interpreter: Grad) -> tuple[list[Any], Arrays]:
+    """The values, those whose flag is set as leaves of an interpreter, and the edges of these."""
+    entered = [_core.tracked_leaf(interpreter, value) if flag else value
+               for value, flag in zip(values, flags, strict=True)]
+    return entered, tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
 
 
 class CallDerivative(CustomDerivative):

@@ -28,6 +28,7 @@ from pydispatch.higher_order.closures import (
     Flat,
     Nesting,
     check_function,
+    held,
     lift,
     n_results,
     outline,
@@ -481,14 +482,19 @@ register_common_rules(QUAD)
 @QUAD.py_impl("CPU")
 def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
     """SciPy's quad for one real number, quad_vec for more."""
-    low, high = raw(a), raw(b)
+    integrated: Arrays = held(func, args, lambda function: _integrated(function, raw(a), raw(b), options))
+    return integrated
+
+
+def _integrated(func: Flat, low: Any, high: Any, options: Options) -> Arrays:
+    """The same for a function of x alone, between NumPy's numbers."""
     ends = [float(limit) for limit in (low, high) if np.isfinite(limit)]
     inside = sum(ends) / 2 if len(ends) == 2 else ends[0] + 1.0 if ends else 0.0
     likes = tuple([value if value.dtype.kind in "fc" else value.astype(np.float64)
-                   for value in map(raw, func(np.asarray(inside, low.dtype), *args))])
+                   for value in map(raw, func(np.asarray(inside, low.dtype)))])
 
     def values(x: float) -> Any:
-        return packed(func(np.asarray(x, low.dtype), *args))
+        return packed(func(np.asarray(x, low.dtype)))
 
     given = {"epsabs": options["epsabs"], "epsrel": options["epsrel"], "points": options["points"]}
     size = sum([value.size for value in likes])
