@@ -1,23 +1,20 @@
 """Reference pages for every operator of the library, and every function of `pydispatch.numpy` and `pydispatch.scipy`.
 
-They are made of what the package knows: signatures, schemas, variants, whether there is a gradient. Examples are run.
+They are made of what the package knows: signatures, and what operators say of themselves.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import re
+import textwrap
 import types
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy
 from sphinx.application import Sphinx
 
-import pydispatch
 from pydispatch import ops
 from pydispatch.operators import DECLARATIONS, decompositions, distributions, fourier
 from pydispatch.operators.declare import OF_FAMILIES
@@ -35,8 +32,7 @@ TITLES = {
     "join": "joining and splitting", "rearrangement": "rearranging", "indexing": "indexing",
     "creation": "making arrays", "conversion": "conversion", "random": "random numbers", "fft": "Fourier transforms",
 }
-SAMPLES = ("np.array([0.25, 0.5])", "np.array([1.5, 2.0])", "np.array([6, 4])", "np.array([True, False])",
-           "np.array([[2.0, 1.0], [1.0, 3.0]])")
+FACT = re.compile(r"[A-Z][a-z]+: ")
 SIGNATURE = re.compile(r"[\w.]+\(.*?\)(?:\s*->.*?)?(?:\n\n|$)", re.DOTALL)
 
 
@@ -70,60 +66,34 @@ class Dots:
         return "..."
 
 
-def numpys(name: str) -> Any:
-    """The function of NumPy's that an operator computes, or None."""
-    family, _, rest = name.partition("_")
-    if family == "random":
-        return getattr(numpy.random.Generator, rest.removesuffix("_like"), None)
-    if family in ("linalg", "fft"):
-        return getattr(getattr(numpy, family), rest, None)
-    return getattr(numpy, name, None)
-
-
 def declared(name: str) -> Any:
     """The declaration of an operator of the library."""
     return DECLARATIONS.get(name) or OF_FAMILIES[name]
 
 
-def told(name: str) -> str:
-    """What an operator does, in a line."""
-    for function in (numpys(name), declared(name).operation.kernel):
-        line = summary(function) if callable(function) and not isinstance(function, type) else ""
-        if line and not line.startswith(("Create ", "partial(")):
-            return line
-    return ""
-
-
-def example(name: str) -> str:
-    """A call on small arrays and its result, for an operator that needs nothing but arrays; else nothing."""
-    operator = getattr(ops.np, name).default
-    needed = [argument for argument in operator.schema.arguments if not argument.has_default]
-    if not needed or len(needed) > 3 or any(str(argument.type) != "Tensor" for argument in needed):
-        return ""
-    choices = [[sample] * len(needed) for sample in SAMPLES]
-    choices[0] = list(itertools.islice(itertools.cycle(SAMPLES[:2]), len(needed)))
-    for chosen in choices:
-        call = f"ops.np.{name}({', '.join(chosen)})"
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            try:
-                result = eval(call, {"ops": ops, "np": numpy})
-                if not isinstance(result, tuple) and numpy.isfinite(result).all():
-                    return f"```python\n>>> {call}\n{result!r}\n```\n"
-            except (TypeError, ValueError, LookupError, Warning, pydispatch.exceptions.DispatchError):
-                continue
-    return ""
+def in_markdown(documentation: str) -> str:
+    """What an operator says of itself, as `help` shows it: schemas and facts as lists, an example as a block."""
+    paragraphs = documentation.strip().split("\n\n")
+    schemas, rest = paragraphs[0].split("\n"), paragraphs[1:]
+    shown = []
+    for paragraph in rest:
+        lines = paragraph.split("\n")
+        if paragraph.startswith("    "):
+            shown.append(f"```python\n{textwrap.dedent(paragraph)}\n```")
+        elif FACT.match(paragraph):
+            shown.append("\n".join(f"- {line}" for line in lines))
+        elif paragraph != "Example:":
+            shown.append(paragraph)
+    body = shown[:1] if shown and not shown[0].startswith(("-", "```")) else []
+    signatures = "\n".join(f"- `{schema}`" for schema in schemas)
+    return "\n\n".join([*body, signatures, *shown[len(body):]])
 
 
 def operator_entry(name: str) -> str:
     """The entry of one operator and its variants."""
-    operation = declared(name).operation
-    variants = [variant.partition(".") for variant in operation.variants if variant]
-    schemas = [getattr(getattr(ops.np, packet), overload or "default").schema for packet, _, overload in variants]
-    derivatives = "in both modes, of every order" if operation.differentiable else "none, its result is constant"
-    shown = "\n".join(f"- `{schema}`" for schema in schemas)
-    body = "\n\n".join(filter(None, [told(name), shown, f"Derivatives: {derivatives}.", example(name)]))
-    return f"````{{py:function}} pydispatch.ops.np.{name}{arguments(getattr(ops.np, name).default)}\n{body}\n````\n"
+    packet = getattr(ops.np, name)
+    signature = arguments(packet.default)
+    return f"````{{py:function}} pydispatch.ops.np.{name}{signature}\n{in_markdown(packet.__doc__)}\n````\n"
 
 
 def public(namespace: str) -> list[str]:

@@ -61,8 +61,7 @@ def test_every_operator_has_an_entry_with_its_schemas(generated):
     pages = "".join(text for name, text in generated.items() if name.startswith("operators-"))
     entries = set(re.findall(r"\{py:function\} pydispatch\.ops\.np\.(\w+)\(", pages))
     names = {name for name in dir(ops.np) if not name.startswith("_")}
-    assert names - entries == {name for name in names - entries if f"`np::{name}(" in pages}
-    assert "`np::add_(Tensor(a!) x1" in pages
+    assert not {name for name in names - entries if f"ops.np.{name}, in place" not in pages}
     assert "`np::linalg_inv(Tensor a) -> Tensor`" in pages
 
 
@@ -81,16 +80,40 @@ def test_distributions_have_the_methods_of_scipys(generated):
     assert "scipys" not in page
 
 
-def test_what_an_operator_does_is_told_in_a_sentence():
-    assert reference.told("add") == "Add arguments element-wise."
-    assert reference.told("linalg_inv") == "Compute the inverse of a matrix."
+def test_signatures_are_without_annotations_and_odd_defaults():
     assert reference.arguments(ops.np.sum.default).startswith("(a, axis=None, dtype=None, *, keepdims=False")
     assert reference.arguments(pydispatch.numpy.ptp) == "(a, axis=None, out=None, keepdims=...)"
 
 
-def test_examples_are_calls_with_their_results():
-    assert reference.example("add") == (
-        "```python\n>>> ops.np.add(np.array([0.25, 0.5]), np.array([1.5, 2.0]))\narray([1.75, 2.5 ])\n```\n")
-    assert "np.array([1.5, 2.0])" in reference.example("arccosh")       # the first sample is outside of its domain
-    assert "np.array([6, 4])" in reference.example("gcd")
-    assert reference.example("reshape") == ""
+def test_what_operators_say_of_themselves_is_laid_out():
+    assert reference.in_markdown("""np::f(Tensor x) -> Tensor
+np::f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)
+
+Does it.
+
+Shapes: any.
+Gradient: of x.
+
+Example:
+
+    >>> ops.np.f(x)
+    1
+""") == """Does it.
+
+- `np::f(Tensor x) -> Tensor`
+- `np::f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`
+
+- Shapes: any.
+- Gradient: of x.
+
+```python
+>>> ops.np.f(x)
+1
+```"""
+
+
+def test_entries_have_a_sentence_facts_and_an_example(generated):
+    entry = generated["operators-pointwise"].partition("pydispatch.ops.np.add(")[2].partition("````")[0]
+    assert "\nAdd arguments element-wise.\n" in entry
+    assert "\n- Gradient: of x1, x2" in entry
+    assert "\n>>> ops.np.add(" in entry
