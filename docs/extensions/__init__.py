@@ -1,1 +1,0 @@
-"""What Sphinx does for these pages besides its own work."""
