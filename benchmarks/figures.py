@@ -1,11 +1,12 @@
-"""The figures of docs/compile.md, drawn from what `python -m pydispatch bench` has measured.
+"""The figures of docs/compile.md and docs/costs.md, drawn from what `python -m pydispatch bench` has measured.
 
     python -m pydispatch bench --rows "large arrays" --json large.json
     python -m pydispatch bench --rows "a step of a scan" --json scans.json
     python -m pydispatch bench --rows "gradient of a*" --json gradients.json
     python benchmarks/figures.py large.json scans.json gradients.json docs
 
-draws compile-large.svg and compile-small.svg into docs/, of all rows in the files. Needs matplotlib, which is in the
+draws compile-large.svg and compile-small.svg into docs/, of all rows in the files; `--rows "np.add on"` and
+`--rows "what an interpreter adds"` give those of costs-call.svg and costs-stack.svg. Needs matplotlib, which is in the
 extra `examples`. Colours and lines are those that light and dark pages show equally well.
 """
 
@@ -32,12 +33,25 @@ STYLE = {
 LARGE = re.compile(r"Large arrays: (.+), ([\d,]+) elements, over NumPy")
 SCAN = re.compile(r"A step of a scan: (.+), over NumPy")
 GRADIENT = re.compile(r"Gradient of (.+)")
+ADD = "np.add on 4-element arrays"
+HANDLERS = "What handlers in Python add to np.add on 4-element Tensors, each"
+STACK = "Transforms: what an interpreter adds to an operator"
 BARS = {        # name of a row -> what the legend says
     "Tensor.backward": "tape", "func.grad": "func.grad", "compile": "compiled", "plan": "compiled",
     "jax.jit of jax.grad": "JAX", "jax.lax.scan": "JAX", "numba, by hand": "numba", "numba": "numba",
 }
 BAR_COLOURS = {"tape": "#8a63d2", "func.grad": "#c77d9b", "compiled": COLOURS["plan"], "JAX": COLOURS["jax.jit"],
                "numba": COLOURS["numba"]}
+CALLS = [       # group, row, which of its times, what the figure says
+    (ADD, "raw arrays", "add(x, y)", "np.add of NumPy's"),
+    (ADD, "raw arrays", "op(x, y)", "operator, arrays"),
+    (ADD, "Tensors", "op(X, Y)", "operator, Tensors"),
+    (HANDLERS, "mode ×1", "×1", "under a mode"),
+    (HANDLERS, "mode ×2", "×2", "under two modes"),
+    (HANDLERS, "wrapper subclass ×1", "×1", "a wrapper subclass"),
+    (HANDLERS, "wrapper subclass ×2", "×2", "two around one another"),
+]
+STACK_COLOURS = {"vmap": COLOURS["plan"], "grad": COLOURS["jax.jit"], "jvp": COLOURS["numba"]}
 
 
 class Point(NamedTuple):
@@ -70,6 +84,22 @@ def bars_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
         if (gradient or scan) and row["name"] in BARS:
             title = gradient[1] if gradient else f"scan: {scan[1]}"
             found.setdefault(title, {})[BARS[row["name"]]] = row["value"]
+    return found
+
+
+def calls_of(rows: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """Nanoseconds of one addition of four numbers, by the layers that it goes through."""
+    times = {(row["group"], row["name"]): row["times"] for row in rows}
+    return {title: times[group, name][way] for group, name, way, title in CALLS if (group, name) in times}
+
+
+def stacks_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """For each operator and transform: what 1, 2, ... of them add to a call, in microseconds."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        if row["group"] == STACK:
+            transform, operator = row["name"].split(", ")
+            found.setdefault(operator, {})[transform] = [time / 1000 for time in row["times"].values()]
     return found
 
 
@@ -113,6 +143,30 @@ def draw_small(pyplot: Any, bars: dict[str, dict[str, float]]) -> Any:
     return figure
 
 
+def draw_calls(pyplot: Any, calls: dict[str, float]) -> Any:
+    """A bar for each way to call, with its nanoseconds."""
+    figure, axes = pyplot.subplots(figsize=(7, 0.36 * len(calls) + 0.6))
+    colours = [GREY if "NumPy" in title else COLOURS["plan"] for title in calls]
+    bars = axes.barh(list(calls), list(calls.values()), height=0.7, color=colours)
+    axes.bar_label(bars, fmt="{:.0f}", padding=4, color=GREY)
+    axes.invert_yaxis()
+    axes.set_xlabel("ns for one addition of four numbers")
+    return figure
+
+
+def draw_stacks(pyplot: Any, stacks: dict[str, dict[str, list[float]]]) -> Any:
+    """A panel for each operator, a line for each transform, over how many of it are nested."""
+    figure, grid = pyplot.subplots(1, len(stacks), figsize=(9, 2.6), sharey=True, squeeze=False)
+    for axes, (operator, lines) in zip(grid.flat, stacks.items(), strict=True):
+        for transform, added in lines.items():
+            axes.plot(range(1, len(added) + 1), added, marker=".", color=STACK_COLOURS[transform], label=transform)
+        axes.set(title=operator, ylim=(0, 4), xticks=[1, 2, 3, 4])
+    grid[0, 0].set_ylabel("µs that they add to a call")
+    grid[0, len(stacks) // 2].set_xlabel("nested transforms")
+    grid[0, -1].legend(frameon=False, loc="upper left")
+    return figure
+
+
 def draw(rows: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
     """Draw all figures that the rows are for; returns their files."""
     import matplotlib as mpl
@@ -122,8 +176,8 @@ def draw(rows: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
 
     drawn = []
     with mpl.rc_context(STYLE):
-        points, bars = points_of(rows), bars_of(rows)
-        figures = [("compile-large", draw_large, points), ("compile-small", draw_small, bars)]
+        figures = [("compile-large", draw_large, points_of(rows)), ("compile-small", draw_small, bars_of(rows)),
+                   ("costs-call", draw_calls, calls_of(rows)), ("costs-stack", draw_stacks, stacks_of(rows))]
         for name, function, data in figures:
             if data:
                 figure = function(pyplot, data)

@@ -82,17 +82,28 @@ def of_special(n: int) -> Iterator[Case]:
 
 def of_signals(n: int) -> Iterator[Case]:
     """Convolutions of a vector of n elements with one of three; by hand in NumPy, which is faster there than SciPy."""
-    x, kernel, w = RANDOM.standard_normal(n), RANDOM.standard_normal(3), RANDOM.standard_normal(n + 2)
+    x, kernel = RANDOM.standard_normal(n), RANDOM.standard_normal(3)
 
-    def convolve_by_hand(x: np.ndarray) -> np.ndarray:
-        np.sum(np.convolve(x, kernel) * w)
-        return np.correlate(w, kernel, "valid")
+    def in_mode(mode: str, back: str, padding: int) -> Case:
+        w = RANDOM.standard_normal(n - 2 + 2 * padding)
 
-    yield Case(f"convolve {n}", x, lambda x: pnp.sum(signal.convolve(x, kernel) * w), convolve_by_hand,
-               lambda autograd, x: autograd.numpy.sum(autograd.scipy.signal.convolve(x, kernel) * w),
-               lambda torch, x: (torch.nn.functional.conv1d(
-                   x[None, None], torch.from_numpy(kernel[::-1].copy())[None, None], padding=2)[0, 0]
-                   * torch.from_numpy(w)).sum())
+        def by_autograd(convolve: Callable[..., Any], x: Any) -> Any:   # it has no mode "same"
+            return convolve(x, kernel)[1:-1] if mode == "same" else convolve(x, kernel, mode=mode)
+
+        def convolve_by_hand(x: np.ndarray) -> np.ndarray:
+            np.sum(np.convolve(x, kernel, mode) * w)
+            return np.correlate(w, kernel, back)
+
+        return Case(
+            f"convolve {n} {mode}", x, lambda x: pnp.sum(signal.convolve(x, kernel, mode) * w), convolve_by_hand,
+            lambda autograd, x: autograd.numpy.sum(by_autograd(autograd.scipy.signal.convolve, x) * w),
+            lambda torch, x: (torch.nn.functional.conv1d(
+                x[None, None], torch.from_numpy(kernel[::-1].copy())[None, None], padding=padding)[0, 0]
+                * torch.from_numpy(w)).sum())
+
+    yield in_mode("full", "valid", 2)
+    yield in_mode("same", "same", 1)
+    yield in_mode("valid", "full", 0)
 
 
 def of_images(n: int) -> Iterator[Case]:

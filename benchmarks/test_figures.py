@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from pydispatch.cli.bench.dispatch import ADD
 from pydispatch.cli.bench.gradients import GRADIENTS
+from pydispatch.cli.bench.interpreters import INTERPRETER
 from pydispatch.cli.bench.large import LARGE, MODULES, SIZES
 from pydispatch.cli.bench.large_tasks import TASKS
 from pydispatch.cli.bench.programs import programs
+from pydispatch.cli.bench.python_dispatch import ADDED
 from pydispatch.cli.bench.scan_tasks import SCAN_TASKS
 from pydispatch.cli.bench.scans import SCANS
 
@@ -38,6 +41,12 @@ SMALL_ROWS = [
     for name, value in (("compile", 0.1), ("plan", 0.1), ("func.grad", 0.9), ("jax.lax.scan", 0.5), ("jax.grad", 300))
 ]
 SCANNED = [f"scan: {title}" for title in SCAN_TASKS]
+COST_ROWS = [
+    *[row(group, name, 0.5, **{way: 100.0, "plain": 50.0}) for group, name, way, _ in figures.CALLS[1:]],
+    *[row(figures.STACK, f"{transform}, {operator}", 0.2, **{f"depth {n}": 200.0 * n for n in (1, 2, 3, 4)})
+      for transform in figures.STACK_COLOURS for operator in ("sin", "sum")],
+]
+COST_ROWS[0]["times"]["add(x, y)"] = 250.0
 OTHER_ROWS = [row("Small calls, more than NumPy", "x[0]", 0.1)]
 
 
@@ -53,6 +62,28 @@ def test_gradients_and_scans_are_bars():
     bars = figures.bars_of(SMALL_ROWS + OTHER_ROWS)
     assert list(bars) == [program.title for program in programs()] + SCANNED
     assert all(values == {"compiled": 0.1, "func.grad": 0.9, "JAX": 0.5} for values in bars.values())
+
+
+def test_calls_through_layers_and_nested_transforms_are_found():
+    calls = figures.calls_of(COST_ROWS + OTHER_ROWS)
+    assert list(calls) == [title for *_, title in figures.CALLS]
+    assert list(calls.values()) == [250.0, *[100.0] * 6]
+    added = figures.stacks_of(COST_ROWS + OTHER_ROWS)
+    lines = {transform: [0.2, 0.4, 0.6, 0.8] for transform in ("vmap", "grad", "jvp")}
+    assert added == {"sin": lines, "sum": lines}
+
+
+def test_the_groups_of_costs_are_measured():
+    assert (figures.ADD, figures.HANDLERS, figures.STACK) == (ADD, ADDED, INTERPRETER)
+
+
+def test_costs_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    call, stack = figures.draw(COST_ROWS, tmp_path)
+    assert (call.name, stack.name) == ("costs-call.svg", "costs-stack.svg")
+    for path, names in ((call, [title for *_, title in figures.CALLS]), (stack, ["sin", "sum", "vmap", "grad", "jvp"])):
+        shown = {"".join(element.itertext()).strip() for element in ElementTree.fromstring(path.read_text()).iter()}
+        assert set(names) <= shown
 
 
 @pytest.fixture(scope="module")

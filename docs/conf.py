@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
 import pydispatch
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "pydispatch"
 author = "The pydispatch authors"
 version = release = pydispatch.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "extensions.examples", "extensions.reference"]
+myst_enable_extensions = ["colon_fence"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"      # the docstrings say what matters, the stubs the rest
 default_role = "code"           # a single backtick in a docstring
+myst_heading_anchors = 3        # `page.md#a-section` works, as it does on the web
 exclude_patterns = ["_build"]
-html_theme = "alabaster"
-html_theme_options = {"page_width": "1200px"}       # tables and diagrams are wide
+html_theme = "furo"             # light and dark, wide and narrow
+html_title = "pydispatch"
+html_favicon = "static/icon.svg"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+
+
+def strip_blank_lines(_: Sphinx, page: nodes.document) -> None:
+    """Examples that run end in an empty line, by which their last output ends: readers need not see it."""
+    for block in page.findall(nodes.literal_block):
+        text = nodes.Text(block.astext().rstrip("\n"))
+        block.rawsource = text
+        block.children = [text]
+        text.parent = block
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("doctree-read", strip_blank_lines)

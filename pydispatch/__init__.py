@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 from typing import TYPE_CHECKING
 
-from pydispatch import _core, autograd, backends, exceptions, loading, operators, tensor, tree
+from pydispatch import _core, autograd, backends, exceptions, loading, modes, operators, registry, schema, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (
@@ -27,7 +27,20 @@ from pydispatch.ops import ops
 from pydispatch.registry.backends import register_backend
 
 if TYPE_CHECKING:
-    from pydispatch import custom_ops, debug, func, library, subclasses
+    from pydispatch import (
+        compiling,
+        custom_ops,
+        debug,
+        func,
+        higher_order,
+        library,
+        numpy,
+        packs,
+        scipy,
+        subclasses,
+        testing,
+        tracing,
+    )
     from pydispatch.compiling import compile, register_compiler
 
 __all__ = [
@@ -45,6 +58,7 @@ __all__ = [
     "below_autograd",
     "below_python",
     "compile",
+    "compiling",
     "custom_ops",
     "debug",
     "default_backend",
@@ -52,24 +66,35 @@ __all__ = [
     "exclude_keys",
     "force_keys",
     "func",
+    "higher_order",
     "include_keys",
     "is_array",
     "library",
+    "modes",
     "no_dispatch",
+    "numpy",
     "operators",
     "ops",
+    "packs",
     "register_array_type",
     "register_backend",
     "register_compiler",
     "register_functionality",
+    "registry",
     "restore_entry_state",
+    "schema",
+    "scipy",
     "subclasses",
     "tensor",
+    "testing",
+    "tracing",
     "tree",
 ]
 
 __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
-    name: name for name in ("custom_ops", "debug", "func", "library", "subclasses")
+    name: name for name in (
+        "compiling", "custom_ops", "debug", "func", "higher_order", "library", "numpy", "packs", "scipy", "subclasses",
+        "testing", "tracing")
 } | dict.fromkeys(("compile", "register_compiler"), "compiling"))
 
 _core.check_connected()

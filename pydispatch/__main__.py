@@ -1,4 +1,4 @@
-"""`python -m pydispatch`: demo, bench, ops, backends, explain, doctor."""
+"""`python -m pydispatch`: demo, bench, ops, backends, explain, profile, doctor."""
 
 import sys
 

@@ -28,7 +28,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
 from pydispatch.registry.registrations import Handle, all_or_none, definition_of, kernels_of
-from pydispatch.registry.sites import registration_site
+from pydispatch.registry.sites import is_again, registration_site, warn_again
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
 
@@ -56,15 +56,29 @@ class CustomOp:
         self.handles: dict[str, Handle] = {}
         self.output_differentiability: Sequence[bool] | None = None
 
-    def check_free(self, kind: str, article: str = "a") -> None:
-        """Raise RegistrationError when this kind was registered before."""
+    def check_free(self, kind: str, site: str, article: str = "a") -> None:
+        """Raise RegistrationError when this kind was registered before, unless the same code registers it again."""
         if kind in self.functions:
-            kernel, site = self.functions[kind]
+            kernel, former = self.functions[kind]
+            if is_again(site, former):
+                self._take_back(kind, site, former)
+                return
             raise RegistrationError(
                 f"operator {self.operator.name} already has {article} {kind} impl: {kernel.debug}, registered at "
-                f"{site}\n"
+                f"{former}\n"
                 "one of each kind can be registered; to replace one, define the operator by library.custom_op"
             )
+
+    def _take_back(self, kind: str, site: str, former: str) -> None:
+        warn_again(f"operator {self.operator.name}: its {kind} impl", site, former)
+        handle = self.handles.get(kind)
+        if handle is None:      # half a formula, which another half replaces
+            registrations.assign(self, "functions", {k: f for k, f in self.functions.items() if k != kind})
+            return
+        handle.remove()
+        gone = [each for each, other in self.handles.items() if other is handle]
+        registrations.assign(self, "handles", {k: h for k, h in self.handles.items() if k not in gone})
+        registrations.assign(self, "functions", {k: f for k, f in self.functions.items() if k not in gone})
 
     def remove(self) -> None:
         """Undo all of it."""
@@ -236,7 +250,14 @@ def _define(schema: Schema, site: str) -> None:
         stale = _known.get(str(schema.name))
         if stale is not None and stale.definition is not None and not stale.definition.active:
             stale.remove()
+        keeper = None
+        if stale is not None and stale.definition is not None and is_again(site, stale.definition.site):
+            warn_again(f"operator {schema.name}", site, stale.definition.site)
+            keeper = registrations.add_name(schema.name)
+            stale.remove()
         definition = registrations.add_definition(schema, site)
+        if keeper is not None:
+            keeper.remove()
         known = CustomOp(_private, definition.operator)
         known.handles = {"definition": definition}
         registrations.assign_item(_known, str(schema.name), known)
@@ -302,7 +323,7 @@ def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable
                        f'write custom_ops.impl("{op.name}", func=func)')
         kernel = make_kernel(function)
         for key in keys:
-            known.check_free(key.name, "an" if key.name[0] in "AEIOU" else "a")
+            known.check_free(key.name, site, "an" if key.name[0] in "AEIOU" else "a")
             _check_no_implementation(op, key)
         assert known.definition is not None
         check_kernel(known.definition.schema, known.definition.site, kernel)
@@ -325,7 +346,7 @@ def _add_abstract(qualname: str, function: Callable[..., Any]) -> None:
     site = registration_site()
     with registrations.lock:
         known = _find(qualname)
-        known.check_free(ABSTRACT, "a")
+        known.check_free(ABSTRACT, site)
         check_may_fake(known.operator, allow_override=False, word=ABSTRACT)
         handle = add_fake(known.operator, function, site)
         registrations.assign(known, "handles", known.handles | {ABSTRACT: handle})
@@ -344,7 +365,7 @@ def _add_half(
         _check_eligible(op, schema, kind)
         if HALF not in known.handles and FORMULA not in known.handles:
             _check_no_autograd_kernel(op)
-        known.check_free(kind)
+        known.check_free(kind, site)
         takes = ["inputs", "output"] if kind is SAVE else ["ctx", "saved", *gradient_names(schema)]
         kernel = check_role(op, kind, function, takes)
         functions = known.functions | {kind: (kernel, site)}
@@ -352,11 +373,16 @@ def _add_half(
             registrations.assign(known, "output_differentiability", output_differentiability)
         handles = dict(known.handles)
         if SAVE in functions and BACKWARD in functions:
+            former = [handles.pop(each) for each in (HALF, FORMULA) if each in handles]
             handles[FORMULA] = registrations.add_derivative(op.name, _whole_formula(known, functions), site)
-            handles.pop(HALF).remove()
         else:
+            former = []
+            if HALF in handles:     # of the same half, which is registered again
+                handles.pop(HALF).remove()
             half = make_kernel(_half_formula(op, kind, kernel, site))
             handles[HALF] = registrations.add_kernel(op.name, DispatchKey.Autograd, half, site)
+        for handle in former:
+            handle.remove()
         registrations.assign(known, "handles", handles)
         registrations.assign(known, "functions", functions)
 

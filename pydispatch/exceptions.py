@@ -106,7 +106,7 @@ class CompilationError(DispatchError, RuntimeError):
 
 
 class ConvergenceError(DispatchError, RuntimeError):
-    """An iteration has not found a solution: of an equation, a minimisation, a differential equation."""
+    """An iteration has not found a solution: of an equation, a minimization, a differential equation."""
 
 
 class NaNError(DispatchError, FloatingPointError):

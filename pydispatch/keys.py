@@ -16,6 +16,10 @@ import numpy
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, KeyLayout, Tensor
 from pydispatch.exceptions import RegistrationError, UnknownKeyError
+from pydispatch.loading import deferred
+
+remember = deferred("registry.sites", "remember")
+replaces_former = deferred("registry.sites", "replaces_former")
 
 DENSE, SPARSE, AUTOGRAD, AUTOGRAD_OTHER = "Dense", "Sparse", "Autograd", "AutogradOther"
 """The functionalities that code asks for, as `KeyLayout.functionalities` names them."""
@@ -347,7 +351,8 @@ def register_array_type(array_type: type, backend: str, functionality: str = "De
     """Instances of this type are raw arrays of a backend: `register_array_type(scipy.sparse.sparray, "CPU", "Sparse")`.
 
     `functionality` is "Dense" or "Sparse". Subclasses resolve to their nearest registered base.
-    Raises RegistrationError when the type is registered already.
+    The code that registered it may run again, with OverrideWarning. Raises RegistrationError when the type is
+    registered otherwise.
     """
     if functionality not in (DENSE, SPARSE):
         raise RegistrationError(
@@ -356,18 +361,25 @@ def register_array_type(array_type: type, backend: str, functionality: str = "De
         )
     key = _by_name[PER_BACKEND[functionality] + parse_backend(backend)]
     with _lock:
+        word = _core.registered_word(array_type) if isinstance(array_type, type) else 0
+        if word and DispatchKeySet.from_word(word).highest is key and replaces_former("array type", array_type):
+            return
         _check_array_type(array_type)
         _lock.note(partial(_core.forget_array_type, array_type))
         _core.register_array_type(array_type, _core.slots()[slot_of(key)])
+        remember("array type", array_type)
 
 
 def register_functionality(name: str) -> DispatchKey:
     """Add a layer of behaviour between Python and autograd (autocast, units, profiling); a guard switches it on.
 
     An operator without a kernel for it, and without a fallback, is passed on to the layers below.
-    Raises RegistrationError when the name or all 16 places are taken.
+    The code that added it may run again: that gives the same key, with OverrideWarning. Raises RegistrationError when
+    the name is taken otherwise, or all 16 places are.
     """
     with _lock:
+        if name in _functionalities and replaces_former("functionality", name):
+            return _by_name[name]
         _claim(name, [name])
         free = sorted(set(KeyLayout.runtime_functionalities) - set(_functionalities.values()))
         if not free:
@@ -380,6 +392,7 @@ def register_functionality(name: str) -> DispatchKey:
         _lock.note(partial(_functionalities.pop, name, None))
         _functionalities[name] = free[0]
         _tell()
+        remember("functionality", name)
         return key
 
 
@@ -406,5 +419,6 @@ def _tell() -> None:
 
 
 _core.connect(member=_member, names_of_keyset=_names_of_keyset, keyset_from_names=_keyset_from_names)
+_core.extend(DispatchKeySet, _repr_html_=deferred("debug.html", "of_keyset"))
 _core.register_array_type(numpy.ndarray, _core.slots()[slot_of(DispatchKey.CPU)])
 _core.register_array_type(numpy.generic, _core.slots()[slot_of(DispatchKey.CPU)])

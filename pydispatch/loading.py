@@ -50,7 +50,8 @@ def attributes_on_demand(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a package that loads some attributes when they are asked for.
 
-    `modules` says in which of its modules each of them is; a name that is its own module is that module.
+    `modules` says in which of its modules each of them is; a name that is its own module is that module. `dir` shows
+    what is public, the `__all__` of the namespace, and nothing else.
     """
     def find(name: str) -> Any:
         if name not in modules:
@@ -59,7 +60,7 @@ def attributes_on_demand(
         value = namespace[name] = module if modules[name] == name else getattr(module, name)
         return value
 
-    return find, lambda: sorted({*namespace, *modules})
+    return find, lambda: sorted(namespace["__all__"])
 
 
 def deferred(module: str, name: str) -> Callable[..., Any]:

@@ -162,7 +162,7 @@ class DispatchMode(_core.Mode):
         super().__init_subclass__(**kwargs)
         if isinstance(cls.__dict__.get("__pydispatch__"), (classmethod, staticmethod)):
             raise DispatchTypeError(
-                f"{cls.__name__}.__pydispatch__ is a {type(cls.__dict__['__pydispatch__']).__name__}, expected a plain "
+                f"{cls.__name__}.__pydispatch__ is {_core.a_type(cls.__dict__['__pydispatch__'])}, expected a plain "
                 "method: a mode is an object\nwrite def __pydispatch__(self, func, types, args=(), kwargs=None)"
             )
         if type(cls.decompose_composites) is not bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from contextlib import suppress
 from typing import Any
 
 from pydispatch import _core, loading
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch.exceptions import OperatorNotFoundError
+from pydispatch.exceptions import OperatorNotFoundError, PackError
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.registry import registrations
-from pydispatch.registry.operators import find, find_or_raise, nearest_names, schema_of
+from pydispatch.registry.operators import find, find_or_raise, load_all, nearest_names, schema_of
 from pydispatch.registry.registrations import definition_of, kernels_of
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Schema
@@ -37,6 +39,12 @@ class Namespace:
             find_or_raise(name)
         raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
 
+    def __dir__(self) -> list[str]:
+        """Those that are loaded on demand too, which this loads: an editor completes their names."""
+        with suppress(PackError):       # its first use will tell
+            load_all(self.__name)
+        return sorted(self.__dict__)
+
     def __repr__(self) -> str:
         return f"<Namespace {self.__name}: {', '.join(sorted(self.__dict__))}>"
 
@@ -61,6 +69,7 @@ class Ops:
         return namespace
 
     def __dir__(self) -> list[str]:
+        let_ipython_complete()
         known = [name for name, family in list(registrations.packets.items()) if family]
         return sorted({*known, *namespaces_of_packs()})
 
@@ -78,7 +87,16 @@ class Ops:
         return reduced
 
 
+def let_ipython_complete() -> None:
+    """Have IPython complete names in `ops.np.` without jedi: it trusts no other class that has `__getattr__`."""
+    evaluation = sys.modules.get("IPython.core.guarded_eval")
+    policy = getattr(evaluation, "EVALUATION_POLICIES", {}).get("limited")
+    if isinstance(known := getattr(policy, "allowed_getattr", None), set):
+        known.update((Ops, Namespace, OpOverloadPacket))
+
+
 ops: Ops = Ops()
+let_ipython_complete()      # which is loaded before anything that a notebook imports
 namespaces_of_packs = loading.deferred("registry.packs", "namespaces_of_packs")
 reduce_namespace = loading.deferred("library.pickling", "reduce_namespace")
 
@@ -138,17 +156,43 @@ def signature_of(schema: Schema) -> inspect.Signature:
 
 
 def _packet_signature(packet: OpOverloadPacket) -> inspect.Signature:
-    """That of the only overload; anything for a packet of several."""
-    if len(packet.overloads) == 1:
-        return _signature(packet.overloads[0])
+    """That of the default overload, with what the others add by keyword; anything where they take other arguments."""
+    main = next((op for op in packet.overloads if not op.overload_name or len(packet.overloads) == 1), None)
+    if main is not None:
+        signature = _signature(main)
+        added: dict[str, inspect.Parameter] = {}
+        others = [_signature(op) for op in packet.overloads if op is not main]
+        if all(_adds(signature, other, added) for other in others):
+            return signature.replace(parameters=[*signature.parameters.values(), *added.values()])
     anything = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
                 inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)]
     return inspect.Signature(anything)
 
 
+def _adds(signature: inspect.Signature, other: inspect.Signature, added: dict[str, inspect.Parameter]) -> bool:
+    """Does another signature only add keywords? They are added, with the default None."""
+    more = {name: parameter for name, parameter in other.parameters.items() if name not in signature.parameters}
+    same = all(other.parameters.get(name) == parameter for name, parameter in signature.parameters.items())
+    if not same or any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in more.values()):
+        return False
+    for name, parameter in more.items():
+        is_required = parameter.default is parameter.empty
+        added[name] = parameter.replace(
+            default=None, annotation=f"{parameter.annotation}?") if is_required else parameter
+    return True
+
+
 def _identifier(op: OpOverload | OpOverloadPacket) -> str:
     name = str(op.name)
     return name if isinstance(op, OpOverload) and op.name.namespace is None else name.partition("::")[2]
+
+
+def _module(op: OpOverload | OpOverloadPacket) -> str:
+    """Where it is reached."""
+    return f"pydispatch.ops.{op.namespace or ''}"
+
+
+documentation = loading.deferred("debug.describing", "documentation")
 
 
 _core.extend(
@@ -158,11 +202,13 @@ _core.extend(
     has_kernel=has_kernel, has_computed_kernel=has_computed_kernel,
     explain=loading.deferred("debug.explain", "explain"),
     __signature__=property(_signature), __name__=property(_identifier), __qualname__=property(_identifier),
+    __module__=property(_module), __doc__=property(documentation),
     __copy__=lambda op: op, __deepcopy__=lambda op, memo: op,
 )
 _core.extend(
     OpOverloadPacket,
     __signature__=property(_packet_signature), __name__=property(_identifier), __qualname__=property(_identifier),
+    __module__=property(_module), __doc__=property(documentation),
     namespace=property(lambda packet: packet.name.partition("::")[0]),
     explain=loading.deferred("debug.explain", "explain_packet"),
     __copy__=lambda packet: packet, __deepcopy__=lambda packet, memo: packet,

@@ -149,7 +149,7 @@ def _aliased_results(func: OpOverload) -> tuple[_AliasedResult, ...]:
         table = func.live_table
         if table is not None and table.schema is known[0]:
             return known[1]
-    if getattr(func, "schema", func) is None:       # an operator on functions
+    if getattr(func, "schema", func) is None:       # a higher-order operator
         return ()
     if not isinstance(func, OpOverload):
         raise DispatchTypeError(

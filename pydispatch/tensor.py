@@ -1,4 +1,4 @@
-"""The Python face of Tensor: NumPy's attributes and methods, forwarding to library operators, and NumPy interplay.
+"""The Python part of Tensor: NumPy's attributes and methods, forwarding to library operators, and NumPy interplay.
 
 Operators of the language (`+`, `[]`, ...) are wired to library operators by `operators/`, in C.
 """
@@ -24,7 +24,7 @@ def _backend(tensor: Tensor) -> str:
     for key in tensor.keys:
         if key.backend is not None:
             return key.backend
-    raise DispatchTypeError("this Tensor was never initialised\ncall super().__init__(array) in its __init__")
+    raise DispatchTypeError("this Tensor was never initialized\ncall super().__init__(array) in its __init__")
 
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
@@ -38,7 +38,7 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
         return _numpy(array)
     if not isinstance(array, np.ndarray):
         raise DispatchTypeError(
-            f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(array).__name__}\n"
+            f"a Tensor of backend {_backend(self)} holds no NumPy array but {_core.a_type(array)}\n"
             "convert tensor.array with that backend's own functions"
         )
     return array
@@ -118,16 +118,45 @@ def _concrete(tensor: Tensor, method: str) -> Any:
 
 def _repr(tensor: Tensor) -> str:
     name = type(tensor).__name__
-    if isinstance(tensor, _core.BatchedTensor):
-        interpreter = tensor.interpreter
-        over = "" if interpreter.alive else ", which no longer runs"
-        return f"{name}({_core.array_of(tensor)!r}, {interpreter.name} of {interpreter.batch_size}{over})"
-    if not isinstance(tensor.array, np.ndarray):
-        return f"{name}({tensor.array!r})"
-    if isinstance(tensor.array, np.ma.MaskedArray):
-        return f"{name}({tensor.array!r})"
+    array = _core.array_of(tensor)
+    notes = [f", {note}" for note in _notes(tensor)]
+    if isinstance(array, Tensor):
+        inner = repr(array).replace("\n", "\n" + " " * (len(name) + 1))
+        return f"{name}({inner}{''.join(notes)})"
+    if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
+        return f"{name}({array!r}{''.join(notes)})"
     # NumPy's own repr of an array class of this name, so that it reads, wraps and abbreviates as NumPy's does
-    return repr(np.asarray(tensor.array).view(_printer(name)))
+    text = repr(np.asarray(array).view(_printer(name)))[:-1]
+    width = np.get_printoptions()["linewidth"]
+    for note in notes:
+        last = len(text) - text.rfind("\n") - 1
+        fits = last + len(note) + 1 <= width
+        text += note if fits else f",\n{' ' * (len(name) + 1)}{note[2:]}"
+    return f"{text})"
+
+
+def _notes(tensor: Tensor) -> list[str]:
+    """What the repr of a Tensor tells besides its values: what derives it, or the transform whose value it is."""
+    if isinstance(tensor, _core.Wrapper):
+        interpreter = tensor.interpreter
+        size = f" of {interpreter.batch_size}" if isinstance(interpreter, _core.Vmap) else ""
+        over = "" if interpreter.alive else ", which no longer runs"
+        return [f"{interpreter.name}{size}{over}", *_level(interpreter)]
+    try:
+        if not tensor.requires_grad:
+            return []
+        grad_fn = tensor.grad_fn
+    except AutogradError:       # a view that may not be used: it can still be looked at
+        return ["grad_fn=<Invalid>"]
+    return ["requires_grad=True" if grad_fn is None else f"grad_fn={grad_fn!r}"]
+
+
+def _level(interpreter: _core.Interpreter) -> list[str]:
+    """How many transforms there are up to this one, while it runs."""
+    if interpreter.entered is None or not interpreter.alive:
+        return []
+    around = [other for other in interpreter.entered.stack if not isinstance(other, _core.ActiveMode)]
+    return [f"level={len(around) + 1}"]
 
 
 def _printer(name: str) -> type[np.ndarray[Any, Any]]:
@@ -314,6 +343,7 @@ _core.extend(
     **{name: _attribute_on_demand(name) for name in ("base", "flags", "flat")},
     __array_ufunc__=_core.UniversalFunctions(),
     __array_namespace__=_array_namespace,
+    _repr_html_=loading.deferred("debug.html", "of_tensor"),
     __array__=_as_array,
     __format__=_format, __copy__=_copy, __deepcopy__=_deepcopy, __reduce__=_reduce,
 )

@@ -99,6 +99,22 @@ def test_every_public_name_can_be_asked_for_first(package):
     assert run(f"from {package} import *\nprint(*[name for name in {names} if name in globals()])") == list(names)
 
 
+def test_what_is_documented_is_reachable_from_the_package_alone():
+    page = (Path(__file__).parent.parent / "docs" / "reference.md").read_text()
+    paths = re.findall(r"^\.\. auto\w+:: pydispatch\.([\w.]+)", page, re.MULTILINE)
+    assert len(paths) > 100
+    code = "import pydispatch, operator\nfor path in sys.argv[1:]: operator.attrgetter(path)(pydispatch)"
+    subprocess.run([sys.executable, "-c", f"import sys\n{code}", *paths], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("package", ["pydispatch", "pydispatch.autograd", "pydispatch.schema"])
+def test_dir_shows_what_is_public_and_nothing_else(package):
+    module = importlib.import_module(package)
+    importlib.import_module("pydispatch.deprecation")       # a submodule that is loaded is an attribute of the package
+    assert dir(module) == sorted(module.__all__)
+    assert not [name for name in dir(module) if name.startswith("_")]
+
+
 def test_a_name_that_does_not_exist():
     with pytest.raises(AttributeError, match=r"module 'pydispatch' has no attribute 'nonsense'"):
         pydispatch.nonsense  # noqa: B018

@@ -14,10 +14,10 @@ import weakref
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKeySet, Tensor, func, ops
+from pydispatch import DispatchKeySet, Tensor, autograd, func, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError
-from pydispatch.testing import LoggingTensor
+from pydispatch.testing import LoggingMode, LoggingTensor
 from pydispatch.tracing import FakeMode, make_fx
 from tests.cases import in_one_case
 
@@ -418,6 +418,54 @@ def test_repr_obeys_print_options():
     with np.printoptions(precision=2, threshold=3, edgeitems=1):
         assert repr(Tensor(np.array([1 / 3, 2 / 3]))) == "Tensor([0.33, 0.67])"
         assert repr(Tensor(np.arange(10.0))) == repr(np.arange(10.0)).replace("array", "Tensor")
+
+
+def test_repr_tells_what_derives_it():
+    leaf = Tensor(np.ones(2), requires_grad=True)
+    assert repr(leaf) == "Tensor([1., 1.], requires_grad=True)"
+    assert repr(leaf * 2) == "Tensor([2., 2.], grad_fn=<MultiplyBackward>)"
+    assert repr((leaf * 2).detach()) == "Tensor([2., 2.])"
+    assert repr(Tensor(MetaArray((2,), "f8"), requires_grad=True)) == (
+        "Tensor(MetaArray(shape=(2,), dtype=float64), requires_grad=True)")
+    assert str(leaf) == "[1. 1.]"
+
+
+def test_repr_keeps_to_the_width_of_a_line():
+    wide = Tensor(np.full((2, 4), 0.123456789), requires_grad=True)
+    row = "[" + ", ".join(["0.12345679"] * 4) + "]"
+    assert repr(wide) == f"Tensor([{row},\n        {row}],\n       requires_grad=True)"
+    with np.printoptions(linewidth=80):
+        assert repr(wide) == f"Tensor([{row},\n        {row}], requires_grad=True)"
+
+
+def test_repr_of_a_view_that_may_not_be_differentiated():
+    base = Tensor(np.ones(2), requires_grad=True) * 1.0
+    with autograd.no_grad():
+        view = base[:1]
+    base *= 2.0
+    assert repr(view) == "Tensor([2.], grad_fn=<Invalid>)"
+
+
+def test_repr_in_transforms_tells_which_and_how_deep():
+    seen = []
+
+    def look(x):
+        seen.append(repr(x))
+        return (x * x).sum()
+
+    func.grad(lambda x: func.grad(look)(x).sum())(np.ones(2))
+    func.vmap(func.grad(look))(np.ones((2, 1)))
+    with LoggingMode():
+        func.jvp(look, (np.ones(1),), (np.ones(1),))
+    assert seen == [
+        "GradTensor(GradTensor([1., 1.], grad, level=1), grad, level=2)",
+        "GradTensor(BatchedTensor([[1.],\n                          [1.]], vmap of 2, level=1), grad, level=2)",
+        "JvpTensor([1.], jvp, level=1)",
+    ]
+    kept = []
+    func.vmap(lambda x: kept.append(x) or x)(np.ones((2, 1)))
+    assert "vmap of 2" in repr(kept[0])
+    assert "no longer runs" in repr(kept[0])
 
 
 def test_repr_of_other_backends(backends):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque, namedtuple
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -282,3 +284,161 @@ def test_a_prefix_is_spread_over_the_leaves(prefix, expected):
 ], ids=str)
 def test_lists_and_tuples_may_be_as_good_as_one_another(prefix, expected):
     assert spread(prefix, spec_of(NESTED), any_sequence=True) == expected
+
+
+# --- the functions that JAX has --------------------------------------------------------------------------------------
+
+
+@tree.register_dataclass
+@dataclass
+class Layer:
+    weights: object
+    bias: object
+    name: str = "layer"
+
+
+@partial(tree.register_dataclass, meta_fields=["name"])
+@dataclass
+class NamedLayer:
+    weights: object
+    name: str
+
+
+@tree.register_pytree_node_class
+class Box:
+    """A class with the methods that JAX asks for."""
+
+    def __init__(self, content, label):
+        self.content, self.label = content, label
+
+    def tree_flatten(self):
+        return [self.content], self.label
+
+    @classmethod
+    def tree_unflatten(cls, label, children):
+        return cls(*children, label)
+
+
+def test_map_over_several_trees():
+    first, second = {"a": (1, 2), "b": [3]}, {"b": [30], "a": (10, 20)}
+    assert tree_map(lambda x, y, z: x + y + z, first, second, first) == {"a": (12, 24), "b": [36]}
+    assert tree_map(lambda x, y: (x, y), (1, 2), ([3, 4], {"c": 5})) == ((1, [3, 4]), (2, {"c": 5}))
+    assert tree_map(divmod, 7, 2) == (3, 1)
+
+
+@given(trees)
+def test_several_trees_of_one_structure_meet_leaf_by_leaf(value):
+    leaves, spec = tree_flatten(value)
+    numbers = tree_unflatten(range(len(leaves)), spec)
+    assert [leaf for pair in tree_leaves(tree_map(lambda *pair: Ring(pair, "pair"), value, numbers),
+                                         is_leaf=lambda node: isinstance(node, Ring) and node.label == "pair")
+            for leaf in pair.children] == [part for n, leaf in enumerate(leaves) for part in (leaf, n)]
+
+
+@pytest.mark.parametrize(("first", "other", "message"), [
+    ({"a": [1]}, {"a": (2,)}, r"at \['a'\]: \[\*\] in the first, \(\*,\) in number 2"),
+    ((1, 2), (1, 2, 3), r"structure: \(\*, \*\) in the first, \(\*, \*, \*\)"),
+    ({"a": 1}, {"b": 1}, r"\{'a': \*\} in the first, \{'b': \*\}"),
+    ([1], 1, r"\[\*\] in the first, \* in"),
+    (Pair(1, (2,)), Pair(1, 2), r"at \.right"),
+    (Ring([1], "x"), Ring([1], "y"), "Ring"),
+])
+def test_trees_that_differ_are_refused_by_their_path(first, other, message):
+    with pytest.raises(ValueError, match=message):
+        tree_map(lambda x, y: x, first, other)
+
+
+def test_what_is_a_leaf_can_be_said():
+    value = {"a": (1, 2), "b": [(3, 4), None]}
+    assert tree_leaves(value, is_leaf=lambda node: type(node) is tuple) == [(1, 2), (3, 4), None]
+    assert tree_map(len, {"a": (1, 2), "b": [(3, 4, 5)]}, is_leaf=lambda node: type(node) is tuple) == {
+        "a": 2, "b": [3]}
+    flat, spec = tree_flatten(value, is_leaf=lambda node: False)
+    assert (flat, spec) == tree_flatten(value)
+    assert tree.tree_structure((1, 2), lambda node: False) is flat_spec(2)
+
+
+def test_reductions_over_leaves():
+    assert tree.tree_reduce(lambda x, y: 10 * x + y, {"a": (1, 2), "b": 3}) == 123
+    assert tree.tree_reduce(lambda x, y: x + y, [[1], [2]], 100) == 103
+    assert tree.tree_reduce(lambda x, y: x + y, [[1], [2]], [], is_leaf=lambda node: node in ([1], [2])) == [1, 2]
+    with pytest.raises(TypeError):
+        tree.tree_reduce(lambda x, y: x, [])
+    assert tree.tree_all([True, {"a": 1}])
+    assert not tree.tree_all([True, {"a": 0}])
+
+
+def test_a_prefix_becomes_a_tree():
+    assert tree.tree_broadcast((1, 2), ([3, 4], 5)) == ([1, 1], 2)
+    with pytest.raises(ValueError, match="different structure"):
+        tree.tree_broadcast((1, 2), [3, 4])
+
+
+def test_trees_of_trees_inside_out():
+    outer = tree.tree_structure([0, 0])
+    value = [{"a": 1, "b": (2,)}, {"b": (4,), "a": 3}]
+    inner = tree.tree_structure(value[0])
+    expected = {"a": [1, 3], "b": ([2, 4],)}
+    assert tree.tree_transpose(outer, inner, value) == tree.tree_transpose(outer, None, value) == expected
+    assert tree.tree_transpose(inner, outer, expected) == [value[0], {"a": 3, "b": (4,)}]
+    assert tree.tree_transpose(tree.tree_structure([]), inner, []) == {"a": [], "b": ([],)}
+    with pytest.raises(ValueError, match="what its inner trees are like"):
+        tree.tree_transpose(tree.tree_structure([]), None, [])
+
+
+def test_paths_to_leaves():
+    value = {"a": [1, (2,)], "b": Pair(3, Ring([4], "x")), "c": Layer(5, 6)}
+    paths = [path for path, _ in tree.tree_leaves_with_path(value)]
+    assert list(map(tree.keystr, paths)) == [
+        "['a'][0]", "['a'][1][0]", "['b'].left", "['b'].right[<flat index 0>]", "['c'].weights", "['c'].bias",
+        "['c'].name"]
+    assert paths[3] == (tree.DictKey("b"), tree.GetAttrKey("right"), tree.FlattenedIndexKey(0))
+    assert tree.tree_map_with_path(lambda path, x, y: (tree.keystr(path), x, y), [1, 2], [3, [4]]) == [
+        ("[0]", 1, 3), ("[1]", 2, [4])]
+    flat, spec = tree.tree_flatten_with_path(value)
+    assert tree_unflatten([leaf for _, leaf in flat], spec)["a"] == value["a"]
+    assert tree.tree_leaves_with_path(7) == [((), 7)]
+
+
+def test_dataclasses_as_nodes():
+    assert tree_map(lambda leaf: leaf * 2, Layer(1, 2, "x")) == Layer(2, 4, "xx")
+    doubled = tree_map(lambda leaf: leaf * 2, NamedLayer([1, 2], "x"))
+    assert doubled == NamedLayer([2, 4], "x")
+    assert path_of_leaf(tree_flatten(NamedLayer([1, 2], "x"))[1], 1) == ".weights[1]"
+    with pytest.raises(ValueError, match="different structure"):
+        tree_map(lambda x, y: x, NamedLayer(1, "x"), NamedLayer(1, "y"))
+    with pytest.raises(RegistrationError, match="already"):
+        tree.register_dataclass(Layer)
+    with pytest.raises(TypeError, match="no dataclass"):
+        tree.register_dataclass(Ring)
+
+    @dataclass
+    class Partly:
+        one: int
+        two: int
+
+    with pytest.raises(TypeError, match="one are not its fields, which are one, two"):
+        tree.register_dataclass(Partly, ["one"])
+
+
+def test_classes_that_take_themselves_apart():
+    box = tree_map(lambda leaf: leaf + 1, Box([1, 2], "b"))
+    assert (box.content, box.label) == ([2, 3], "b")
+
+
+@pytest.mark.parametrize("value", [
+    3, [], (), {}, {"a": [1, (2, 3)], "b": {"c": 4}}, (1, [2], Pair(3, {"d": 5})), [[[], 1], ()],
+], ids=repr)
+def test_functions_answer_as_those_of_jax(value):
+    util = pytest.importorskip("jax.tree_util")
+    assert tree_leaves(value) == util.tree_leaves(value)
+    assert [(tree.keystr(path), leaf) for path, leaf in tree.tree_leaves_with_path(value)] == [
+        (util.keystr(path), leaf) for path, leaf in util.tree_leaves_with_path(value)]
+    for is_leaf in (None, lambda node: type(node) is list, lambda node: type(node) is dict):
+        assert tree_leaves(value, is_leaf) == util.tree_leaves(value, is_leaf)
+        others = tree_map(lambda leaf: [leaf, leaf], value, is_leaf=is_leaf)
+        assert others == util.tree_map(lambda leaf: [leaf, leaf], value, is_leaf=is_leaf)
+        assert tree_map(lambda *parts: parts, value, others, is_leaf=is_leaf) == util.tree_map(
+            lambda *parts: parts, value, others, is_leaf=is_leaf)
+    assert tree.tree_reduce(lambda x, y: x - y, value, 100) == util.tree_reduce(lambda x, y: x - y, value, 100)
+    assert tree.tree_all(value) == util.tree_all(value)

@@ -54,11 +54,11 @@ def backward(
 
 
 def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
-    place = _core.gradient_slot_of(tensor)
+    slot = _core.gradient_slot_of(tensor)
     with _core.accumulating:
-        place.grad = _core.below_transforms(_core.with_grad_mode, create_graph, kept, gradient, place.grad)
-    if place.is_leaf and place.hooks is not None:
-        after_leaf(place)
+        slot.grad = _core.below_transforms(_core.with_grad_mode, create_graph, kept, gradient, slot.grad)
+    if slot.is_leaf and slot.hooks is not None:
+        after_leaf(slot)
 
 
 def grad_in_general(
@@ -165,7 +165,7 @@ def _as_tuple(tensors: Any) -> tuple[Tensor, ...]:
     sequence = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
     for i, tensor in enumerate(sequence):
         if not isinstance(tensor, Tensor):
-            raise DispatchTypeError(f"expected Tensors, found a {type(tensor).__name__} at index {i}\n"
+            raise DispatchTypeError(f"expected Tensors, found {_core.a_type(tensor)} at index {i}\n"
                                     "only Tensors have gradients: Tensor(array, requires_grad=True)")
     return sequence
 
@@ -222,7 +222,7 @@ def _cotangent_for(output: Tensor, cotangent: Any, i: int, interpreter: Any, cre
     if cotangent is None:
         return _implicit_cotangent(output, interpreter, create_graph)
     if not _core.is_array(cotangent):
-        raise DispatchTypeError(f"cotangent {i} is a {type(cotangent).__name__}, expected a Tensor, an array or None\n"
+        raise DispatchTypeError(f"cotangent {i} is {_core.a_type(cotangent)}, expected a Tensor, an array or None\n"
                                 "pass Tensor(numpy.asarray(...))")
     if tuple(cotangent.shape) != tuple(output.shape):
         raise AutogradError(f"Mismatch in shape: cotangent {i} has shape {tuple(cotangent.shape)}, the output has "

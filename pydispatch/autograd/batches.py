@@ -194,7 +194,7 @@ def call_batching_rule(
     in_dims, below = batch_dims(args, interpreter)
     found = rule(interpreter, in_dims, *below, **kwargs)
     if type(found) is not tuple or len(found) != 2:
-        kind = f"a tuple of {len(found)}" if type(found) is tuple else f"a {type(found).__name__}"
+        kind = f"a tuple of {len(found)}" if type(found) is tuple else _core.a_type(found)
         raise VmapError(f"{what} returned {kind}, expected exactly two values\nreturn a tuple: output, out_dims")
     output, out_dims = found
     leaves, spec = tree_flatten(output)
@@ -221,7 +221,7 @@ def _wrapped(what: str, interpreter: Vmap, leaf: Any, dim: int | None, argument:
     if dim is None:
         return leaf
     if not _core.is_array(leaf):
-        raise VmapError(f"{what} returned out_dims with axis {dim} for a {type(leaf).__name__}, which is not an "
+        raise VmapError(f"{what} returned out_dims with axis {dim} for {_core.a_type(leaf)}, which is not an "
                         "array\n"
                         "return None in out_dims for it")
     if argument is not None and dim == 0:

@@ -212,7 +212,7 @@ def checked_gradient(value: Any, meta: Meta, i: int, node: CustomNode, create_gr
     shape, dtype = meta
     if not _core.is_array(value):
         raise AutogradError(
-            f"{node.name} returned for argument {i} a {type(value).__name__}, expected a Tensor or None\n"
+            f"{node.name} returned for argument {i} {_core.a_type(value)}, expected a Tensor or None\n"
             "return Tensor(numpy.asarray(...))"
         )
     found = tuple(value.shape)

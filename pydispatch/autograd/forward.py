@@ -240,7 +240,7 @@ def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -
         raise AutogradError(f"the jvp of {name} returned None for output {i}, which is differentiable\n"
                             "return a tangent, zeros for instance, or mark the output as non-differentiable")
     if not _core.is_array(tangent) or tuple(tangent.shape) != tuple(leaf.shape):
-        what = f"of shape {tuple(tangent.shape)}" if _core.is_array(tangent) else f"that is a {type(tangent).__name__}"
+        what = f"of shape {tuple(tangent.shape)}" if _core.is_array(tangent) else f"that is {_core.a_type(tangent)}"
         raise AutogradError(f"the jvp of {name} returned a tangent {what} for output {i}, expected a Tensor of shape "
                             f"{tuple(leaf.shape)}\nreturn one of that shape")
     if tangent.dtype.kind == "c" and leaf.dtype.kind != "c":

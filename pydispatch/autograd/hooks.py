@@ -38,7 +38,7 @@ class HookHandle:
 
     def __init__(self, hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> None:
         if not callable(hook):
-            raise DispatchTypeError(f"a hook is a function, not a {type(hook).__name__}\npass a callable")
+            raise DispatchTypeError(f"a hook is a function, not {_core.a_type(hook)}\npass a callable")
         self._hooks = hooks
         self._number = next(_numbers)
         with _core.registering as block:
@@ -91,10 +91,10 @@ def notes_of(node: TapeNode) -> Notes:
 
 def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
     """The hooks of a leaf, made when it has none."""
-    place = _core.gradient_slot_of(tensor)
-    if place.hooks is None:
-        place.hooks = LeafHooks(tensor)
-    hooks: LeafHooks = place.hooks
+    slot = _core.gradient_slot_of(tensor)
+    if slot.hooks is None:
+        slot.hooks = LeafHooks(tensor)
+    hooks: LeafHooks = slot.hooks
     return hooks
 
 
@@ -138,10 +138,10 @@ def retain_grad(tensor: Tensor) -> None:
                             "return the value, or use a hook: tensor.register_hook")
     if tensor.is_leaf:
         return
-    place = _core.gradient_slot_of(tensor)
-    _core.retain(place)
-    node, index = node_and_index(place)
-    notes_of(node).retained[index] = weakref.ref(place)
+    slot = _core.gradient_slot_of(tensor)
+    _core.retain(slot)
+    node, index = node_and_index(slot)
+    notes_of(node).retained[index] = weakref.ref(slot)
 
 
 def move_retained(tensor: Tensor, old: GradientSlot, new: GradientSlot) -> None:
@@ -183,10 +183,10 @@ def before_node(node: TapeNode, gradient: Any, run: BackwardPass, runs: bool) ->
     if runs and notes.before:
         gradients = _through_prehooks(node, notes, gradients, create_graph)
     for index, reference in notes.retained.items():
-        place = reference()
-        if place is not None and gradients[index] is not None:
+        slot = reference()
+        if slot is not None and gradients[index] is not None:
             with _core.accumulating:
-                place.grad = kept(gradients[index], place.grad)
+                slot.grad = kept(gradients[index], slot.grad)
     return gradients if several else gradients[0]
 
 
@@ -202,7 +202,7 @@ def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, run: Backward
 def _replacement(who: str, old: Any, new: Any, create_graph: bool) -> Any:
     """A gradient that a hook returned, checked to be like the one it was given."""
     if not isinstance(new, Tensor):
-        raise DispatchTypeError(f"{who} returned a {type(new).__name__}, expected a Tensor or None\n"
+        raise DispatchTypeError(f"{who} returned {_core.a_type(new)}, expected a Tensor or None\n"
                                 "return the new gradient as a Tensor")
     if old is not None and (tuple(new.shape) != tuple(old.shape) or new.dtype != old.dtype):
         raise AutogradError(f"{who} returned a gradient of shape {new.shape} and dtype {new.dtype}, expected "
@@ -240,10 +240,10 @@ def after_node(node: TapeNode, gradients: list[Any], results: Any, run: Backward
     if not node.notes.after:
         return gradients
     who = f"a hook of {node.name}"
-    places = argument_places(node)
+    positions = argument_positions(node)
     spread: list[Any] = [None] * n_arguments(node)
-    for place, gradient in zip(places, gradients, strict=True):
-        spread[place] = gradient
+    for position, gradient in zip(positions, gradients, strict=True):
+        spread[position] = gradient
     for hook in list(node.notes.after.values()):
         replaced = hook(_as_tensors(spread), _as_tensors(results if isinstance(results, list) else [results]))
         if replaced is None:
@@ -253,10 +253,10 @@ def after_node(node: TapeNode, gradients: list[Any], results: Any, run: Backward
             if before is None and after is not None:
                 raise AutogradError(f"{who} returned a gradient at index {i}, where there was None\nreturn None there")
         spread = new
-    return [spread[place] for place in places]
+    return [spread[position] for position in positions]
 
 
-def argument_places(node: TapeNode) -> list[int]:
+def argument_positions(node: TapeNode) -> list[int]:
     """For every edge of a node its position among the differentiable arguments of the operator."""
     derivative, tracked = node.derivative, node.tracked_arguments
     if derivative is None or len(tracked) != len(node.edges_out):
@@ -272,15 +272,15 @@ def n_arguments(node: TapeNode) -> int:
     return sum(formula is not None for formula in node.derivative.formulas)
 
 
-def before_leaf(place: GradientSlot, gradient: Any, run: BackwardPass) -> Any:
+def before_leaf(slot: GradientSlot, gradient: Any, run: BackwardPass) -> Any:
     """The gradient of a leaf after its hooks."""
-    return _through_hooks(place.hooks.before, gradient, "a hook on a leaf", run)
+    return _through_hooks(slot.hooks.before, gradient, "a hook on a leaf", run)
 
 
-def after_leaf(place: GradientSlot) -> None:
+def after_leaf(slot: GradientSlot) -> None:
     """The gradient of a leaf was accumulated."""
-    owner = place.hooks.owner()
-    for hook in list(place.hooks.after.values()):
+    owner = slot.hooks.owner()
+    for hook in list(slot.hooks.after.values()):
         if owner is not None and hook(owner) is not None:
             raise AutogradError("a post accumulate grad hook returned a value, expected None\n"
                                 "set tensor.grad inside of the hook instead")

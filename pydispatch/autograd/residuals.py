@@ -102,7 +102,7 @@ class Packed:
         """
         tensor = _core.with_grad_mode(False, self._unpack, self._kept)
         if not isinstance(tensor, Tensor) or tensor.shape != self._shape:
-            found = f"a Tensor of shape {tensor.shape}" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+            found = f"a Tensor of shape {tensor.shape}" if isinstance(tensor, Tensor) else _core.a_type(tensor)
             raise AutogradError(
                 f"the unpack hook of saved_tensors_hooks returned {found}, expected a Tensor of shape {self._shape}\n"
                 "return what was packed, as a Tensor"

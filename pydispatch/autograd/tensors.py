@@ -45,7 +45,7 @@ def kept_grad(tensor: Tensor) -> Tensor | None:
 def check_grad(tensor: Tensor, grad: Any) -> None:
     """Raise unless this can be the gradient of the Tensor."""
     if not isinstance(grad, Tensor):
-        raise DispatchTypeError(f"tensor.grad was set to a {type(grad).__name__}, expected a Tensor or None\n"
+        raise DispatchTypeError(f"tensor.grad was set to {_core.a_type(grad)}, expected a Tensor or None\n"
                                 "write tensor.grad = Tensor(array)")
     if grad is tensor:
         raise AutogradError("a Tensor cannot be its own grad\nset a copy: tensor.copy()")
@@ -77,8 +77,8 @@ def _next_functions(node: TapeNode) -> tuple[tuple[Any, int], ...]:
         for edge in node.edges_out
     ]
     spread: list[tuple[Any, int]] = [(None, 0)] * hooks.n_arguments(node)
-    for place, target in zip(hooks.argument_places(node), found, strict=True):
-        spread[place] = target
+    for position, target in zip(hooks.argument_positions(node), found, strict=True):
+        spread[position] = target
     return tuple(spread)
 
 

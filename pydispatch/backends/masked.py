@@ -94,8 +94,8 @@ DECLARED = (
     ("with_mask", "Tensor data, Tensor mask", _with_mask,
      {"vjp": (lambda g: filled(g, 0), None), "jvp": (lambda t, mask: with_mask(t, mask), None)}),
 )
-for name, arguments, kernel, entry in DECLARED:
-    MASKED.declare(name, arguments, kernel, _no_meta, vmap=_batch, **entry)
+for name, arguments, kernel, parts in DECLARED:
+    MASKED.declare(name, arguments, kernel, _no_meta, vmap=_batch, **parts)
 MASKED.install()
 
 

@@ -117,7 +117,7 @@ class Builder:
                 return self.constant(np.asarray(value, dtype))
             except (OverflowError, ValueError) as error:
                 raise CannotLowerError(str(error)) from error
-        raise CannotLowerError(f"an argument is a {type(value).__name__}")
+        raise CannotLowerError(f"an argument is {_core.a_type(value)}")
 
     # --- steps ---
 
@@ -297,7 +297,7 @@ def _kind_of_number(value: Any) -> Any:
         return type(value)
     if type(value) is bool:
         return np.dtype(bool)
-    raise CannotLowerError(f"an operand is a {type(value).__name__}")
+    raise CannotLowerError(f"an operand is {_core.a_type(value)}")
 
 
 @functools.lru_cache(4096)

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch import _core
 from pydispatch.compiling.plan import compile_to_plan
 from pydispatch.exceptions import CompilationError, DispatchTypeError, RegistrationError
+from pydispatch.registry.sites import remember, replaces_former
 from pydispatch.tracing import Graph
 
 Lower = Callable[..., Callable[..., tuple[Any, ...]]]
@@ -32,7 +34,8 @@ def register_compiler(name: str, lower: Lower) -> None:
     arrays, as the graph does; callers get copies of those that share memory with another array or are not in C order.
     The arrays that it gets have the shapes and dtypes in the placeholders' `meta["val"]`, and any layout;
     the function must not write to them. A compiler that can use threads takes their number too: a user who asks for
-    more than one gets `lower(graph, threads=2)`. Raises RegistrationError if the name is taken.
+    more than one gets `lower(graph, threads=2)`. The code that registered it may run again: the new one replaces it,
+    with OverrideWarning. Raises RegistrationError if the name is taken otherwise.
 
     An installed package names its compiler in the entry point group `pydispatch.compilers`.
     """
@@ -40,11 +43,12 @@ def register_compiler(name: str, lower: Lower) -> None:
         raise RegistrationError(f"register_compiler: name is {name!r}, expected a str\nwrite register_compiler('mine', "
                                 "lower)")
     if not callable(lower):
-        raise RegistrationError(f"register_compiler: lower is a {type(lower).__name__}, expected a function\n"
+        raise RegistrationError(f"register_compiler: lower is {_core.a_type(lower)}, expected a function\n"
                                 "pass one that makes a function of a graph: lower(graph)")
-    if name in _compilers or name in ON_DEMAND:
+    if name in ON_DEMAND or (name in _compilers and not replaces_former("compiler", name)):
         raise RegistrationError(f"register_compiler: there is a compiler {name!r} already\nchoose another name")
     _compilers[name] = lower
+    remember("compiler", name)
 
 
 def compiler_named(name: str) -> Lower:

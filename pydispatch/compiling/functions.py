@@ -70,7 +70,7 @@ def compile(
     Raises CompilationError or DataDependentError at the first call if `f` cannot be traced.
     """
     if not callable(f):
-        raise DispatchTypeError(f"compile: f is a {type(f).__name__}, expected a function\nwrite compile(f)(x)")
+        raise DispatchTypeError(f"compile: f is {_core.a_type(f)}, expected a function\nwrite compile(f)(x)")
     return Compiled(f, Backend(backend, _number_of_threads(threads)), static_argnums, donate)
 
 
@@ -339,7 +339,7 @@ def _described(leaf: Any) -> Any:
     if isinstance(leaf, slice):
         return slice, tuple(map(_described, (leaf.start, leaf.stop, leaf.step)))
     if not isinstance(leaf, Hashable):
-        raise CompilationError(f"compile: an argument is a {type(leaf).__name__}, expected an array or something "
+        raise CompilationError(f"compile: an argument is {_core.a_type(leaf)}, expected an array or something "
                                "hashable\npass arrays, pytrees of arrays, or hashable values")
     return type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf
 

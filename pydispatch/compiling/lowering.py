@@ -12,11 +12,12 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.compiling.builder import Builder, CannotLowerError, native
 from pydispatch.compiling.control_flow import BODIES
-from pydispatch.compiling.rules import RULES, pointwise
+from pydispatch.compiling.rules import RULES, Rule, pointwise
 from pydispatch.compiling.values import Array, Value
 from pydispatch.exceptions import CompilationError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.operators.declare import PACKS, declaration_of
+from pydispatch.schema import Schema
 from pydispatch.tracing import ArraySpec, Graph, Node
 from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.compilation import plain_kernel
@@ -75,7 +76,7 @@ def _constant(builder: Builder, value: Any) -> Any:
     if type(value) is np.ndarray and not value.dtype.hasobject:
         return builder.constant(value)
     if _core.is_array(value) and not isinstance(value, np.generic):
-        raise CompilationError(f"compile: the function captures a {type(value).__name__}, expected NumPy arrays\n"
+        raise CompilationError(f"compile: the function captures {_core.a_type(value)}, expected NumPy arrays\n"
                                "capture NumPy arrays, or do not compile the function")
     return value
 
@@ -161,29 +162,53 @@ def _key(value: Any) -> Any:
 
 def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call by the operator's rule; None if the plan has to call the operator."""
-    kernel = plain_kernel(op)
-    declared = declaration_of(op)
-    if kernel is None or declared is None:
+    table = op.live_table
+    known = _known.get(op)
+    if known is None or known[0] is not table:
+        known = _function_and_rule(op)
+        if op in _known or declaration_of(op) is not None:      # which stays, so that nothing is kept alive
+            _known[op] = known
+    _, function, rule, is_foldable, schema = known
+    if function is None and rule is None and not is_foldable:
         return None
-    arguments = by_name(op.schema, args, kwargs)
+    arguments = by_name(schema, args, kwargs)
     if arguments.pop("device", None) not in (None, "CPU"):
         return None
     before = builder.mark()
     try:
-        function = kernel.function
-        if isinstance(function, np.ufunc):
+        if function is not None:
             return pointwise(builder, spec, function, arguments)
-        if kernel.function is declared.kernels["CPU"]:
-            name = str(op.name)
-            rule = RULES.get(name)
-            if name in FOLDABLE and builder.can_fold(tree_leaves((args, kwargs)), spec.shape, spec.dtype):
-                return _folded(builder, op, args, kwargs)
-            if rule is not None:
-                return rule(builder, spec, **arguments)
+        if is_foldable and builder.can_fold(tree_leaves((args, kwargs)), spec.shape, spec.dtype):
+            return _folded(builder, op, args, kwargs)
+        if rule is not None:
+            return rule(builder, spec, **arguments)
     except CannotLowerError as error:
         builder.take_back(before)
         builder.notes.append(f"{op.name} is called: {error}")
     return None
+
+
+_Known = tuple[Any, np.ufunc | None, Rule | None, bool, Schema]
+_known: dict[OpOverload, _Known] = {}
+"""What `_function_and_rule` has found, of operators that packs declare."""
+
+
+def _function_and_rule(op: OpOverload) -> _Known:
+    """What becomes of calls of an operator: its table now, its universal function or its rule, whether it can be
+    folded, and its schema.
+    """
+    table = op.live_table       # first: should others register meanwhile, this will not be the table of later calls
+    kernel = plain_kernel(op)
+    declared = declaration_of(op)
+    function = rule = None
+    is_foldable = False
+    if kernel is not None and declared is not None:
+        if isinstance(kernel.function, np.ufunc):
+            function = kernel.function
+        elif kernel.function is declared.kernels["CPU"]:
+            name = str(op.name)
+            rule, is_foldable = RULES.get(name), name in FOLDABLE
+    return table, function, rule, is_foldable, op.schema
 
 
 FOLDABLE = frozenset({"np::arange", "np::linspace", "np::eye"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import func
+from pydispatch import _core, func
 from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized, needs_grad
 from pydispatch.autograd.values import meta_of
@@ -48,7 +48,7 @@ def _raw_array(value: Any) -> np.ndarray[Any, Any]:
         return array
     if isinstance(array, (np.ndarray, np.generic)):
         return np.asarray(array)
-    raise DispatchTypeError(f"compile: an argument is a {type(array).__name__}, expected a NumPy array\n"
+    raise DispatchTypeError(f"compile: an argument is {_core.a_type(array)}, expected a NumPy array\n"
                             "call the function itself, not compiled, for other arrays")
 
 

@@ -208,7 +208,7 @@ def _traced(flat: Flat, specs: Specs) -> tuple[Flat, Graph]:
     """The graph of a function, and the function, or one like it that writes to nothing."""
     with np.errstate(all="ignore"):     # runs report errors; of what is known, too
         graph = _graph_of(flat, specs)
-        if any(map(writes, graph.nodes)):
+        if any(target.schema.is_mutable for target in _operators_of(graph)):
             flat = Functional(flat)
             graph = _graph_of(flat, specs, needs_layout=any(map(_may_be_view, graph.nodes)))
     if isinstance(flat, Functional):
@@ -255,6 +255,10 @@ def _may_be_view(node: Node) -> bool:
 def writes(node: Node) -> bool:
     """Does the node write to an array?"""
     return isinstance(node.target, OpOverload) and node.target.schema.is_mutable
+
+
+def _operators_of(graph: Graph) -> set[OpOverload]:
+    return {target for node in graph.nodes if isinstance(target := node.target, OpOverload)}
 
 
 def _check_constants(graph: Graph) -> None:

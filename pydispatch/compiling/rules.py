@@ -494,8 +494,13 @@ def reduced(
     """The reduction by a universal function, in NumPy's order: along the axis of the smallest stride first."""
     if not a.template.size or any(stride < 0 for stride in a.template.strides):
         raise CannotLowerError("it is over no elements, or along a negative stride")
-    axes = (tuple(range(len(a.shape))) if axis is None else
-            normalize_axis_tuple(axis if isinstance(axis, (tuple, list)) else (axis,), len(a.shape)))
+    n = len(a.shape)
+    if axis is None:
+        axes = tuple(range(n))
+    elif type(axis) is int and -n <= axis < n:
+        axes = axis % n,
+    else:
+        axes = normalize_axis_tuple(axis if isinstance(axis, (tuple, list)) else (axis,), n)
     loop = "ufunc", function, (a.dtype.num,) * 3
     check_loop(loop)
     kept_shape = tuple([1 if axis in axes else extent for axis, extent in enumerate(a.shape)])

@@ -174,12 +174,15 @@ def with_results_at_hand(steps: Sequence[Step]) -> list[Step]:
         if isinstance(step, RepeatStep):
             step.body, step.test = with_results_at_hand(step.body), with_results_at_hand(step.test)
             if all(isinstance(inner, LoopStep) for inner in step.body):
-                step.body = _depth_first(step.body)
+                step.body = _depth_first(step.body, {now for _, _, now, _ in step.carries})
     return list(steps)
 
 
-def _depth_first(steps: Sequence[Step]) -> list[Step]:
-    """The steps, each right after what it depends on; what few others have to run before, before the rest."""
+def _depth_first(steps: Sequence[Step], carries: set[Storage]) -> list[Step]:
+    """The steps, each right after what it depends on; what few others have to run before, before the rest.
+
+    Long functions of what is no carry come first of all: amid others, these would have to wait for memory after them.
+    """
     _, followers = _dependencies(steps)
     before: list[set[int]] = [set() for _ in steps]
     needed: list[set[int]] = []         # all that have to run before a step
@@ -191,6 +194,8 @@ def _depth_first(steps: Sequence[Step]) -> list[Step]:
     done: set[int] = set()
     waiting = sorted([i for i, following in enumerate(followers) if not following],
                      key=lambda i: len(needed[i]))
+    waiting += [i for i, step in reversed([*enumerate(steps)]) if isinstance(step, LoopStep) and not needed[i] and (
+        not is_quick(step) and carries.isdisjoint(accesses(step)[0]))]
     while waiting:
         i = waiting[-1]
         missing = before[i] - done

@@ -183,6 +183,8 @@ def coalesced(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
     """The same iteration with as few axes as possible: (extents, strides axis by axis)."""
+    if len(shape) == 1 and shape[0] != 1:       # the commonest case, and nothing to do
+        return [shape[0]], [[of_operand[0] for of_operand in strides]]
     axes = [(extent, [of_operand[axis] for of_operand in strides])
             for axis, extent in enumerate(shape) if extent != 1]
     merged: list[tuple[int, list[int]]] = []

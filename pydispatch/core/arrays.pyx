@@ -293,7 +293,7 @@ cdef int take_outline(Shell shell, PyObject* array) except -1:
     cdef uint64_t word = word_of_array(array)
     if word == 0:
         raise DispatchTypeError(
-            f"Shell: a {type(<object>array).__name__} is not an array\nwrite Shell(shape=..., dtype=...)")
+            f"Shell: {a_type(<object>array)} is not an array\nwrite Shell(shape=..., dtype=...)")
     if is_tensor_type(Py_TYPE(array)):
         array = bottom_of(<Tensor>array)
     shell.keys = word & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)

@@ -30,6 +30,8 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return cls == &PyUnicode_Type
     if kind == INTS:
         return cls == &PyTuple_Type and are_ints(value)
+    if kind == INT_OR_INTS:
+        return cls == &PyLong_Type or cls == &PyTuple_Type and are_ints(value)
     if kind == SCALAR:
         return is_scalar_type(cls)
     if kind == NUMPY_DTYPE:
@@ -85,10 +87,10 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
         raise DispatchTypeError(
             f"operator {op.name}: argument {signature.names[i]!r} (position {i + 1}) is a "
             f"{type(<object>value).__name__} "
-            "that was never initialised\ncall super().__init__(array) in its __init__"
+            "that was never initialized\ncall super().__init__(array) in its __init__"
         )
     try:
-        return signature.converters[i](<object>value)
+        return schema_of(signature).arguments[i].convert(<object>value)
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
     raise upcalls.wrong_type(op, signature.schema, i, <object>value, reason) from None

@@ -270,13 +270,13 @@ cdef int survey(BackwardPass run, tuple roots) except -1:
     return 0
 
 
-cdef int expect_leaf(BackwardPass run, PyObject* place) except -1:
+cdef int expect_leaf(BackwardPass run, PyObject* slot) except -1:
     """Count an edge to a leaf. Is its gradient wanted?"""
-    cdef Py_ssize_t entry = find_entry(&run.queue, place)
+    cdef Py_ssize_t entry = find_entry(&run.queue, slot)
     if entry < 0:
         if run.prune:
             return 0
-        entry = add_entry(&run.queue, place)
+        entry = add_entry(&run.queue, slot)
     run.queue.entries[entry].remaining += 1
     return 1
 
@@ -768,25 +768,25 @@ cdef object conjugated_array(value):
 
 cdef int finish_leaf(BackwardPass run, Py_ssize_t entry) except -1:
     """All gradients of a leaf have arrived."""
-    cdef GradientSlot place = <GradientSlot>run.queue.entries[entry].where
+    cdef GradientSlot slot = <GradientSlot>run.queue.entries[entry].where
     cdef Py_ssize_t wanted = run.queue.entries[entry].wanted
     cdef PyObject* taken = take_entry(&run.queue, entry)
     cdef object gradient = None
     if taken != NULL:
         gradient = <object>taken
         Py_DECREF(taken)
-    if place.hooks is not None and not run.stops:
-        gradient = call_with_published_state(upcalls.before_leaf, (place, gradient, run))
+    if slot.hooks is not None and not run.stops:
+        gradient = call_with_published_state(upcalls.before_leaf, (slot, gradient, run))
         if run.on_tensors:
             gradient = as_operand(run, gradient)
     if run.prune:
         run.captured[wanted] = gradient
         return 0
-    if gradient is not None and not take_over(run, place, gradient):
+    if gradient is not None and not take_over(run, slot, gradient):
         with accumulating:
-            accumulate_in_leaf(run, place, gradient)
-    if place.hooks is not None:
-        call_with_published_state(upcalls.after_leaf, (place,))
+            accumulate_in_leaf(run, slot, gradient)
+    if slot.hooks is not None:
+        call_with_published_state(upcalls.after_leaf, (slot,))
     return 0
 
 
@@ -794,32 +794,32 @@ cdef int finish_leaf(BackwardPass run, Py_ssize_t entry) except -1:
 accumulating = Lock()
 
 
-cdef bint take_over(BackwardPass run, GradientSlot place, gradient) except -1:
+cdef bint take_over(BackwardPass run, GradientSlot slot, gradient) except -1:
     """Make the first gradient of a leaf its `grad` where nothing else has its memory; needs no lock."""
     cdef object taken
-    if run.create_graph or place.grad is not None or Py_TYPE(<PyObject*>gradient) != &PyArray_Type or not is_own(
+    if run.create_graph or slot.grad is not None or Py_TYPE(<PyObject*>gradient) != &PyArray_Type or not is_own(
             <PyObject*>gradient, 1):
         return False
     taken = own(wrap_ndarray(give(gradient)))
-    if place.grad is not None:          # another thread was faster while that was made
+    if slot.grad is not None:          # another thread was faster while that was made
         return False
-    place.grad = taken
+    slot.grad = taken
     return True
 
 
-cdef int accumulate_in_leaf(BackwardPass run, GradientSlot place, gradient) except -1:
+cdef int accumulate_in_leaf(BackwardPass run, GradientSlot slot, gradient) except -1:
     """Add to the `grad` of a leaf: the first time it is taken over, later written to in place."""
     cdef Tensor old
     if run.create_graph:
-        place.grad = upcalls.copy(gradient) if place.grad is None else place.grad + gradient
+        slot.grad = upcalls.copy(gradient) if slot.grad is None else slot.grad + gradient
         return 0
-    if place.grad is None:
-        place.grad = wrap_at(None, own_array(gradient, 1), None)
+    if slot.grad is None:
+        slot.grad = wrap_at(None, own_array(gradient, 1), None)
         return 0
-    old = <Tensor>place.grad
+    old = <Tensor>slot.grad
     if old.word & (TRACKED_FLAG | PYTHON_BIT) or Py_TYPE(<PyObject*>old.array) != &PyArray_Type or (
             isinstance(gradient, Tensor) and (<Tensor>gradient).word & PYTHON_BIT):
-        place.grad = old + gradient
+        slot.grad = old + gradient
         return 0
     if isinstance(gradient, Tensor):
         upcalls.add_to(old, gradient)

@@ -82,7 +82,7 @@ cdef bint is_real_scalar(Tensor tensor) except -1:
 cpdef unwrap_dead_result(value):
     """What a transformed function returned: the value itself in place of a wrapper of a transform that no longer runs.
 
-    Raises for one that has escaped from a transform, or is of one that is not active here.
+    Raises for one that has left its function, or is of a transform that is not active here.
     """
     cdef InterpreterStack entry
     if not isinstance(value, Wrapper):

@@ -91,7 +91,7 @@ cdef tuple arrays_only(str method, tuple values):
     for i, value in enumerate(values):
         if value is not None and not word_of_array(<PyObject*>value):
             raise DispatchTypeError(
-                f"ctx.{method}: can only save arrays and None; argument {i} is a {type(value).__name__}\n"
+                f"ctx.{method}: can only save arrays and None; argument {i} is {a_type(value)}\n"
                 "keep it as an attribute: ctx.name = value"
             )
     return values
@@ -252,7 +252,7 @@ cdef int attach_flat(derivative, Context ctx, tuple values, tuple outputs, Inter
     cdef Py_ssize_t i
     cdef CustomNode node
     cdef Tensor tensor
-    cdef GradientSlot place
+    cdef GradientSlot slot
     for value in values:
         if tracked_at(<PyObject*>value, interpreter):
             edges.append((<Tensor>value).edge)
@@ -280,11 +280,11 @@ cdef int attach_flat(derivative, Context ctx, tuple values, tuple outputs, Inter
         if is_any_of(tensor, ctx.dirty) and len(outputs) == 1:
             rebase(tensor, node)
             continue
-        place = result_slot(node, i)
+        slot = result_slot(node, i)
         if tensor.word & SHARED_FLAG and not is_any_of(tensor, ctx.dirty):
-            place.creation = MADE_BY_FUNCTION
-            place.generation = tensor.memory.generation
-        tensor.edge = place
+            slot.creation = MADE_BY_FUNCTION
+            slot.generation = tensor.memory.generation
+        tensor.edge = slot
         tensor.word |= TRACKED_FLAG
     return 0
 

@@ -245,7 +245,7 @@ def basic_items(str name, key, str other):
             check_key_item(name, item)
         if isinstance(item, INDEX_ARRAYS):
             raise DispatchTypeError(
-                f"{name}: argument key holds a {type(item).__name__}, expected ints, slices, None and Ellipsis\n"
+                f"{name}: argument key holds {a_type(item)}, expected ints, slices, None and Ellipsis\n"
                 f"use ops.np.{other} for index arrays and masks"
             )
     return items
@@ -258,7 +258,7 @@ def advanced_items(str name, key, str other):
     for item in items:
         if isinstance(item, (list, tuple)):
             raise DispatchTypeError(
-                f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None, Ellipsis\n"
+                f"{name}: argument key holds {a_type(item)}, expected arrays, ints, slices, None, Ellipsis\n"
                 f"pass np.array({item})"
             )
         if isinstance(item, range):
@@ -546,15 +546,54 @@ cdef inline bint are_convolved(PyObject* a, PyObject* v, Py_ssize_t most) noexce
         0 < <double>PyArray_DIMS(<PyArrayObject*>a)[0] * PyArray_DIMS(<PyArrayObject*>v)[0] <= most)
 
 
-def correlate_vectors(a, v, int mode, Py_ssize_t most=PY_SSIZE_T_MAX):
-    """The correlation of two vectors of float64 of which the second is not longer, None for others.
+cdef PyObject* short_correlation(PyArrayObject* a, PyArrayObject* v, bint is_reversed, int mode) except? NULL:
+    """The correlation with a vector that is short and not longer; NULL where NumPy is to be asked.
 
-    The mode is NumPy's number for "valid", "same" or "full". The product of the lengths is at most `most`.
+    NumPy looks at the arguments for longer than the sums take. `is_reversed` says that `v` is read backwards.
     """
-    if not are_convolved(<PyObject*>a, <PyObject*>v, most) or (
-            PyArray_DIMS(<PyArrayObject*><PyObject*>a)[0] < PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]):
+    cdef Py_ssize_t n = PyArray_DIMS(a)[0], m = PyArray_DIMS(v)[0], i
+    cdef Py_ssize_t before = m - 1 if mode == 2 else m // 2 if mode == 1 else 0     # places before the first of `a`
+    cdef Py_ssize_t after = m - 1 if mode == 2 else m - 1 - m // 2 if mode == 1 else 0
+    cdef double taken[SHORT_VECTOR]
+    cdef double* given = <double*>PyArray_DATA(a)
+    cdef double* sums
+    cdef PyObject* result
+    if m > SHORT_VECTOR or (n > 1 and PyArray_STRIDES(a)[0] != sizeof(double)):
+        return NULL
+    result = new_vector(n - m + 1 + before + after)
+    sums = <double*>PyArray_DATA(<PyArrayObject*>result)
+    for i in range(m):
+        taken[i] = double_at(v, m - 1 - i if is_reversed else i)[0]
+    for i in range(before):
+        sum_windows(given, taken + before - i, m - before + i, sums + i, 1)
+    sum_windows(given, taken, m, sums + before, n - m + 1)
+    for i in range(after):
+        sum_windows(given + n - m + 1 + i, taken, m - 1 - i, sums + before + n - m + 1 + i, 1)
+    return result
+
+
+cdef reversed_vector(PyArrayObject* v):
+    """A copy of a vector of float64, backwards."""
+    cdef Py_ssize_t i, m = PyArray_DIMS(v)[0]
+    copy = own(new_vector(m))
+    for i in range(m):
+        (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>copy))[i] = double_at(v, m - 1 - i)[0]
+    return copy
+
+
+def correlate_vectors(a, v, int mode, Py_ssize_t most=PY_SSIZE_T_MAX):
+    """The correlation of two vectors of float64, None for others: what numpy.correlate comes to for real numbers.
+
+    None, too, where the second is the longer one, but for the mode "full". The mode is NumPy's number for "valid",
+    "same" or "full". The product of the lengths is at most `most`.
+    """
+    cdef PyObject* found
+    if not are_convolved(<PyObject*>a, <PyObject*>v, most):
         return None
-    return PyArray_Correlate(a, v, mode)
+    if PyArray_DIMS(<PyArrayObject*><PyObject*>a)[0] < PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]:
+        return convolve_vectors(reversed_vector(<PyArrayObject*><PyObject*>v), a, mode) if mode == 2 else None
+    found = short_correlation(<PyArrayObject*><PyObject*>a, <PyArrayObject*><PyObject*>v, False, mode)
+    return PyArray_Correlate(a, v, mode) if found == NULL else own(found)
 
 
 def convolve_vectors(a, v, int mode, Py_ssize_t most=PY_SSIZE_T_MAX):
@@ -562,18 +601,13 @@ def convolve_vectors(a, v, int mode, Py_ssize_t most=PY_SSIZE_T_MAX):
 
     The product of their lengths is at most `most`.
     """
-    cdef Py_ssize_t i, m
-    cdef double* reversed_elements
+    cdef PyObject* found
     if not are_convolved(<PyObject*>a, <PyObject*>v, most):
         return None
     if PyArray_DIMS(<PyArrayObject*><PyObject*>a)[0] < PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]:
         a, v = v, a
-    m = PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]
-    reversed_vector = own(new_vector(m))
-    reversed_elements = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>reversed_vector)
-    for i in range(m):
-        reversed_elements[i] = double_at(<PyArrayObject*><PyObject*>v, m - 1 - i)[0]
-    return PyArray_Correlate(a, reversed_vector, mode)
+    found = short_correlation(<PyArrayObject*><PyObject*>a, <PyArrayObject*><PyObject*>v, True, mode)
+    return PyArray_Correlate(a, reversed_vector(<PyArrayObject*><PyObject*>v), mode) if found == NULL else own(found)
 
 
 # --- exponentials -----------------------------------------------------------------------------------------------------

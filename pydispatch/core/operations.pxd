@@ -42,7 +42,9 @@ cdef extern from *:
     enum {
         COPY_1 = CODE(4, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS,
-        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, LINKS_OF_MEMORY, LINKS_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, LINKS_OF_MEMORY, LINKS_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE,
+        PAIRS_OF_RESULT, PAIRS_OF_MEMORY = PAIRS_OF_RESULT + 16, TRIPLES_OF_RESULT = PAIRS_OF_MEMORY + 16,
+        TRIPLES_OF_MEMORY = TRIPLES_OF_RESULT + 64, N_CODES = TRIPLES_OF_MEMORY + 64
     };
     static inline void put_operation(CodeWord* word, int code, npy_intp n) {
         word->operation.code = code; word->operation.n = (npy_int32)n;
@@ -69,17 +71,24 @@ cdef extern from *:
         LABELS_OF_TWO(type, DO_DIVIDE) LABELS_OF_ONE(type, DO_NEGATIVE) LABELS_OF_ONE(type, DO_ABSOLUTE) \
         LABELS_OF_ONE(type, DO_SQRT) LABELS_OF_ONE(type, DO_SQUARE)
     #define LABEL(code) [code] = &&LABEL_OF_##code
+    #define PLACE(name) name:
+    #define LABELS_OF_PAIR(a, b) \
+        [PAIRS_OF_RESULT + PAIR(a, b)] = &&PAIR_##a##b, [PAIRS_OF_MEMORY + PAIR(a, b)] = &&PAIR_OF_MEMORY_##a##b,
+    #define LABELS_OF_TRIPLE(a, b, c) \
+        [TRIPLES_OF_RESULT + TRIPLE(a, b, c)] = &&TRIPLE_##a##b##c, \
+        [TRIPLES_OF_MEMORY + TRIPLE(a, b, c)] = &&TRIPLE_OF_MEMORY_##a##b##c,
     #define LABELS \
         static const void* const labels[] = { \
-            [0 ... END_OF_CODE] = &&any_code, LABELS_OF_TYPE(OF_FLOAT64) LABELS_OF_TYPE(OF_FLOAT32) LABEL(COPY_8), \
+            [0 ... N_CODES - 1] = &&any_code, LABELS_OF_TYPE(OF_FLOAT64) LABELS_OF_TYPE(OF_FLOAT32) LABEL(COPY_8), \
             LABEL(COPY_RESULT), LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), LABEL(LINKS_OF_MEMORY), \
-            LABEL(LINKS_OF_RESULT), LABEL(NEXT_TWO)}; \
+            LABEL(LINKS_OF_RESULT), LABEL(NEXT_TWO), ALL_PAIRS(LABELS_OF_PAIR) ALL_TRIPLES(LABELS_OF_TRIPLE)}; \
         const void* const* places = labels; \
         __asm__ ("" : "+r"(places));        /* it is in a register now */
     #else
     #define DONE(n_words) w += n_words; continue;
     #define OPERATION(type, does, form) case CODE(type, does, form)
     #define COMMON(code) case code
+    #define PLACE(name)
     #define LABELS
     #endif
 
@@ -197,6 +206,34 @@ cdef extern from *:
        and in the last bit whether the other number is the first operand. In the first one, `n` has the number of links,
        too. */
     enum { ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, BITS_OF_LINK = 3, WORDS_OF_LINK = 4 };
+
+    /* In short rows, two or three links are one operation, by a code for all that they do: fewer jumps, and no rounding
+       to think of. The other number is the second operand there, but the first where it is subtracted from. */
+    #define PAIR(a, b) (4 * (a) + (b))
+    #define TRIPLE(a, b, c) (16 * (a) + 4 * (b) + (c))
+    #define EACH_PAIR(a, does) does(a, 0) does(a, 1) does(a, 2) does(a, 3)
+    #define ALL_PAIRS(does) EACH_PAIR(0, does) EACH_PAIR(1, does) EACH_PAIR(2, does) EACH_PAIR(3, does)
+    #define EACH_TRIPLE(a, b, does) does(a, b, 0) does(a, b, 1) does(a, b, 2) does(a, b, 3)
+    #define TRIPLES_AFTER(a, does) \
+        EACH_TRIPLE(a, 0, does) EACH_TRIPLE(a, 1, does) EACH_TRIPLE(a, 2, does) EACH_TRIPLE(a, 3, does)
+    #define ALL_TRIPLES(does) \
+        TRIPLES_AFTER(0, does) TRIPLES_AFTER(1, does) TRIPLES_AFTER(2, does) TRIPLES_AFTER(3, does)
+    #define LINK_0(k) last_double = last_double + VALUE(Any_double, WORDS_OF_LINK * (k) + 2);
+    #define LINK_1(k) last_double = last_double - VALUE(Any_double, WORDS_OF_LINK * (k) + 2);
+    #define LINK_2(k) last_double = last_double * VALUE(Any_double, WORDS_OF_LINK * (k) + 2);
+    #define LINK_3(k) last_double = VALUE(Any_double, WORDS_OF_LINK * (k) + 1) - last_double;
+    #define TAKE_LINK(does, k) LINK_##does(k) VALUE(Any_double, WORDS_OF_LINK * (k) + 3) = last_double;
+    #define TAKE_PAIR(a, b) \
+        case PAIRS_OF_MEMORY + PAIR(a, b): PLACE(PAIR_OF_MEMORY_##a##b) last_double = VALUE(Any_double, 1); \
+            /* fallthrough */ \
+        case PAIRS_OF_RESULT + PAIR(a, b): PLACE(PAIR_##a##b) TAKE_LINK(a, 0) TAKE_LINK(b, 1) DONE(2 * WORDS_OF_LINK)
+    #define TAKE_TRIPLE(a, b, c) \
+        case TRIPLES_OF_MEMORY + TRIPLE(a, b, c): PLACE(TRIPLE_OF_MEMORY_##a##b##c) \
+            last_double = VALUE(Any_double, 1); \
+            /* fallthrough */ \
+        case TRIPLES_OF_RESULT + TRIPLE(a, b, c): PLACE(TRIPLE_##a##b##c) \
+            TAKE_LINK(a, 0) TAKE_LINK(b, 1) TAKE_LINK(c, 2) DONE(3 * WORDS_OF_LINK)
+
     #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
     #if defined(__x86_64__)
     #define FUSED __attribute__((target("fma")))
@@ -287,6 +324,8 @@ cdef extern from *:
             COMMON(LINKS_OF_RESULT): {
                 npy_intp n = w->operation.n >> BITS_OF_LINK;
                 last_double = take_links(w, n, last_double); DONE(n * WORDS_OF_LINK) }
+
+            ALL_PAIRS(TAKE_PAIR) ALL_TRIPLES(TAKE_TRIPLE)
 
             case CALL_AFTER_CALLS: flags |= flags_of_calls();       /* loops of NumPy's may clear flags */
                 /* fallthrough */
@@ -394,6 +433,7 @@ cdef extern from *:
         COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
         LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, LINKS_OF_MEMORY, LINKS_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        PAIRS_OF_RESULT, PAIRS_OF_MEMORY, TRIPLES_OF_RESULT, TRIPLES_OF_MEMORY
         ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, BITS_OF_LINK, WORDS_OF_LINK
     bint has_links() noexcept nogil     # has the processor the instruction?
     int CODE(int type, int operation, int form) nogil
@@ -408,3 +448,5 @@ cdef LibraryFunction function_of_loop(tuple loop, LoopCall* call) except? NULL
 cdef bint keeps_flags(tuple loop, LoopCall* call) except -1
 # may the loop of a universal function raise flags that `flags_of_arithmetic` does not tell?
 cdef bint may_report_by_call(tuple loop) except -1
+# may the loop of a universal function raise an exception?
+cdef bint may_raise(tuple loop) except -1

@@ -49,6 +49,12 @@ cdef bint may_report_by_call(tuple loop) except -1:
     return not (loop[1] in OF_ARITHMETIC or GLIBC and loop[1] in WITHOUT_OVERFLOW)
 
 
+cdef bint may_raise(tuple loop) except -1:
+    """May the loop of a universal function raise an exception? None of NumPy's does, but that of powers of integers."""
+    return (getattr(numpy, loop[1].__name__, None) is not loop[1]
+            or loop[1] is numpy.power and not PyTypeNum_ISFLOAT(loop[2][0]) and not PyTypeNum_ISCOMPLEX(loop[2][0]))
+
+
 # Functions of C's library, which clears no flags, and arithmetic. Loops of NumPy's own may, so each of these is tried.
 cdef frozenset OF_LIBRARY = frozenset((
     numpy.sin, numpy.cos, numpy.tan, numpy.arcsin, numpy.arccos, numpy.arctan, numpy.sinh, numpy.cosh, numpy.tanh,

@@ -7,7 +7,7 @@ cdef class OpOverload:
     cdef vectorcallfunc vectorcall
     cdef Table table                    # None: stale, computed by the next call
     cdef readonly str removed_at        # where the last registration went away, else None
-    cdef object declaration             # of the library, until `complete` makes name and registrations of it; or None
+    cdef object declaration             # of the library, until `complete` makes registrations of it; or None
     cdef object own_name                # read with `operator_name`
     cdef list own_registrations         # the operator is complete where they are read
     cdef object __weakref__

@@ -124,22 +124,24 @@ cdef int bind_tuple(Frame* frame, op, Signature signature, tuple values, names) 
 
 
 cdef int complete(OpOverload op) except -1:
-    """Make the name and the registrations of an operator of the library, where only its declaration is there."""
+    """Make the registrations of an operator of the library, where only its declaration is there."""
     cdef object declaration = op.declaration
     cdef list registrations
     if declaration is None:
         return 0
-    name, registrations = upcalls.declared(op, declaration)
+    registrations = upcalls.declared(op, declaration)
     if op.declaration is declaration:       # else another thread was faster
+        operator_name(op)
         op.declaration = None
-        op.own_name = name
         op.own_registrations = registrations + op.own_registrations
     return 0
 
 
 cdef object operator_name(OpOverload op):
     """The name of an operator."""
-    complete(op)
+    cdef object declaration = op.declaration
+    if op.own_name is None and declaration is not None:
+        op.own_name = upcalls.name_declared(declaration)
     return op.own_name
 
 
@@ -147,7 +149,7 @@ cdef object operator_name(OpOverload op):
 cdef class OpOverload:
     """One operator: a name with an overload name, a schema, and kernels under dispatch keys. Call it.
 
-    Made by registration, looked up in `pydispatch.ops`. When its last registration is removed it goes stale, and
+    Made by registration, looked up in `pydispatch.ops`. When its last registration is removed it is retired, and
     calling it raises StaleOperatorError. Pickles by name.
     """
 
@@ -169,6 +171,11 @@ cdef class OpOverload:
     def registrations(self, list registrations not None):
         complete(self)
         self.own_registrations = registrations
+
+    @property
+    def sole_declaration(self):
+        """The declaration of an operator of the library, while that is all there is of its registrations; else None."""
+        return None if self.own_registrations else self.declaration
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
@@ -208,7 +215,7 @@ cdef class OpOverload:
         cdef Py_ssize_t n = table.signature.n_arguments
         if not isinstance(stack, list):
             raise DispatchTypeError(
-                f"operator {self.name}: the stack is a {type(stack).__name__}, expected a pydispatch.Stack or list\n"
+                f"operator {self.name}: the stack is {a_type(stack)}, expected a pydispatch.Stack or list\n"
                 "write op.call_boxed(Stack(values))"
             )
         if len(stack) < n:

@@ -32,6 +32,8 @@ cdef class Plan:
 # the results of a plan, new arrays; the inputs have the shapes and dtypes of `plan.inputs`, and any layout. With
 # `takes_donated`, results may take the memory of inputs that are donated
 cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated)
+# raise what a loop has raised
+cdef int check_loops() except -1
 # a step that calls a Python function
 cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil
 # what a loop over single elements knows of the axes that their positions are along; () for other loops

@@ -94,7 +94,7 @@ cdef class Plan:
             if step.n_operands > MAX_OPERANDS or step.n_axes > MAX_AXES or len(offsets) != step.n_operands:
                 raise ValueError(f"step {i} has {step.n_operands} operands and {step.n_axes} axes")
             step.function, step.data, step.reports, step.gathers, step.is_native = NULL, NULL, False, False, False
-            step.reports_by_call = False
+            step.reports_by_call = step.may_raise = False
             if loop is not None:
                 find_plan_loop(step, loop)
             axes = axes_of_positions(loop)
@@ -117,6 +117,7 @@ cdef class Plan:
             free += len(numbers)
             self.work = min(self.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # or more
             step.small, step.joined = NULL, NULL
+        note_what_may_raise(self)
         used = <Room*>PyMem_RawMalloc(needed * sizeof(Room))
         if used == NULL:
             raise MemoryError()
@@ -159,6 +160,20 @@ cdef class Plan:
         return run_plan(self, items_of(arrays), False)
 
 
+cdef int note_what_may_raise(Plan plan) except -1:
+    """Blocks may raise what the loops in them may. Threads that share them need the GIL for that: no run keeps it."""
+    cdef PlanStep* step
+    cdef Py_ssize_t i, k
+    for i in range(plan.n_steps):
+        step = &plan.steps[i]
+        if step.kind == BLOCKS_STEP:
+            for k in range(1, 1 + step.n_inside):
+                step.may_raise = step.may_raise or step[k].may_raise
+            if step.may_raise and plan.n_threads > 1:
+                plan.work = WORK_WITH_LOCK + 1
+    return 0
+
+
 cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, numbers) except NULL:
     """Store numbers from `free` on; returns their address."""
     cdef Py_ssize_t i
@@ -188,6 +203,7 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
             raise ValueError(f"{loop[1]!r} has no loop for the types {loop[2]}")
         step.reports = any_floating(loop[2])
         step.reports_by_call = step.reports and may_report_by_call(loop)
+        step.may_raise = may_raise(loop)
         widen_loop(step, loop)
     elif kind == "cast":
         step.function = cast_loop(loop[1], loop[2])
@@ -376,7 +392,7 @@ cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noex
     return True
 
 
-cdef inline int check_loops() except -1:
+cdef int check_loops() except -1:
     """Raise what a loop has raised, as those of SciPy and Numba can."""
     return -1 if PyErr_Occurred() != NULL else 0
 

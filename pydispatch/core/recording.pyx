@@ -177,7 +177,7 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     cdef TapeNode node
     cdef PyObject* array
     cdef Tensor tensor
-    cdef GradientSlot place
+    cdef GradientSlot slot
     if isinstance(result, Tensor):
         tensor = <Tensor>result
         array = bottom_of(tensor)
@@ -205,11 +205,11 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     node.outputs = tuple(outputs)
     save_results(node, leaves, state)
     for i, leaf in enumerate(leaves):
-        place = result_slot(node, i)
+        slot = result_slot(node, i)
         if (<Tensor>leaf).word & SHARED_FLAG:
-            place.creation = ONE_OF_SEVERAL
-            place.generation = (<Tensor>leaf).memory.generation
-        (<Tensor>leaf).edge = place
+            slot.creation = ONE_OF_SEVERAL
+            slot.generation = (<Tensor>leaf).memory.generation
+        (<Tensor>leaf).edge = slot
         (<Tensor>leaf).word |= TRACKED_FLAG
     return 0
 

@@ -193,7 +193,7 @@ cdef object convert_result(op, Signature signature, maker, Frame* frame, Py_ssiz
         if are_arrays(<PyObject*>items):
             return items
     try:
-        return signature.return_converters[i](
+        return schema_of(signature).returns[i].convert(
             result, frame.word & META_BACKEND_BIT != 0 or getattr(maker, "is_fake", False))
     except (TypeError, ValueError, OverflowError) as error:
         reason = error

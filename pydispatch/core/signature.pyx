@@ -5,61 +5,112 @@ cdef dict kinds = {
     "Tensor?": ARRAY | OPTIONAL, "int?": INT | OPTIONAL, "float?": FLOAT | OPTIONAL, "bool?": BOOL | OPTIONAL,
     "str?": STR | OPTIONAL, "int[]": INTS, "int[]?": INTS | OPTIONAL, "Tensor[]": ARRAYS,
     "Scalar": SCALAR, "Scalar?": SCALAR | OPTIONAL, "ScalarType": NUMPY_DTYPE, "ScalarType?": NUMPY_DTYPE | OPTIONAL,
+    "Device?": OTHER | OPTIONAL, "Tensor[]?": OTHER | OPTIONAL, "Union(int, int[])": INT_OR_INTS,
 }
 
 
 @cython.final
 cdef class Signature:
-    """A schema laid out for the call path."""
+    """A schema laid out for the call path.
 
-    def __cinit__(self, schema):
-        cdef Py_ssize_t i
-        cdef tuple arguments = schema.arguments, returns = schema.returns
-        cdef list names = [], single_names = [], defaults = [], sizes = [], converters = []
-        cdef int kind, facts
-        if len(arguments) > MAX_ARGUMENTS:
-            raise ValueError(f"at most {MAX_ARGUMENTS} arguments")
-        self.schema = schema
-        self.n_arguments = len(arguments)
-        self.device = -1
-        for i, argument in enumerate(arguments):
-            name, single, default, size, kind, facts = argument_layout(argument)
-            names.append(name)
-            single_names.append(single)
-            defaults.append(default)
-            sizes.append(size)
-            converters.append(argument.convert)
-            self.kind[i] = kind
-            if not facts & BY_KEYWORD:
-                self.n_positional += 1
-            if facts & NAMES_BACKEND and self.device < 0:
-                self.device = i
-            if facts & HAS_NO_DEFAULT:
-                self.required |= bit(i)
-            if facts & MAY_HOLD_ARRAYS:
-                self.arrays |= bit(i)
-                if kind & KIND != ARRAY:
-                    self.lists = True
-            if kind & WRITTEN:
-                self.mutable |= bit(i)
-        self.names, self.single_names, self.defaults = tuple(names), tuple(single_names), tuple(defaults)
-        self.sizes, self.converters = tuple(sizes), tuple(converters)
-        lay_out_returns(self, arguments, returns)
+    With `alike`, `schema` is a function that makes it when it is asked for, and it differs in the name only.
+    """
+
+    def __cinit__(self, schema, Signature alike=None):
+        if alike is None:
+            self.own_schema = schema
+            lay_out_arguments(self, layouts_of(schema.arguments))
+            lay_out_returns(self, schema.arguments, schema.returns)
+        else:
+            self.make_schema = schema
+            copy_arguments(self, alike)
+            copy_returns(self, alike)
+
+    @property
+    def schema(self):
+        """The schema that this is the layout of."""
+        return schema_of(self)
+
+    @property
+    def brings_arrays(self):
+        """Are there arguments that bring keys?"""
+        return self.arrays != 0
 
     @property
     def array_arguments(self):
         """Names of the arguments that bring keys."""
         return tuple(name for i, name in enumerate(self.names) if self.arrays & bit(i))
 
+    @property
+    def array_lists(self):
+        """Names of the arguments that are lists of arrays."""
+        return tuple(name for i, name in enumerate(self.names) if self.kind[i] & KIND == ARRAYS)
+
+    def layout(self):
+        """All of it but the schema, to be compared."""
+        return (self.n_arguments, self.n_positional, self.required, self.arrays, self.mutable,
+                (<char*>self.kind)[:self.n_arguments], self.names, self.single_names, self.defaults,
+                self.sizes, self.n_returns, self.returns_fresh_tensor, self.returns_fresh_tensors,
+                self.return_is_tensor, self.return_is_list, self.return_arrays, self.return_source, self.return_views,
+                self.device, self.view_of, self.lists, self.detaches)
+
+
+cdef object schema_of(Signature signature):
+    """The schema of a signature, made when it is first asked for."""
+    if signature.own_schema is None:
+        signature.own_schema = signature.make_schema()
+    return signature.own_schema
+
+
+cdef int lay_out_arguments(Signature self, list layouts) except -1:
+    """What a call is bound to."""
+    cdef Py_ssize_t i
+    cdef list names = [], single_names = [], defaults = [], sizes = []
+    cdef int kind, facts
+    if len(layouts) > MAX_ARGUMENTS:
+        raise ValueError(f"at most {MAX_ARGUMENTS} arguments")
+    self.n_arguments = len(layouts)
+    self.device = -1
+    for i, (name, single, default, size, kind, facts) in enumerate(layouts):
+        names.append(name)
+        single_names.append(single)
+        defaults.append(default)
+        sizes.append(size)
+        self.kind[i] = kind
+        if not facts & BY_KEYWORD:
+            self.n_positional += 1
+        if facts & NAMES_BACKEND and self.device < 0:
+            self.device = i
+        if facts & HAS_NO_DEFAULT:
+            self.required |= bit(i)
+        if facts & MAY_HOLD_ARRAYS:
+            self.arrays |= bit(i)
+            if kind & KIND != ARRAY:
+                self.lists = True
+        if kind & WRITTEN:
+            self.mutable |= bit(i)
+    self.names, self.single_names, self.defaults = tuple(names), tuple(single_names), tuple(defaults)
+    self.sizes = tuple(sizes)
+    return 0
+
+
+cdef int copy_arguments(Signature self, Signature alike) except -1:
+    """The same from a signature that has the same ones."""
+    self.n_arguments, self.n_positional, self.device = alike.n_arguments, alike.n_positional, alike.device
+    self.required, self.arrays, self.mutable, self.lists = alike.required, alike.arrays, alike.mutable, alike.lists
+    self.kind = alike.kind
+    self.names, self.single_names, self.defaults = alike.names, alike.single_names, alike.defaults
+    self.sizes = alike.sizes
+    return 0
+
 
 cdef int lay_out_returns(Signature self, tuple arguments, tuple returns) except -1:
     """What kernels return, and whether that is the common case."""
     cdef Py_ssize_t i
-    cdef list converters = [], is_tensor = [], is_list = [], arrays = [], source = [], views = []
+    cdef list is_tensor = [], is_list = [], arrays = [], source = [], views = []
     cdef bint all_tensors = True, any_views = False
     for result in returns:
         text, contains_arrays = return_layout(result)
-        converters.append(result.convert)
         is_tensor.append(text in ("Tensor", "Tensor?"))
         is_list.append(text == "Tensor[]")
         arrays.append(contains_arrays)
@@ -68,12 +119,11 @@ cdef int lay_out_returns(Signature self, tuple arguments, tuple returns) except 
         all_tensors &= text == "Tensor"
         any_views |= views[-1] != ()
     self.n_returns = len(returns)
-    self.return_converters, self.return_is_tensor, self.return_is_list = (
-        tuple(converters), tuple(is_tensor), tuple(is_list))
+    self.return_is_tensor, self.return_is_list = tuple(is_tensor), tuple(is_list)
     self.return_arrays, self.return_source, self.return_views = tuple(arrays), tuple(source), tuple(views)
     self.view_of = -1
     if all_tensors and any_views:
-        self.detaches = str(self.schema.name) == "np::detach"
+        self.detaches = str(self.own_schema.name) == "np::detach"
         if self.n_returns == 1 and len(views[0]) == 1 and not self.detaches:
             i = views[0][0]
             self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY else -1
@@ -83,11 +133,28 @@ cdef int lay_out_returns(Signature self, tuple arguments, tuple returns) except 
     return 0
 
 
+cdef int copy_returns(Signature self, Signature alike) except -1:
+    """The same from a signature that has the same ones."""
+    self.n_returns, self.view_of, self.detaches = alike.n_returns, alike.view_of, alike.detaches
+    self.returns_fresh_tensor, self.returns_fresh_tensors = alike.returns_fresh_tensor, alike.returns_fresh_tensors
+    self.return_is_tensor, self.return_is_list = alike.return_is_tensor, alike.return_is_list
+    self.return_arrays = alike.return_arrays
+    self.return_source, self.return_views = alike.return_source, alike.return_views
+    return 0
+
+
 cdef enum:      # facts about an argument
     BY_KEYWORD = 1
     HAS_NO_DEFAULT = 2
     MAY_HOLD_ARRAYS = 4
     NAMES_BACKEND = 8
+
+
+cdef list layouts_of(tuple arguments):
+    cdef list layouts = []
+    for argument in arguments:
+        layouts.append(argument_layout(argument))
+    return layouts
 
 
 cdef tuple argument_layout(argument):
@@ -114,6 +181,100 @@ cdef tuple return_layout(result):
         layout = str(result.type), result.type.contains_arrays
         PyObject_GenericSetAttr(result, "layout", layout)
     return layout
+
+
+# --- laid out from its text, without a schema -------------------------------------------------------------------------
+
+cdef dict simple_arguments = {}     # layouts by the text of the argument and whether it is by keyword only
+
+
+def simple_signature(str text, make_schema):
+    """The signature of a text whose arguments are all simple, and whose results are arrays or views; else None.
+
+    `make_schema` makes its schema when it is asked for. That takes much longer, and calls that bind do not need it.
+    """
+    cdef Signature found
+    cdef list layouts = [], aliased = []
+    cdef tuple layout
+    cdef bint by_keyword = False, is_view, is_written, is_list
+    cdef Py_ssize_t i, n
+    arguments, _, returns = text[1:].partition(") -> ")
+    is_list, is_written = returns == "Tensor(a)[]", returns == "Tensor(a!)"
+    is_view = is_list or returns == "Tensor(a)"
+    n = 1 if is_view or is_written else FRESH_RESULTS.get(returns, 0)
+    if n == 0:
+        return None
+    for piece in arguments.replace(", int[])", ",int[])").split(", ") if arguments else ():
+        if piece == "*":
+            by_keyword = True
+            continue
+        layout = simple_argument(piece, by_keyword)
+        if layout is None:
+            return None
+        if piece.startswith("Tensor(a"):
+            aliased.append(len(layouts))
+        layouts.append(layout)
+    if len(aliased) != 1 and (aliased or is_view or is_written):
+        return None
+    found = Signature(WITHOUT_ARGUMENTS)
+    found.own_schema, found.make_schema = None, make_schema
+    lay_out_arguments(found, layouts)
+    i = aliased[0] if aliased else -1
+    found.n_returns = n
+    found.return_is_tensor, found.return_is_list, found.return_arrays = (not is_list,) * n, (is_list,) * n, (True,) * n
+    found.return_source, found.return_views = (i if is_written else -1,) * n, ((i,) if is_view else (),) * n
+    found.view_of = i if is_view and not is_list else -1
+    found.returns_fresh_tensor = n == 1 and not is_view and not is_written
+    found.returns_fresh_tensors = n > 1
+    return found
+
+
+cdef dict FRESH_RESULTS = {"Tensor": 1, "(Tensor, Tensor)": 2, "(Tensor, Tensor, Tensor)": 3}
+cdef object WITHOUT_ARGUMENTS = types.SimpleNamespace(arguments=(), returns=())
+
+
+cdef tuple simple_argument(str text, bint by_keyword):
+    """The layout of an argument of a simple type, with a simple default or none; None of any other."""
+    cdef tuple found = simple_arguments.get((text, by_keyword))
+    cdef int kind, facts = BY_KEYWORD if by_keyword else 0
+    if found is not None:
+        return found
+    head, equals, literal = text.partition("=")
+    spelled, _, name = head.rpartition(" ")
+    sized = spelled.startswith("int[1]")
+    spelled = SHORTER.get(spelled, spelled)
+    if spelled not in kinds or not name.isidentifier():
+        return None
+    kind = kinds[spelled] | (WRITTEN if head.startswith("Tensor(a!)") else 0)
+    facts |= MAY_HOLD_ARRAYS if spelled.startswith("Tensor") or spelled == "Any" else 0
+    facts |= NAMES_BACKEND if spelled == "Device?" else 0
+    default = simple_default(kind, literal) if equals else None
+    if default is NOT_SIMPLE:
+        return None
+    name = sys.intern(name)
+    found = (name, (name,), default, int(sized), kind, facts | (0 if equals else HAS_NO_DEFAULT))
+    return simple_arguments.setdefault((text, by_keyword), found)
+
+
+cdef dict SHORTER = {"Tensor(a)": "Tensor", "Tensor(a!)": "Tensor", "int[1]": "int[]", "int[1]?": "int[]?",
+                     "Union(int,int[])": "Union(int, int[])"}
+cdef object NOT_SIMPLE = object()
+
+
+cdef object simple_default(int kind, str text):
+    """The value of a constant, a number, or a word in quotes, where the kind of the argument needs no other."""
+    kind, optional = kind & KIND, kind & OPTIONAL
+    if text == "None":
+        return None if optional else NOT_SIMPLE
+    if kind == BOOL and text in ("True", "False"):
+        return text == "True"
+    if kind in (INT, SCALAR) and text.removeprefix("-").isdecimal() and text.isascii():
+        return int(text)
+    if kind in (FLOAT, SCALAR) and text.isascii() and all(map(str.isdecimal, text.removeprefix("-").split(".", 1))):
+        return float(text) if "." in text else NOT_SIMPLE
+    if kind == STR and text[:1] in ("'", '"') and text[:1] == text[-1:] and text[1:-1].isidentifier():
+        return text[1:-1]
+    return NOT_SIMPLE
 
 
 cdef inline uint64_t bit(Py_ssize_t i) noexcept:

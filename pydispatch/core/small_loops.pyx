@@ -10,6 +10,7 @@ cdef enum:
     MOST_IN_CODE = 4            # operands of a loop
     MOST_WORDS = 6              # of a loop in code
     MOST_HELD = 4               # places known to hold what a register holds
+    MOST_IN_CHAIN = 3           # links that have a code together
     MOST_FORESEEN = 10          # operations of code, to each of which there is a jump
     AT_ONCE = 256               # repetitions; an even number
 
@@ -45,7 +46,7 @@ cdef class CodeWriter:
     cdef Py_ssize_t word_from_before        # of the address of a number that the repetition before has left; 0: none
     cdef Registers now
     cdef Py_ssize_t first_link, n_links         # where the words of the last operations begin, if they are links
-    cdef int form_of_first, first_as_link
+    cdef int form_of_first, first_as_link, chain        # what these do, a digit of base four for each
     cdef bint has_links                         # is the row long enough for them to be faster?
 
     def __cinit__(self, Plan plan not None, tuple described not None):
@@ -248,7 +249,7 @@ cdef class CodeWriter:
         cdef int n_in = step.n_operands - 1, itemsize = 4 if type == OF_FLOAT32 else 1 if type == OF_BOOL else 8, form
         cdef bint is_test = DO_LESS <= operation <= DO_NOT_EQUAL, is_single = step.sizes[0] == 1
         cdef bint can_hold = is_single and type <= OF_FLOAT32
-        cdef bint is_left = False, is_right = False
+        cdef bint is_left = False, is_right = False, is_turned = False
         cdef int k
         if not self.goes_along(step, n_in, 1 if is_test else itemsize):
             return False
@@ -257,6 +258,8 @@ cdef class CodeWriter:
                 is_left = self.is_held(step, 0, type)
                 is_right = n_in == 2 and self.is_held(step, 1, type) and not (is_test and is_left)
             form = RR if is_left and is_right else RM if is_left else MR if is_right else MM
+            if form == MR and type == OF_FLOAT64 and (operation == DO_ADD or operation == DO_MULTIPLY):
+                form, is_left, is_right, is_turned = RM, True, False, True      # the same number, or nan
         else:
             for k in range(n_in):
                 if not (step.steps[k] == 0 and n_in == 2 or self.goes_along(step, k, itemsize)) or (
@@ -268,9 +271,9 @@ cdef class CodeWriter:
         if self.now.from_before and self.word_from_before == 0 and (is_left or is_right):
             self.word_from_before = self.n_words + (1 if is_left else 2)
         self.put(CODE(type, operation, form), step.sizes[0])
-        if self.has_links and can_hold and type == OF_FLOAT64 and operation <= DO_MULTIPLY and form != RR:
+        if can_hold and type == OF_FLOAT64 and operation <= DO_MULTIPLY and form != RR:
             self.link(operation, form)
-        self.put_addresses(step)
+        self.put_addresses(step, is_turned)
         if operation == DO_MAXIMUM or operation == DO_MINIMUM:
             self.put_call(step)
         if type <= OF_FLOAT32:
@@ -286,10 +289,20 @@ cdef class CodeWriter:
     cdef int link(self, int operation, int form) except -1:
         """Have the operation whose first word was just written follow those right before it as a link, if it can."""
         cdef Py_ssize_t word = self.n_words - 1
+        cdef int code
         cdef int does = (ADD_OTHER if operation == DO_ADD else MULTIPLY_BY_OTHER if operation == DO_MULTIPLY
                          else SUBTRACT_FROM_OTHER if form == MR else SUBTRACT_OTHER)
         cdef int as_link = 2 * does + (form == MR)
-        if form != MM and self.n_links and self.first_link + self.n_links * WORDS_OF_LINK == word:
+        cdef bint follows = form != MM and self.n_links and self.first_link + self.n_links * WORDS_OF_LINK == word
+        if follows and not self.has_links and self.n_links < MOST_IN_CHAIN:
+            self.n_links += 1
+            self.chain = 4 * self.chain + does
+            if self.n_links == 2:
+                code = PAIRS_OF_MEMORY if self.form_of_first == MM else PAIRS_OF_RESULT
+            else:
+                code = TRIPLES_OF_MEMORY if self.form_of_first == MM else TRIPLES_OF_RESULT
+            put_operation(&self.plan.code[self.first_link], code + self.chain, self.n_links)
+        elif follows and self.has_links:
             self.n_links += 1
             put_operation(&self.plan.code[word], CODE(OF_FLOAT64, operation, form), as_link)
             put_operation(&self.plan.code[self.first_link],
@@ -297,6 +310,7 @@ cdef class CodeWriter:
                           self.n_links << BITS_OF_LINK | self.first_as_link)
         else:
             self.first_link, self.n_links, self.form_of_first, self.first_as_link = word, 1, form, as_link
+            self.chain = does
         return 0
 
     cdef bint write_copy(self, PlanStep* step, int itemsize) except -1:
@@ -406,20 +420,24 @@ cdef class CodeWriter:
         self.n_words += 1
         return 0
 
-    cdef int put_addresses(self, PlanStep* step) except -1:
-        """The addresses of operands: of arena and constants known for an arena, of all else for a run."""
+    cdef int put_addresses(self, PlanStep* step, bint is_turned=False) except -1:
+        """The addresses of operands, the first two turned round if so: of arena and constants known for an arena, of
+        all else for a run.
+        """
         cdef int k
         cdef Patch patch
         cdef Py_ssize_t first = 1 + len(self.plan.inputs)
         for k in range(step.n_operands):
-            patch.word, patch.buffer, patch.offset = self.n_words, step.buffers[k], step.offsets[k]
-            self.n_words += 1
+            patch.word, patch.buffer, patch.offset = self.n_words + k, step.buffers[k], step.offsets[k]
+            if is_turned and k < 2:
+                patch.word = self.n_words + 1 - k
             if patch.buffer == 0 or first <= patch.buffer < first + <Py_ssize_t>len(self.plan.constants):
                 self.plan.fixed[self.n_fixed] = patch
                 self.n_fixed += 1
             else:
                 self.plan.patches[self.n_patches] = patch
                 self.n_patches += 1
+        self.n_words += step.n_operands
         return 0
 
     # --- operands ---

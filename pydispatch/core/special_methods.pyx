@@ -30,7 +30,7 @@ cdef inline bint is_operand(PyObject* value) except -1:
 
 
 cdef bint is_other_operand(PyObject* value) except -1:
-    # Tensors never initialised are let through, so that the operator says what they lack
+    # Tensors never initialized are let through, so that the operator says what they lack
     return (word_of_array(value) != 0 or is_scalar_type(Py_TYPE(value)) or is_tensor_type(Py_TYPE(value))
             or isinstance(<object>value, (int, float, complex)))
 

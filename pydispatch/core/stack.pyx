@@ -12,7 +12,7 @@ cdef class InterpreterStack:
 
 
 cdef class Interpreter:
-    """One running transform. Its wrappers are recognised by this object, and die with it."""
+    """One running transform. Its wrappers are recognized by this object, and die with it."""
 
     def __init__(self, str name, site=None):
         self.name = name
@@ -376,9 +376,9 @@ def live_value(value):
 
 
 def unwrap_dead_value(value):
-    """The value that is meant here, without wrappers of transforms that are over.
+    """The value that is meant here, without wrappers of transforms that no longer run.
 
-    AutogradError for a value of a transform that is not active here, VmapError for one that has escaped.
+    AutogradError for a value of a transform that is not active here, VmapError for one that has left its function.
     """
     value = live_value(value)
     if isinstance(value, Wrapper):

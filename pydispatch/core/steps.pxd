@@ -302,6 +302,7 @@ cdef struct PlanStep:
     bint reports                # can it raise floating-point flags?
     bint gathers                # can it meet positions out of range?
     bint reports_by_call        # can it raise them by `feraiseexcept`, which notes some elsewhere?
+    bint may_raise              # can it raise exceptions, as loops of SciPy's and Numba's can?
     bint is_native              # is it machine code of a compiler, which raises flags where NumPy raises none?
     PyUFuncGenericFunction function
     void* data

@@ -167,11 +167,15 @@ cdef int take_loop_step(PlanRun* run, PlanStep* step) except -1 nogil:
 
 
 cdef int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil:
-    """Have Python check for signals now and then, and let other threads have the GIL where the run keeps it."""
+    """Have Python check for signals now and then, and let other threads have the GIL where the run keeps it.
+
+    Raises what a loop has raised before, too.
+    """
     run.work += work
     if run.work > WORK_BETWEEN_SIGNALS:
         run.work = 0
         with gil:
+            check_loops()
             PyErr_CheckSignals()
             with nogil:
                 pass
@@ -217,6 +221,8 @@ cdef struct Worker:             # a thread, and its part of the rows
     PlanStep* step
     cnp.npy_intp start, stop, part, local
     int* is_over                # has the calling thread raised, so that the rest is not needed?
+    PyObject* handling          # of errors of special functions; NULL: the usual one
+    PyObject* error             # what a loop has raised; NULL: nothing
 
 
 cdef void* work_on_rows(void* given) noexcept nogil:
@@ -230,6 +236,58 @@ cdef void* work_on_rows(void* given) noexcept nogil:
     return NULL
 
 
+cdef void* work_and_keep_error(void* given) noexcept nogil:
+    """Work on rows whose loops may raise exceptions.
+
+    An exception is part of the state that the interpreter has of a thread. A loop that makes this state in order to
+    raise lets it go with the GIL, and the exception with it. So the thread has one from beginning to end.
+    """
+    cdef Worker* worker = <Worker*>given
+    with gil:
+        worker.error = error_of_work(worker)
+    return NULL
+
+
+cdef PyObject* error_of_work(Worker* worker) noexcept:
+    """Work on rows, with the GIL where a loop raises; what was raised, or NULL."""
+    try:
+        if worker.handling != NULL:
+            sys.modules["scipy.special"].seterr(**<dict>worker.handling)
+        with nogil:
+            work_on_rows(worker)
+        check_loops()
+    except BaseException as error:
+        return give(error)
+    return NULL
+
+
+cdef PyObject* handling_of_special_errors() except? NULL:
+    """What the calling thread does about errors of SciPy's special functions; NULL if these are not loaded.
+
+    A thread has its own setting, so others have to be told.
+    """
+    special = sys.modules.get("scipy.special")
+    return NULL if special is None else give(special.geterr())
+
+
+cdef int take_errors(Worker* workers, int n, bint raises) except -1:
+    """Take over what loops have raised on all threads. If that is wanted, raise what comes first in the order of rows.
+
+    The rows of the calling thread come before all others.
+    """
+    cdef list errors = []
+    cdef int i
+    for i in range(n):
+        if workers[i].error != NULL:
+            errors.append(<object>workers[i].error)
+            Py_DECREF(workers[i].error)
+    if raises:
+        check_loops()
+        if errors:
+            raise errors[0]
+    return 0
+
+
 cdef int share_rows(PlanRun* run, PlanStep* step, cnp.npy_intp part) except -1 nogil:
     """Run all rows on several threads, each on a range. If the calling thread raises, the others stop after a part."""
     cdef Worker workers[MAX_THREADS]
@@ -239,13 +297,19 @@ cdef int share_rows(PlanRun* run, PlanStep* step, cnp.npy_intp part) except -1 n
     cdef int i, k, n_threads = <int>step.numbers[4], is_over = False
     cdef cnp.npy_intp share = (n // block + n_threads) // n_threads * block
     cdef bint is_done = False
+    cdef PyObject* handling = NULL
     if run.watched < 0:
         find_watched(run)
+    if step.may_raise:
+        with gil:
+            handling = handling_of_special_errors()
     for i in range(n_threads):
         workers[i].start, workers[i].stop = border_of_blocks(step, i * share), border_of_blocks(step, (i + 1) * share)
         workers[i].run, workers[i].step, workers[i].part, workers[i].is_over = run[0], step, part, &is_over
         workers[i].run.n_noted, workers[i].local = 0, i * step.numbers[2]
-        started[i] = i > 0 and start_thread(&threads[i], work_on_rows, &workers[i]) == 0
+        workers[i].handling, workers[i].error = handling, NULL
+        started[i] = i > 0 and start_thread(
+            &threads[i], work_and_keep_error if step.may_raise else work_on_rows, &workers[i]) == 0
     try:
         for i in range(n_threads):
             if not started[i]:
@@ -257,6 +321,10 @@ cdef int share_rows(PlanRun* run, PlanStep* step, cnp.npy_intp part) except -1 n
         for i in range(n_threads):
             if started[i]:
                 join_thread(threads[i])
+        if step.may_raise:
+            with gil:
+                Py_XDECREF(handling)
+                take_errors(workers, n_threads, is_done)
     for i in range(n_threads):
         if started[i]:
             for k in range(workers[i].run.n_noted):

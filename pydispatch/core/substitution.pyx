@@ -75,7 +75,7 @@ cdef class Substitution:
 cdef class CapturedMetaArrays:
     """What Tensors mean to a function that runs without data: for each one that it captures, another without data.
 
-    `captured` are they, in the order in which it used them, and `values` what stands for each.
+    `captured` has the Tensors that it captures, in the order of their first use, and `values` what stands for each.
     """
     cdef readonly list captured
     cdef readonly list values
@@ -86,17 +86,17 @@ cdef class CapturedMetaArrays:
 
     def __call__(self, Tensor tensor):
         """What stands for a captured Tensor; one that was made inside stands for itself."""
-        cdef Tensor stand_in
+        cdef Tensor meta
         known = self.by_id.get(<size_t><PyObject*>tensor)
         if known is not None:
             return known
         if not is_from_outside(tensor):
             return tensor
-        stand_in = wrap_at(None, MetaArray(tuple(tensor.shape), tensor.dtype), None)
-        self.by_id[<size_t><PyObject*>tensor] = self.by_id[<size_t><PyObject*>stand_in] = stand_in
+        meta = wrap_at(None, MetaArray(tuple(tensor.shape), tensor.dtype), None)
+        self.by_id[<size_t><PyObject*>tensor] = self.by_id[<size_t><PyObject*>meta] = meta
         self.captured.append(tensor)
-        self.values.append(stand_in)
-        return stand_in
+        self.values.append(meta)
+        return meta
 
     def meaning(self, Tensor tensor):
         """What stands for a Tensor that the function has used, any other one itself."""

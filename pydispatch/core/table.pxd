@@ -26,7 +26,7 @@ cdef class TableEntry:                  # a kernel as one operator calls it unde
     cdef readonly tuple untaken_names   # of those arguments, in the order of the schema
 
 cdef class Table:                       # replaced whole when a registration changes; the rest is compiled or cached
-    cdef Signature signature
+    cdef readonly Signature signature
     cdef PyObject* entries[N_SLOTS]     # borrowed from rows
     # functionalities that do not fall through, by bit length of the backends
     cdef uint64_t masks[N_BACKENDS + 1]

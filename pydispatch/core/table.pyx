@@ -167,7 +167,7 @@ cdef inline uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* sta
 
 
 cdef int check_backends(PyObject* op, uint64_t word, uint64_t runtime) except -1:
-    """Raise MixedBackendsError unless the highest of these backends is above all others."""
+    """Raise DispatchTypeError unless the highest of these backends is above all others."""
     if runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
         raise upcalls.mixed_backends(<object>op, keyset(word & KEY_BITS))
     return 0

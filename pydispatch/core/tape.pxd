@@ -39,7 +39,7 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef int residual_argument[MAX_RESIDUALS]
     cdef int forward                    # how tangents go through it
     cdef readonly Derivative tangents   # of formulas of its own for that
-    cdef readonly tuple fused       # per schema argument: what does the same as its formula on plain arrays, or None
+    cdef readonly tuple fused       # per schema argument: what does the same as its formula on raw arrays, or None
     cdef readonly object source         # the declaration
 
 cdef class GradientSlot:                       # one result of a node, or a leaf: where gradients arrive

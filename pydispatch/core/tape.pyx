@@ -198,7 +198,7 @@ cdef inline PyObject* edge_of(TapeNode node, Py_ssize_t k) noexcept:
 
 
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
-    cdef GradientSlot place
+    cdef GradientSlot slot
     refresh(tensor)
     if flag and tensor.word & WRAPPER_FLAG and (
             (<Wrapper>tensor).interpreter.alive or Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE):
@@ -225,9 +225,9 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
         return 0
     if flag:
         if not is_leaf_edge(tensor.edge):
-            place = GradientSlot.__new__(GradientSlot)
-            place.is_leaf = True
-            tensor.edge = place
+            slot = GradientSlot.__new__(GradientSlot)
+            slot.is_leaf = True
+            tensor.edge = slot
         tensor.word |= TRACKED_FLAG
     else:
         tensor.word &= ~TRACKED_FLAG
@@ -243,23 +243,23 @@ cdef inline Interpreter interpreter_of(Tensor tensor):
 
 cdef int set_edge(Tensor tensor, edge) except -1:
     """Say where the gradient of a Tensor goes, noting how often its memory's has changed."""
-    cdef GradientSlot place
+    cdef GradientSlot slot
     cdef GradientSlot old = <GradientSlot>tensor.edge if isinstance(tensor.edge, GradientSlot) else None
     cdef bint retains = old is not None and old.retains
     if retains or tensor.memory is not None and tensor.memory.generation:
-        place = GradientSlot.__new__(GradientSlot)
-        place.node = node_of_edge(edge)
-        place.index = 0 if isinstance(edge, TapeNode) else (<GradientSlot>edge).index
-        place.generation = 0 if tensor.memory is None else tensor.memory.generation
+        slot = GradientSlot.__new__(GradientSlot)
+        slot.node = node_of_edge(edge)
+        slot.index = 0 if isinstance(edge, TapeNode) else (<GradientSlot>edge).index
+        slot.generation = 0 if tensor.memory is None else tensor.memory.generation
         if isinstance(edge, GradientSlot):
-            place.creation = (<GradientSlot>edge).creation
-        if old is not None and place.creation is None:
-            place.creation = old.creation
-        edge = place
+            slot.creation = (<GradientSlot>edge).creation
+        if old is not None and slot.creation is None:
+            slot.creation = old.creation
+        edge = slot
     tensor.edge = edge
     tensor.word |= TRACKED_FLAG
     if retains:
-        upcalls.move_retained(tensor, old, place)
+        upcalls.move_retained(tensor, old, slot)
     return 0
 
 
@@ -330,30 +330,30 @@ def edge_of_tensor(Tensor tensor):
 
 def gradient_slot_of(Tensor tensor):
     """The GradientSlot of a Tensor, made when it has none yet: something to keep a gradient and hooks in."""
-    cdef GradientSlot place
+    cdef GradientSlot slot
     refresh(tensor)
     if isinstance(tensor.edge, GradientSlot):
         return tensor.edge
-    place = GradientSlot.__new__(GradientSlot)
-    place.node = tensor.edge
-    place.generation = 0 if tensor.memory is None else tensor.memory.generation
-    tensor.edge = place
-    return place
+    slot = GradientSlot.__new__(GradientSlot)
+    slot.node = tensor.edge
+    slot.generation = 0 if tensor.memory is None else tensor.memory.generation
+    tensor.edge = slot
+    return slot
 
 
-def retain(GradientSlot place):
+def retain(GradientSlot slot):
     """Keep the gradient that arrives at this result of a node."""
-    place.retains = True
+    slot.retains = True
 
 
 cpdef GradientSlot result_slot(TapeNode node, unsigned int index, bint made_by_function=False):
-    """A new place for one result of a node; a view that a Function made must not be written to."""
-    cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
-    place.node = node
-    place.index = index
+    """A new gradient slot for one result of a node; a view that a Function made must not be written to."""
+    cdef GradientSlot slot = GradientSlot.__new__(GradientSlot)
+    slot.node = node
+    slot.index = index
     if made_by_function:
-        place.creation = MADE_BY_FUNCTION
-    return place
+        slot.creation = MADE_BY_FUNCTION
+    return slot
 
 
 def attach(Tensor tensor, edge):

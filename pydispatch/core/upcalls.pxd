@@ -8,7 +8,7 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # memory.py
     cdef public object overlaps_itself
     # registry/registrations.py
-    cdef public object declared
+    cdef public object declared, name_declared
     # registry/tables.py
     cdef public object build_table
     # registry/backends.py

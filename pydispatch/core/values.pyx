@@ -388,6 +388,12 @@ cdef inline PyObject* wrap_ndarray(PyObject* array) except NULL:
     return tensor
 
 
+def a_type(value):
+    """The type of a value for messages, with its article: "an int", "a Tensor"."""
+    name = type(value).__name__
+    return f"an {name}" if name.startswith(("nd", *"AEIOaeio")) else f"a {name}"     # but a uint8
+
+
 SPECIAL_METHODS = (
     "add", "iadd", "sub", "isub", "mul", "imul", "truediv", "itruediv", "floordiv", "ifloordiv", "mod", "imod",
     "pow", "ipow", "matmul", "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift", "irshift",

@@ -8,6 +8,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
 from pydispatch.autograd.values import values_below
+from pydispatch.debug import html
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.modes import Guard
 from pydispatch.registry.messages import shorten
@@ -88,6 +89,7 @@ class Explanation:
         return "\n".join(lines)
 
     __repr__ = __str__
+    _repr_html_ = html.of_explanation
 
 
 def explain(self: OpOverload, /, *args: Any, **kwargs: Any) -> Explanation:
@@ -277,7 +279,7 @@ def _what_is_done(op: OpOverload, values: tuple[Any, ...], word: str, takes_part
         return "the call raises, the operator writes to an argument and has no formula"
     if not getattr(derivative, "differentiable", True):
         return f"not {word}, the results are constants"
-    source = "the library's formulas" if hasattr(derivative, "vjp") else f"the formula registered at {handle.site}"
+    source = "the library's formulas" if hasattr(derivative, "vjp") else f"the derivative registered at {handle.site}"
     return f"{word} by {source}, for {', '.join(names)}"
 
 

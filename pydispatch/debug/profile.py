@@ -12,11 +12,14 @@ from typing import NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
+from pydispatch.debug import html
 from pydispatch.debug.flamegraph import Frame, draw
 from pydispatch.debug.memory import in_bytes
 from pydispatch.modes import Guard
 
 SORTS = ("own", "total", "calls", "allocated", "peak", "name")
+MOST_ROWS = 50
+"""That a notebook shows."""
 GROUPINGS = ("operator", "line", "shapes")
 
 
@@ -111,6 +114,16 @@ class Profile(_core.Recorder, Guard):
 
     def __str__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        """The table, with a bar for the part of the time that passed in each operator itself."""
+        rows = sorted(self.rows(), key=lambda row: -row.own)
+        whole = sum(row.own for row in rows) or 1
+        shown = [(row.own / whole, [row.name, str(row.calls), _in_time(row.own), _in_time(row.total),
+                                    in_bytes(row.allocated), in_bytes(row.peak)]) for row in rows[:MOST_ROWS]]
+        left = f"; {len(rows) - MOST_ROWS} more operators are not shown" if len(rows) > MOST_ROWS else ""
+        titles = ["operator", "calls", "own", "total", "allocated", "peak"]
+        return html.table(titles, shown) + html.paragraph(self._summary(rows) + left)
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the events as JSON in Chrome's format, which Perfetto (ui.perfetto.dev) opens."""

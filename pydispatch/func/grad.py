@@ -145,7 +145,7 @@ def as_scalar(output: Any) -> Any:
     output = as_array(_core.unwrap_dead_result(output))
     check_no_wrapper("grad", output)
     if not _core.is_array(output):
-        raise AutogradError(f"grad: the function returned a {type(output).__name__}, expected one real number\n"
+        raise AutogradError(f"grad: the function returned {_core.a_type(output)}, expected one real number\n"
                             "return a Tensor; with more to return, pass has_aux=True and return (value, aux)")
     if math.prod(output.shape) != 1:
         raise AutogradError(f"grad: the function returned an array of shape {tuple(output.shape)}, expected one real "
@@ -220,7 +220,7 @@ def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
     """One cotangent as the engine gets it: a raw array if it holds nothing more, in the dtype of the output."""
     name = f"vjp: the cotangent{path_of_leaf(spec, n)}"
     if not _core.is_array(cotangent):
-        raise AutogradError(f"{name} is a {type(cotangent).__name__}, expected an array\npass numpy.asarray(...)")
+        raise AutogradError(f"{name} is {_core.a_type(cotangent)}, expected an array\npass numpy.asarray(...)")
     return as_raw_constant(fitted_to("the output", output, name, cotangent))
 
 

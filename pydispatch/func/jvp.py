@@ -37,8 +37,8 @@ def jvp(
     `func` returns (output, aux), and the result is (output, tangent, aux).
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise AutogradError(f"jvp: primals and tangents are a {type(primals).__name__} and a "
-                            f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
+        raise AutogradError(f"jvp: primals and tangents are {_core.a_type(primals)} and "
+                            f"{_core.a_type(tangents)}, expected tuples\nwrite jvp(f, (x,), (t,))")
     site = _core.calling_site()
     if not has_aux and not strict:
         flat: tuple[Any, ...] = _core.run_jvp(func, primals, tangents, site)

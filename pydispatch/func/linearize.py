@@ -260,7 +260,7 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
     given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, in the same structure")
     for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
         if not _core.is_array(tangent):
-            raise AutogradError(f"linearize: tangent {path_to_leaf_number(spec, n)} is a {type(tangent).__name__}, "
+            raise AutogradError(f"linearize: tangent {path_to_leaf_number(spec, n)} is {_core.a_type(tangent)}, "
                                 "expected an array\npass numpy.asarray(...)")
         if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
             raise AutogradError(

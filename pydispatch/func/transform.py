@@ -27,7 +27,7 @@ class Transform(_core.PythonInterpreter):
     def wrap(self, value: Any, note: Any = None) -> PythonWrapper:
         """A value of this interpreter: `.array` is the value below, whose shape and dtype it has; `.note` is free."""
         if not _core.is_array(value):
-            raise DispatchTypeError(f"{self.name}: wrap got a {type(value).__name__}, expected an array\n"
+            raise DispatchTypeError(f"{self.name}: wrap got {_core.a_type(value)}, expected an array\n"
                                     "pass numpy.asarray(...)")
         wrapped = _core.wrap_value_at(self, value)
         wrapped.note = note

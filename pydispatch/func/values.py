@@ -34,7 +34,7 @@ def check_differentiable(name: str, value: Any, place: Any) -> None:
                                      f"an array\npass a float: {float(value)}")
     if not _core.is_array(value):
         raise NotDifferentiableError(
-            f"{name}: argument {place} is a {type(value).__name__}, expected an array to differentiate with respect "
+            f"{name}: argument {place} is {_core.a_type(value)}, expected an array to differentiate with respect "
             "to\n"
             "pass an array, or a pytree of arrays (see pydispatch.tree.register_pytree_node), or leave it out of "
             "argnums"
@@ -123,7 +123,7 @@ def check_no_wrapper(name: str, output: Any) -> None:
     """
     if isinstance(output, Tensor) and isinstance(_core.array_of(output), Shell) and getattr(output, "wraps", True):
         raise AutogradError(
-            f"{name}: the function returned a {type(output).__name__}, a wrapper made inside, whose value is unknown\n"
+            f"{name}: the function returned {_core.a_type(output)}, a wrapper made inside, whose value is unknown\n"
             "return the value that it wraps, or pass the wrapper as an argument"
         )
 
@@ -138,7 +138,7 @@ def flatten_outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
         check_no_wrapper(name, leaf)
         if not _core.is_array(leaf):
             raise AutogradError(
-                f"{name}: the output{path_of_leaf(spec, n)} is a {type(leaf).__name__}, expected an array\n"
+                f"{name}: the output{path_of_leaf(spec, n)} is {_core.a_type(leaf)}, expected an array\n"
                 "return arrays only; put the rest into aux: has_aux=True"
             )
     return leaves, spec
@@ -149,7 +149,7 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
     if not has_aux:
         return output, None
     if type(output) is not tuple or len(output) != 2:
-        raise AutogradError(f"{name}: with has_aux=True the function returned a {type(output).__name__}, expected a "
+        raise AutogradError(f"{name}: with has_aux=True the function returned {_core.a_type(output)}, expected a "
                             "tuple (output, aux)\nreturn exactly two values")
     return output
 

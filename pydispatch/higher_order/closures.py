@@ -53,7 +53,7 @@ a tuple of by the last.
 def check_function(who: str, function: Any, call: str) -> None:
     """DispatchTypeError unless it can be called; `who` names it, as in "cond: true_fn", `call` is how to pass one."""
     if not callable(function):
-        raise DispatchTypeError(f"{who} is a {type(function).__name__}, expected a function\nwrite {call}")
+        raise DispatchTypeError(f"{who} is {_core.a_type(function)}, expected a function\nwrite {call}")
 
 
 class FlatFunction:
@@ -123,7 +123,7 @@ class FlatFunction:
         for i, leaf in enumerate(leaves):
             if not _core.is_array(leaf):
                 self.refuse(DispatchTypeError(
-                    f"{self.who}: result {i} is a {type(leaf).__name__}, expected an array\n"
+                    f"{self.who}: result {i} is {_core.a_type(leaf)}, expected an array\n"
                     "return arrays, or pytrees of them: np.asarray(number)"))
         return tuple([as_tensor(leaf) for leaf in leaves])
 

@@ -61,7 +61,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):
         check_function(f"cond: {name}", function, "cond(pred, lambda x: ..., lambda x: ..., (x,))")
     if not isinstance(operands, (tuple, list)):
-        raise DispatchTypeError(f"cond: operands is a {type(operands).__name__}, expected a tuple or list\n"
+        raise DispatchTypeError(f"cond: operands is {_core.a_type(operands)}, expected a tuple or list\n"
                                 "write cond(pred, true_fn, false_fn, (x,))")
     if isinstance(pred, (bool, int, float)):
         return true_fn(*operands) if pred else false_fn(*operands)
@@ -81,7 +81,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 def check_predicate(who: str, pred: Any) -> None:
     """DispatchTypeError unless it is an array of one element."""
     if not _core.is_array(pred):
-        raise DispatchTypeError(f"{who} is a {type(pred).__name__}, expected a bool or an array of one element\n"
+        raise DispatchTypeError(f"{who} is {_core.a_type(pred)}, expected a bool or an array of one element\n"
                                 "pass a comparison of arrays: x.sum() > 0")
     if not is_one_element(pred):
         raise DispatchTypeError(f"{who} has shape {tuple(pred.shape)}, expected one element\n"

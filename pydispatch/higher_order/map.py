@@ -50,7 +50,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     """The results of `f(x, *args)` for each slice `x` of `xs` along axis 0, stacked along axis 0.
 
     `xs` and what `f` returns are arrays, in pytrees too; there is at least one slice. `f` gets Tensors, may capture
-    arrays, and must not write to its arguments. Unless nothing observes the loop, it is called once more with arrays
+    arrays, and must not write to its arguments. Where something observes the loop, `f` is called once more with arrays
     without data, to see what it captures and returns. Modes and transforms see one operator. If `f` can take a whole
     batch, `func.vmap` is faster.
     """

@@ -245,10 +245,10 @@ class HigherOrderOperator:
         if self.n_results is None:
             return result
         if not isinstance(result, (tuple, list)):
-            raise self._wrong_results(who, f"a {type(result).__name__}", None)
+            raise self._wrong_results(who, _core.a_type(result), None)
         for i, value in enumerate(result):
             if not _core.is_array(value):
-                raise self._wrong_results(who, f"a {type(value).__name__} as result {i}", None)
+                raise self._wrong_results(who, f"{_core.a_type(value)} as result {i}", None)
         expected = self.n_results(*args)
         if expected is not None and len(result) != expected:
             raise self._wrong_results(who, f"{len(result)} arrays", expected)

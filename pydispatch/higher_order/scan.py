@@ -72,8 +72,8 @@ def scan(
     keeps its structure, shapes and dtypes; the `y` of all steps are stacked along axis 0. `reverse` starts with the
     last slice, and `ys` stay in the order of `xs`. Without `xs`, `length` says how many steps there are, and `x` is
     None. `combine` gets Tensors, may capture arrays, must not write to its arguments, and returns new arrays.
-    Unless nothing observes the loop, it is called once more with arrays without data, to see what it captures and
-    returns.
+    Where something observes the loop, `combine` is called once more with arrays without data, to see what it captures
+    and returns.
 
     Modes and transforms see one operator. The gradient keeps the residuals of every step, or, when observed, the carry
     of every step.
@@ -128,7 +128,7 @@ def as_carry(who: str, init: Any, without: str) -> tuple[list[Any], TreeSpec]:
         if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf):
             return ops.np.full((), leaf)
         if not _core.is_array(leaf):
-            raise DispatchTypeError(f"{who}: init holds a {type(leaf).__name__}, expected arrays\n"
+            raise DispatchTypeError(f"{who}: init holds {_core.a_type(leaf)}, expected arrays\n"
                                     "leave it out: the function may capture it")
         return leaf
 
@@ -143,7 +143,7 @@ def slices_first(who: str, leaves: Sequence[Any], axis: int) -> list[Any]:
     """The arrays to loop over, with the axis of the loop first."""
     for leaf in leaves:
         if not _core.is_array(leaf):
-            raise DispatchTypeError(f"{who}: xs holds a {type(leaf).__name__}, expected arrays\n"
+            raise DispatchTypeError(f"{who}: xs holds {_core.a_type(leaf)}, expected arrays\n"
                                     "leave it out: the function may capture it")
     return [leaf if axis == 0 and leaf.ndim else ops.np.moveaxis(leaf, normalize_axis_index(axis, leaf.ndim), 0)
             for leaf in leaves]

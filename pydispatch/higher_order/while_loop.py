@@ -61,18 +61,18 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     `init` is a tuple or list, nested as you like, of arrays and numbers, which become arrays; `body_fn` returns as
     many values, of the same structure, shapes and dtypes (one value alone where there is one). `cond_fn` returns an
     array of one element. After no step at all the result is a copy of `init`. Both functions get Tensors, may
-    capture arrays, and must not write to their arguments. Unless nothing observes the loop, they are called once more
+    capture arrays, and must not write to their arguments. Where something observes the loop, they are called once more
     with arrays without data, to see what they capture and return.
 
-    Modes and transforms see one operator. The gradient keeps what every step saved, or, when observed, the
-    carry of every step. Under `vmap`, where the predicate differs between examples, the loop
-    goes on while it holds for any: `body_fn` runs for finished examples too, and
-    what it makes of them is dropped. What is not finite there may spoil gradients: a division by zero, say.
+    Modes and transforms see one operator. The gradient keeps the residuals of every step, or, when observed, the carry
+    of every step. Under `vmap`, where the predicate differs between examples, the loop goes on while it holds for any:
+    `body_fn` runs for finished examples too, and what it makes of them is dropped. What is not finite there may spoil
+    gradients: a division by zero, say.
     """
     for name, function in (("cond_fn", cond_fn), ("body_fn", body_fn)):
         check_function(f"while_loop: {name}", function, "while_loop(lambda x: ..., lambda x: ..., (x,))")
     if not isinstance(init, (tuple, list)):
-        raise DispatchTypeError(f"while_loop: init is a {type(init).__name__}, expected a tuple or list\n"
+        raise DispatchTypeError(f"while_loop: init is {_core.a_type(init)}, expected a tuple or list\n"
                                 "write while_loop(cond_fn, body_fn, (x,))")
     carry, spec = as_carry("while_loop", init, "carry what cond_fn looks at: while_loop(cond_fn, body_fn, (x,))")
     arguments = tuple(tree_unflatten(carry, spec))

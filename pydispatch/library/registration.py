@@ -22,7 +22,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.kernels import check_function, kernel_function, make_kernel
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.registrations import FallbackHandle, Handle, HandleGroup
-from pydispatch.registry.sites import caller_site, registration_site
+from pydispatch.registry.sites import is_again, registration_site, warn_again
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import (
     OperatorName,
@@ -49,14 +49,15 @@ class Library:
     `"IMPL"` brings implementations and fallbacks only, and may carry a default key. Close it, or use it as a context
     manager, to undo all that was registered through it; dropping the object undoes nothing.
 
-    Raises RegistrationError for a second DEF library of a namespace, a kind that does not exist, or a key for a
-    library that is not IMPL; SchemaError for a namespace that is not an identifier.
+    The code that opened a DEF library may run again, as a cell of a notebook does: it closes the former one, with
+    OverrideWarning. Raises RegistrationError for any other second DEF library of a namespace, a kind that does not
+    exist, or a key for a library that is not IMPL; SchemaError for a namespace that is not an identifier.
     """
 
     def __init__(self, namespace: str, kind: str, key: str | DispatchKey | None = None) -> None:
         self.namespace = namespace
         self.kind = kind
-        self.site = caller_site()
+        self.site = registration_site()
         self.handles: list[Handle] = []
         self._crowded = 16      # so many handles, and those removed since are forgotten
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
@@ -83,7 +84,10 @@ class Library:
     def _claim_namespace(self) -> None:
         with registrations.lock:
             first = _definers.get(self.namespace)
-            if first is not None:
+            if first is not None and is_again(self.site, first.site):
+                warn_again(f"the DEF library {self.namespace!r}", self.site, first.site)
+                first.close()
+            elif first is not None:
                 raise RegistrationError(
                     f"the namespace {self.namespace!r} has a DEF library already\n"
                     f"the one opened at {self.site} is the second, the first was opened at {first.site}; close that "

@@ -35,6 +35,8 @@ from pydispatch.numpy import (
 )
 from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
 from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
+from pydispatch.registry.registrations import operators as _all_operators
+from pydispatch.registry.tables import build_table as _build_table
 
 _OBJECTS = {
     "vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_,
@@ -58,6 +60,10 @@ def _public_names() -> dict[str, _Any]:
 del calculus, creation, descriptions, diagonals, in_place, indexing, manipulation, mapping, operators, pointwise
 del polynomials, products, protocols, selection, sets, standard, statistics, universal, windows
 globals().update(_public_names())
+# What compositions call most. With the tables of these operators is made what all tables share, which the first use of
+# a function would have to make otherwise: it takes longer than the rest of that use.
+for _name in ("getitem", "subtract", "reshape", "astype", "concatenate"):
+    _build_table(_all_operators[f"np::{_name}"])
 __all__ = sorted([*_public_names(), *_OURS])
 
 

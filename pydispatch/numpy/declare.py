@@ -24,6 +24,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
+from pydispatch.registry.tables import build_table
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -283,19 +284,20 @@ class Adapter:
         self.face = face
         self.name = name
         self.original = original
-        self.parameters: dict[str, Any] = {}        # empty until the first call
+        self.parameters: tuple[str, ...] = ()       # until the first call
 
     def prepare(self) -> None:
-        """Read the schema; on the first call, since most functions are never called."""
+        """Read the signature; on the first call, since most functions are never called."""
         self.operator = packet(self.face.namespace, self.name)
-        schema = self.operator.overloads[0].schema
+        signature = build_table(self.operator.overloads[0]).signature
         declaration = PACKS[self.face.namespace].declaration(self.name)
         assert declaration is not None
         self.writes = declaration.operation.variants.out is not None
         self.takes_out = (self.writes or "out" in positional_names(self.original)
                           or (isinstance(self.original, np.ufunc) and self.original.nout == 1))
-        self.parameters = {argument.name: argument for argument in schema.arguments}
-        self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
+        self.parameters = signature.names
+        self.positional = signature.names[:signature.n_positional]
+        self.arrays, self.lists = signature.array_arguments, signature.array_lists
         self.left_out = declaration.left_out
         self.in_order = positional_names(self.original) or [*self.positional, "out"]
 
@@ -336,10 +338,9 @@ class Adapter:
 
     def converted(self, key: str, value: Any) -> Any:
         """An argument as the operator takes it."""
-        kind = self.parameters[key].type
-        if not kind.contains_arrays or value is None:
+        if key not in self.arrays or value is None:
             return tuple(value) if type(value) is list else value
-        if kind.word.endswith("[]") if isinstance(kind.word, str) else str(kind).endswith("[]"):
+        if key in self.lists:
             return [as_nonscalar(item) for item in value]
         found = as_array(value)
         if key == "indices" and isinstance(value, (list, tuple)) and isinstance(found, np.ndarray):

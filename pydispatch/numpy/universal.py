@@ -62,7 +62,7 @@ def add_methods(function: ArrayFunction, ufunc: np.ufunc) -> None:
             implementation = bound(method, function)
             method_of_function = ArrayFunction(getattr(ufunc, name), implementation)
             method_of_function.__dict__.update(__name__=name, __qualname__=f"{function.__name__}.{name}",
-                                               __module__=function.__module__, __doc__=getattr(ufunc, name).__doc__)
+                                               __module__=function.__module__, __doc__=DOCS[name])
             function.__dict__[name] = method_of_function
 
 
@@ -174,5 +174,6 @@ def reduceat(
 METHODS: dict[str, Callable[..., Any]] = {
     "reduce": reduce, "accumulate": accumulate, "outer": outer, "at": at, "reduceat": reduceat,
 }
+DOCS = {name: getattr(np.ufunc, name).__doc__ for name in METHODS}     # the same for all; each look makes a string
 
 declare_universal_functions()

@@ -14,10 +14,10 @@ complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
     "complex", "detach", "imag", "isfinite", "real", "where", "zeros_like")
 
 
-def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **entry):
+def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **parts):
     """Declare an operator that converts every element; with nothing to convert, the result may be the argument."""
     declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion", *tags),
-            vmap="pointwise", **entry)
+            vmap="pointwise", **parts)
 
 
 def conversion_meta(kernel):

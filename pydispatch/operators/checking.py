@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pydispatch import _core
 from pydispatch.exceptions import RegistrationError
 from pydispatch.operators.declare import Declaration
 from pydispatch.registry.derivatives import Joint
@@ -15,7 +16,7 @@ def check(declaration: Declaration) -> None:
     for role in ("kernel", "meta"):
         function = getattr(declaration, role)
         if not callable(function):
-            raise RegistrationError(f"operator {full}: {role} is a {type(function).__name__}, expected a function\n"
+            raise RegistrationError(f"operator {full}: {role} is {_core.a_type(function)}, expected a function\n"
                                     "pass one that takes the operator's arguments")
     n_arrays = sum(argument.type.contains_arrays for argument in arguments)
     for role in ("vjp", "jvp"):
@@ -28,5 +29,5 @@ def check(declaration: Declaration) -> None:
                                     f"{n_arrays} arrays among its arguments\ngive one for each of them")
         for formula in formulas:
             if formula is not None and not callable(formula):
-                raise RegistrationError(f"operator {full}: a formula of {role} is a {type(formula).__name__}, expected "
+                raise RegistrationError(f"operator {full}: a formula of {role} is {_core.a_type(formula)}, expected "
                                         "a function or None\nwrite lambda g, x: ...")

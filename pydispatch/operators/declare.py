@@ -229,41 +229,41 @@ class Pack:
                       for name in names])
 
     def declare(self, name: str, arguments: str, kernel: Callable, meta: Callable, *, out: Callable | None = None,
-                in_place: bool = False, **entry: Any) -> None:
-        """Declare an operator; `Operation` has the rest of an entry.
+                in_place: bool = False, **parts: Any) -> None:
+        """Declare an operator. `parts` are what else a declaration has: `returns`, `tags`, `vjp`, `jvp`, `vmap`, ...
 
         `out`, a kernel that takes `out=`, adds the variant `name.out`, and with `in_place` also `name_`, which writes
         to the first argument.
         """
         variants = Variants(name, f"{name}_" if in_place else None, f"{name}.out" if out else None)
-        self._add(Operation, variants, arguments, kernel, meta, out=out, **entry)
+        self._add(Operation, variants, arguments, kernel, meta, out=out, **parts)
 
-    def pointwise(self, name: str, kernel: Callable, arguments: str, *, tags: Iterable[str] = (), **entry: Any) -> None:
+    def pointwise(self, name: str, kernel: Callable, arguments: str, *, tags: Iterable[str] = (), **parts: Any) -> None:
         """Declare an operator whose result has, for each element of the arguments, which broadcast, one element.
 
         `kernel` is a universal function of NumPy's kind, or any function that broadcasts, also empty arrays. Its meta
         kernel and its batching rule follow from that.
         """
         self.declare(name, arguments, kernel, pointwise_meta(kernel), tags=("pointwise", *tags), broadcasts=True,
-                     vmap="pointwise", **entry)
+                     vmap="pointwise", **parts)
 
-    def declare_writer(self, name: str, arguments: str, write: Callable, meta: Callable, **entry: Any) -> None:
+    def declare_writer(self, name: str, arguments: str, write: Callable, meta: Callable, **parts: Any) -> None:
         """Declare an operator that is in place by nature: `write` changes its first argument, `meta` checks it.
 
         That is the variant `name_`. The functional variant `name`, which changes a copy, is derived from it.
         """
-        self._add(Writer, Variants(name, f"{name}_", None), arguments, write, meta, **entry)
+        self._add(Writer, Variants(name, f"{name}_", None), arguments, write, meta, **parts)
 
-    def _add(self, kind: type[Operation], variants: Variants, *required: Any, **entry: Any) -> None:
+    def _add(self, kind: type[Operation], variants: Variants, *required: Any, **parts: Any) -> None:
         try:
-            operation = kind(self, variants, *required, **entry)
+            operation = kind(self, variants, *required, **parts)
         except TypeError as error:
-            parts = Operation.__init__.__kwdefaults__ or {}
-            unknown = [part for part in entry if part not in parts]
+            known = Operation.__init__.__kwdefaults__ or {}
+            unknown = [part for part in parts if part not in known]
             if not unknown:
                 raise
             raise RegistrationError(f"operator {self.namespace}::{variants.functional}: a declaration has no "
-                                    f"`{unknown[0]}`, expected some of {', '.join(parts)}\nleave it out") from error
+                                    f"`{unknown[0]}`, expected some of {', '.join(known)}\nleave it out") from error
         module = self.families.get(variants.functional.partition("_")[0])
         is_of_family = module is not None and module in sys.modules
         for variant, name in zip(("functional", "inplace", "out"), variants, strict=True):

@@ -122,11 +122,11 @@ def stack_batch(op, info, in_dims, a, *options):
     return found, 0 if not isinstance(found, tuple) else (0,) * len(found)
 
 
-def matrix_operator(name, arguments, kernel, n_results=1, **entry):
+def matrix_operator(name, arguments, kernel, n_results=1, **parts):
     """Declare an operator of one matrix, or stack of matrices."""
     if n_results > 1:
-        entry["returns"] = f"({', '.join(['Tensor'] * n_results)})"
-    declare(f"linalg_{name}", arguments, kernel, meta_on_stacks(kernel), tags=("linalg",), vmap=stack_batch, **entry)
+        parts["returns"] = f"({', '.join(['Tensor'] * n_results)})"
+    declare(f"linalg_{name}", arguments, kernel, meta_on_stacks(kernel), tags=("linalg",), vmap=stack_batch, **parts)
 
 
 # --- inverses and determinants ---------------------------------------------------------------------------------------

@@ -143,10 +143,10 @@ distribution(
 # --- distributions whose draws move with their parameters at the same quantile ---------------------------------------
 
 
-def pointwise(name, arguments, kernel, **entry):
+def pointwise(name, arguments, kernel, **parts):
     """Declare a pointwise function that formulas need."""
     declare(f"random_{name}", arguments, named(kernel, f"random_{name}"), pointwise_meta(kernel), tags=("pointwise",),
-            broadcasts=True, vmap="pointwise", **entry)
+            broadcasts=True, vmap="pointwise", **parts)
 
 
 pointwise("polygamma", "Tensor x, int order=0", polygamma_of_double,
@@ -286,11 +286,11 @@ def in_turn(op, info, in_dims, args, batch_shape, dtype=float, *, enlarges=True)
     return pile([called(op, example) for example in examples]), 0
 
 
-def vectors(name, parameters, meta, batch, **entry):
+def vectors(name, parameters, meta, batch, **parts):
     """Declare draws of vectors by the method of Generator of that name."""
     kernel = named(meta, f"random_{name}")
     declare(f"random_{name}", f"Generator generator, {parameters}, Device? device=None",
-            AnyDevice(vector_kernel(name)), AnyDevice(kernel), tags=TAGS, vmap=batch, **entry)
+            AnyDevice(vector_kernel(name)), AnyDevice(kernel), tags=TAGS, vmap=batch, **parts)
 
 
 def vector_kernel(name):

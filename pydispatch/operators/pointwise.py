@@ -31,18 +31,18 @@ UFUNC_LEFT_OUT = {
 
 
 def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, fills_out=True, left_out=UFUNC_LEFT_OUT,
-              tags=(), **entry):
+              tags=(), **parts):
     """Declare a pointwise operator; for a ufunc, the arguments are known."""
     name = name or kernel.__name__
     arguments = arguments or (UNARY, BINARY)[kernel.nin - 1]
     out = out or kernel
     declare(name, arguments, kernel, pointwise_meta(out), out=out, in_place=in_place, fills_out=fills_out,
-            left_out=left_out, tags=("pointwise", *tags), broadcasts=True, vmap="pointwise", **entry)
+            left_out=left_out, tags=("pointwise", *tags), broadcasts=True, vmap="pointwise", **parts)
 
 
-def predicate(kernel, **entry):
+def predicate(kernel, **parts):
     """Declare a pointwise operator that returns a bool for each element; it has no in-place variant."""
-    pointwise(kernel, in_place=False, tags=("predicate",), differentiable=False, **entry)
+    pointwise(kernel, in_place=False, tags=("predicate",), differentiable=False, **parts)
 
 
 def comparison(kernel):
@@ -61,9 +61,9 @@ def comparison_of_numpy_2_0(kernel):
     return named(compare, kernel.__name__)
 
 
-def step(kernel, **entry):
+def step(kernel, **parts):
     """Declare a pointwise operator that is piecewise constant: its gradients are zeros."""
-    pointwise(kernel, vjp=(vanished,) * getattr(kernel, "nin", 1), **entry)
+    pointwise(kernel, vjp=(vanished,) * getattr(kernel, "nin", 1), **parts)
 
 
 def vanished(g):

@@ -249,7 +249,7 @@ class Transposed:
 
     `constants` are operands that follow: (extent, 1) for ones where the gradient is repeated, (extent, 2) for the
     identity, which puts it on a diagonal. Axes of one element that were repeated are summed, and added by `shape`.
-    `multiply` is that of two plain arrays, where nothing else is to be done.
+    `multiply` is that of two raw arrays, where nothing else is to be done.
     """
 
     __slots__ = ("constants", "multiply", "optimize", "shape", "subscripts")
@@ -299,7 +299,7 @@ def transposed(subscripts, i, *shapes):
 
 
 def multiplication(terms, shapes, extents) -> Callable:
-    """The function of two plain arrays that these terms stand for, the fastest one."""
+    """The function of two raw arrays that these terms stand for, the fastest one."""
     if all(terms.result.endswith(term) for term in terms.operands):
         return np.multiply
     product = matrix_product(terms, shapes, extents)

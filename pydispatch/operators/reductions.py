@@ -29,21 +29,21 @@ SPREAD = f"*, Scalar ddof=0, {PART[3:]}, Tensor? mean=None, Scalar? correction=N
 ONE_AXIS = "Tensor a, int? axis=None"
 
 
-def reduction(name, arguments, kernel, *, empty=True, tags=(), **entry):
+def reduction(name, arguments, kernel, *, empty=True, tags=(), **parts):
     """Declare a reduction; without `empty` it raises if there are no elements to reduce."""
     meta = reduction_meta(name, kernel, empty)
-    entry.setdefault("vmap", {"axis": reduced_behind})
-    declare(name, arguments, kernel, meta, out=kernel, tags=("reduction", *tags), **entry)
+    parts.setdefault("vmap", {"axis": reduced_behind})
+    declare(name, arguments, kernel, meta, out=kernel, tags=("reduction", *tags), **parts)
 
 
-def accumulation(name, **entry):
+def accumulation(name, **parts):
     """Declare an accumulation, such as a running sum."""
     kernel = ArrayMethod(name)
     arguments = f"{ONE_AXIS}, ScalarType? dtype=None"
     # NumPy 2.4 crashes where out is 0-d
     out = exact(name, kernel, lambda shape, axis=None, *rest: along(shape, axis)[0])
     declare(name, arguments, kernel, accumulation_meta(kernel), out=out, tags=("accumulation",), vmap=accumulate_batch,
-            **entry)
+            **parts)
 
 
 def reduction_meta(name, kernel, empty):

@@ -34,13 +34,13 @@ READ_ORDER = {"order": "elements are read in C order; transpose before and after
 JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
 
 
-def view(name, arguments, kernel, *, kernel_on_meta=None, returns="Tensor(a)", **entry):
+def view(name, arguments, kernel, *, kernel_on_meta=None, returns="Tensor(a)", **parts):
     """Declare an operator whose result has the elements of its first argument, as a view where possible.
 
     `kernel_on_meta` replaces the kernel on meta arrays, where the kernel would copy.
     """
     meta = view_meta(kernel_on_meta or kernel)
-    declare(name, arguments, kernel, meta, returns=returns, tags=("view",), jvp="linear", **entry)
+    declare(name, arguments, kernel, meta, returns=returns, tags=("view",), jvp="linear", **parts)
 
 
 def view_meta(kernel):
@@ -53,21 +53,21 @@ def view_meta(kernel):
     return meta
 
 
-def rearrangement(name, arguments, kernel, shape_of_result, **entry):
+def rearrangement(name, arguments, kernel, shape_of_result, **parts):
     """Declare an operator whose result has the elements of its first argument in new memory."""
     def meta(a, *args):
         return MetaArray(shape_of_result(shape_of(a), *args), dtype_of(a))
-    declare(name, arguments, kernel, meta, tags=("rearrangement",), jvp="linear", **entry)
+    declare(name, arguments, kernel, meta, tags=("rearrangement",), jvp="linear", **parts)
 
 
-def join(name, arguments, kernel, shape_of_result, **entry):
+def join(name, arguments, kernel, shape_of_result, **parts):
     """Declare an operator that joins the elements of several arrays in a new one."""
     def meta(arrays, axis=0, *, out=None, **options):
         if out is not None:
             options["out"] = sample(out)
         dtype = np.concatenate([np.empty(0, dtype_of(a)) for a in arrays], **options).dtype
         return MetaArray(shape_of_result([shape_of(a) for a in arrays], axis), dtype)
-    declare(name, f"{arguments}, {JOINED}", kernel, meta, out=kernel, tags=("join",), jvp="linear", **entry)
+    declare(name, f"{arguments}, {JOINED}", kernel, meta, out=kernel, tags=("join",), jvp="linear", **parts)
 
 
 def concatenated(shapes, axis):

@@ -13,7 +13,7 @@ from pydispatch.operators.meta import along, dtype_of, shape_of
 positions_in_order, take_along = operators("argsort", "take_along_axis")
 
 
-def sorting(name, kernel, *, takes_scalars, **entry):
+def sorting(name, kernel, *, takes_scalars, **parts):
     """Declare an operator that orders the elements along an axis, or all elements without one.
 
     NumPy's argsort treats a 0-d array as a vector of one element; its sort refuses it.
@@ -36,7 +36,7 @@ def sorting(name, kernel, *, takes_scalars, **entry):
     declare(name, "Tensor a, int? axis=-1, str? kind=None, *, bool? stable=None", kernel, meta, tags=("sorting",),
             left_out={"order": "it names fields, which arrays here do not have; sort by one key after the other",
                       "descending": f"of NumPy 2.5; pydispatch.numpy.{name} takes it"},
-            vmap=sort_batch, **entry)
+            vmap=sort_batch, **parts)
 
 
 def sorted_by_position(a, axis=-1, kind=None, *, stable=None):

@@ -376,8 +376,9 @@ def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> A
     if isinstance(value, BatchedTensor) and not value.interpreter.alive:
         return VmapError(f"{what} of {describe_interpreter(value.interpreter)}: it has left the function under vmap\n"
                          "return it from there")
+    why = ", which is not active here" if value.interpreter.alive else ""      # else the description says why
     return AutogradError(
-        f"{what} of {describe_interpreter(value.interpreter)}, which is not active here\n"
+        f"{what} of {describe_interpreter(value.interpreter)}{why}\n"
         "use it in the function that was transformed, in the same thread, or return it from there; to a kernel, "
         "Function or rule that runs below it, pass it as an argument"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OverrideWarning, RegistrationError
 from pydispatch.keys import DispatchKey
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel
-from pydispatch.registry.sites import caller_site, frames_to_caller
+from pydispatch.registry.sites import RegistrationSite, caller_site, frames_to_caller, is_again, warn_again
 from pydispatch.schema import EXACT, OperatorName, Schema, parse_declared_signature
 
 H = TypeVar("H", bound="OperatorHandle")
@@ -29,6 +29,7 @@ packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name 
 fallbacks: list[FallbackHandle] = []
 listeners: list[ListenerHandle] = []
 shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`); forgotten with the tables
+_kernels_declared: dict[Any, tuple[Kernel, Kernel]] = {}    # by declaration
 
 
 # --- handles ---------------------------------------------------------------------------------------------------------
@@ -311,7 +312,10 @@ def add_definition(
     schema: Schema, site: str, *, alias_analysis: str | None = "FROM_SCHEMA", tags: tuple[str, ...] = (),
     left_out: Mapping[str, str] | None = None,
 ) -> DefinitionHandle:
-    """Give an operator its schema. RegistrationError if it has one already, or if one of its kernels does not fit."""
+    """Give an operator its schema. RegistrationError if it has one already, or if one of its kernels does not fit.
+
+    The code that gave it its schema may run again: then the new one replaces the former, with OverrideWarning.
+    """
     assert schema.name is not None
     if hasattr(OpOverloadPacket, schema.name.overload):
         raise RegistrationError(
@@ -320,9 +324,12 @@ def add_definition(
         )
     with lock:
         op = operators.get(str(schema.name))
+        keeper = None
         if op is not None:
             first = definition_of(op)
-            if first is not None:
+            if first is not None and is_again(site, first.site):
+                keeper = _make_way(op, first, schema, site)
+            elif first is not None:
                 relation = "repeats the one" if schema == first.schema else f"is another than {first.schema},"
                 raise RegistrationError(
                     f"operator {schema.name} is defined already\n"
@@ -336,7 +343,32 @@ def add_definition(
         install(schema.name, handle)
         lock.note(partial(notify, handle.operator, "on_remove"))
         notify(handle.operator, "on_define")
+        if keeper is not None:
+            keeper.remove()
         return handle
+
+
+def _make_way(op: OpOverload, first: DefinitionHandle, schema: Schema, site: str) -> NameHandle:
+    """Take back a definition that is made again, with kernels that do not fit the new one; returns what keeps the name.
+
+    Kernels of other modules have to fit: theirs do not run again.
+    """
+    warn_again(f"operator {schema.name}", site, first.site)     # before anything is changed
+    keeper = install(op.name, NameHandle(site))
+    first.remove()
+    for registration in tuple(op.registrations):
+        if isinstance(registration, KernelHandle) and _is_beside(registration.site, site):
+            try:
+                check_kernel(schema, site, registration.kernel)
+            except RegistrationError:
+                registration.remove()
+    return keeper
+
+
+def _is_beside(one: str, other: str) -> bool:
+    if not (isinstance(one, RegistrationSite) and isinstance(other, RegistrationSite)):
+        return False
+    return one.run is not None and other.run is not None and one.run.is_beside(other.run)
 
 
 def add_kernel(
@@ -347,12 +379,16 @@ def add_kernel(
         key = DispatchKey.CompositeImplicitAutograd
     with lock:
         op = operators.get(str(name))
+        former = None
         if op is not None:
             definition = definition_of(op)
             if definition is not None:
                 check_kernel(definition.schema, definition.site, kernel)
-            _announce_override(op, key, kernel, allow_override)
-        return install(name, KernelHandle(key, kernel, site))
+            former = _announce_override(op, key, kernel, site, allow_override)
+        handle = install(name, KernelHandle(key, kernel, site))
+        if former is not None:
+            former.remove()
+        return handle
 
 
 def add_derivative(name: OperatorName, derivative: Any, site: str) -> DerivativeHandle:
@@ -391,27 +427,47 @@ def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str,
         _core.declare_in_force(operators, packets, namespace, declarations, named)
 
 
-def declared(op: OpOverload, declaration: Any) -> tuple[OperatorName, list[OperatorHandle]]:
-    """The name and the registrations of an operator of a pack; its schema is parsed on first use."""
-    operation, kernels = declaration.operation, declaration.kernels
+def declared(op: OpOverload, declaration: Any) -> list[OperatorHandle]:
+    """The registrations of an operator of a pack; its schema is parsed on first use."""
+    operation = declaration.operation
     pack = operation.pack
-    base, _, overload = declaration.name.partition(".")
-    name = OperatorName(pack.namespace, base, overload)
-    fitting = EXACT if pack.namespace == "np" else None     # tests hold the library's kernels against their schemas
+    dense, meta = kernels_declared(declaration)
     handles: list[OperatorHandle] = [
-        DefinitionHandle(partial(_parse_declared, name, declaration), pack.module, "FROM_SCHEMA", declaration.tags,
+        DefinitionHandle(partial(schema_declared, declaration), pack.module, "FROM_SCHEMA", declaration.tags,
                          operation.left_out, operation.vmap),
-        KernelHandle(DispatchKey.CPU, Kernel(kernels["CPU"], is_of_user=False, fitting=fitting), pack.module),
-        KernelHandle(DispatchKey.Meta, Kernel(kernels["Meta"], is_of_user=False, fitting=fitting), pack.module),
+        KernelHandle(DispatchKey.CPU, dense, pack.module),
+        KernelHandle(DispatchKey.Meta, meta, pack.module),
         DerivativeHandle(declaration, pack.module)]
     for handle in handles:
         handle.operator = op
         handle.active = True
-    return name, handles
+    return handles
 
 
-def _parse_declared(name: OperatorName, declaration: Any) -> Schema:
-    return parse_declared_signature(declaration.signature_text).with_name(name)
+@cache
+def name_declared(declaration: Any) -> OperatorName:
+    """The name of the operator that a pack declares so."""
+    base, _, overload = declaration.name.partition(".")
+    return OperatorName(declaration.operation.pack.namespace, base, overload)
+
+
+@cache
+def schema_declared(declaration: Any) -> Schema:
+    """Its schema."""
+    return parse_declared_signature(declaration.signature_text).with_name(name_declared(declaration))
+
+
+def kernels_declared(declaration: Any) -> tuple[Kernel, Kernel]:
+    """Its kernels, for arrays and for those without data; always the same objects."""
+    found = _kernels_declared.get(declaration)
+    if found is None:
+        kernels = declaration.kernels
+        # tests hold the library's kernels against their schemas
+        fitting = EXACT if declaration.operation.pack.namespace == "np" else None
+        made = (Kernel(kernels["CPU"], is_of_user=False, fitting=fitting),
+                Kernel(kernels["Meta"], is_of_user=False, fitting=fitting))
+        found = _kernels_declared.setdefault(declaration, made)     # another thread may have been faster
+    return found
 
 
 def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
@@ -420,7 +476,10 @@ def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
         handle = FallbackHandle(key, kernel, site)
         for member in key.members:
             taken = fallback_of(member)
-            if taken is not None:
+            if taken is not None and is_again(site, taken.site):
+                warn_again(f"fallback of {member.name}", site, taken.site)
+                taken.remove()
+            elif taken is not None:
                 raise RegistrationError(
                     f"the key {member.name} has a fallback already\n"
                     f"{kernel.debug}, registered at {site}, repeats {taken.kernel.debug}, registered at {taken.site}; "
@@ -505,11 +564,15 @@ def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
     return handle
 
 
-def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_override: bool) -> None:
+def _announce_override(
+    op: OpOverload, key: DispatchKey, kernel: Kernel, site: str, allow_override: bool
+) -> KernelHandle | None:
+    """Warn about the kernel that a new one shadows; returns it where the same code makes it again, in its place."""
     previous = kernels_of(op).get(key)
     if not previous:
-        return
-    if not allow_override:
+        return None
+    former = previous[0] if is_again(site, previous[0].site) else None
+    if not allow_override and former is None:
         raise RegistrationError(
             f"operator {op.name} has a kernel under {key.name} already: {previous[0].kernel.debug}\n"
             "remove it first (handle.remove()), or pass allow_override=True"
@@ -520,6 +583,7 @@ def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_o
             f"operator {op.name}: the kernel {kernel.debug} now shadows {previous[0].kernel.debug} under {key.name}",
             OverrideWarning, stacklevel=frames_to_caller(),
         )
+    return former
 
 
-_core.connect(declared=declared)
+_core.connect(declared=declared, name_declared=name_declared)

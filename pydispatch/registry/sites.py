@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
+import warnings
+from collections.abc import Hashable
 from itertools import count
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Interpreter
+from pydispatch.exceptions import OverrideWarning
 
 PACKAGE = __name__.partition(".")[0]
 _users: tuple[str, ...] = ()    # modules of the package that count as users of it; names end in a dot
@@ -17,26 +22,29 @@ MOST_NAMES = 1 << 12
 MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
 _process = os.urandom(16).hex()
 _numbers = count()
+SESSION = "session"
+MOST_FRAMES = 50
 
 
 class RegistrationSite(str):
     """The site of a registration, which tells other processes how to make it too.
 
     The import of `module` makes the registration; it is "" where no import does. `process` and `number` tell it from
-    all others, and the higher number of a process is the later one.
+    all others, and the higher number of a process is the later one. `run` is the code that made it in this process.
     """
 
-    __slots__ = ("module", "number", "process")
+    __slots__ = ("module", "number", "process", "run")
 
     def __new__(cls, site: str, module: str, process: str, number: int) -> RegistrationSite:
         """One that was made in some process."""
         made = super().__new__(cls, site)
-        made.module, made.process, made.number = module, process, number
+        made.module, made.process, made.number, made.run = module, process, number, None
         return made
 
     module: str
     process: str
     number: int
+    run: CodeRun | None
 
     def __reduce__(self) -> tuple[type[RegistrationSite], tuple[str, str, str, int]]:
         return RegistrationSite, (str(self), self.module, self.process, self.number)
@@ -49,7 +57,9 @@ def this_process() -> str:
 
 def registration_site() -> RegistrationSite:
     """The site of the user's call that registers something."""
-    return RegistrationSite(caller_site(), _module_in_execution(), this_process(), next(_numbers))
+    site = RegistrationSite(caller_site(), _module_in_execution(), this_process(), next(_numbers))
+    site.run = CodeRun()
+    return site
 
 
 def _module_in_execution() -> str:
@@ -83,9 +93,94 @@ def caller_place() -> tuple[str, str]:
     Cells of a notebook, and what is typed at a prompt, are one file.
     """
     frame = sys._getframe(frames_to_caller() - 1)
-    scope = frame.f_globals
-    is_session = scope.get("__name__") == "__main__" and "__file__" not in scope
-    return "session" if is_session else frame.f_code.co_filename, frame.f_code.co_qualname
+    return SESSION if _is_session(frame) else frame.f_code.co_filename, frame.f_code.co_qualname
+
+
+def _is_session(frame: FrameType) -> bool:
+    """Does a frame run a cell of a notebook, or what was typed at a prompt?"""
+    return frame.f_globals.get("__name__") == "__main__" and "__file__" not in frame.f_globals
+
+
+def _cell() -> str:
+    """What the notebook calls the cell that runs, if it tells: Jupyter does, nbclient and terminals do not."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    tell: Any = getattr(shell, "get_parent", dict)      # of Jupyter's shells: the message that asks for this run
+    message = tell()
+    metadata = message.get("metadata") if isinstance(message, dict) else None
+    return str(metadata.get("cellId") or "") if isinstance(metadata, dict) else ""
+
+
+class CodeRun:
+    """One run of the code that registers something: the user's call, its callers, and the module or cell around them.
+
+    The same code runs again when a cell is run twice, or a module is reloaded: files and functions are the same, but
+    Python has compiled some of them anew. Two calls in one run differ in nothing that was compiled.
+    """
+
+    __slots__ = ("codes", "names", "piece")
+
+    def __init__(self) -> None:
+        names: list[tuple[str, str]] = []
+        codes: list[CodeType] = []
+        frame: FrameType | None = sys._getframe(frames_to_caller() - 1)
+        self.piece: tuple[str, int] | None = None       # where the line is, in code that is less than a file
+        while frame is not None and len(codes) < MOST_FRAMES:
+            code, scope = frame.f_code, frame.f_globals
+            file = f"{SESSION} {_cell()}" if _is_session(frame) else code.co_filename
+            names.append((file, code.co_qualname))
+            codes.append(code)
+            if code.co_name == "<module>":
+                if scope.get("__file__") != code.co_filename:
+                    self.piece = (code.co_filename, frame.f_lineno)
+                break
+            frame = frame.f_back
+        self.names = tuple(names)
+        self.codes = tuple(codes)
+
+    def is_again(self, former: CodeRun) -> bool:
+        """Does the same code run again? Two statements of one cell, or of one page of examples, are not the same."""
+        if self.names != former.names or all(map(operator.is_, self.codes, former.codes)):
+            return False
+        if self.piece is None or former.piece is None:
+            return True
+        return self.piece[0] != former.piece[0] or self.piece[1] == former.piece[1]
+
+    def is_beside(self, other: CodeRun) -> bool:
+        """Is it in the same module or session?"""
+        ours, theirs = self.names[-1][0], other.names[-1][0]
+        return ours == theirs or (ours.startswith(SESSION) and theirs.startswith(SESSION))
+
+
+def is_again(site: str, former: str) -> bool:
+    """Is a registration made again, by the code that made the former one?"""
+    run, before = getattr(site, "run", None), getattr(former, "run", None)
+    return run is not None and before is not None and run.is_again(before)
+
+
+def warn_again(what: str, site: str, former: str) -> None:
+    """Warn that a registration replaces the one that the same code made before."""
+    warnings.warn(f"{what}: registered again at {site}, in place of the registration at {former}", OverrideWarning,
+                  stacklevel=frames_to_caller())
+
+
+_sites: dict[tuple[str, Hashable], RegistrationSite] = {}
+
+
+def remember(kind: str, name: Hashable) -> None:
+    """Note which code registers something that has no handle."""
+    _sites[kind, name] = registration_site()
+
+
+def replaces_former(kind: str, name: Hashable) -> bool:
+    """Is something registered again by the code that registered it before? Then warns."""
+    former = _sites.get((kind, name))
+    site = registration_site()
+    if former is None or not is_again(site, former):
+        return False
+    shown = name.__name__ if isinstance(name, type) else name
+    warn_again(f"{kind} {shown}", site, former)
+    return True
 
 
 def is_ours(frame: FrameType) -> bool:
@@ -94,7 +189,11 @@ def is_ours(frame: FrameType) -> bool:
     try:
         return _ours[module]
     except KeyError:
-        pass
+        return _is_name_of_ours(module)
+
+
+def _is_name_of_ours(module: str) -> bool:
+    """The same by the name of the module; kept for the next time."""
     if len(_ours) >= MOST_NAMES:
         _ours.clear()
     found = _ours[module] = module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
@@ -104,8 +203,12 @@ def is_ours(frame: FrameType) -> bool:
 def frames_to_caller() -> int:
     """The `stacklevel` that makes a warning point at the user's call."""
     depth = 1
+    frame_at, known = sys._getframe, _ours      # f_back does not raise MemoryError when it fails
     try:
-        while is_ours(sys._getframe(depth)):     # f_back does not raise MemoryError when it fails
+        while True:         # a trace looks for its caller at each operator: so no call of `is_ours`
+            module = frame_at(depth).f_globals.get("__name__", "")
+            if not (known[module] if module in known else _is_name_of_ours(module)):
+                break
             depth += 1
     except ValueError:      # all frames are ours
         depth -= 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 from pydispatch import _core
@@ -24,12 +24,14 @@ from pydispatch.registry.registrations import (
     derivative_of,
     fallbacks,
     in_force,
+    kernels_declared,
     kernels_of,
     lock,
     mark_all_stale,
+    schema_declared,
     shared_parts,
 )
-from pydispatch.schema import Argument, DeviceType, Fit, OptionalType, Schema
+from pydispatch.schema import EXACT, Argument, DeviceType, Fit, OptionalType, Schema, parse_declared_signature
 
 describe = deferred("registry.messages", "describe")
 kernel_provided = deferred("backends.providing", "kernel_provided")
@@ -185,18 +187,18 @@ SELECTS_BACKEND = Kernel(_select_backend)
 IS_AMBIGUOUS = Kernel(_raise_ambiguous)
 
 
-def _raise_dead_formula(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    formula, composite = derivative_of(op), kernels_of(op)[CIA][0]
-    assert formula is not None
+def _raise_dead_derivative(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    derivative, composite = derivative_of(op), kernels_of(op)[CIA][0]
+    assert derivative is not None
     raise RegistrationError(
-        f"operator {op.name}: the formula registered at {formula.site} would never be used: Tensors run the "
+        f"operator {op.name}: the derivative registered at {derivative.site} would never be used: Tensors run the "
         f"CompositeImplicitAutograd kernel {composite.kernel.debug}, registered at {composite.site}, and the tape "
         "records the operators that it calls\n"
         'remove one of them, or register the kernel under "CompositeExplicitAutograd" or a backend'
     )
 
 
-HAS_DEAD_FORMULA = Kernel(_raise_dead_formula)
+HAS_DEAD_DERIVATIVE = Kernel(_raise_dead_derivative)
 
 
 @cache
@@ -280,7 +282,7 @@ def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Par
         if choice.label is Label.AMBIGUOUS:
             kernel: Kernel | None = IS_AMBIGUOUS
         elif choice.label.is_composite and choice.key.is_autograd and has_derivative:
-            kernel = HAS_DEAD_FORMULA
+            kernel = HAS_DEAD_DERIVATIVE
         elif choice.source is not None:
             kernel = None
         else:
@@ -298,6 +300,9 @@ def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Par
 
 def compute_table(op: OpOverload) -> Table:
     """The table of an operator: a pure function of the registrations in force."""
+    declaration = op.sole_declaration
+    if declaration is not None and declaration.operation.pack.namespace == "np" and not BACKENDS:
+        return table_of_declaration(declaration)
     definition, active, handle, rules = in_force(op)
     if definition is None:
         raise undefined(op)
@@ -313,11 +318,64 @@ def compute_table(op: OpOverload) -> Table:
             rows[slot] = entry
     derivative = None if handle is None else handle.derivative
     return Table(signature, tuple(rows), signature.device >= 0, derivative,
-                 is_factory="creation" in definition.tags or not signature.array_arguments, rules=rules,
+                 is_factory="creation" in definition.tags or not signature.brings_arrays, rules=rules,
                  batching=None if definition.vmap is None else _core.BatchingRule(definition.vmap, signature),
                  is_random="random" in definition.tags,
                  differentiated_as=composite_for_derivatives(derivative, signature, schema),
                  composites_by_backend=composites_of_backends(op, signature, schema) if BACKENDS else None)
+
+
+def table_of_declaration(declaration: Any) -> Table:
+    """The same for an operator of the library of which nothing but its declaration is in force.
+
+    Most first calls are of such operators: all that is the same in their tables is shared, and neither their names nor
+    their registrations are made.
+    """
+    operation, tags = declaration.operation, declaration.tags
+    signature = signature_declared(declaration)
+    dense, meta = kernels_declared(declaration)
+    rows = list(rows_beside_kernels())
+    rows[CPU_SLOT] = TableEntry(dense.function, convention="raw", fill=(), signature=signature, kernel=dense,
+                                label=Label.KERNEL)
+    rows[META_SLOT] = TableEntry(meta.function, convention="raw", fill=(), signature=signature, kernel=meta,
+                                 label=Label.KERNEL)
+    vmap, composite = operation.vmap, declaration.differentiated_as
+    return Table(signature, tuple(rows), signature.device >= 0, declaration,
+                 is_factory="creation" in tags or not signature.brings_arrays,
+                 batching=None if vmap is None else _core.BatchingRule(vmap, signature), is_random="random" in tags,
+                 differentiated_as=None if composite is None else TableEntry(
+                     composite, convention="composite", fill=(), signature=signature, label=Label.COMPOSITE,
+                     kernel=Kernel(composite, is_of_user=False, fitting=EXACT)))
+
+
+CPU_SLOT, META_SLOT = slot_of(DispatchKey.CPU), slot_of(DispatchKey.Meta)
+
+
+def rows_beside_kernels() -> tuple[TableEntry | None, ...]:
+    """The rows of tables of operators with kernels for CPU and Meta and a derivative, but for these two."""
+    found: tuple[TableEntry | None, ...] | None = shared_parts.get("beside kernels")
+    if found is None:
+        with lock:
+            rows: list[TableEntry | None] = [None] * len(_core.slots())
+            for _, slots, entry in parts_of(frozenset((DispatchKey.CPU, DispatchKey.Meta)), NOTHING_PROVIDED, True):
+                for slot in slots:
+                    rows[slot] = entry
+            found = shared_parts["beside kernels"] = tuple(rows)
+    return found
+
+
+def signature_declared(declaration: Any) -> Signature:
+    """The signature of an operator of the library: it shares its layout with those that have the same text."""
+    if declaration.name == "detach":        # of which the name tells more than the schema
+        return Signature(schema_declared(declaration))
+    return Signature(partial(schema_declared, declaration), signature_of_text(declaration.signature_text))
+
+
+@cache
+def signature_of_text(text: str) -> Signature:
+    """The signature of a schema without a name."""
+    return _core.simple_signature(text, partial(parse_declared_signature, text)) or Signature(
+        parse_declared_signature(text))
 
 
 def own_entry(

@@ -7,10 +7,14 @@ import enum
 from typing import Any
 
 from pydispatch.exceptions import RegistrationError
+from pydispatch.loading import deferred
 from pydispatch.schema.base_types import Type, refusal
 from pydispatch.schema.frozen import MISSING, described
 from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
 from pydispatch.schema.spellings import is_taken
+
+remember = deferred("registry.sites", "remember")
+replaces_former = deferred("registry.sites", "replaces_former")
 
 
 class EnumType(Type):
@@ -78,6 +82,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
     """Let schemas name `cls`, by its own name or by `name`, which may have dots: ``package.module.Name``.
 
     An enum.Enum becomes a type whose defaults are written ``Color.RED``; any other class an opaque type.
+    A class that the same code defines again takes the name of the former one, with OverrideWarning.
     RegistrationError when the name is not a dotted name or is taken, and when the class already has another name.
     """
     if not isinstance(cls, type):
@@ -106,12 +111,14 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
             f"type {name!r}: {cls.__qualname__} is registered as {known.name!r}\n"
             f"Remove that first: unregister_opaque_type({known.name!r})"
         )
-    if taken is not None:
+    is_anew = taken is not None and (taken.cls.__module__, taken.cls.__qualname__) == (cls.__module__, cls.__qualname__)
+    if taken is not None and not (is_anew and replaces_former("type", name)):
         raise RegistrationError(
             f"type {name!r}: the name is taken by {taken.cls.__module__}.{taken.cls.__qualname__}\n"
             f"Give it another name, or remove the old one first: unregister_opaque_type({name!r})"
         )
     type_of_name[name] = EnumType(name, cls) if issubclass(cls, enum.Enum) else OpaqueType(name, cls)
+    remember("type", name)
 
 
 def unregister_opaque_type(cls: type | str) -> None:

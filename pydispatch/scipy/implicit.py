@@ -1,4 +1,4 @@
-"""Solutions of equations as operators on functions: linear systems, and the implicit function theorem.
+"""Solutions of equations as higher-order operators: linear systems, and the implicit function theorem.
 
 `LINEAR_SOLVE` solves a linear system that a function stands for. What `implicit_operator` makes solves F(x, args) = 0
 by any method; its derivatives are solutions of a linear system with the Jacobian of F, so nothing is unrolled. Rules of

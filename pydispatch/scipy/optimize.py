@@ -1,4 +1,4 @@
-"""`scipy.optimize` on functions: roots, minimisers and fixed points as differentiable functions of parameters.
+"""`scipy.optimize` on functions: roots, minimizers and fixed points as differentiable functions of parameters.
 
 The primal solutions are SciPy's, with exact derivatives of the user's function; the gradients are those of the implicit
 function theorem (`implicit.py`).
@@ -205,7 +205,7 @@ def _find_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
                           jac=jacobian if method in ("hybr", "lm") else None)
     if not found.success and not (method == "hybr" and _is_exact(found, jacobian)):
         raise ConvergenceError(_one_line(found.message))
-    if method == "lm":                  # which minimises squares, and is content with any minimum
+    if method == "lm":                  # which minimizes squares, and is content with any minimum
         size, before = np.abs(found.fun).max(initial=0), np.abs(function(packed(x0))).max(initial=0)
         if not size <= 1e-6 * max(1.0, before):
             raise ConvergenceError(f"the squares of fun have a minimum that is no root, where fun is {size:.2g}")
@@ -249,7 +249,7 @@ def root(
     return Solution(fun, x, args, status=1, message="The solution converged.")
 
 
-# --- minimisers ------------------------------------------------------------------------------------------------------
+# --- minimizers ------------------------------------------------------------------------------------------------------
 
 
 GRADIENT_METHODS = frozenset((

@@ -116,7 +116,7 @@ class _CheckedCall(NamedTuple):
 
 def _overload(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> OpOverload:
     if isinstance(args, (str, Tensor)) or not isinstance(args, Sequence):
-        raise ValueError(f"opcheck: args is a {type(args).__name__}, expected a tuple of arguments\npass (x,)")
+        raise ValueError(f"opcheck: args is {_core.a_type(args)}, expected a tuple of arguments\npass (x,)")
     if isinstance(op, OpOverloadPacket):
         op = op.resolve(*args, **kwargs)
     elif isinstance(op, Definition):
@@ -458,11 +458,11 @@ def _check_same_metadata(op: OpOverload, i: int, real: Any, fake: Any) -> None:
     for one, other in zip(reals, fakes, strict=True):
         if not is_array(one):
             if type(one) is not type(other):
-                raise _fake_error(op, f"result {i} is a {type(other).__name__}", f"a {type(one).__name__}")
+                raise _fake_error(op, f"result {i} is {_core.a_type(other)}", _core.a_type(one))
             continue
         one, other = _raw(one), _raw(other)
         if not isinstance(other, MetaArray):
-            raise _fake_error(op, f"result {i} is a {type(other).__name__}", "a MetaArray")
+            raise _fake_error(op, f"result {i} is {_core.a_type(other)}", "a MetaArray")
         if other.shape != one.shape:
             raise _fake_error(op, f"result {i} has shape {other.shape}", f"{one.shape}: Shapes are not equal")
         if other.dtype != one.dtype:

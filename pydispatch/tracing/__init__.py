@@ -10,6 +10,7 @@ from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph, Match, Node
 from pydispatch.tracing.interpreting import GraphInterpreter, Transformer
 from pydispatch.tracing.linting import lint
+from pydispatch.tracing.pictures import graph_in_notebook
 from pydispatch.tracing.rewriting import eliminate_dead_code, replace_pattern
 from pydispatch.tracing.trace import make_fx
 from pydispatch.tracing.values import ArraySpec, spec_of
@@ -41,3 +42,4 @@ Graph.__call__ = call_graph
 Graph.interpret = interpret
 Graph.compile = compile_graph
 Graph.draw = draw_graph
+Graph._repr_html_ = graph_in_notebook

@@ -88,7 +88,7 @@ def unwrapped(name: str, value: Any) -> Any:
     _core.refuse_conversion(value, f"argument {name} of a compiled graph")
     if value.dispatches_to_python or not isinstance(value.array, np.ndarray):
         raise DispatchTypeError(
-            f"compiled graph: argument {name} is a {type(value).__name__} of backend {value.device}, expected a plain "
+            f"compiled graph: argument {name} is {_core.a_type(value)} of backend {value.device}, expected a plain "
             "Tensor of NumPy's arrays, as the code calls NumPy\nrun the graph itself, which dispatches: graph(...)")
     return value.array
 

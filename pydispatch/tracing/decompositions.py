@@ -21,6 +21,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
 from pydispatch.ops import ops
+from pydispatch.registry.sites import remember, replaces_former
 from pydispatch.tree import tree_leaves
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,7 +62,8 @@ def register_decomposition(operator: OpOverload) -> Callable[[F], F]: ...
 def register_decomposition(operator: OpOverload, function: F | None = None) -> F | Callable[[F], F]:
     """Register `function` as the decomposition of an overload; without a function, a decorator.
 
-    Raises RegistrationError when the overload has a decomposition already.
+    The code that registered it may run again: the new one replaces it, with OverrideWarning. Raises RegistrationError
+    when the overload has another decomposition already.
     """
     if function is None:
         def register(function: F) -> F:
@@ -72,10 +74,11 @@ def register_decomposition(operator: OpOverload, function: F | None = None) -> F
     if not isinstance(operator, OpOverload):
         raise DispatchTypeError(f"register_decomposition: argument operator is {operator!r}, expected an OpOverload\n"
                                 "name the overload: ops.np.square.default")
-    if operator in _table:
+    if operator in _table and not replaces_former("decomposition of", operator):
         raise RegistrationError(f"{operator.name}: a decomposition is registered already\n"
                                 "pass another one to make_fx directly: decompositions={overload: function}")
     _table[operator] = function
+    remember("decomposition of", operator)
     return function
 
 

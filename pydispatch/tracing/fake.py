@@ -91,7 +91,7 @@ class FakeTensor(Tensor):
     def __init__(self, kind: Kind, mode: FakeMode | None = None) -> None:
         if mode is None:
             raise DispatchTypeError(
-                f"FakeTensor: a {type(kind).__name__} does not name its FakeMode\n"
+                f"FakeTensor: {_core.a_type(kind)} does not name its FakeMode\n"
                 "make it with its mode: mode.from_array(x)"
             )
         shell = Shell(kind.template)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.tracing.arguments import overload_for
@@ -294,7 +295,7 @@ class Graph:
         if isinstance(target, OpOverloadPacket):
             target = overload_for(target, tuple(args), kwargs)
         if not callable(target):
-            raise TypeError(f"call_function: target is {target!r}, a {type(target).__name__}; expected an operator or "
+            raise TypeError(f"call_function: target is {target!r}, {_core.a_type(target)}; expected an operator or "
                             "a function\npass ops.np.add.default, say")
         node = self._new_node("call_function", self._name_of_call(target), target)
         node.set_arguments(tuple(args), kwargs)
@@ -436,6 +437,7 @@ class Graph:
     interpret: ClassVar[Callable[..., Any]]
     compile: ClassVar[Callable[[Graph], CompiledGraph]]
     draw: ClassVar[Callable[..., str]]
+    _repr_html_: ClassVar[Callable[[Graph], str]]
 
     # --- copying ---
 

@@ -39,11 +39,11 @@ def is_literal(value: Any) -> bool:
 
 def refuse_literal(where: str, value: Any) -> DispatchTypeError:
     """The error for a value that is no literal; `where` names the node."""
-    kind = type(value).__name__
+    kind = _core.a_type(value)
     if _core.is_array(value):
-        return DispatchTypeError(f"{where}: an argument is an array, a {kind} of shape {value.shape}; expected nodes "
+        return DispatchTypeError(f"{where}: an argument is an array, {kind} of shape {value.shape}; expected nodes "
                                  "and literals\nmake it a constant of the graph: graph.add_constant(array)")
-    return DispatchTypeError(f"{where}: an argument is {short_repr(value)}, a {kind}; expected nodes, numbers, "
+    return DispatchTypeError(f"{where}: an argument is {short_repr(value)}, {kind}; expected nodes, numbers, "
                              "strings, dtypes, None, and pytrees of these\n"
                              "make it a constant of the graph: graph.add_constant(value)")
 

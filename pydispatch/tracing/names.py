@@ -16,7 +16,7 @@ NUMBERED = re.compile(r"(.+)_(\d+)")
 
 def is_plain(text: str) -> bool:
     """Is this text a name in Python source, and does Python read it as the same text?"""
-    # Python normalises names that are not ASCII, and lets no code set __debug__; a subclass may print anything
+    # Python normalizes names that are not ASCII, and lets no code set __debug__; a subclass may print anything
     is_identifier = type(text) is str and text.isascii() and text.isidentifier()
     return is_identifier and not keyword.iskeyword(text) and text != "__debug__"
 

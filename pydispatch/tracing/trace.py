@@ -1,7 +1,7 @@
 """`make_fx`: run a function once, and return a graph of the operators that it calls.
 
 The function runs on Tensors, not on proxies: a mode sees each call, runs it, and adds a node to the graph. The tracer
-recognises a value by the raw array under all its wrappers, so the value may be detached, saved on a tape, or wrapped
+recognizes a value by the raw array under all its wrappers, so the value may be detached, saved on a tape, or wrapped
 by a transform on its way to the next call.
 """
 
@@ -34,7 +34,7 @@ from pydispatch.subclasses import flatten, is_traceable_wrapper
 from pydispatch.tracing.arguments import written_arrays
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph, Node
-from pydispatch.tracing.literals import is_literal
+from pydispatch.tracing.literals import PLAIN_TYPES, is_literal
 from pydispatch.tracing.values import map_values, spec_of
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -231,6 +231,7 @@ class Tracer(DispatchMode):
         self._made: set[int] = set()            # ids of owners of memory that operators have made
         self._subclass_nodes: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
         self._hidden: dict[int, str] = {}       # by the id of an array: the placeholder that holds it
+        self._kinds: dict[OpOverload, tuple[bool, bool]] = {}       # see `_kind_of`
 
     # arguments and results
 
@@ -270,7 +271,7 @@ class Tracer(DispatchMode):
             return self._replaced(value)
         if _desugars(value) and id(value) not in self._subclass_nodes:
             raise DispatchTypeError(
-                f"make_fx: the function returns a {type(value).__name__}, whose handler defines the operators on it\n"
+                f"make_fx: the function returns {_core.a_type(value)}, whose handler defines the operators on it\n"
                 "return the arrays that it holds, and make the object outside"
             )
         found = self._replaced(value)
@@ -328,28 +329,42 @@ class Tracer(DispatchMode):
         if with_nodes and len(with_nodes) < len(objects):
             made = next(value for value in objects if id(value) not in self._subclass_nodes)
             raise DispatchTypeError(
-                f"{func.name}: a {type(with_nodes[0]).__name__} that is an argument of the trace meets a "
-                f"{type(made).__name__} that was made in it\n"
+                f"{func.name}: {_core.a_type(with_nodes[0])} that is an argument of the trace meets "
+                f"{_core.a_type(made)} that was made in it\n"
                 "pass the arrays that the argument holds to the traced function, and make the object there"
             )
         return len(with_nodes) == len(objects)
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        arrays = [leaf for leaf in tree_leaves((args, kwargs) if kwargs else args) if _core.is_array(leaf)]
-        written = written_arrays(func, args, kwargs)
-        known = all(map(self._is_known, arrays)) and _is_repeatable(func)
+        is_writer, is_repeatable = self._kinds.get(func) or self._kind_of(func)
+        arrays: list[Any] = []
+        identified: list[Any] = []      # the arrays that identify these
         inputs: dict[Node, None] = {}
 
         def replaced(value: Any) -> Any:
-            found = self._replaced(value)
-            if type(found) is Node:
-                inputs[found] = None
+            if type(value) in PLAIN_TYPES:
+                return value
+            if _core.is_array(value):
+                arrays.append(value)
+                array = self._array_of(value)
+                identified.append(array)
+                if isinstance(value, np.generic) and is_literal(value):
+                    return value
+                found = self._node_for(value, array)
+            elif is_literal(value):
+                return value
+            else:
+                found = self._object(value)
+            inputs[found] = None
             return found
 
         # first, to get the constants before the call writes to them
         node_args = map_values(replaced, args, lists=tuple)
         node_kwargs = map_values(replaced, kwargs, lists=tuple) if kwargs else {}
-        if written:
+        known = is_repeatable and all(map(self._is_array_known, identified))
+        written: Sequence[Any] = ()
+        if is_writer:
+            written = written_arrays(func, args, kwargs)
             for array in written:
                 self._note_write(array, known)
             with watching_copies(self._note_copy):
@@ -362,6 +377,11 @@ class Tracer(DispatchMode):
         node.meta["site"] = caller_site()
         owners = {id(_owner(bottom_of(array))) for array in arrays}
         return self._bind(result, node, _ResultChecks(written, owners, known))
+
+    def _kind_of(self, func: OpOverload) -> tuple[bool, bool]:
+        """Does an operator write to arguments, and do equal arguments give equal results? Kept for the next call."""
+        kind = self._kinds[func] = bool(func.schema.written), _is_repeatable(func)
+        return kind
 
     def _record_higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -499,7 +519,10 @@ class Tracer(DispatchMode):
         return self._objects[id(value)][1]
 
     def _node_of(self, value: Any) -> Node:
-        array = self._array_of(value)
+        return self._node_for(value, self._array_of(value))
+
+    def _node_for(self, value: Any, array: Any) -> Node:
+        """The node of a value that this array identifies."""
         known = self._nodes.get(id(array))
         if known is not None:
             return known[1]
@@ -552,7 +575,10 @@ class Tracer(DispatchMode):
 
     def _is_known(self, value: Any) -> bool:
         """Is it the same in every run of the graph: a constant, or computed from constants only?"""
-        array = self._array_of(value)
+        return self._is_array_known(self._array_of(value))
+
+    def _is_array_known(self, array: Any) -> bool:
+        """The same of a value that this array identifies."""
         if self._overwritten and id(_owner(array)) in self._overwritten:
             return False
         return id(array) in self._known or id(array) not in self._nodes

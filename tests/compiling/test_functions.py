@@ -269,7 +269,7 @@ def test_static_arguments():
     assert seen == [((1, 2), 3), ((1, 3), 3), ((1, 2), 4), (frozenset({1}), 4)]
     with pytest.raises(CompilationError, match=r"an argument is a list, expected an array or something hashable\npass"):
         compiled([1, 2], X, 3)
-    with pytest.raises(CompilationError, match=r"an argument is a ndarray"):
+    with pytest.raises(CompilationError, match=r"an argument is an ndarray"):
         compiled(X, X, 3)
 
 
@@ -479,7 +479,7 @@ def test_nothing_is_donated_under_transforms_or_on_the_tape():
 
 
 @pytest.mark.parametrize(("arguments", "options", "message"), [
-    ((3,), {}, r"compile: f is a int, expected a function\nwrite compile\(f\)\(x\)"),
+    ((3,), {}, r"compile: f is an int, expected a function\nwrite compile\(f\)\(x\)"),
     ((None,), {}, r"f is a NoneType"),
     ((len,), {"threads": -1}, r"threads is -1, expected None or an int from 0 to 64\n"),
     ((len,), {"threads": 65}, r"threads is 65"),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import gc
 import re
 
 import numpy as np
 import pytest
+import scipy.special
 
 from pydispatch import Tensor, ops
 from pydispatch.compiling import compile, scheduling
 from pydispatch.func import grad, value_and_grad, vmap
 from pydispatch.higher_order import scan
+from pydispatch.scipy import special
 from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
 
@@ -167,6 +170,10 @@ def threads_of(function, x):
     compiled = compile(function, threads=8)
     with quiet():
         compiled(x)
+    return threads_of_blocks(compiled)
+
+
+def threads_of_blocks(compiled):
     return [step[9][4] for step in compiled.variants[0].plan.described[5] if step[0] == "blocks"]
 
 
@@ -326,6 +333,39 @@ def test_floating_point_errors_of_other_threads_are_reported():
         compiled(x)
     with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero encountered in divide"):
         compiled(x)
+
+
+@pytest.mark.parametrize("position", [0, 600_000, -1])
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_exceptions_of_loops_on_other_threads_are_raised(n_threads, position):
+    x = np.ones(1_000_000)
+    compiled = compile(lambda x: special.gammaln(x) * 2.0, threads=n_threads)
+    expected = compiled(x)
+    assert threads_of_blocks(compiled) == [n_threads]
+    x[position] = -1.0
+    assert compiled(x)[position] == np.inf
+    with scipy.special.errstate(singular="raise"):
+        with pytest.raises(scipy.special.SpecialFunctionError) as eager:
+            special.gammaln(x)
+        with pytest.raises(scipy.special.SpecialFunctionError, match=re.escape(str(eager.value))):
+            compiled(x)
+        x[position] = 1.0
+        check_same(compiled(x), expected)
+    with scipy.special.errstate(singular="warn"):
+        x[position] = -1.0
+        with pytest.warns(scipy.special.SpecialFunctionWarning, match="singularity"):
+            compiled(x)
+
+
+def test_nothing_keeps_the_exceptions_of_threads():
+    x = np.full(1_000_000, -1.0)
+    compiled = compile(special.gammaln, threads=4)
+    with scipy.special.errstate(singular="raise"):
+        for _ in range(3):
+            with pytest.raises(scipy.special.SpecialFunctionError):
+                compiled(x)
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if isinstance(thing, scipy.special.SpecialFunctionError)]
 
 
 @pytest.mark.parametrize("n", [1, 2, 10, 300])

@@ -738,7 +738,7 @@ GUFUNCS = {
 
 @pytest.mark.parametrize("register", ["impl", "custom_op"])
 @pytest.mark.parametrize(("kernel", "schema", "args", "expected"), GUFUNCS.values(), ids=list(GUFUNCS))
-def test_generalised_universal_functions_are_kernels(fresh, define, register, kernel, schema, args, expected):
+def test_generalized_universal_functions_are_kernels(fresh, define, register, kernel, schema, args, expected):
     if register == "impl":
         op = define(fresh, f"f{schema}", CPU=kernel)
     else:
@@ -1834,7 +1834,7 @@ def test_autograd_keys_of_unrelated_backends_do_not_mix_either(fresh, backends):
         getattr(ops, fresh.namespace).one(1.0)
 
 
-def test_a_tensor_that_was_never_initialised_is_refused_by_name(fresh):
+def test_a_tensor_that_was_never_initialized_is_refused_by_name(fresh):
     class Forgetful(Tensor):
         def __init__(self, array):
             pass
@@ -1842,5 +1842,5 @@ def test_a_tensor_that_was_never_initialised_is_refused_by_name(fresh):
     fresh.define("same(Tensor x) -> Tensor", lambda x: x, "CPU")
     same = getattr(ops, fresh.namespace).same
     for value in (Forgetful(np.ones(2)), Tensor.__new__(Tensor)):
-        with pytest.raises(DispatchTypeError, match=r"'x' .* never initialised\ncall super"):
+        with pytest.raises(DispatchTypeError, match=r"'x' .* never initialized\ncall super"):
             same(value)

@@ -130,3 +130,56 @@ def test_a_scalar_becomes_an_array(name, x):
     expected, found = getattr(np, name)(x), getattr(ops.np, name)(Tensor(x)).array
     assert (type(found), found.shape, found.dtype) == (np.ndarray, (), expected.dtype)
     assert found.tobytes() == expected.tobytes()
+
+
+# --- convolution ------------------------------------------------------------------------------------------------------
+
+MODES = {"valid": 0, "same": 1, "full": 2}
+
+
+@in_one_case
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("m", range(1, 14))
+def test_vectors_are_convolved_and_correlated_as_numpy_does(m, mode):
+    random = np.random.default_rng(m)
+    for n in (*range(1, 20), 63, 64, 1000):
+        for step in (1, -1, 2):
+            a, v = random.standard_normal(n), random.standard_normal(abs(step) * m)[::step]
+            close = {"rtol": 1e-13, "atol": 1e-14}
+            np.testing.assert_allclose(_core.convolve_vectors(a, v, MODES[mode]), np.convolve(a, v, mode), **close)
+            np.testing.assert_allclose(_core.convolve_vectors(v, a, MODES[mode]), np.convolve(v, a, mode), **close)
+            found = _core.correlate_vectors(a, v, MODES[mode])
+            assert (found is None) == (n < m and mode != "full")
+            if found is not None:
+                np.testing.assert_allclose(found, np.correlate(a, v, mode), **close)
+
+
+@in_one_case
+@pytest.mark.parametrize("m", range(1, 14))
+def test_in_a_convolution_each_number_is_in_the_sums_of_its_windows_only(m):
+    for n in range(m, 40):
+        for place in range(n):
+            a = np.zeros(n)
+            a[place] = np.nan
+            for number, mode in enumerate(MODES):
+                expected = np.convolve(a, np.ones(m), mode)
+                np.testing.assert_array_equal(_core.convolve_vectors(a, np.ones(m), number), expected)
+                np.testing.assert_array_equal(_core.correlate_vectors(a, np.ones(m), number),
+                                              np.correlate(a, np.ones(m), mode))
+
+
+def test_a_convolution_of_other_arrays_than_vectors_of_float64_is_numpys_to_do():
+    x = np.ones(4)
+    for other in (np.ones((2, 2)), np.ones(0), np.ones(3, "f"), np.ones(3, int), np.ones(3, ">f8"), [1.0], 1.0,
+                  np.ma.array([1.0])):
+        for function in (_core.convolve_vectors, _core.correlate_vectors):
+            assert function(x, other, 2) is None
+            assert function(other, x, 2) is None
+    assert _core.convolve_vectors(x, x, 2, 15) is None
+    np.testing.assert_array_equal(_core.convolve_vectors(x, x, 2, 16), [1, 2, 3, 4, 3, 2, 1])
+
+
+def test_a_convolution_of_zeros_has_the_signs_of_numpys():
+    for a, v in (([-0.0], [1.0]), ([-0.0, 1.0], [2.0, -0.0, 0.0]), ([0.0] * 20, [-1.0] * 3)):
+        found = _core.convolve_vectors(np.array(a), np.array(v), 2)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(np.convolve(a, v)))

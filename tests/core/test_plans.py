@@ -355,6 +355,66 @@ def test_an_endless_loop_lets_signals_and_other_threads_through():
     assert compiled(np.full(3, 1e301)).tolist() == [1e301] * 3
 
 
+def root(x):
+    if x < 0:
+        raise ValueError("a negative number")
+    return x ** 0.5
+
+
+def inverse(x):
+    if x == 0:
+        raise ZeroDivisionError("a zero")
+    return 1 / x
+
+
+@pytest.fixture(scope="module")
+def raising():
+    """Universal functions whose loops raise."""
+    vectorize = pytest.importorskip("numba").vectorize(["float64(float64)"])
+    return vectorize(root).ufunc, vectorize(inverse).ufunc
+
+
+@pytest.mark.parametrize(("negative", "zero", "error"), [
+    (None, 900, ZeroDivisionError), (900, None, ValueError), (300, 900, ValueError), (900, 300, ZeroDivisionError),
+    (10, 900, ValueError), (900, 10, ZeroDivisionError), (None, None, None)])
+def test_of_several_threads_the_first_in_the_order_of_rows_tells_its_exception(raising, negative, zero, error):
+    compiled = compile(lambda x: NP.exp(NP.sqrt(x)), threads=4)
+    x = np.ones(1_000_000)
+    compiled(x)
+    variant, = compiled.variants
+    parts = list(variant.plan.described)
+    numbers, = [step[9] for step in parts[5] if step[0] == "blocks"]
+    assert numbers[4] == 4
+    ufuncs = dict(zip((np.sqrt, np.exp), raising, strict=True))
+    parts[5] = tuple([step if step[LOOP] is None else (*step[:LOOP], (
+        "ufunc", ufuncs[step[LOOP][1]], step[LOOP][2]), *step[LOOP + 1:]) for step in parts[5]])
+    plan = _core.Plan(*parts)
+    for position, value in (negative, -1.0), (zero, 0.0):
+        if position is not None:
+            x[position * 1000] = value
+    with contextlib.nullcontext() if error is None else pytest.raises(error):
+        result, = plan.run(x)
+        np.testing.assert_array_equal(result, x)
+
+
+@pytest.mark.parametrize("n", [4, 1000])
+def test_threads_of_a_short_run_raise_without_waiting_for_the_gil(raising, n):
+    """Each of four threads has a row, or some: it needs the GIL to raise, which a run of little work keeps."""
+    spec = (n,), FLOAT
+    numbers = n, n // 4, 0, 0, 4
+    plan = _core.Plan(
+        (spec,), (), (spec,), 3, 0, (
+            ("blocks", 1, None, (), (), (), (), (), (), numbers, n, ("", None)),
+            ("loop", 0, ("ufunc", raising[1], (12, 12)), (1, 2), (0, 0), (), (), (n,), (8, 8), (1, 8, 8, 0, 0, 0, 0), n,
+             ("inverse", None))), (), 4, ())
+    assert plan.run(np.full(n, 2.0))[0].tolist() == [0.5] * n
+    for position in range(0, n, n // 4):
+        x = np.ones(n)
+        x[position] = 0
+        with pytest.raises(ZeroDivisionError, match="a zero"):
+            plan.run(x)
+
+
 # --- kernels in Python among the steps ---
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from pydispatch import Tensor, compile, func, ops
 from pydispatch.higher_order import cond, scan, while_loop
+from pydispatch.higher_order import map as repeated
 from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
 
@@ -92,6 +93,54 @@ def test_long_rows_of_arithmetic(name, dtype):
 
     check_everywhere(function, dtype, 1)
     check_everywhere(lambda x, y: function(x, y)[-1], dtype, 1)
+
+
+OF_LINKS = {
+    "plus": lambda z, other: z + other, "minus": lambda z, other: z - other, "times": lambda z, other: other * z,
+    "from": lambda z, other: other - z,
+}
+
+
+@pytest.mark.parametrize("first", ["plus", "minus", "times"])
+@in_one_case
+@pytest.mark.parametrize("does", [*itertools.product(OF_LINKS, repeat=3)])
+def test_links_of_short_rows(first, does):
+    """Two or three of them are one operation, which begins with two numbers from memory, or with the last result."""
+    one, two, three = [OF_LINKS[name] for name in does]
+
+    def step(x, y):
+        a = OF_LINKS[first](x, y)
+        b = one(a, x)
+        c = two(b, y)
+        d = ops.np.absolute(c)
+        e = one(d, y)
+        f = two(e, x)
+        return a, b, c, d, e, f, three(f, a)
+
+    x, y = np.array(pairs(np.float64, 1))[..., 0].T
+    with quiet():
+        check_same(compile(lambda x, y: repeated(lambda xy: step(*xy), (x, y)))(x, y), step(x, y))
+        check_same(compile(lambda x, y: repeated(lambda xy: step(*xy)[-1], (x, y)))(x, y), step(x, y)[-1])
+
+
+@in_one_case
+@pytest.mark.parametrize("does", [*itertools.product(OF_LINKS, repeat=3)])
+def test_links_of_short_rows_with_carries(does):
+    one, two, three = [OF_LINKS[name] for name in does]
+
+    def step(carry, xy):
+        (a, b), (x, y) = carry, xy
+        a = two(one(a, x), y)
+        b = three(b, a)
+        return (a, b), one(two(b, y), x)
+
+    x, y = np.random.default_rng(0).standard_normal((2, 7))
+    (a, b), c = compile(lambda x, y: scan(step, (x[0], y[0]), (x, y)))(x, y)
+    carry, results = (x[0], y[0]), []
+    for xy in zip(x, y, strict=True):
+        carry, result = step(carry, xy)
+        results.append(result)
+    check_same((a, b, c), (*carry, np.array(results)))
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

@@ -464,7 +464,7 @@ def test_explain_without_a_formula(fresh, define, kernels, expected):
 def test_explain_names_the_registered_formula(fresh, define):
     op = define(fresh, "f(Tensor x) -> Tensor", CPU=plain)
     with register_autograd(op, lambda ctx, grad: grad) as handle:
-        expected = f"the tape: recorded by the formula registered at {handle.site}, for x"
+        expected = f"the tape: recorded by the derivative registered at {handle.site}, for x"
         assert op.explain(TRACKED).interpreters == expected
 
 

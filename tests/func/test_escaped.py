@@ -1,7 +1,7 @@
 """Values of interpreters where they do not belong, and what interpreters owe one another.
 
-Two ways in which a value can be in the wrong place: *dead*, its transform is over, or *misplaced*, its transform is
-running, but not there. test_levels.py has more on grad, vjp and jvp alone.
+Two ways in which a value can be in the wrong place: *dead*, its transform no longer runs, or *misplaced*, its transform
+is running, but not there. test_levels.py has more on grad, vjp and jvp alone.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ EVERYWHERE = AD | BATCHED
 
 
 def got_out(run: Callable[..., Any]) -> Tensor:
-    """A value of a transform that is over."""
+    """A value of a transform that no longer runs."""
     kept: list[Tensor] = []
     run(kept.append)
     (value,) = kept
@@ -864,7 +864,7 @@ def test_values_of_levels_are_not_pickled(run):
 
 
 def test_a_generator_of_values_ends_with_its_level():
-    """What a lazy function computes after the interpreter is over is computed from dead values."""
+    """What a lazy function computes when the interpreter no longer runs is computed from dead values."""
     def lazily(x: Any) -> Iterator[Any]:
         yield x * 2.0
         yield x * 3.0

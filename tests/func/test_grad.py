@@ -304,7 +304,7 @@ def test_containers_of_tracked_tensors():
 def test_a_class_that_is_not_registered_is_no_container():
     """It is passed on as it is where it is not differentiated."""
     ordered = collections.OrderedDict(x=X)
-    with pytest.raises(ValueError, match="argument 0 is a OrderedDict"):
+    with pytest.raises(ValueError, match="argument 0 is an OrderedDict"):
         grad(lambda p: p["x"].sum())(ordered)
     close(grad(lambda p: p["x"].sum())(dict(ordered))["x"], np.ones(3))
     close(grad(lambda y, p: (p["x"] * y).sum())(X, ordered), X)

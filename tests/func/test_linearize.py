@@ -216,7 +216,7 @@ REFUSED_TANGENTS = {
     "fewer": ((T,), "structure"), "more": ((T, {"a": T}, T), "structure"), "none": ((), "structure"),
     "other keys": ((T, {"b": T}), r"\{'b': \*\}\), expected \(\*, \{'a': \*\}\)"), "bare": ((T, T), "structure"),
     "list": (([T], {"a": T}), "structure"), "float": ((1.5, {"a": T}), r"tangent 0 has shape \(\)"),
-    "number": ((1, {"a": T}), "tangent 0 is a int"),
+    "number": ((1, {"a": T}), "tangent 0 is an int"),
     "None": ((None, {"a": T}), "tangent 0 is a NoneType"),
 }
 

@@ -1,4 +1,4 @@
-"""Views of tangents, batches without a batch axis, values of transforms that are over, kernels that come and go."""
+"""Views of tangents, batches without a batch axis, values of dead interpreters, kernels that come and go."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def test_a_batch_has_an_axis() -> None:
         _core.wrap_value_at(_core.Vmap(2), np.array(3.0))
 
 
-# --- values of transforms that are over, as results -------------------------------------------------------------------
+# --- values of transforms that no longer run, as results --------------------------------------------------------------
 
 
 def value_of_a_transform_that_is_over(kind: str, x: Any) -> Any:
-    """A value of an interpreter around `x` that was kept until the interpreter was over."""
+    """A value of an interpreter around `x` that was kept until the interpreter no longer ran."""
     kept = []
 
     def keep(y: Any) -> Any:

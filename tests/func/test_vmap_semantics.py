@@ -51,7 +51,7 @@ def levels_are_left_as_they_were():
 
 
 def kept_from(f=lambda x: x, x=V):
-    """What f makes of a batched value, after vmap is over."""
+    """What f makes of a batched value, after vmap has returned."""
     kept = []
     vmap(lambda v: kept.append(f(v)) or v)(x)
     return kept[0]

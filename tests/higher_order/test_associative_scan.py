@@ -115,7 +115,7 @@ def test_raw_in_raw_out():
     (lambda a, b: a.sum() + b, X, None),
     (lambda a, b: a[:1] + b[:1], X, r"associative_scan: combine returns float64\[1, 2\] for array 0"),
     (lambda a, b: (a + b, a), X, r"associative_scan: combine returns \(\*, \*\), expected \*, the structure of xs"),
-    (3, X, "associative_scan: combine is a int"),
+    (3, X, "associative_scan: combine is an int"),
     (ops.np.add, np.zeros((0, 2)), "associative_scan: xs have length 0"),
     (ops.np.add, [], "associative_scan: xs holds no array"),
 ], ids=["fits", "shape", "structure", "no function", "empty", "nothing"])

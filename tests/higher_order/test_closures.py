@@ -181,7 +181,7 @@ def test_dead_value_of_grad_is_a_constant():
 
 
 def test_backward_after_the_level_is_over():
-    """The functions of a node run when its interpreter is over, and what they capture means what it did."""
+    """The functions of a node run when its interpreter no longer does, and what they capture means what it did."""
 
     _, pull = vjp(lambda x: scan(lambda c, y: (c * y * x.sum(), None), np.array(1.0), x)[0], X)
     same(pull(np.array(1.0))[0], grad(lambda x: x[0] * x[1] * x[2] * x.sum() ** 3)(X))

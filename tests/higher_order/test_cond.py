@@ -277,9 +277,9 @@ def test_write_to_what_was_made_inside():
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    ((np.array(True), 3, lambda: X, ()), "cond: true_fn is a int, expected a function"),
+    ((np.array(True), 3, lambda: X, ()), "cond: true_fn is an int, expected a function"),
     ((np.array(True), lambda: X, None, ()), "cond: false_fn is a NoneType, expected a function"),
-    ((np.array(True), lambda x: x, lambda x: x, X), "cond: operands is a ndarray, expected a tuple or list"),
+    ((np.array(True), lambda x: x, lambda x: x, X), "cond: operands is an ndarray, expected a tuple or list"),
 ], ids=["true_fn", "false_fn", "operands"])
 def test_arguments(args, message):
     with pytest.raises(DispatchTypeError, match=message):

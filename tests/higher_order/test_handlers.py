@@ -25,7 +25,7 @@ CALLS = {
 WRONG = {
     "None": (lambda n: None, "returned a NoneType, expected a tuple of arrays"),
     "str": (lambda n: "abc", "returned a str, expected a tuple of arrays"),
-    "one array": (lambda n: X, "returned a ndarray, expected a tuple of arrays"),
+    "one array": (lambda n: X, "returned an ndarray, expected a tuple of arrays"),
     "one Tensor": (lambda n: Tensor(X), "returned a Tensor, expected a tuple of arrays"),
     "a dict": (lambda n: dict.fromkeys(range(n), X), "returned a dict, expected a tuple of arrays"),
     "None in it": (lambda n: (None,) * n, "returned a NoneType as result 0, expected a tuple of arrays"),

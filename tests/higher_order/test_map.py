@@ -86,7 +86,7 @@ def test_raw_in_raw_out():
     (np.zeros((0, 2)), "map: xs have length 0 along the axis of the loop, expected at least 1"),
     ((X, X[:2]), "map: xs have the lengths 3, 2"),
     ([], "map: xs holds no array"),
-    ({"a": 3}, "map: xs holds a int, expected arrays"),
+    ({"a": 3}, "map: xs holds an int, expected arrays"),
 ], ids=["empty", "unequal", "nothing", "number"])
 def test_xs_of_map(xs, message):
     with pytest.raises(DispatchTypeError, match=message):

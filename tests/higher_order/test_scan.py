@@ -314,7 +314,7 @@ def test_write_to_a_captured_array_names_it():
     ({"xs": [1.0]}, "scan: xs holds a float, expected arrays"),
     ({"init": (), "xs": X}, "scan: init holds no array, expected at least one"),
     ({"init": "x", "xs": X}, "scan: init holds a str"),
-    ({"combine": 3, "xs": X}, "scan: combine is a int, expected a function"),
+    ({"combine": 3, "xs": X}, "scan: combine is an int, expected a function"),
 ], ids=["empty", "unequal", "length", "length 0", "number", "no init", "text", "no function"])
 def test_arguments(arguments, message):
     given = {"combine": lambda c, x: (c * 1, None), "init": np.zeros(2)} | arguments

@@ -217,9 +217,9 @@ def test_predicates(cond_fn, message):
 
 
 @pytest.mark.parametrize(("args", "message"), [
-    ((3, lambda x: x, (X,)), "while_loop: cond_fn is a int, expected a function"),
+    ((3, lambda x: x, (X,)), "while_loop: cond_fn is an int, expected a function"),
     ((lambda x: x, None, (X,)), "while_loop: body_fn is a NoneType, expected a function"),
-    ((lambda x: x, lambda x: x, X), "while_loop: init is a ndarray, expected a tuple or list"),
+    ((lambda x: x, lambda x: x, X), "while_loop: init is an ndarray, expected a tuple or list"),
     ((lambda x: x, lambda x: x, ()), r"while_loop: init holds no array, .*\ncarry what cond_fn looks at: while_loop\("),
 ], ids=["cond_fn", "body_fn", "init", "empty"])
 def test_arguments(args, message):

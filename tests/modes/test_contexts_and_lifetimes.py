@@ -217,7 +217,7 @@ def test_a_warning_where_the_gradient_of_another_argument_ends(call):
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
-class ReturnsUninitialised(DispatchMode):
+class ReturnsUninitialized(DispatchMode):
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         return Tensor.__new__(Tensor)
 
@@ -226,6 +226,6 @@ class ReturnsUninitialised(DispatchMode):
     lambda: ops.np.exp(Tensor(VALUES)), lambda: func.grad(lambda x: (x * x).sum())(VALUES),
     lambda: func.jvp(lambda x: x * x, (VALUES,), (VALUES,)),
 ], ids=["call", "grad", "jvp"])
-def test_a_mode_may_not_return_an_object_that_was_never_initialised(call):
-    with ReturnsUninitialised(), pytest.raises(DispatchTypeError, match="ReturnsUninitialised"):
+def test_a_mode_may_not_return_an_object_that_was_never_initialized(call):
+    with ReturnsUninitialized(), pytest.raises(DispatchTypeError, match="ReturnsUninitialized"):
         call()

@@ -590,7 +590,7 @@ OPERANDS: dict[str, Callable[[], Any]] = {
     "list": lambda: [1.0, 2.0],
     "list of Tensors": lambda: [Tensor(np.arange(3.0)), np.arange(3.0)],
     "object": object,
-    "uninitialised": lambda: Sub.__new__(Sub),
+    "uninitialized": lambda: Sub.__new__(Sub),
 }
 EDGE_CALLS: dict[str, tuple[str, Callable[..., Sample]]] = {
     "add": ("add", lambda x, y: call(x, y)),
@@ -832,7 +832,7 @@ AROUND: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "jvp": lambda transformed: lambda x: func.jvp(transformed, (x,), (x,)),
     "vmap": lambda transformed: func.vmap(transformed),
 }
-PRIMALS = [name for name in OPERANDS if name not in ("uninitialised", "objects", "strings")]
+PRIMALS = [name for name in OPERANDS if name not in ("uninitialized", "objects", "strings")]
 
 
 @in_one_case
@@ -867,7 +867,7 @@ ROOTS = {
     "constant": lambda x: Tensor(np.ones(3)),
 }
 OPTIONS = [{}, {"retain_graph": True}, {"create_graph": True}, {"allow_unused": True}, {"materialize_grads": True}]
-BACKWARD = [name for name in OPERANDS if isinstance(OPERANDS[name](), Tensor) and name != "uninitialised"]
+BACKWARD = [name for name in OPERANDS if isinstance(OPERANDS[name](), Tensor) and name != "uninitialized"]
 
 
 @pytest.mark.parametrize("way", ["grad", "backward"])

@@ -14,11 +14,22 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_autograd, force_keys, include_keys
+from pydispatch._core import Signature, simple_signature
 from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
 from pydispatch.keys import ALIASES, backend_keys_of, covers, parse_key, runtime_keys
 from pydispatch.library import Library, fallthrough_kernel
+from pydispatch.operators.declare import PACKS
 from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.tables import PRECEDENCE, Label, build_table, choices_for, compute_table
+from pydispatch.registry.registrations import derivative_of, operators
+from pydispatch.registry.tables import (
+    PRECEDENCE,
+    Label,
+    build_table,
+    choices_for,
+    compute_table,
+    table_of_declaration,
+)
+from pydispatch.schema import parse_signature
 from tests.precedence import COLUMNS, EXAMPLES
 
 examples = pytest.mark.parametrize(
@@ -434,6 +445,7 @@ NEW_KEYS = """
 import numpy as np
 from pydispatch import DispatchKey, Tensor, include_keys, register_backend, register_functionality
 from pydispatch.library import Library
+from pydispatch.operators.declare import PACKS
 from pydispatch.registry.operators import find_or_raise
 
 class Array:
@@ -514,3 +526,75 @@ def test_membership_is_what_covers_says():
     for alias in ("Autograd", "CIA", "CEA", "CEANF"):
         alias = parse_key(alias)
         assert alias.members == tuple(key for key in runtime_keys() if covers(alias, key))
+
+
+# --- operators of the library ---------------------------------------------------------------------------------
+
+
+def what_shows(table):
+    """All that a table shows, but for the objects that each table has of its own."""
+    rows = [entry and (entry.kernel, entry.label, entry.is_raw, entry.is_composite, entry.is_fallthrough,
+                       entry.asks_handlers, entry.asks_device, entry.untaken_names) for entry in table.rows]
+    composite = table.differentiated_as
+    return (rows, table.masks_by_backend(), table.schema, table.array_arguments, table.batching is None,
+            table.derivative, composite and (composite.kernel.function, composite.label, composite.untaken_names))
+
+
+def test_a_declaration_alone_gives_the_table_that_its_registrations_give():
+    found = [op for op in list(operators.values()) if op.name.namespace == "np" and len(op.registrations) == 4]
+    assert len(found) > 300
+    for op in found:
+        assert op.sole_declaration is None      # its registrations were made when they were asked for
+        alone = table_of_declaration(derivative_of(op).derivative)
+        assert what_shows(alone) == what_shows(compute_table(op)), op.name
+        assert alone.schema is op.schema
+
+
+def test_a_signature_read_from_its_text_is_that_of_the_schema():
+    texts = {str(op.schema)[len(str(op.name)):] for op in list(operators.values()) if op.registrations}
+    texts |= {declaration.signature_text for pack in PACKS.values() for declaration in pack.declarations.values()}
+    read = {text: simple_signature(text, lambda: None) for text in texts}
+    assert sum(signature is not None for signature in read.values()) > len(read) // 2
+    for text, signature in read.items():
+        if signature is not None:
+            assert signature.layout() == Signature(parse_signature(text)).layout(), text
+            assert [*map(type, signature.layout()[8])] == [*map(type, Signature(parse_signature(text)).layout()[8])]
+
+
+@pytest.mark.parametrize("text", [
+    "(Tensor x) -> (Tensor, int)", "(Tensor x) -> Tensor(a)", "(Tensor(a!) x, Tensor(a) y) -> Tensor(a!)",
+    "(Tensor x, int[2] n) -> Tensor", "(Tensor x, float f=1) -> Tensor",
+    "(Tensor x, int n=None) -> Tensor", "(Tensor x, str s='a b') -> Tensor", "(Tensor x, bool b=1) -> Tensor",
+    "(Tensor x, int n=1.5) -> Tensor", "(Tensor(b) x) -> Tensor", "(Tensor 1x) -> Tensor", "(Tensor x) -> Tensor[]", "(Union(int, float) n) -> Tensor",
+])
+def test_a_text_that_is_not_simple_is_left_to_the_parser(text):
+    assert simple_signature(text, lambda: None) is None
+
+
+FIRST_CALLS = """
+import numpy as np
+from pydispatch import Tensor, library, ops
+x = Tensor(np.arange(3.0))
+sin = ops.np.sin.overloads[0]
+assert sin.sole_declaration.name == "sin"
+ops.np.sin(x)
+assert sin.sole_declaration.name == "sin"       # the call made no registrations
+assert sin.live_table.schema is sin.schema
+assert sin.sole_declaration is None
+for name in ("cos", "tan"):         # of one signature
+    try:
+        getattr(ops.np, name)(x, nothing=1)
+    except TypeError as error:
+        assert f"np::{name}" in str(error), error
+    else:
+        raise AssertionError(name)
+ops.np.exp(x)
+with library.impl("np::exp", "CPU", lambda x: x - 1):
+    assert ops.np.exp.overloads[0].sole_declaration is None
+    assert (ops.np.exp(x).numpy() == x.numpy() - 1).all()
+assert (ops.np.exp(x).numpy() == np.exp(x.numpy())).all()
+"""
+
+
+def test_the_first_call_of_an_operator_of_the_library_reads_its_declaration_only():
+    subprocess.run([sys.executable, "-c", FIRST_CALLS], check=True)

@@ -177,7 +177,7 @@ BAD = {
               r"matvec returns float64\[\] as array 0, where b is float64\[2\]"),
     "structure": (lambda: linear_solve(lambda x: (x, x), TWO), DispatchTypeError, "the structure of b"),
     "method": (lambda: linear_solve(lambda x: x, TWO, method="lu"), ValueError, "method is 'lu'"),
-    "no_function": (lambda: linear_solve(REGULAR, TWO), DispatchTypeError, "matvec is a ndarray"),
+    "no_function": (lambda: linear_solve(REGULAR, TWO), DispatchTypeError, "matvec is an ndarray"),
     "no_numbers": (lambda: linear_solve(lambda x: x, "b"), DispatchTypeError, "expected arrays of numbers"),
 }
 

@@ -115,7 +115,7 @@ def test_shells_of_wrong_arguments(make):
         make()
 
 
-# --- uninitialised objects -------------------------------------------------------------------------------------------
+# --- uninitialized objects -------------------------------------------------------------------------------------------
 
 
 class NeverInitialised(Tensor):
@@ -130,21 +130,21 @@ class NeverInitialised(Tensor):
 @pytest.mark.parametrize("call", [
     lambda x: x + 1, lambda x: 1 + x, lambda x: -x, lambda x: ops.np.add(x, 1.0), lambda x: Tensor(VALUES) * x,
 ], ids=["+", "right +", "-", "add", "beside a Tensor"])
-def test_an_object_that_was_never_initialised_is_named(call):
-    with pytest.raises(DispatchTypeError, match=r"NeverInitialised.*never initialised"):
+def test_an_object_that_was_never_initialized_is_named(call):
+    with pytest.raises(DispatchTypeError, match=r"NeverInitialised.*never initialized"):
         call(NeverInitialised())
 
 
-class ReturnsUninitialised(Is):
+class ReturnsUninitialized(Is):
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
         return Tensor.__new__(Tensor)
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_handler_may_not_return_an_object_that_was_never_initialised(requires_grad):
-    with pytest.raises(DispatchTypeError, match="ReturnsUninitialised"):
-        ops.np.exp(ReturnsUninitialised(VALUES, requires_grad=requires_grad))
+def test_a_handler_may_not_return_an_object_that_was_never_initialized(requires_grad):
+    with pytest.raises(DispatchTypeError, match="ReturnsUninitialized"):
+        ops.np.exp(ReturnsUninitialized(VALUES, requires_grad=requires_grad))
 
 
 # --- recursion -------------------------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def test_copies(mode):
 
 
 def test_a_fake_is_made_by_its_mode():
-    with pytest.raises(DispatchTypeError, match=r"a ndarray does not name its FakeMode\n.*mode\.from_array\(x\)"):
+    with pytest.raises(DispatchTypeError, match=r"an ndarray does not name its FakeMode\n.*mode\.from_array\(x\)"):
         FakeTensor(np.ones(3))
 
 

@@ -113,7 +113,7 @@ def test_literals_are_arguments(value):
 
 
 @pytest.mark.parametrize(("value", "message"), [
-    pytest.param(X, r"an array, a ndarray of shape \(2, 3\).*\n.*graph\.add_constant\(array\)", id="ndarray"),
+    pytest.param(X, r"an array, an ndarray of shape \(2, 3\).*\n.*graph\.add_constant\(array\)", id="ndarray"),
     pytest.param(Tensor(X), r"an array, a Tensor of shape \(2, 3\).*\n.*graph\.add_constant\(array\)", id="Tensor"),
     pytest.param({1, 2}, r"\{1, 2\}, a set; expected nodes.*\n.*graph\.add_constant\(value\)", id="set"),
     pytest.param([1, (object(),)], r"object", id="nested"),

@@ -1,4 +1,4 @@
-"""`map_chunks`: a function over the chunks of Dask arrays, as an operator on functions."""
+"""`map_chunks`: a function over the chunks of Dask arrays, as a higher-order operator."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def map_chunks(
     Raises DispatchTypeError for arguments or a `reduce` that do not fit.
     """
     if not callable(f):
-        raise DispatchTypeError(f"map_chunks: f is a {type(f).__name__}, expected a function\nwrite map_chunks(f, x)")
+        raise DispatchTypeError(f"map_chunks: f is {_core.a_type(f)}, expected a function\nwrite map_chunks(f, x)")
     leaves, spec, places = _sorted_leaves(args, chunked)
     _check_captured(f)
     values = [leaf for leaf, place in zip(leaves, places, strict=True) if place is CHUNKED]
@@ -107,7 +107,7 @@ def _specs_of_first_chunks(values: Sequence[Any]) -> Specs:
 
 
 def _described(value: Any) -> str:
-    return "an array of shape ()" if _core.is_array(value) else f"a {type(value).__name__}"
+    return "an array of shape ()" if _core.is_array(value) else _core.a_type(value)
 
 
 def _positions(args: tuple[Any, ...], chunked: Any) -> tuple[int, ...]:
@@ -133,7 +133,7 @@ def _check_captured(f: Callable[..., Any]) -> None:
     for tensor in tensors_in_reach(f):
         if isinstance(tensor, _core.Wrapper) or tensor.requires_grad or isinstance(bottom_of(tensor), da.Array):
             raise DispatchTypeError(
-                f"map_chunks: f captures a {type(tensor).__name__} of shape {tuple(tensor.shape)}, which cannot go to "
+                f"map_chunks: f captures {_core.a_type(tensor)} of shape {tuple(tensor.shape)}, which cannot go to "
                 "workers with its derivatives\npass it as an argument: map_chunks(f, x, captured)")
 
 

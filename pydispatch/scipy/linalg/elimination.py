@@ -133,11 +133,11 @@ def lu_of_matrix_batch(op, info, in_dims, a, lu, pivots):
     return op(*[batch_of(x, dim, info.batch_size) for x, dim in zip((a, lu, pivots), in_dims, strict=True)]), 0
 
 
-LU_ENTRIES: dict[str, dict[str, Any]] = {"lu_factor": {"differentiated_as": lu_with_derivative},
-                                         "lu_constant": {"differentiable": False}}
-for name, entry in LU_ENTRIES.items():
+LU_DERIVATIVES: dict[str, dict[str, Any]] = {"lu_factor": {"differentiated_as": lu_with_derivative},
+                                             "lu_constant": {"differentiable": False}}
+for name, parts in LU_DERIVATIVES.items():
     SCIPY.declare(f"linalg_{name}", "Tensor a, bool overwrite_a=False, bool check_finite=True", lu_kernel, lu_meta,
-                  returns="(Tensor, Tensor)", tags=("linalg",), vmap=matrices_batch("lu_factor"), **entry)
+                  returns="(Tensor, Tensor)", tags=("linalg",), vmap=matrices_batch("lu_factor"), **parts)
 SCIPY.declare("linalg_lu_of_matrix", "Tensor a, Tensor lu, Tensor pivots", lambda a, lu, pivots: lu.copy(),
               lambda a, lu, pivots: MetaArray(shape_of(lu), dtype_of(lu)), tags=("linalg",), vjp=lu_vjp, jvp=(lu_jvp,),
               vmap=lu_of_matrix_batch)

@@ -32,7 +32,7 @@ PARAMETER = "derivatives in this parameter have no closed form"
 
 def pointwise(
     name: str, arguments: str, vjp: Formula | tuple[Formula, ...] | None, *, kernel: Callable[..., Any] | None = None,
-    instead: float | None = None, **entry: Any,
+    instead: float | None = None, **parts: Any,
 ) -> None:
     """Declare the pointwise function of this name, and its operator; the kernel is SciPy's function.
 
@@ -43,8 +43,8 @@ def pointwise(
         return
     arrays = arrays_of(arguments)
     if vjp is not None:
-        entry["vjp"] = formulas_of(name, arrays, vjp)
-    SCIPY.pointwise(f"special_{name}", kernel, arguments, differentiable=vjp is not None, left_out=LEFT_OUT, **entry)
+        parts["vjp"] = formulas_of(name, arrays, vjp)
+    SCIPY.pointwise(f"special_{name}", kernel, arguments, differentiable=vjp is not None, left_out=LEFT_OUT, **parts)
     FACE.declare_operator(f"special.{name}", len(arrays), arguments.count(",") + 1, constant=vjp is None)
     if instead is not None:
         INSTEAD[f"special_{name}"] = instead
@@ -77,9 +77,9 @@ def several(name: str, arguments: str, n_results: int, vjp: Formula | tuple[Form
     FACE.declare_operator(f"special.{name}", len(arrays), len(arrays))
 
 
-def helper(name: str, arguments: str, kernel: Callable[..., Any], **entry: Any) -> None:
+def helper(name: str, arguments: str, kernel: Callable[..., Any], **parts: Any) -> None:
     """Declare a pointwise operator that formulas need, and that no function of SciPy's stands for."""
-    SCIPY.pointwise(f"special_{name}", kernel, arguments, **entry)
+    SCIPY.pointwise(f"special_{name}", kernel, arguments, **parts)
 
 
 def alias(name: str, of: str) -> None:

@@ -232,7 +232,7 @@ def test_the_same_call_has_the_same_keys():
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda X, y: map_chunks(3, X), r"f is a int, expected a function\nwrite map_chunks\(f, x\)"),
+    (lambda X, y: map_chunks(3, X), r"f is an int, expected a function\nwrite map_chunks\(f, x\)"),
     (lambda X, y: map_chunks(loss, ROWS, LABELS, WEIGHTS), r"no argument is a Dask array.*\npass .*chunked="),
     (lambda X, y: map_chunks(loss, X, y, WEIGHTS), r'has no axis.*\nsum it over chunks: reduce="sum"'),
     (lambda X, y: map_chunks(loss, X, y, WEIGHTS, reduce="mean"), r"reduce is 'mean', f returns \*.*\nwrite reduce="),

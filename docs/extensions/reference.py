@@ -1,0 +1,185 @@
+"""Reference pages for every operator of the library, and every function of `pydispatch.numpy` and `pydispatch.scipy`.
+
+They are made of what the package knows: signatures, schemas, variants, whether there is a gradient. Examples are run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import re
+import types
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+from sphinx.application import Sphinx
+
+import pydispatch
+from pydispatch import ops
+from pydispatch.operators import DECLARATIONS, decompositions, distributions, fourier
+from pydispatch.operators.declare import OF_FAMILIES
+from pydispatch.scipy.stats import Distribution
+
+from .examples import MADE, write
+
+FAMILIES = (decompositions, distributions, fourier)     # declare `OF_FAMILIES` once they are imported
+NAMESPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "numpy.lib.stride_tricks", "scipy.special",
+              "scipy.linalg", "scipy.signal", "scipy.ndimage", "scipy.stats", "scipy.sparse", "scipy.sparse.linalg",
+              "scipy.interpolate")      # its solvers are in docs/reference.md
+TITLES = {
+    "pointwise": "element by element", "reduction": "along axes", "accumulation": "running sums and products",
+    "sorting": "sorting and searching", "linalg": "linear algebra", "calculus": "calculus", "view": "views",
+    "join": "joining and splitting", "rearrangement": "rearranging", "indexing": "indexing",
+    "creation": "making arrays", "conversion": "conversion", "random": "random numbers", "fft": "Fourier transforms",
+}
+SAMPLES = ("np.array([0.25, 0.5])", "np.array([1.5, 2.0])", "np.array([6, 4])", "np.array([True, False])",
+           "np.array([[2.0, 1.0], [1.0, 3.0]])")
+SIGNATURE = re.compile(r"[\w.]+\(.*?\)(?:\s*->.*?)?(?:\n\n|$)", re.DOTALL)
+
+
+def summary(function: Any) -> str:
+    """The first sentence of a docstring, without the signature that functions in C put before it."""
+    text = inspect.getdoc(function) or ""
+    match = SIGNATURE.match(text)
+    if match:
+        text = text[match.end():]
+    paragraph = " ".join(text.lstrip().partition("\n\n")[0].split())
+    return re.sub(r"`{1,2}([^`]+)`{1,2}", r"`\1`", paragraph)
+
+
+def arguments(function: Any) -> str:
+    """A signature without annotations; defaults that are no literals are dots."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return "(...)"
+    shown = [parameter.replace(annotation=parameter.empty,
+                               default=Dots() if "<" in repr(parameter.default) and parameter.default is not
+                               parameter.empty else parameter.default)
+             for parameter in signature.parameters.values()]
+    return str(signature.replace(parameters=shown, return_annotation=signature.empty))
+
+
+class Dots:
+    """A default that the reference does not spell."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def numpys(name: str) -> Any:
+    """The function of NumPy's that an operator computes, or None."""
+    family, _, rest = name.partition("_")
+    if family == "random":
+        return getattr(numpy.random.Generator, rest.removesuffix("_like"), None)
+    if family in ("linalg", "fft"):
+        return getattr(getattr(numpy, family), rest, None)
+    return getattr(numpy, name, None)
+
+
+def declared(name: str) -> Any:
+    """The declaration of an operator of the library."""
+    return DECLARATIONS.get(name) or OF_FAMILIES[name]
+
+
+def told(name: str) -> str:
+    """What an operator does, in a line."""
+    for function in (numpys(name), declared(name).operation.kernel):
+        line = summary(function) if callable(function) and not isinstance(function, type) else ""
+        if line and not line.startswith(("Create ", "partial(")):
+            return line
+    return ""
+
+
+def example(name: str) -> str:
+    """A call on small arrays and its result, for an operator that needs nothing but arrays; else nothing."""
+    operator = getattr(ops.np, name).default
+    needed = [argument for argument in operator.schema.arguments if not argument.has_default]
+    if not needed or len(needed) > 3 or any(str(argument.type) != "Tensor" for argument in needed):
+        return ""
+    choices = [[sample] * len(needed) for sample in SAMPLES]
+    choices[0] = list(itertools.islice(itertools.cycle(SAMPLES[:2]), len(needed)))
+    for chosen in choices:
+        call = f"ops.np.{name}({', '.join(chosen)})"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                result = eval(call, {"ops": ops, "np": numpy})
+                if not isinstance(result, tuple) and numpy.isfinite(result).all():
+                    return f"```python\n>>> {call}\n{result!r}\n```\n"
+            except (TypeError, ValueError, LookupError, Warning, pydispatch.exceptions.DispatchError):
+                continue
+    return ""
+
+
+def operator_entry(name: str) -> str:
+    """The entry of one operator and its variants."""
+    operation = declared(name).operation
+    variants = [variant.partition(".") for variant in operation.variants if variant]
+    schemas = [getattr(getattr(ops.np, packet), overload or "default").schema for packet, _, overload in variants]
+    derivatives = "in both modes, of every order" if operation.differentiable else "none, its result is constant"
+    shown = "\n".join(f"- `{schema}`" for schema in schemas)
+    body = "\n\n".join(filter(None, [told(name), shown, f"Derivatives: {derivatives}.", example(name)]))
+    return f"````{{py:function}} pydispatch.ops.np.{name}{arguments(getattr(ops.np, name).default)}\n{body}\n````\n"
+
+
+def public(namespace: str) -> list[str]:
+    """The names of a namespace: those that it lists, or those that SciPy has too and that are not SciPy's own."""
+    module = importlib.import_module(f"pydispatch.{namespace}")
+    if not hasattr(module, "__all__"):
+        theirs = vars(importlib.import_module(namespace))
+        return [name for name, value in vars(module).items()
+                if name in theirs and value is not theirs[name] and not isinstance(value, types.ModuleType)]
+    return [name for name in module.__all__ if not isinstance(getattr(module, name), types.ModuleType)]
+
+
+def function_entries(namespace: str) -> Iterator[str]:
+    """An entry for each public function of a namespace; of distributions, for their methods."""
+    module = importlib.import_module(f"pydispatch.{namespace}")
+    for name in sorted(public(namespace), key=lambda name: (name.lower(), name)):
+        value = getattr(module, name)
+        address = f"pydispatch.{namespace}.{name}"
+        if callable(value) and not isinstance(value, Distribution):
+            yield entry(address, value)
+        elif isinstance(value, Distribution):
+            yield f"````{{py:data}} {address}\n{summary(value)}\n````\n"
+            shared = set(dir(value)) & set(dir(getattr(importlib.import_module(namespace), name)))
+            methods = ((part, getattr(value, part)) for part in sorted(shared) if not part.startswith("_"))
+            yield from (entry(f"{address}.{part}", method) for part, method in methods if callable(method))
+        else:
+            yield f"````{{py:data}} {address}\n````\n"
+
+
+def entry(name: str, function: Any) -> str:
+    """The entry of one function."""
+    shown = "" if isinstance(function, type) else arguments(function)
+    kind = "class" if isinstance(function, type) else "function"
+    return f"````{{py:{kind}}} {name}{shown}\n{summary(function)}\n````\n"
+
+
+def make(app: Sphinx) -> None:
+    """Write the pages that Sphinx reads."""
+    MADE.mkdir(exist_ok=True)
+    by_category: dict[str, list[str]] = {}
+    everything = {**DECLARATIONS, **OF_FAMILIES}.values()
+    for name in sorted({item.operation.variants.functional for item in everything if item.namespace == "np"}):
+        category = next(iter(declared(name).tags), name.partition("_")[0])
+        by_category.setdefault(category, []).append(name)
+    for category, names in by_category.items():
+        title = f"# Operators: {TITLES.get(category, category)}\n\n"
+        intro = "[Operators](../operators.md) explains variants, and gradients where a function is not smooth.\n\n"
+        write(MADE / f"operators-{category}.md", title + intro + "\n".join(map(operator_entry, names)))
+    for namespace in NAMESPACES:
+        family = namespace.partition(".")[0]
+        intro = (f"# `pydispatch.{namespace}`\n\nArguments and meaning are those of `{namespace}`, and so is the "
+                 f"sentence about each. [This page](../{family}.md) says which have gradients, and what differs.\n\n")
+        write(MADE / f"functions-{namespace.replace('.', '-')}.md", intro + "\n".join(function_entries(namespace)))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Called by Sphinx."""
+    app.connect("builder-inited", make)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,113 @@
+"""What the library's operators say of themselves, where NumPy's documentation does not: a line each, and arguments.
+
+`debug/describing.py` runs the operator on the arguments when its documentation is read.
+"""
+
+from __future__ import annotations
+
+LINES = {
+    "complex": "The complex numbers with exactly these real and imaginary parts.",
+    "covariance": "The products of the rows, less their means, divided by `divisor`.",
+    "detach": "The same values as a constant: no gradient flows through.",
+    "frexp_exponent": "The exponents of numbers that are written as mantissa * 2**exponent.",
+    "frexp_mantissa": "The mantissas of numbers that are written as mantissa * 2**exponent.",
+    "getitem": "The view that a key of ints, slices, None and Ellipsis selects.",
+    "i0_derivative": "The derivative, of an order, of the modified Bessel function of order 0.",
+    "index": "A copy of the elements that a key with index arrays or masks selects.",
+    "index_put": "A copy in which the elements that a key with index arrays or masks selects have new values.",
+    "interval": "Which two neighbours among the sample points an element lies between: the position of the first.",
+    "item": "The only element, as a Python number.",
+    "linalg_cofactor": "The matrix of cofactors, the gradient of the determinant; also of singular matrices.",
+    "random_beta_slope": "The derivative of samples of the beta distribution by its parameters.",
+    "random_choice": "Random numbers from 0 to a - 1, with or without replacement.",
+    "random_default_rng": "A generator of random numbers, as an operator, so that traces have it.",
+    "random_gamma_slope": "The derivative of samples of the gamma distribution by its shape.",
+    "random_integers": "Random integers from `low` (inclusive) to `high` (exclusive).",
+    "random_multivariate_hypergeometric": "Draw samples of a multivariate hypergeometric distribution.",
+    "random_normal_like": "Draw samples of a normal distribution, in the shape and dtype of an array.",
+    "random_orders": "Random orders of the positions along an axis, one for each row of an array of this shape.",
+    "random_polygamma": "The derivatives of the logarithm of the gamma function.",
+    "random_uniform_like": "Draw samples of a uniform distribution, in the shape and dtype of an array.",
+    "scatter_add": "A copy with values added where `take_along_axis` would read.",
+    "setitem": "A copy in which the elements that a key of ints, slices, None and Ellipsis selects have new values.",
+    "sinc_derivative": "The derivative, of an order, of sin(pi x) / (pi x).",
+    "positive": "The same numbers, element-wise.",
+}
+"""By the name of the functional variant, without the namespace."""
+
+VECTOR, MATRIX = "np.array([1.0, 2.0, 3.0])", "np.array([[2.0, 1.0], [1.0, 3.0]])"
+RNG = "np.random.default_rng(0)"
+ARGUMENTS = {
+    "arange": ("0.0, 1.0, 0.25",),
+    "arccosh": ("np.array([1.0, 2.0])",),
+    "argsort": ("np.array([3.0, 1.0, 2.0])",),
+    "astype": (f"{VECTOR}, np.float32",),
+    "broadcast_to": (f"{VECTOR}, (2, 3)",),
+    "concatenate": (f"[{VECTOR}, np.array([4.0])]",),
+    "convolve": (f"{VECTOR}, np.array([1.0, -1.0])",),
+    "covariance": (f"{MATRIX}, 1.0",),
+    "einsum": (f"'ij,j->i', {MATRIX}, np.array([1.0, 2.0])",),
+    "empty": ("(0, 2)",),
+    "empty_like": (f"{VECTOR}, shape=(0,)",),
+    "expand_dims": (f"{VECTOR}, 0",),
+    "eye": ("2",),
+    "full": ("(2,), 7.0",),
+    "full_like": (f"{VECTOR}, 7.0",),
+    "getitem": (f"{VECTOR}, (slice(1, None),)",),
+    "index": (f"{VECTOR}, np.array([2, 0])",),
+    "index_put": (f"{VECTOR}, np.array([0, 2]), 9.0",),
+    "interp": (f"np.array([1.5, 2.5]), {VECTOR}, np.array([10.0, 20.0, 40.0])",),
+    "interval": (f"np.array([1.5, 2.5]), {VECTOR}",),
+    "item": ("np.array([7.0])",),
+    "linspace": ("0.0, 1.0, 3",),
+    "moveaxis": ("np.ones((2, 1)), 0, 1",),
+    "random_choice": (f"{RNG}, 5, (3,)",),
+    "random_dirichlet": (f"{RNG}, {VECTOR}",),
+    "random_gamma": (f"{RNG}, 2.0, 1.0, (2,)",),
+    "random_hypergeometric": (f"{RNG}, 5, 5, 3, (2,)",),
+    "random_integers": (f"{RNG}, 0, 10, (3,)",),
+    "random_multinomial": (f"{RNG}, 10, np.array([0.5, 0.5])",),
+    "random_multivariate_hypergeometric": (f"{RNG}, np.array([3, 4]), 2",),
+    "random_multivariate_normal": (f"{RNG}, np.zeros(2), np.eye(2)",),
+    "random_noncentral_f": (f"{RNG}, 3.0, 4.0, 1.0, (2,)",),
+    "random_normal_like": (f"{VECTOR}, {RNG}",),
+    "random_orders": (f"{RNG}, [3]",),
+    "random_permutation": (f"{RNG}, {VECTOR}",),
+    "random_triangular": (f"{RNG}, 0.0, 0.5, 1.0, (2,)",),
+    "random_uniform_like": (f"{VECTOR}, {RNG}",),
+    "repeat": (f"{VECTOR}, (2,)",),
+    "reshape": ("np.arange(4.0), (2, 2)",),
+    "roll": (f"{VECTOR}, 1",),
+    "scatter_add": (f"{VECTOR}, np.array([0, 0]), np.array([1.0, 2.0]), 0",),
+    "searchsorted": (f"{VECTOR}, 2.5",),
+    "setitem": (f"{VECTOR}, (0,), 9.0",),
+    "sort": ("np.array([3.0, 1.0, 2.0])",),
+    "split": (f"{VECTOR}, 3",),
+    "squeeze": ("np.ones((1, 2))",),
+    "stack": (f"[{VECTOR}, {VECTOR}]",),
+    "swapaxes": ("np.ones((2, 1)), 0, 1",),
+    "take": (f"{VECTOR}, np.array([2, 0])",),
+    "take_along_axis": (f"{VECTOR}, np.array([2, 0])",),
+    "tile": ("np.array([1.0, 2.0]), (2,)",),
+    "where": (f"np.array([True, False, True]), {VECTOR}, 0.0",),
+    "isnat": ("np.array(['NaT', '2024-01-01'], dtype='datetime64[D]')",),
+    "fft_irfft": ("np.array([6.0, -1.0])",),
+    "ldexp": ("np.array([1.0, 2.0]), 3",),
+    "complex": ("np.array([1.0, 2.0]), 0.5",),
+    "zeros": ("(2,)",),
+    "ones": ("(2,)",),
+    "logical_not": ("np.array([True, False])",),
+}
+"""By the name of the functional variant. Those that are not here take what of the following fits."""
+
+OTHERS = {
+    "pointwise": (
+        "np.array([0.25, 0.5])", "np.array([1.0, 2.0]), 0.5", "np.array([5, 6])", "np.array([5, 6]), 3",
+        "np.array([1.0, 2.0]), 0.5, 1.5", "np.array([1.0, 2.0]), 0.5, 1.5, 0.25", "np.array([1.0, 2.0]), 2"),
+    "linalg": (MATRIX, f"{MATRIX}, np.array([1.0, 2.0])", f"{MATRIX}, 1.0"),
+    "reduction": (f"{MATRIX}, 0", f"{MATRIX}, axis=0"),
+    "random": (f"{RNG}, size=(2,)", f"{RNG}, 0.5, size=(2,)", f"{RNG}, 2.0, size=(2,)", f"{RNG}, 3.0, 4.0, size=(2,)",
+               f"{RNG}, 5, 0.5, size=(2,)"),
+    "": (VECTOR, MATRIX),
+}
+"""By the first tag."""
