@@ -13,10 +13,11 @@ cdef dict kinds = {
 cdef class Signature:
     """A schema laid out for the call path.
 
-    With `alike`, `schema` is a function that makes it when it is asked for, and it differs in the name only.
+    With `alike`, `schema` is a function that makes it when it is asked for, and it differs in the name only; `detaches`
+    says whether that is the name of the operator whose result is a view with a gradient of its own.
     """
 
-    def __cinit__(self, schema, Signature alike=None):
+    def __cinit__(self, schema, Signature alike=None, bint detaches=False):
         if alike is None:
             self.own_schema = schema
             lay_out_arguments(self, layouts_of(schema.arguments))
@@ -25,6 +26,8 @@ cdef class Signature:
             self.make_schema = schema
             copy_arguments(self, alike)
             copy_returns(self, alike)
+            if detaches:
+                self.detaches, self.view_of = True, -1
 
     @property
     def schema(self):

@@ -366,9 +366,8 @@ def rows_beside_kernels() -> tuple[TableEntry | None, ...]:
 
 def signature_declared(declaration: Any) -> Signature:
     """The signature of an operator of the library: it shares its layout with those that have the same text."""
-    if declaration.name == "detach":        # of which the name tells more than the schema
-        return Signature(schema_declared(declaration))
-    return Signature(partial(schema_declared, declaration), signature_of_text(declaration.signature_text))
+    return Signature(partial(schema_declared, declaration), signature_of_text(declaration.signature_text),
+                     declaration.name == "detach")
 
 
 @cache

@@ -548,6 +548,7 @@ def test_a_declaration_alone_gives_the_table_that_its_registrations_give():
         alone = table_of_declaration(derivative_of(op).derivative)
         assert what_shows(alone) == what_shows(compute_table(op)), op.name
         assert alone.schema is op.schema
+        assert alone.signature.layout() == Signature(op.schema).layout()
 
 
 def test_a_signature_read_from_its_text_is_that_of_the_schema():
