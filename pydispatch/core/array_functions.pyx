@@ -195,6 +195,7 @@ cdef enum:      # makers of arrays that are called here as NumPy's function call
     EMPTY = 2
     ARANGE = 3
     MOST_COUNTED = 4096     # so that there is memory for them
+    LARGEST_COUNTED = 4096  # so that float32 holds all whole ones exactly
 
 
 cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
@@ -202,7 +203,7 @@ cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyO
     cdef cnp.npy_intp extents[MOST_AXES]
     cdef int n_axes, type = cnp.NPY_DOUBLE
     if maker == ARANGE:
-        return count_to(args[0]) if n == 1 and kwnames == NULL else NULL
+        return count(args, n, kwnames)
     if kwnames != NULL:
         if n != 1 or PyTuple_GET_SIZE(kwnames) != 1 or PyTuple_GET_ITEM(kwnames, 0) != <PyObject*>NAME_OF_DTYPE:
             return NULL
@@ -218,16 +219,64 @@ cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyO
                 else cnp.PyArray_EMPTY(n_axes, extents, type, 0))
 
 
-cdef PyObject* count_to(PyObject* limit) except? NULL:
-    """The whole numbers below a small one; NULL where NumPy's function is to be called."""
-    cdef PyObject* result
-    cdef cnp.npy_intp n, i
-    if Py_TYPE(limit) != &PyLong_Type or not is_compact(limit) or not 0 <= compact_value(limit) <= MOST_COUNTED:
+cdef PyObject* count(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
+    """What `arange` makes of a few small numbers, and maybe a dtype; NULL where NumPy's function is to be called."""
+    cdef double numbers[3]
+    cdef bint is_whole = True
+    cdef Py_ssize_t i
+    cdef int type
+    numbers[:] = [0.0, 0.0, 1.0]
+    if not 0 < n <= 3:
         return NULL
-    n = compact_value(limit)
-    result = give(cnp.PyArray_EMPTY(1, &n, cnp.NPY_INTP, 0))
     for i in range(n):
-        (<cnp.npy_intp*>PyArray_DATA(<PyArrayObject*>result))[i] = i
+        if Py_TYPE(args[i]) == &PyLong_Type and is_compact(args[i]):
+            numbers[i if n > 1 else 1] = <double>compact_value(args[i])
+        elif Py_TYPE(args[i]) == &PyFloat_Type:
+            numbers[i if n > 1 else 1] = PyFloat_AS_DOUBLE(args[i])
+            is_whole = False
+        else:
+            return NULL
+    type = cnp.NPY_INTP if is_whole else cnp.NPY_DOUBLE
+    if kwnames != NULL:
+        if (not is_whole or PyTuple_GET_SIZE(kwnames) != 1
+                or PyTuple_GET_ITEM(kwnames, 0) != <PyObject*>NAME_OF_DTYPE):
+            return NULL
+        type = counted_type(args[n])
+    return count_from(numbers[0], numbers[1], numbers[2], type)
+
+
+cdef int counted_type(PyObject* value) except -2:
+    """The type of a dtype that holds all small whole numbers, given as a class or by name; -1 of any other."""
+    if Py_TYPE(value) != &PyType_Type and Py_TYPE(value) != &PyUnicode_Type:
+        return -1
+    dtype = known_dtypes.get(<object>value)
+    if dtype is None:
+        return -1
+    type = (<cnp.dtype>dtype).type_num
+    return type if type in (cnp.NPY_INTP, cnp.NPY_FLOAT, cnp.NPY_DOUBLE) else -1
+
+
+cdef PyObject* count_from(double start, double stop, double step, int type) except? NULL:
+    """The numbers from `start` before `stop`, as NumPy calculates them: it adds multiples of the second's distance."""
+    cdef double length = (stop - start) / step if step != 0 else -1, distance = (start + step) - start
+    cdef PyObject* result
+    cdef void* data
+    cdef cnp.npy_intp n, i
+    if type < 0 or not 0 < length <= MOST_COUNTED or not -LARGEST_COUNTED <= start <= LARGEST_COUNTED or (
+            not -LARGEST_COUNTED <= step <= LARGEST_COUNTED):
+        return NULL             # also where one of them is no number
+    n = <cnp.npy_intp>length
+    if <double>n < length:
+        n += 1
+    result = give(cnp.PyArray_EMPTY(1, &n, type, 0))
+    data = PyArray_DATA(<PyArrayObject*>result)
+    for i in range(n):
+        if type == cnp.NPY_INTP:
+            (<cnp.npy_intp*>data)[i] = <cnp.npy_intp>(start + <double>i * step)
+        elif type == cnp.NPY_DOUBLE:
+            (<double*>data)[i] = start + <double>i * distance if i > 1 else start + step if i == 1 else start
+        else:
+            (<float*>data)[i] = <float>(start + <double>i * step)
     return result
 
 

@@ -290,7 +290,7 @@ def described(call):
     """What kind of array a call gives, or which error; the values of `empty` are of no account."""
     try:
         found = call()
-    except (TypeError, ValueError, MemoryError, OverflowError) as error:
+    except (TypeError, ValueError, MemoryError, ArithmeticError) as error:
         return type(error), str(error)
     return type(found), found.shape, found.dtype, found.strides, found.flags.owndata
 
@@ -312,6 +312,23 @@ def test_numbers_below_one_are_numpys(end, kwargs):
     assert found == expected
     if found[0] is np.ndarray:
         np.testing.assert_array_equal(pnp.arange(end, **kwargs), np.arange(end, **kwargs))
+
+
+@pytest.mark.parametrize("args", [
+    (1, 2.5, 0.5), (0.1, 1, 0.1), (-0.0, 2), (0, 5), (5, 0, -1), (5, 0, -2.5), (1, 1), (2, 1), (1, 2, 0), (0.0, 1.0, 0.0),
+    (0, 1, np.nan), (np.inf, 1), (0, 1e9, 1e6), (0, 4096.5), (0, 4097), (4097, 4100), (0, 8192, 4096), (-3, 3, 0.7),
+    (2.0,), (2.5,), (1e-320, 1), (0, 1e-320, 1), (5, 6, 1e-300), (1, 2, 3, float), (1, True), (0, 3, 1.5), (7, -8, -3),
+], ids=repr)
+@pytest.mark.parametrize("kwargs", [
+    {}, {"dtype": "f4"}, {"dtype": np.float32}, {"dtype": float}, {"dtype": "float64"}, {"dtype": int}, {"dtype": "i4"},
+    {"dtype": "f2"}, {"dtype": bool}, {"dtype": np.dtype("f4")}, {"dtype": ">f4"}, {"dtype": None}, {"dtype": "none"},
+], ids=repr)
+def test_numbers_between_two_are_numpys(args, kwargs):
+    with np.errstate(all="ignore"):
+        expected, found = [described(lambda: function(*args, **kwargs)) for function in (np.arange, pnp.arange)]  # noqa: B023
+        assert found == expected
+        if found[0] is np.ndarray:
+            assert pnp.arange(*args, **kwargs).tobytes() == np.arange(*args, **kwargs).tobytes()
 
 
 ARRAYS_WITHOUT_AXES = [
