@@ -194,32 +194,40 @@ cdef enum:      # makers of arrays that are called here as NumPy's function call
     ZEROS = 1
     EMPTY = 2
     ARANGE = 3
+    ASARRAY = 4
     MOST_COUNTED = 4096     # so that there is memory for them
     LARGEST_COUNTED = 4096  # so that float32 holds all whole ones exactly
 
 
 cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
-    """The array of a shape, and maybe of one of Python's types; NULL where NumPy's function is to be called."""
+    """The array of a shape, and maybe of one of Python's types; NULL where NumPy's function is to be called.
+
+    `asarray` gets an array in place of the shape.
+    """
     cdef cnp.npy_intp extents[MOST_AXES]
     cdef int n_axes, type = cnp.NPY_DOUBLE
     if maker == ARANGE:
-        return count(args, n, kwnames)
+        return count_numbers(args, n, kwnames)
+    if maker == ASARRAY and (n == 0 or Py_TYPE(args[0]) != &PyArray_Type):
+        return NULL
     if kwnames != NULL:
         if n != 1 or PyTuple_GET_SIZE(kwnames) != 1 or PyTuple_GET_ITEM(kwnames, 0) != <PyObject*>NAME_OF_DTYPE:
             return NULL
         n = 2
     if not 0 < n <= 2:
         return NULL
-    n_axes = read_shape(args[0], extents)
     if n == 2:
         type = type_of_python(args[1])
+    if maker == ASARRAY:
+        return NULL if n == 1 or type < 0 else give(array_of_type(args[0], type))
+    n_axes = read_shape(args[0], extents)
     if n_axes < 0 or type < 0:
         return NULL
     return give(cnp.PyArray_ZEROS(n_axes, extents, type, 0) if maker == ZEROS
                 else cnp.PyArray_EMPTY(n_axes, extents, type, 0))
 
 
-cdef PyObject* count(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
+cdef PyObject* count_numbers(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
     """What `arange` makes of a few small numbers, and maybe a dtype; NULL where NumPy's function is to be called."""
     cdef double numbers[3]
     cdef bint is_whole = True
@@ -512,7 +520,8 @@ cdef class ArrayFunction:
         self.kept_flags, self.numpy_first, self.joins = KEPT_FLAGS[keeps], numpy_first, joins
         self.creates, self.of_vectors = creates, of_vectors
         self.maker = (ZEROS if numpy_function is numpy.zeros else EMPTY if numpy_function is numpy.empty
-                      else ARANGE if numpy_function is numpy.arange else NO_MAKER)
+                      else ARANGE if numpy_function is numpy.arange
+                      else ASARRAY if numpy_function is numpy.asarray else NO_MAKER)
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))

@@ -16,6 +16,7 @@ cdef struct Frame:
     PyObject* raw[MAX_ARGUMENTS + 1]    # of a direct frame: the values with raw arrays in place of Tensors
 
 cdef void release(Frame* frame) noexcept    # drop what binding has kept
+cdef dict known_dtypes      # of classes and names
 cdef bint are_ints(PyObject* values) noexcept    # are these a list or tuple of plain ints?
 # steps 1 and 3 at once for the common call: nothing to convert, arrays and no pytrees
 cdef bint bind_directly(

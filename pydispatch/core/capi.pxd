@@ -134,6 +134,8 @@ cdef extern from *:
     #define intp_of_scalar(scalar) (*(npy_intp*)&((PyLongScalarObject*)(scalar))->obval)     /* laid out like any */
     #define new_from_descr(type, descr, ndim, dims, strides, data, flags, like) \
         PyArray_NewFromDescr(type, (PyArray_Descr*)(descr), ndim, dims, strides, data, flags, like)
+    #define array_of_type(array, type) \
+        PyArray_FromArray((PyArrayObject*)(array), PyArray_DescrFromType(type), NPY_ARRAY_FORCECAST)
     #define new_scalar(data, descr, base) PyArray_Scalar(data, (PyArray_Descr*)(descr), base)
     """
 
@@ -143,6 +145,8 @@ cdef extern from "numpy/arrayobject.h":
         pass
     PyObject* PyArray_BASE(PyArrayObject*) nogil
     object PyArray_FromScalar(object, PyObject*)
+    # the array itself where it has this type, else a converted copy
+    object array_of_type(PyObject* array, int type)
     object PyArray_NewFromDescr "new_from_descr" (PyTypeObject*, PyObject* descr, int, cnp.npy_intp*, cnp.npy_intp*,
                                                   void*, int, PyObject*)     # takes over the descr
     PyObject* new_from_descr(PyTypeObject*, PyObject* descr, int, cnp.npy_intp*, cnp.npy_intp*, void*, int,

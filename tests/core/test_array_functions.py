@@ -6,6 +6,7 @@ import copy
 import inspect
 import operator
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -329,6 +330,29 @@ def test_numbers_between_two_are_numpys(args, kwargs):
         assert found == expected
         if found[0] is np.ndarray:
             assert pnp.arange(*args, **kwargs).tobytes() == np.arange(*args, **kwargs).tobytes()
+
+
+@pytest.mark.parametrize("array", [
+    np.arange(3), np.arange(6.0).reshape(2, 3).T, np.arange(6.0)[::2], np.array(1.5), np.array([]), np.array([1 + 2j]),
+    np.array([1.5, np.nan, 1e300]), np.arange(3, dtype=">i4"), np.array(["1", "2"]), np.array(["x"]), np.array([None]),
+    np.array([1, "2"], object), [1, 2], 3, np.array("2020", "M8[D]"),
+    np.ones((2, 3), order="F"), np.ones(2, "f2"), np.array([True]),
+], ids=repr)
+@pytest.mark.parametrize("dtype", [float, int, bool, complex, str, object, None, "f4"], ids=repr)
+def test_arrays_of_a_dtype_are_numpys(array, dtype):
+    for args, kwargs in (((array, dtype), {}), ((array,), {"dtype": dtype})):
+        with warnings.catch_warnings(record=True) as expected_warnings, np.errstate(all="ignore"):
+            warnings.simplefilter("always")
+            expected = described(lambda: np.asarray(*args, **kwargs))       # noqa: B023
+        with warnings.catch_warnings(record=True) as found_warnings, np.errstate(all="ignore"):
+            warnings.simplefilter("always")
+            found = described(lambda: pnp.asarray(*args, **kwargs))         # noqa: B023
+            assert found == expected
+            assert [str(w.message) for w in found_warnings] == [str(w.message) for w in expected_warnings]
+            if found[0] is np.ndarray:
+                result, of_numpy = pnp.asarray(*args, **kwargs), np.asarray(*args, **kwargs)
+                assert (result is array) == (of_numpy is array)
+                assert (repr(result), result.strides) == (repr(of_numpy), of_numpy.strides)
 
 
 ARRAYS_WITHOUT_AXES = [
