@@ -23,19 +23,21 @@ universal: Any = getattr(np.fft, "_pocketfft_umath", None)
 """The universal functions that np.fft calls, in the versions of NumPy that have them there."""
 DOUBLE = np.dtype(float)
 COMPLEX = np.dtype(complex)
+FFT, IFFT = [getattr(function, "__wrapped__", function) for function in (np.fft.fft, np.fft.ifft)]
+"""NumPy's without its question for `__array_function__`, which arrays have no other answer to."""
 
 
 def fft_kernel(a, *options):
     """NumPy's, whose checks and conversions take longer than a small transform."""
     if options or not is_plain_signal(a):
-        return np.fft.fft(a, *options)
+        return (FFT if type(a) is np.ndarray else np.fft.fft)(a, *options)
     return universal.fft(a, 1.0, out=np.empty_like(a, COMPLEX))
 
 
 def ifft_kernel(a, *options):
     """Likewise."""
     if options or not is_plain_signal(a):
-        return np.fft.ifft(a, *options)
+        return (IFFT if type(a) is np.ndarray else np.fft.ifft)(a, *options)
     return universal.ifft(a, 1.0 / a.shape[-1], out=np.empty_like(a, COMPLEX))
 
 
