@@ -566,7 +566,8 @@ def test_a_signature_read_from_its_text_is_that_of_the_schema():
     "(Tensor x) -> (Tensor, int)", "(Tensor x) -> Tensor(a)", "(Tensor(a!) x, Tensor(a) y) -> Tensor(a!)",
     "(Tensor x, int[2] n) -> Tensor", "(Tensor x, float f=1) -> Tensor",
     "(Tensor x, int n=None) -> Tensor", "(Tensor x, str s='a b') -> Tensor", "(Tensor x, bool b=1) -> Tensor",
-    "(Tensor x, int n=1.5) -> Tensor", "(Tensor(b) x) -> Tensor", "(Tensor 1x) -> Tensor", "(Tensor x) -> Tensor[]", "(Union(int, float) n) -> Tensor",
+    "(Tensor x, int n=1.5) -> Tensor", "(Tensor(b) x) -> Tensor", "(Tensor 1x) -> Tensor", "(Tensor x) -> Tensor[]",
+    "(Union(int, float) n) -> Tensor",
 ])
 def test_a_text_that_is_not_simple_is_left_to_the_parser(text):
     assert simple_signature(text, lambda: None) is None
