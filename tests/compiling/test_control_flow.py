@@ -376,6 +376,19 @@ def test_scans_neither_read_nor_fill_arrays_that_nothing_uses():
     assert "3.0" not in text
 
 
+def test_long_functions_of_slices_come_first_in_a_body():
+    """What comes after them would wait for memory if it took what was computed before them."""
+    def program(x, rows):
+        return scan(lambda s, row: (s + (s * 2.0 + row) * ops.np.cos(row), ops.np.sin(s) * 3.0), x, rows)
+
+    x, rows = np.array(0.5), ROWS[:, 0].copy()
+    compiled = compile(program)
+    check_same(compiled(x, rows), raw(program(x, rows)))
+    body = [line.split(" = ")[1].split("(")[0] for line in compiled.plan(x, rows).splitlines() if line[0] == " "]
+    assert body[0] == "cos"
+    assert "sin" in body[1:]
+
+
 def test_a_branch_runs_alone():
     """What the other one would raise is not raised."""
     compiled = compile(lambda x: cond(x[0] > 0, lambda x: ops.np.log(x), lambda x: x / 2.0, (x,)))
