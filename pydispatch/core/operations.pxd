@@ -42,7 +42,7 @@ cdef extern from *:
     enum {
         COPY_1 = CODE(4, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS,
-        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, LINKS_OF_MEMORY, LINKS_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE,
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE,
         PAIRS_OF_RESULT, PAIRS_OF_MEMORY = PAIRS_OF_RESULT + 16, TRIPLES_OF_RESULT = PAIRS_OF_MEMORY + 16,
         TRIPLES_OF_MEMORY = TRIPLES_OF_RESULT + 64, N_CODES = TRIPLES_OF_MEMORY + 64
     };
@@ -80,8 +80,8 @@ cdef extern from *:
     #define LABELS \
         static const void* const labels[] = { \
             [0 ... N_CODES - 1] = &&any_code, LABELS_OF_TYPE(OF_FLOAT64) LABELS_OF_TYPE(OF_FLOAT32) LABEL(COPY_8), \
-            LABEL(COPY_RESULT), LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), LABEL(LINKS_OF_MEMORY), \
-            LABEL(LINKS_OF_RESULT), LABEL(NEXT_TWO), ALL_PAIRS(LABELS_OF_PAIR) ALL_TRIPLES(LABELS_OF_TRIPLE)}; \
+            LABEL(COPY_RESULT), LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), \
+            LABEL(NEXT_TWO), ALL_PAIRS(LABELS_OF_PAIR) ALL_TRIPLES(LABELS_OF_TRIPLE)}; \
         const void* const* places = labels; \
         __asm__ ("" : "+r"(places));        /* it is in a register now */
     #else
@@ -199,16 +199,10 @@ cdef extern from *:
             npy_intp dc = steps & 1, dx = (steps >> 1 & 1) * sizeof(kind), dy = (steps >> 2 & 1) * sizeof(kind); \
             for (i = 0; i < n; i++, c += dc, x += dx, y += dy) z[i] = *c ? *(kind*)x : *(kind*)y; DONE(6) }
 
-    /* Links: sums, differences and products of single numbers, each with the result of the one before. They are one
-       operation, since processors do not foresee long rows of jumps to computed places. Without a jump for each,
-       r * p + q in a single rounding has the bits of any of these, where one of p and q is the other number, or its
-       negative, and the rest is 1, -1 or -0.0. A link has the words of its operation, but that `n` has what it does,
-       and in the last bit whether the other number is the first operand. In the first one, `n` has the number of links,
-       too. */
-    enum { ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, BITS_OF_LINK = 3, WORDS_OF_LINK = 4 };
-
-    /* In short rows, two or three links are one operation, by a code for all that they do: fewer jumps, and no rounding
-       to think of. The other number is the second operand there, but the first where it is subtracted from. */
+    /* Links: sums, differences and products of single numbers, each with the result of the one before. Two or three of
+       them are one operation, by a code for all that they do, since a jump takes longer than an addition. A link has
+       the words of its operation. The other number is the second operand, but the first where it is subtracted from. */
+    enum { ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, WORDS_OF_LINK = 4 };
     #define PAIR(a, b) (4 * (a) + (b))
     #define TRIPLE(a, b, c) (16 * (a) + 4 * (b) + (c))
     #define EACH_PAIR(a, does) does(a, 0) does(a, 1) does(a, 2) does(a, 3)
@@ -233,37 +227,6 @@ cdef extern from *:
             /* fallthrough */ \
         case TRIPLES_OF_RESULT + TRIPLE(a, b, c): PLACE(TRIPLE_##a##b##c) \
             TAKE_LINK(a, 0) TAKE_LINK(b, 1) TAKE_LINK(c, 2) DONE(3 * WORDS_OF_LINK)
-
-    #if defined(__GNUC__) && (defined(__x86_64__) || defined(__aarch64__))
-    #if defined(__x86_64__)
-    #define FUSED __attribute__((target("fma")))
-    static int has_links(void) { return __builtin_cpu_supports("fma") != 0; }
-    #else
-    #define FUSED
-    static int has_links(void) { return 1; }
-    #endif
-    typedef npy_uint64 Two_words __attribute__((vector_size(16)));
-    #define ALL_BITS (~(npy_uint64)0)
-    #define SIGN_BIT ((npy_uint64)1 << 63)
-    #define BITS_OF_ONE ((npy_uint64)0x3ff << 52)
-    FUSED static double take_links(const CodeWord* w, npy_intp n, double last) {
-        static const Two_words taken[4] = {{0, ALL_BITS}, {0, ALL_BITS}, {ALL_BITS, 0}, {0, ALL_BITS}};
-        static const Two_words changed[4] = {
-            {BITS_OF_ONE, 0}, {BITS_OF_ONE, SIGN_BIT}, {0, SIGN_BIT}, {BITS_OF_ONE | SIGN_BIT, 0}};
-        for (; n > 0; n--, w += WORDS_OF_LINK) {
-            int link = w->operation.n & ((1 << BITS_OF_LINK) - 1);
-            double number = *(const Any_double*)w[2 - (link & 1)].address;
-            Two_words other = (Two_words)(Two_doubles){number, number};
-            Two_doubles p_and_q = (Two_doubles)((other & taken[link >> 1]) ^ changed[link >> 1]);
-            last = __builtin_fma(last, p_and_q[0], p_and_q[1]);
-            VALUE(Any_double, 3) = last;
-        }
-        return last;
-    }
-    #else
-    static int has_links(void) { return 0; }
-    static double take_links(const CodeWord* w, npy_intp n, double last) { return last; }
-    #endif
 
     /* Run code, as often as `count` says where it has repetitions; returns the flags that were raised as the processor
        numbers them. `last` is what the registers hold at the beginning: an address, or NULL. */
@@ -318,12 +281,6 @@ cdef extern from *:
                 /* fallthrough */
             COMMON(LIBRARY_OF_RESULT):
                 last_double = w[1].function(last_double); last_float = 0; VALUE(Any_double, 3) = last_double; DONE(4)
-
-            COMMON(LINKS_OF_MEMORY): last_double = VALUE(Any_double, 1);
-                /* fallthrough */
-            COMMON(LINKS_OF_RESULT): {
-                npy_intp n = w->operation.n >> BITS_OF_LINK;
-                last_double = take_links(w, n, last_double); DONE(n * WORDS_OF_LINK) }
 
             ALL_PAIRS(TAKE_PAIR) ALL_TRIPLES(TAKE_TRIPLE)
 
@@ -432,10 +389,9 @@ cdef extern from *:
         DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR, DO_NOT
         COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
-        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, LINKS_OF_MEMORY, LINKS_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
         PAIRS_OF_RESULT, PAIRS_OF_MEMORY, TRIPLES_OF_RESULT, TRIPLES_OF_MEMORY
-        ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, BITS_OF_LINK, WORDS_OF_LINK
-    bint has_links() noexcept nogil     # has the processor the instruction?
+        ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, WORDS_OF_LINK
     int CODE(int type, int operation, int form) nogil
     void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
     unsigned int take_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil

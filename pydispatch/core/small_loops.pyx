@@ -11,7 +11,6 @@ cdef enum:
     MOST_WORDS = 6              # of a loop in code
     MOST_HELD = 4               # places known to hold what a register holds
     MOST_IN_CHAIN = 3           # links that have a code together
-    MOST_FORESEEN = 10          # operations of code, to each of which there is a jump
     AT_ONCE = 256               # repetitions; an even number
 
 cdef struct Used:               # bytes that a row reads before it writes them, or that it writes
@@ -46,8 +45,7 @@ cdef class CodeWriter:
     cdef Py_ssize_t word_from_before        # of the address of a number that the repetition before has left; 0: none
     cdef Registers now
     cdef Py_ssize_t first_link, n_links         # where the words of the last operations begin, if they are links
-    cdef int form_of_first, first_as_link, chain        # what these do, a digit of base four for each
-    cdef bint has_links                         # is the row long enough for them to be faster?
+    cdef int form_of_first, chain               # what these do, a digit of base four for each
 
     def __cinit__(self, Plan plan not None, tuple described not None):
         cdef Py_ssize_t most = MOST_IN_CODE * min(<Py_ssize_t>MOST_IN_ROW, plan.n_steps)
@@ -113,7 +111,7 @@ cdef class CodeWriter:
         row.patches = self.plan.patches + self.n_patches
         memset(&self.now, 0, sizeof(Registers))
         self.now.type = -1
-        self.has_links, self.n_links = stop - i > MOST_FORESEEN and has_links(), 0
+        self.n_links = 0
         if repetition != NULL:
             self.write_loops(i, stop)           # to see what is in the register after it
             self.n_words, self.n_fixed, self.n_patches = n_words, n_fixed, n_patches
@@ -292,25 +290,17 @@ cdef class CodeWriter:
         cdef int code
         cdef int does = (ADD_OTHER if operation == DO_ADD else MULTIPLY_BY_OTHER if operation == DO_MULTIPLY
                          else SUBTRACT_FROM_OTHER if form == MR else SUBTRACT_OTHER)
-        cdef int as_link = 2 * does + (form == MR)
-        cdef bint follows = form != MM and self.n_links and self.first_link + self.n_links * WORDS_OF_LINK == word
-        if follows and not self.has_links and self.n_links < MOST_IN_CHAIN:
-            self.n_links += 1
-            self.chain = 4 * self.chain + does
-            if self.n_links == 2:
-                code = PAIRS_OF_MEMORY if self.form_of_first == MM else PAIRS_OF_RESULT
-            else:
-                code = TRIPLES_OF_MEMORY if self.form_of_first == MM else TRIPLES_OF_RESULT
-            put_operation(&self.plan.code[self.first_link], code + self.chain, self.n_links)
-        elif follows and self.has_links:
-            self.n_links += 1
-            put_operation(&self.plan.code[word], CODE(OF_FLOAT64, operation, form), as_link)
-            put_operation(&self.plan.code[self.first_link],
-                          LINKS_OF_MEMORY if self.form_of_first == MM else LINKS_OF_RESULT,
-                          self.n_links << BITS_OF_LINK | self.first_as_link)
+        if form == MM or not 0 < self.n_links < MOST_IN_CHAIN or (
+                self.first_link + self.n_links * WORDS_OF_LINK != word):
+            self.first_link, self.n_links, self.form_of_first, self.chain = word, 1, form, does
+            return 0
+        self.n_links += 1
+        self.chain = 4 * self.chain + does
+        if self.n_links == 2:
+            code = PAIRS_OF_MEMORY if self.form_of_first == MM else PAIRS_OF_RESULT
         else:
-            self.first_link, self.n_links, self.form_of_first, self.first_as_link = word, 1, form, as_link
-            self.chain = does
+            code = TRIPLES_OF_MEMORY if self.form_of_first == MM else TRIPLES_OF_RESULT
+        put_operation(&self.plan.code[self.first_link], code + self.chain, self.n_links)
         return 0
 
     cdef bint write_copy(self, PlanStep* step, int itemsize) except -1:

@@ -81,7 +81,7 @@ LINKS = {
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("name", LINKS)
 def test_long_rows_of_arithmetic(name, dtype):
-    """Sums, differences and products that follow each other are one operation in rows of more than ten."""
+    """Of sums, differences and products that follow each other, up to three are one operation."""
     if name == "after a quotient" and dtype is np.int64:
         return
 
@@ -104,8 +104,8 @@ OF_LINKS = {
 @pytest.mark.parametrize("first", ["plus", "minus", "times"])
 @in_one_case
 @pytest.mark.parametrize("does", [*itertools.product(OF_LINKS, repeat=3)])
-def test_links_of_short_rows(first, does):
-    """Two or three of them are one operation, which begins with two numbers from memory, or with the last result."""
+def test_links(first, does):
+    """Two or three of them begin with two numbers from memory, or with the last result."""
     one, two, three = [OF_LINKS[name] for name in does]
 
     def step(x, y):
@@ -125,7 +125,7 @@ def test_links_of_short_rows(first, does):
 
 @in_one_case
 @pytest.mark.parametrize("does", [*itertools.product(OF_LINKS, repeat=3)])
-def test_links_of_short_rows_with_carries(does):
+def test_links_with_carries(does):
     one, two, three = [OF_LINKS[name] for name in does]
 
     def step(carry, xy):
