@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 import pydispatch
-from pydispatch import Tensor, _core, func, ops
+from pydispatch import DispatchMode, Tensor, _core, func, ops
 from pydispatch import compile as compile_function
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import NoDerivativeError
@@ -174,6 +174,25 @@ def test_derivatives_of_a_pair_of_results():
     assert func.grad(lambda x: special.fresnel(x)[1])(np.float64(0.0)) == 1
     assert func.grad(lambda x: special.ellipj(x, 0.3)[3])(np.float64(0.0)) == 1
     assert func.jvp(lambda x: special.airy(x)[1], (np.float64(0.0),), (np.float64(1.0),))[1] == 0
+
+
+@in_one_case
+@pytest.mark.parametrize(("name", "args", "n_slopes"), [
+    ("bdtrik", (0.4, 7.3, 0.3), (2, 3, 2)), ("bdtrin", (2.2, 0.4, 0.3), (3, 1, 1)),
+    ("nbdtrik", (0.4, 5.3, 0.3), (1, 2, 1)), ("nbdtrin", (2.2, 0.4, 0.3), (2, 1, 1)),
+    ("btdtria", (0.4, 2.3, 0.3), (1, 2, 1)), ("betainc", (1.5, 2.5, 0.3), (1, 1, 0))])
+def test_a_derivative_computes_no_slopes_of_other_arguments(name, args, n_slopes):
+    class Log(DispatchMode):
+        def __pydispatch__(self, func, types, args=(), kwargs=None):
+            calls.append(str(func.name))
+            return func(*args, **kwargs or {})
+
+    for i, n in enumerate(n_slopes):
+        calls = []
+        x = Tensor(np.array(args[i]), requires_grad=True)
+        with Log():
+            getattr(special, name)(*args[:i], x, *args[i + 1:]).backward()
+        assert len([call for call in calls if "beta_slope" in call]) == n, (name, i, calls)
 
 
 def test_lambertw_is_complex():

@@ -61,12 +61,6 @@ def betainc_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
     return -beta_density(a, b, x, y) * beta_slope(a, b, x, y)
 
 
-def betainc_slopes(a: Any, b: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
-    """Of the lower function, in a, b and x."""
-    density = beta_density(a, b, x, y)
-    return -density * beta_slope(a, b, x, y), density * beta_slope(b, a, y, x), density
-
-
 pointwise("betainc", "Tensor a, Tensor b, Tensor x", (
     lambda g, a, b, x: g * betainc_slope(a, b, x, 1 - x), lambda g, a, b, x: -g * betainc_slope(b, a, 1 - x, x),
     lambda g, a, b, x: g * beta_density(a, b, x, 1 - x)), instead=0.5)
@@ -144,29 +138,9 @@ def nbdtr_slope(k: Any, n: Any, p: Any) -> Any:
     return beta_density(n, floor(k) + 1, p, 1 - p)
 
 
-def bdtrik_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
-    """Of the number k that gives the probability y, in y, n and p: y is betainc(n - k, k + 1, 1 - p)."""
-    of_a, of_b, of_x = betainc_slopes(n - k, k + 1, 1 - p, p)
-    of_k = of_b - of_a
-    return 1 / of_k, -of_a / of_k, of_x / of_k
-
-
-def bdtrin_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
-    """Of the number n, in k, y and p."""
-    of_a, of_b, of_x = betainc_slopes(n - k, k + 1, 1 - p, p)
-    return (of_a - of_b) / of_a, 1 / of_a, of_x / of_a
-
-
-def nbdtrik_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
-    """Of the number k, in y, n and p: y is betainc(n, k + 1, p)."""
-    of_n, of_k, of_p = betainc_slopes(n, k + 1, p, 1 - p)
-    return 1 / of_k, -of_n / of_k, -of_p / of_k
-
-
-def nbdtrin_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
-    """Of the number n, in k, y and p."""
-    of_n, of_k, of_p = betainc_slopes(n, k + 1, p, 1 - p)
-    return -of_k / of_n, 1 / of_n, -of_p / of_n
+def bdtr_slope_in_k(k: Any, n: Any, p: Any) -> Any:
+    """Of the probability of at most k successes, which is betainc(n - k, k + 1, 1 - p), in k, over that in 1 - p."""
+    return beta_slope(n - k, k + 1, 1 - p, p) + beta_slope(k + 1, n - k, p, 1 - p)
 
 
 pointwise("bdtr", "Tensor k, Tensor n, Tensor p", (
@@ -176,13 +150,13 @@ pointwise("bdtrc", "Tensor k, Tensor n, Tensor p", (
 pointwise("bdtri", "Tensor k, Tensor n, Tensor y", (
     COUNT, COUNT, lambda g, k, n, result: -g / bdtr_slope(k, n, result)), instead=0.5)
 pointwise("bdtrik", "Tensor y, Tensor n, Tensor p", (
-    lambda g, n, p, result: g * bdtrik_slopes(result, n, p)[0],
-    lambda g, n, p, result: g * bdtrik_slopes(result, n, p)[1],
-    lambda g, n, p, result: g * bdtrik_slopes(result, n, p)[2]), instead=0.5)
+    lambda g, n, p, result: g / (beta_density(n - result, result + 1, 1 - p, p) * bdtr_slope_in_k(result, n, p)),
+    lambda g, n, p, result: g * (beta_slope(n - result, result + 1, 1 - p, p) / bdtr_slope_in_k(result, n, p)),
+    lambda g, n, p, result: g / bdtr_slope_in_k(result, n, p)), instead=0.5)
 pointwise("bdtrin", "Tensor k, Tensor y, Tensor p", (
-    lambda g, k, p, result: g * bdtrin_slopes(k, result, p)[0],
-    lambda g, k, p, result: g * bdtrin_slopes(k, result, p)[1],
-    lambda g, k, p, result: g * bdtrin_slopes(k, result, p)[2]), instead=0.5)
+    lambda g, k, p, result: g * (bdtr_slope_in_k(k, result, p) / beta_slope(result - k, k + 1, 1 - p, p)),
+    lambda g, k, p, result: g / betainc_slope(result - k, k + 1, 1 - p, p),
+    lambda g, k, p, result: -g / beta_slope(result - k, k + 1, 1 - p, p)), instead=0.5)
 pointwise("nbdtr", "Tensor k, Tensor n, Tensor p", (
     COUNT, COUNT, lambda g, k, n, p: g * nbdtr_slope(k, n, p)), instead=0.5)
 pointwise("nbdtrc", "Tensor k, Tensor n, Tensor p", (
@@ -190,13 +164,13 @@ pointwise("nbdtrc", "Tensor k, Tensor n, Tensor p", (
 pointwise("nbdtri", "Tensor k, Tensor n, Tensor y", (
     COUNT, COUNT, lambda g, k, n, result: g / nbdtr_slope(k, n, result)), instead=0.5)
 pointwise("nbdtrik", "Tensor y, Tensor n, Tensor p", (
-    lambda g, n, p, result: g * nbdtrik_slopes(result, n, p)[0],
-    lambda g, n, p, result: g * nbdtrik_slopes(result, n, p)[1],
-    lambda g, n, p, result: g * nbdtrik_slopes(result, n, p)[2]), instead=0.5)
+    lambda g, n, p, result: -g / betainc_slope(result + 1, n, 1 - p, p),
+    lambda g, n, p, result: g * (beta_slope(n, result + 1, p, 1 - p) / beta_slope(result + 1, n, 1 - p, p)),
+    lambda g, n, p, result: -g / beta_slope(result + 1, n, 1 - p, p)), instead=0.5)
 pointwise("nbdtrin", "Tensor k, Tensor y, Tensor p", (
-    lambda g, k, p, result: g * nbdtrin_slopes(k, result, p)[0],
-    lambda g, k, p, result: g * nbdtrin_slopes(k, result, p)[1],
-    lambda g, k, p, result: g * nbdtrin_slopes(k, result, p)[2]), instead=0.5)
+    lambda g, k, p, result: g * (beta_slope(k + 1, result, 1 - p, p) / beta_slope(result, k + 1, p, 1 - p)),
+    lambda g, k, p, result: g / betainc_slope(result, k + 1, p, 1 - p),
+    lambda g, k, p, result: g / beta_slope(result, k + 1, p, 1 - p)), instead=0.5)
 
 # --- F and t distributions -------------------------------------------------------------------------------------------
 
