@@ -33,6 +33,7 @@ def test_every_operator_has_a_line_and_an_example_that_is_true(name):
     packet = getattr(ops.np, name)
     schema, line, *_ = packet.__doc__.split("\n\n")
     assert schema.splitlines()[0] == str(packet.default.schema)
+    assert not line.startswith("Shapes: ")      # the facts, where the line is missing
     assert line.endswith(".")
     assert len(line) > 10
     examples = doctest.DocTestParser().get_doctest(packet.__doc__, {"np": np, "ops": ops}, name, None, None)
