@@ -335,6 +335,8 @@ def stack(builder: Builder, spec: Any, arrays: Sequence[Any], axis: int = 0, **o
 @lowers("setitem")
 def setitem(builder: Builder, spec: Any, x: Value, key: Any, value: Any) -> Value:
     """A copy, a part of which is overwritten; only for keys without arrays."""
+    if not isinstance(x, Value):
+        raise CannotLowerError("a number is written to")
     full = _basic_key(key)
     new = builder.as_value(value) if isinstance(value, Value) else builder.as_value(value, x.dtype)
     part = x.template[full]

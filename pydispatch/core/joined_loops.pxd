@@ -28,8 +28,8 @@ cdef extern from *:
             Vector number = *(Number*)w->address - (Vector){0}; JOINED_EACH(a[K] = number sign a[K]) }
     #define DEFINE_JOINED(isa, bits, name, kind, root) \
         __attribute__((target(isa))) static void name(const JoinedWord* first, npy_intp n) { \
-            typedef kind Number __attribute__((may_alias)); \
-            typedef kind Vector __attribute__((vector_size(bits / 8), aligned(sizeof(kind)), may_alias)); \
+            typedef kind Number __attribute__((may_alias, aligned(1))); \
+            typedef kind Vector __attribute__((vector_size(bits / 8), aligned(1), may_alias)); \
             Vector a[8] = {{0}}; \
             npy_intp at, stop = n * (npy_intp)sizeof(kind); \
             for (at = 0; at < stop; at += 8 * (npy_intp)sizeof(Vector)) { \

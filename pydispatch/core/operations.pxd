@@ -12,7 +12,7 @@ cdef extern from *:
     #define GLIBC 0
     #endif
     #if defined(__GNUC__)
-    #define ANY_TYPE __attribute__((may_alias))
+    #define ANY_TYPE __attribute__((may_alias, aligned(1)))
     #define NO_OTHER_CODE __builtin_unreachable();      /* so that nothing compares */
     #else
     #define ANY_TYPE
@@ -119,8 +119,8 @@ cdef extern from *:
         case CODE(type, does, VS): { kind s = VALUE(kind, 2); ALONG(kind, result_kind, f, (x[i], s), (void)y;) } \
         case CODE(type, does, SV): { kind s = VALUE(kind, 1); ALONG(kind, result_kind, f, (s, y[i]), (void)x;) }
     #if defined(__GNUC__)
-    typedef double Two_doubles __attribute__((vector_size(16), aligned(8), may_alias));
-    typedef float Four_floats __attribute__((vector_size(16), aligned(4), may_alias));
+    typedef double Two_doubles __attribute__((vector_size(16), aligned(1), may_alias));
+    typedef float Four_floats __attribute__((vector_size(16), aligned(1), may_alias));
     #define SOME(pack, width, first, second, f) \
         for (; i + width <= n; i += width) *(pack*)(z + i) = f(first, second);
     #define PACKED(type, does, kind, pack, width, splat, f) \

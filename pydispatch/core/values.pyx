@@ -274,6 +274,9 @@ cdef class Tensor:
         else:
             call_method(SETITEM if is_basic else INDEX_PUT, self, key, <PyObject*>value)
 
+    def __delitem__(self, key):
+        raise ValueError("cannot delete elements of a Tensor\nuse pydispatch.numpy.delete(tensor, index, axis)")
+
     def __len__(self):
         if is_of_other_backend(<PyObject*>self.array) and self.array.shape:     # which may be no container
             return self.array.shape[0]

@@ -23,10 +23,11 @@ cdef extern from *:
     #if defined(__x86_64__) && defined(__GNUC__)
     #define WIDE_LOOP(isa, bits, name, kind, n_in) \
         __attribute__((target(isa))) LOOP_NAMED(name) { \
-            typedef kind Vector __attribute__((vector_size(bits / 8), aligned(sizeof(kind)), may_alias)); \
+            typedef kind Vector __attribute__((vector_size(bits / 8), aligned(1), may_alias)); \
+            typedef kind Number __attribute__((may_alias, aligned(1))); \
             enum { WIDTH = bits / 8 / sizeof(kind) }; \
             npy_intp i = 0, n = extents[0], whole = n - n % WIDTH, end = n - WIDTH; \
-            kind *x = (kind*)args[0], *y = (kind*)args[1], *z = (kind*)args[n_in]; \
+            Number *x = (Number*)args[0], *y = (Number*)args[1], *z = (Number*)args[n_in]; \
             Vector last = {0}, result; \
             LEAVE_TO_NUMPY(end < WIDTH || !are_rows(args, n, strides, sizeof(kind), n_in))
     #define AT(p, i) (*(Vector*)(p + (i)))

@@ -25,8 +25,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, like: A
 
 def below(shape: tuple[int, ...], k: int) -> Any:
     """The mask of the elements at and below a diagonal."""
-    rows, columns = (1, *shape)[-2:]
-    return np.tri(rows, columns, k, dtype=np.bool)
+    return np.tri(*shape[-2:], k=k, dtype=np.bool)
 
 
 @array_function()
@@ -153,7 +152,7 @@ def ix_(*args: Any) -> Any:
             raise ValueError("Cross index must be 1 dimensional")
         if indices.dtype.kind == "b":
             indices = np.flatnonzero(read_off(indices))
-        elif indices.shape[0] == 0:
+        elif indices.shape[0] == 0 and not is_array(item):
             indices = ops.np.astype(indices, np.intp)
         parts.append(ops.np.reshape(indices, (*(1,) * i, -1, *(1,) * (len(args) - 1 - i))))
     return made_of(parts, args)

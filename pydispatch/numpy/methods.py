@@ -15,7 +15,7 @@ from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.ops import ops
 from pydispatch.schema import Schema
 
-OF_FUNCTIONS = ("argpartition", "argsort", "choose", "compress", "diagonal", "dot", "nonzero", "put", "searchsorted",
+OF_FUNCTIONS = ("argpartition", "argsort", "choose", "diagonal", "dot", "nonzero", "put", "searchsorted",
                 "trace")
 """Methods that are functions of their name."""
 OF_BYTES = ("dump", "dumps", "tobytes", "tofile")
@@ -83,6 +83,11 @@ def documented(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 def flatten(self: Tensor, order: str = "C") -> Any:
     """The elements as a vector in memory of its own."""
     return ops.np.copy(FUNCTIONS["ravel"].on_tensors(self, order))
+
+
+def compress(self: Tensor, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+    """The slices along an axis, or the elements, for which a vector of conditions holds."""
+    return FUNCTIONS["compress"].on_tensors(condition, self, axis, out)
 
 
 def fill(self: Tensor, value: Any) -> None:
@@ -194,7 +199,8 @@ def loaded() -> None:
 
 
 _core.extend(
-    Tensor, flatten=flatten, fill=fill, sort=sort, partition=partition, view=view, to_device=to_device,
+    Tensor, flatten=flatten, fill=fill, sort=sort, partition=partition, compress=compress, view=view,
+    to_device=to_device,
     __round__=rounded, __dlpack__=dlpack, __dlpack_device__=dlpack_device,
     flat=property(FlatView, set_flat, doc="The elements as a vector, to read, write to and iterate over."),
     flags=property(flags_of, doc="The flags of a read-only view of the array under it."),

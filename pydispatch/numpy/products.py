@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from math import prod
+from operator import index
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
@@ -72,7 +73,7 @@ def letters(numbers: Any) -> str:
     """The letters for a list of axis numbers, which may have an Ellipsis in it."""
     found = []
     for number in numbers:
-        if number is not Ellipsis and not 0 <= number.__index__() < len(LETTERS):
+        if number is not Ellipsis and not 0 <= index(number) < len(LETTERS):
             raise ValueError(f"subscript is not within the valid range [0, {len(LETTERS)})")
         found.append("..." if number is Ellipsis else LETTERS[number])
     return "".join(found)

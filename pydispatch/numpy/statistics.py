@@ -620,7 +620,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         dtype = np.result_type(m.dtype, *([] if y is None else [y.dtype]), np.float64)
     x = rows_of_variables(m, rowvar, dtype, is_transposed=not rowvar and m.ndim != 1)
     if not x.shape[0]:
-        return ops.np.zeros_like(x, shape=(0, 0))
+        return ops.np.zeros_like(x, shape=(0, 0), dtype=float)
     if y is not None:
         x = ops.np.concatenate([x, rows_of_variables(y, rowvar, dtype, is_transposed=not rowvar and y.shape[0] != 1
                                                      and y.ndim > 1)], 0)

@@ -75,13 +75,13 @@ def pointwise_meta(kernel):
         if out is None and not options:
             # the dtype before the shapes, as NumPy checks them
             dtype = (dtype_of_result(kernel, *[x.dtype for x in args]) if _ONLY_META.issuperset(map(type, args))
-                     else kernel(*map(sample, args)).dtype)
+                     else dtype_of(kernel(*map(sample, args))))
             return MetaArray(broadcast(map(shape_of, args)), dtype)
         samples = {name: sample(value) for name, value in options.items()}
         result = kernel(*map(sample, args), **samples)
         if out is not None:
-            kernel(*map(sample, args), **samples, out=np.empty(result.shape, out.dtype))
-        return MetaArray(broadcast(map(shape_of, (*args, *options.values()))), result.dtype)
+            kernel(*map(sample, args), **samples, out=np.empty(shape_of(result), out.dtype))
+        return MetaArray(broadcast(map(shape_of, (*args, *options.values()))), dtype_of(result))
     return meta
 
 

@@ -238,7 +238,7 @@ def einsum_meta(subscripts, x1, x2=None, others=None, *, dtype=None, casting="sa
     extents = extents_of(terms, shapes)
     probes = [np.empty((), dtype_of(x)) for x in operands]
     result = c_einsum(f"{',' * (len(probes) - 1)}->", *probes, dtype=dtype, casting=casting)
-    return MetaArray(tuple([extents[letter] for letter in terms.result]), result.dtype)
+    return MetaArray(tuple([extents[letter] for letter in terms.result]), dtype_of(result))
 
 
 # --- derivatives and batches -----------------------------------------------------------------------------------------

@@ -257,3 +257,13 @@ def test_elements_that_loops_do_not_know(dtype):
             found = np.asarray(compiled(given, condition))
             assert found.dtype == expected.dtype.newbyteorder("=")
             np.testing.assert_array_equal(found, expected)
+
+
+def test_numbers_that_are_objects_to_numpy_have_the_outcome_of_plain_calls():
+    with pytest.raises(TypeError, match="expected Tensor, found"):
+        compile(ops.np.negative)(2**64)
+    assert compile(lambda x: ops.np.clip(x, -np.inf, 1.0))(2**70) == ops.np.clip(2**70, -np.inf, 1.0) == 1.0
+
+
+def test_a_number_that_is_written_to_is_copied():
+    assert compile(lambda x: ops.np.setitem(x, (), 3))(-1) == 3

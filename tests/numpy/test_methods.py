@@ -136,3 +136,32 @@ def test_one_number_is_rounded_as_numpys_scalars_are():
     assert type(round(x, 1)) is Tensor
     with pytest.raises(TypeError, match=r"round\(decimals\)"):
         round(Tensor(np.ones(2)))
+
+
+def test_compress_takes_the_condition_after_the_tensor():
+    for condition, axis in (([True, False, True], 1), (np.array([False, True]), 0), ([False, True, True], None)):
+        np.testing.assert_array_equal(Tensor(ARRAY).compress(condition, axis).array, ARRAY.compress(condition, axis),
+                                      strict=True)
+
+
+def test_elements_cannot_be_deleted():
+    with pytest.raises(ValueError, match="cannot delete elements"):
+        del Tensor(ARRAY)[0]
+
+
+SMALL = {
+    "triu of a vector": lambda x: np.triu(x[0]), "tril of a vector": lambda x: np.tril(x[0], 1),
+    "triu of nothing": lambda x: np.triu(x[0, :0]), "ix_ of no numbers": lambda x: np.ix_(x[0, :0])[0],
+    "corrcoef of no rows": lambda x: np.corrcoef(x[:0] * 1j),
+}
+
+
+@in_one_case
+@pytest.mark.parametrize("name", SMALL)
+def test_functions_of_vectors_and_of_nothing(name):
+    np.testing.assert_array_equal(SMALL[name](Tensor(ARRAY)).array, SMALL[name](ARRAY), strict=True)
+
+
+def test_subscripts_that_are_no_numbers_are_a_type_error():
+    with pytest.raises(TypeError):
+        np.einsum(Tensor(ARRAY), "ij")
