@@ -25,7 +25,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, like: A
 
 def below(shape: tuple[int, ...], k: int) -> Any:
     """The mask of the elements at and below a diagonal."""
-    return np.tri(*shape[-2:], k=k, dtype=np.bool)
+    rows, columns = (shape[-2:] * 2)[:2]        # a vector is taken as the row of a square matrix
+    return np.tri(rows, columns, k, dtype=np.bool)
 
 
 @array_function()
