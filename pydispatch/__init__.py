@@ -91,11 +91,12 @@ __all__ = [
     "tree",
 ]
 
-__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
-    name: name for name in (
-        "compiling", "custom_ops", "debug", "func", "higher_order", "library", "numpy", "packs", "scipy", "subclasses",
-        "testing", "tracing")
-} | dict.fromkeys(("compile", "register_compiler"), "compiling"))
+if not TYPE_CHECKING:       # for which there would be no unknown names
+    __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+        name: name for name in (
+            "compiling", "custom_ops", "debug", "func", "higher_order", "library", "numpy", "packs", "scipy",
+            "subclasses", "testing", "tracing")
+    } | dict.fromkeys(("compile", "register_compiler"), "compiling"))
 
 _core.check_connected()
 loading.trace_if_asked_to()

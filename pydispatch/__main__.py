@@ -1,4 +1,4 @@
-"""`python -m pydispatch`: demo, bench, ops, backends, explain, profile, doctor."""
+"""`python -m pydispatch`: demo, bench, ops, backends, explain, profile, stubs, doctor."""
 
 import sys
 

@@ -323,7 +323,10 @@ class Tensor:
 
     # added by tensor.py
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]: ...
+    # of `generic`, so that `ndarray + Tensor` is a Tensor: NumPy's stubs take arrays of numbers for operands of ndarray
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> np.ndarray[Any, np.dtype[np.generic]]: ...
     def __array_function__(
         self, function: Callable[..., Any], types: Collection[type], args: Sequence[Any],
         kwargs: Mapping[str, Any],

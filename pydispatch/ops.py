@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydispatch import _core, loading
 from pydispatch._core import OpOverload, OpOverloadPacket
@@ -16,6 +16,12 @@ from pydispatch.registry.operators import find, find_or_raise, load_all, nearest
 from pydispatch.registry.registrations import definition_of, kernels_of
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Schema
+
+if TYPE_CHECKING:
+    from pydispatch.namespaces.masked import Operators as MaskedOperators
+    from pydispatch.namespaces.np import Operators as NumPyOperators
+    from pydispatch.namespaces.scipy import Operators as SciPyOperators
+    from pydispatch.namespaces.sparse import Operators as SparseOperators
 
 
 class Namespace:
@@ -62,7 +68,13 @@ class Namespace:
 class Ops:
     """The namespaces that have operators, as attributes."""
 
-    def __getattr__(self, name: str) -> Namespace:
+    if TYPE_CHECKING:
+        masked: MaskedOperators
+        np: NumPyOperators
+        scipy: SciPyOperators
+        sparse: SparseOperators
+
+    def __getattr__(self, name: str) -> Any:      # stubs of users have classes for their namespaces
         if name.startswith("__"):
             raise AttributeError(name)
         namespace = self.__dict__[name] = Namespace(name)

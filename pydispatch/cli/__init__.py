@@ -1,1 +1,1 @@
-"""The command line, `python -m pydispatch`: demo, bench, ops, backends, explain, profile, doctor."""
+"""The command line, `python -m pydispatch`: demo, bench, ops, backends, explain, profile, stubs, doctor."""

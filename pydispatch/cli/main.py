@@ -16,6 +16,7 @@ from pydispatch.cli.console import console
 from pydispatch.cli.explain import run_explain
 from pydispatch.cli.ops import run_ops
 from pydispatch.cli.profile import run_profile
+from pydispatch.cli.stubs import run_stubs
 from pydispatch.cli.timing import on_one_core
 from pydispatch.debug.profile import GROUPINGS, SORTS
 from pydispatch.exceptions import DispatchError
@@ -52,6 +53,13 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command = commands.add_parser("backends", help="tell what backends have of NumPy's operators")
     command.add_argument("name", nargs="?", default="", metavar="NAME", help="of this backend, tell every operator")
     command.set_defaults(run=run_backends)
+    add_import_option(command)
+
+    command = commands.add_parser("stubs", help="write what type checkers need to know the operators of a namespace")
+    command.add_argument("--pack", metavar="NAME", dest="packs", action="append", default=[],
+                         help="this namespace only; by default those of all installed packs")
+    command.add_argument("--folder", metavar="DIR", default=".", help="where to write NAME.pyi; by default here")
+    command.set_defaults(run=run_stubs)
     add_import_option(command)
 
     command = commands.add_parser("doctor", help="examine and test the installation, with remedies")

@@ -532,7 +532,7 @@ def map_by_operators(input: Any, coordinates: Any, order: int = 3, mode: str = "
             outside = beyond if outside is None else ops.np.logical_or(outside, beyond)
             c = ops.np.where(beyond, 0.0, c)
         along.append(neighbours(within(c, n, mode), n, order, mode))
-    total = None
+    total: Any = None
     for corner in product(*along):
         place: Any = first
         term, inside = None, None

@@ -1,0 +1,146 @@
+"""`python -m pydispatch stubs`: the operators of a namespace as a stub for type checkers."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydispatch.cli.console import Plain, Rich
+from pydispatch.exceptions import DispatchError
+from pydispatch.registry.operators import load_all
+from pydispatch.registry.packs import namespaces_of_packs
+from pydispatch.registry.registrations import definition_of, packets
+from pydispatch.schema import Argument, DictType, ListType, OptionalType, Schema, TupleType, Type, UnionType
+
+HEAD = '''\
+# Written by `python -m pydispatch stubs`.
+# ruff: noqa
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar, final, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
+from pydispatch.namespaces.arrays import OtherArray
+
+_T = TypeVar("_T")
+_Number: TypeAlias = complex | np.generic
+_Raw: TypeAlias = NDArray[Any] | _Number
+_Value: TypeAlias = Tensor | OtherArray | _Raw
+'''
+NAMES = {"int": "int", "float": "float", "bool": "bool", "str": "str", "complex": "complex", "Scalar": "_Number",
+         "ScalarType": "DTypeLike", "Device": "str", "Generator": "Any", "Any": "Any"}
+RAW, VALUE, TENSOR = "_Raw", "_Value", "Tensor"
+
+
+def run_stubs(out: Plain | Rich, arguments: argparse.Namespace) -> None:
+    """Write a stub for each namespace."""
+    names = arguments.packs or ["np", *namespaces_of_packs()]
+    folder = Path(arguments.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        load_all(name)
+        if not packets.get(name):
+            raise DispatchError(f"no operator is registered in namespace {name!r}\n"
+                                "is the module that defines it imported? --import MODULE")
+        path = folder / f"{name}.pyi"
+        text = stub(name)
+        path.write_text(text)
+        out.line(f"{path}: {len(packets[name])} operators")
+
+
+def stub(namespace: str) -> str:
+    """The stub of a namespace: a class per kind of signature, and one with an attribute per operator."""
+    classes: dict[str, str] = {}        # from the body of a class to its name
+    attributes: list[str] = []
+    for name, packet in sorted(packets[namespace].items()):
+        schemas = {op.overload_name or "default": op.schema for op in packet.overloads if definition_of(op) is not None}
+        if not schemas or keyword.iskeyword(name):
+            continue
+        body = "\n".join(_body(schemas))
+        known = classes.setdefault(body, f"_{name}")
+        attributes.append(f"    {name}: {known}")
+    kinds = [f"@final\nclass {name}(OpOverloadPacket):  # type: ignore[misc]\n{body}" for body, name in classes.items()]
+    whole = f"class Operators:\n    \"\"\"The operators of {namespace}.\"\"\"\n\n" + "\n".join(attributes)
+    return "\n\n".join([HEAD, *kinds, whole]) + "\n"
+
+
+def _body(schemas: dict[str, Schema]) -> Iterator[str]:
+    """The attributes of a packet, and its calls: those with Tensors, those with NumPy's arrays, then any other."""
+    for overload in schemas:
+        yield f"    {overload}: OpOverload"
+    calls: dict[str, None] = {}
+    for schema in schemas.values():
+        calls |= dict.fromkeys(_calls(schema))
+    calls |= dict.fromkeys([call for schema in schemas.values() for call in _other_calls(schema)])
+    for call in calls:
+        if len(calls) > 1:
+            yield "    @overload"
+        yield f"    def __call__({call}: ..."
+
+
+def _calls(schema: Schema) -> Iterator[str]:
+    written = next((argument.name for argument in schema.arguments if argument.mutable), None)
+    if written is not None:
+        yield _call(schema, {written: "_T"}, "_T")
+        return
+    required = [argument.name for argument in schema.arguments if _is_array(argument.type) and not argument.has_default]
+    for name in required:
+        yield _call(schema, {name: TENSOR}, _results(schema, TENSOR))
+    yield _call(schema, dict.fromkeys([a.name for a in schema.arguments if _is_array(a.type)], RAW),
+                _results(schema, "NDArray[Any]"))
+
+
+def _other_calls(schema: Schema) -> Iterator[str]:
+    """With arrays of other libraries, or Tensors where they are optional."""
+    if not any(argument.mutable for argument in schema.arguments) and any(
+            _is_array(argument.type) for argument in schema.arguments):
+        yield _call(schema, {}, "Any")
+
+
+def _call(schema: Schema, arrays: dict[str, str], result: str) -> str:
+    parts = ["self"]
+    for argument in schema.arguments:
+        if argument.kw_only and "*" not in parts:
+            parts.append("*")
+        parts.append(_parameter(argument, arrays))
+    return f"{', '.join(parts)}) -> {result}"
+
+
+def _parameter(argument: Argument, arrays: dict[str, str]) -> str:
+    hint = _hint(argument.type, arrays.get(argument.name, VALUE))
+    name = f"{argument.name}_" if keyword.iskeyword(argument.name) else argument.name
+    return f"{name}: {hint}{' = ...' if argument.has_default else ''}"
+
+
+def _is_array(type_: Type) -> bool:
+    """Does it name arrays? `Any` may be one, but does not say so."""
+    return type_.contains_arrays and "Any" not in str(type_)
+
+
+def _hint(type_: Type, array: str) -> str:
+    """A type of the schema as a hint; `array` stands for arrays."""
+    if isinstance(type_, OptionalType):
+        return f"{_hint(type_.inner, array)} | None"
+    if isinstance(type_, ListType):
+        inner = _hint(type_.inner, array)
+        if _is_array(type_):
+            return f"Sequence[{inner}]"
+        return f"{inner} | Sequence[{inner}]"
+    if isinstance(type_, TupleType):
+        return f"tuple[{', '.join(_hint(item, array) for item in type_.items)}]"
+    if isinstance(type_, DictType):
+        return f"dict[{_hint(type_.key, array)}, {_hint(type_.value, array)}]"
+    if isinstance(type_, UnionType):
+        return " | ".join(dict.fromkeys(_hint(member, array) for member in type_.members))
+    return array if str(type_) == "Tensor" else NAMES.get(str(type_), "Any")
+
+
+def _results(schema: Schema, array: str) -> str:
+    hints = [f"tuple[{array}, ...]" if isinstance(result.type, ListType) and _is_array(result.type)
+             else "Any" if str(result.type) == "Scalar" else _hint(result.type, array) for result in schema.returns]
+    return "None" if not hints else hints[0] if len(hints) == 1 else f"tuple[{', '.join(hints)}]"

@@ -1,0 +1,78 @@
+"""What mypy and pyright are expected to know; `test_types.py` runs them over this file.
+
+A line with `# type: ignore` must be an error, each other line must be none.
+"""
+
+from typing import Any, assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pydispatch
+from pydispatch import OpOverload, OpOverloadPacket, Tensor, func, ops
+
+tensor = Tensor(np.ones(3))
+array = np.ones(3)
+
+# Python's operators
+
+assert_type(tensor + tensor, Tensor)
+assert_type(tensor + array, Tensor)
+assert_type(array + tensor, Tensor)
+assert_type(array - tensor, Tensor)
+assert_type(array * tensor, Tensor)
+assert_type(array / tensor, Tensor)
+assert_type(array // tensor, Tensor)
+assert_type(array % tensor, Tensor)
+assert_type(array**tensor, Tensor)
+assert_type(array @ tensor, Tensor)
+assert_type(array > tensor, Tensor)
+assert_type(2.0 * tensor, Tensor)
+assert_type(np.float64(2.0) * tensor, Tensor)
+assert_type(-tensor, Tensor)
+assert_type(tensor[0], Tensor)
+assert_type(tensor.sum(), Tensor)
+assert_type(tensor.grad, Tensor | None)
+
+# operators of the library: a Tensor gives a Tensor, an array an array
+
+assert_type(ops.np.add(tensor, tensor), Tensor)
+assert_type(ops.np.add(tensor, 1.0), Tensor)
+assert_type(ops.np.add(array, tensor), Tensor)
+assert_type(ops.np.add(array, array), NDArray[Any])
+assert_type(ops.np.add(array, 1.0, dtype=np.float32), NDArray[Any])
+assert_type(ops.np.add(x1=array, x2=tensor), Tensor)
+assert_type(ops.np.add_(tensor, 1.0), Tensor)
+assert_type(ops.np.add(tensor, 1.0, out=tensor), Tensor)
+assert_type(ops.np.sum(tensor, 0, keepdims=True), Tensor)
+assert_type(ops.np.sum(array, axis=(0, 1)), NDArray[Any])
+assert_type(ops.np.concatenate([tensor, tensor]), Tensor)
+assert_type(ops.np.concatenate([array, array]), NDArray[Any])
+assert_type(ops.np.split(tensor, 3), tuple[Tensor, ...])
+assert_type(ops.np.linalg_svd(tensor), tuple[Tensor, Tensor, Tensor])
+assert_type(ops.np.getitem(tensor, (0, None, ...)), Tensor)
+assert_type(ops.np.zeros((2, 3)), NDArray[Any])
+assert_type(ops.np.where(tensor > 0, tensor, 0.0), Tensor)
+assert_type(ops.scipy.special_jv(1.0, tensor), Tensor)
+assert_type(ops.np.add.out, OpOverload)
+packet: OpOverloadPacket = ops.np.add
+
+ops.np.add(tensor)  # type: ignore
+ops.np.add("text", tensor)  # type: ignore
+ops.np.add(tensor, tensor, axis=0)  # type: ignore
+ops.np.sum(tensor, axis="rows")  # type: ignore
+ops.np.adds(tensor, tensor)  # type: ignore
+
+# NumPy's functions take Tensors
+
+np.sin(tensor)
+np.add(array, tensor)
+np.sum(tensor)
+np.concatenate([tensor, tensor])
+
+# what is loaded on demand
+
+print(pydispatch.tracing.make_fx, pydispatch.higher_order.scan, pydispatch.testing.opcheck)
+pydispatch.numpy.add(tensor, array)
+func.grad(lambda x: x.sum())
+print(pydispatch.nonsense)  # type: ignore

@@ -1,0 +1,113 @@
+"""mypy and pyright know the operators, and see an editable install without settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+EXPECTATIONS = HERE / "expectations.py"
+STUBS = ROOT / "pydispatch" / "namespaces"
+EXPECTED_ERRORS = [n for n, line in enumerate(EXPECTATIONS.read_text().splitlines(), 1) if "# type: ignore" in line
+                   and not line.startswith("A line")]
+
+
+def run(*command, **options):
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=500, **options)
+
+
+def test_mypy_knows_what_is_expected(tmp_path):
+    """Strictly, so that an ignored error which is none is an error."""
+    pytest.importorskip("mypy")
+    config = tmp_path / "mypy.ini"
+    config.write_text("[mypy]\nstrict = true\n[mypy-pydispatch.*]\nfollow_imports = silent\n")
+    done = run(sys.executable, "-m", "mypy", "--config-file", config, EXPECTATIONS,
+               env={**os.environ, "MYPYPATH": str(ROOT)}, cwd=ROOT)
+    assert done.stdout.startswith("Success"), done.stdout
+
+
+def test_pyright_knows_what_is_expected(tmp_path):
+    pytest.importorskip("pyright")
+    config = tmp_path / "pyrightconfig.json"
+    (tmp_path / "expectations.py").write_text(EXPECTATIONS.read_text())
+    config.write_text(json.dumps({"extraPaths": [str(ROOT)], "reportUnnecessaryTypeIgnoreComment": "error",
+                                  "reportUnusedExpression": "none", "enableTypeIgnoreComments": True}))
+    done = run(sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", config)
+    found = json.loads(done.stdout)
+    assert [(each["range"]["start"]["line"] + 1, each["message"]) for each in found["generalDiagnostics"]] == []
+    assert found["summary"]["filesAnalyzed"] == 1
+
+
+def test_every_expected_error_is_one(tmp_path):
+    """Without the comments, each of their lines is an error."""
+    pytest.importorskip("mypy")
+    copy = tmp_path / "copy.py"
+    copy.write_text(EXPECTATIONS.read_text().replace("# type: ignore", "#"))
+    config = tmp_path / "mypy.ini"
+    config.write_text("[mypy]\n[mypy-pydispatch.*]\nfollow_imports = silent\n")
+    done = run(sys.executable, "-m", "mypy", "--config-file", config, copy,
+               env={**os.environ, "MYPYPATH": str(ROOT)}, cwd=ROOT)
+    lines = sorted({int(n) for n in re.findall(r"copy\.py:(\d+): error", done.stdout)})
+    assert lines == EXPECTED_ERRORS
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="an older NumPy has fewer functions")
+@pytest.mark.parametrize("namespace", ["np", "scipy", "sparse", "masked"])
+def test_the_stubs_that_are_shipped_are_up_to_date(namespace, tmp_path):
+    if namespace in ("scipy", "sparse"):
+        pytest.importorskip(namespace)
+    done = run(sys.executable, "-m", "pydispatch", "stubs", "--pack", namespace, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / f"{namespace}.pyi").read_text() == (STUBS / f"{namespace}.pyi").read_text()
+
+
+
+
+MODULE = '''
+import pydispatch.library as library
+library.define("mine::scale", "(Tensor x, float by=2.0, *, Tensor? bias=None) -> Tensor")
+library.define("mine::parts", "(Tensor[] xs, int[] n, Any other) -> (Tensor, Tensor[], int)")
+library.define("mine::scale_", "(Tensor(a!) x) -> Tensor(a!)")
+'''
+USE = '''
+from typing import Any, TYPE_CHECKING, assert_type
+import numpy as np
+from pydispatch import Tensor, ops
+if TYPE_CHECKING:
+    from mine import Operators
+mine: "Operators" = ops.mine
+t = Tensor(np.ones(2))
+assert_type(mine.scale(t, 3.0), Tensor)
+assert_type(mine.parts([t], 1, None), tuple[Tensor, tuple[Tensor, ...], int])
+assert_type(mine.scale_(t), Tensor)
+mine.scale(t, "2")  # type: ignore[call-overload]
+'''
+
+
+def test_stubs_for_operators_of_users(tmp_path):
+    pytest.importorskip("mypy")
+    (tmp_path / "registers_mine.py").write_text(MODULE)
+    (tmp_path / "use.py").write_text(USE)
+    done = run(sys.executable, "-m", "pydispatch", "stubs", "--pack", "mine", "--import", "registers_mine",
+               cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])})
+    assert done.returncode == 0, done.stderr
+    assert "mine.pyi: 3 operators" in done.stdout
+    config = tmp_path / "mypy.ini"
+    config.write_text("[mypy]\nstrict = true\n[mypy-pydispatch.*]\nfollow_imports = silent\n")
+    checked = run(sys.executable, "-m", "mypy", "--config-file", config, tmp_path / "use.py",
+                  env={**os.environ, "MYPYPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}, cwd=ROOT)
+    assert checked.stdout.startswith("Success"), checked.stdout
+
+
+def test_a_namespace_without_operators_is_refused(tmp_path):
+    done = run(sys.executable, "-m", "pydispatch", "stubs", "--pack", "nonsense", "--folder", tmp_path)
+    assert done.returncode == 1
+    assert "no operator is registered in namespace 'nonsense'" in done.stderr
