@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +112,26 @@ def test_a_namespace_without_operators_is_refused(tmp_path):
     done = run(sys.executable, "-m", "pydispatch", "stubs", "--pack", "nonsense", "--folder", tmp_path)
     assert done.returncode == 1
     assert "no operator is registered in namespace 'nonsense'" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_an_editable_install_is_seen_without_settings(editable, checker, tmp_path):
+    (tmp_path / "expectations.py").write_text(EXPECTATIONS.read_text())
+    where = ["--pythonpath", editable] if checker == "pyright" else []
+    done = run(editable, "-m", checker, *where, "expectations.py", cwd=tmp_path, env={
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH"})
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory):
+    """The Python of an environment that has an editable install of a copy of the checkout."""
+    folder = tmp_path_factory.mktemp("editable")
+    ignored = shutil.ignore_patterns(".*", "build", "__pycache__", "*.so", "_build")
+    shutil.copytree(ROOT, folder / "copy", ignore=ignored)
+    run(sys.executable, "-m", "venv", folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    done = run(python, "-m", "pip", "install", "--quiet", "--editable", folder / "copy", "mypy", "pyright")
+    assert done.returncode == 0, done.stderr
+    return str(python)
