@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +16,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 EXPECTATIONS = HERE / "expectations.py"
 STUBS = ROOT / "pydispatch" / "namespaces"
-EXPECTED_ERRORS = [n for n, line in enumerate(EXPECTATIONS.read_text().splitlines(), 1) if "# type: ignore" in line
-                   and not line.startswith("A line")]
 
 
 def run(*command, **options):
@@ -37,6 +34,8 @@ def test_mypy_knows_what_is_expected(tmp_path):
 
 def test_pyright_knows_what_is_expected(tmp_path):
     pytest.importorskip("pyright")
+    if run(sys.executable, "-m", "pyright", "--version").returncode:
+        pytest.skip("pyright cannot fetch what it runs")
     config = tmp_path / "pyrightconfig.json"
     (tmp_path / "expectations.py").write_text(EXPECTATIONS.read_text())
     config.write_text(json.dumps({"extraPaths": [str(ROOT)], "reportUnnecessaryTypeIgnoreComment": "error",
@@ -45,19 +44,6 @@ def test_pyright_knows_what_is_expected(tmp_path):
     found = json.loads(done.stdout)
     assert [(each["range"]["start"]["line"] + 1, each["message"]) for each in found["generalDiagnostics"]] == []
     assert found["summary"]["filesAnalyzed"] == 1
-
-
-def test_every_expected_error_is_one(tmp_path):
-    """Without the comments, each of their lines is an error."""
-    pytest.importorskip("mypy")
-    copy = tmp_path / "copy.py"
-    copy.write_text(EXPECTATIONS.read_text().replace("# type: ignore", "#"))
-    config = tmp_path / "mypy.ini"
-    config.write_text("[mypy]\n[mypy-pydispatch.*]\nfollow_imports = silent\n")
-    done = run(sys.executable, "-m", "mypy", "--config-file", config, copy,
-               env={**os.environ, "MYPYPATH": str(ROOT)}, cwd=ROOT)
-    lines = sorted({int(n) for n in re.findall(r"copy\.py:(\d+): error", done.stdout)})
-    assert lines == EXPECTED_ERRORS
 
 
 @pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="an older NumPy has fewer functions")
