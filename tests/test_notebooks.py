@@ -95,7 +95,7 @@ def test_every_cell_runs_twice(run):
         text = "".join(output.text for output in outputs(cell, "stream"))
         told.setdefault(name, []).append("OverrideWarning" in text)
         assert "Traceback" not in text
-    for name in ("library", "kernel", "call", "interface of 2023", "backend", "functionality", "types"):
+    for name in ("library", "kernel", "operator", "call", "interface of 2023", "backend", "functionality", "types"):
         assert told[name][0] is False, name
         assert told[name][1] is True, name
 

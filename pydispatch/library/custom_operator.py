@@ -43,7 +43,7 @@ from pydispatch.registry.registrations import (
     operators,
     switched_off,
 )
-from pydispatch.registry.sites import caller_site, registration_site
+from pydispatch.registry.sites import caller_site, is_again, registration_site, warn_again
 from pydispatch.schema import (
     OperatorName,
     Schema,
@@ -274,8 +274,9 @@ def custom_op(
     the tag "batchable". Or register a batching rule.
 
     Returns a CustomOpDef; without `fn`, a decorator that does. Defining an operator of the same name again replaces the
-    first. Raises SchemaError, UnknownKeyError, UnsupportedError for keyword-only arrays that are not tagged "out", and
-    RegistrationError when the name is taken by an operator that was defined otherwise; then nothing has changed.
+    first, with OverrideWarning where the same code runs again. Raises SchemaError, UnknownKeyError, UnsupportedError for
+    keyword-only arrays that are not tagged "out", and RegistrationError when the name is taken by an operator that was
+    defined otherwise; then nothing has changed.
     """
     operator_name = parse_custom_name(name)
     keys = keys_of_devices(operator_name, device_types)
@@ -377,6 +378,9 @@ def define_custom(
         previous = definitions.get(str(name))
         if previous is not None:
             _check_others(schema, site, previous)
+            defined_before = definition_of(previous.operator)
+            if defined_before is not None and is_again(site, defined_before.site):
+                warn_again(f"operator {name}", site, defined_before.site)
             previous.retire(site)
         defined = registrations.add_definition(schema, site, tags=tags)
         op = defined.operator

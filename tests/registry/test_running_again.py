@@ -119,7 +119,7 @@ def test_a_cell_runs_twice_and_again_after_an_edit(n, name):
             (source.replace("x * 2", "x * 3"), f"<cell {n} run 3>", 3.0)]):
         caught = run(scope, edited, file)
         assert {each.category for each in caught} <= {OverrideWarning}
-        assert caught or name == "custom operator", turn     # custom_op has always replaced the former one
+        assert caught, turn
         assert all(each.filename == file for each in caught)
         assert values_of(n) == [factor, factor]
 
