@@ -274,9 +274,9 @@ def custom_op(
     the tag "batchable". Or register a batching rule.
 
     Returns a CustomOpDef; without `fn`, a decorator that does. Defining an operator of the same name again replaces the
-    first, with OverrideWarning where the same code runs again. Raises SchemaError, UnknownKeyError, UnsupportedError for
-    keyword-only arrays that are not tagged "out", and RegistrationError when the name is taken by an operator that was
-    defined otherwise; then nothing has changed.
+    first, with OverrideWarning where the same code runs again. Raises SchemaError, UnknownKeyError, UnsupportedError
+    for keyword-only arrays that are not tagged "out", and RegistrationError when the name is taken by an operator that
+    was defined otherwise; then nothing has changed.
     """
     operator_name = parse_custom_name(name)
     keys = keys_of_devices(operator_name, device_types)
