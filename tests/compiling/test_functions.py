@@ -707,7 +707,7 @@ def test_a_long_plan_can_be_interrupted(name, interrupts):
         "blocks": (blocks, x),
         "a while loop": (lambda x: while_loop(
             lambda i, x: i < 1e9, lambda i, x: (i + 1, x * 0.5), (ops.np.zeros(()), x)), np.ones(3)),
-        "a scan": (lambda x: scan(lambda c, _: (ops.np.sin(c), c[0] * 2), x, None, length=10**7)[0], np.ones(3)),
+        "a scan": (lambda x: scan(lambda c, _: (ops.np.sin(c), c[0] * 2), x, None, length=10**8)[0], np.ones(3)),
     }
     function, argument = functions[name]
     compiled = compile(function)

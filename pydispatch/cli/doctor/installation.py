@@ -17,7 +17,7 @@ import pydispatch
 from pydispatch import _core
 from pydispatch.cli.doctor.findings import REINSTALL, Finding
 
-FOR_DEVELOPERS = {"bench", "dev", "docs", "examples", "lint", "test"}
+FOR_DEVELOPERS = {"bench", "dev", "docs", "examples", "lint", "test", "types"}
 """Extras with nothing that the package itself would use."""
 
 COMPARISONS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
