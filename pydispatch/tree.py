@@ -148,8 +148,8 @@ def register_dataclass(
 def _register(cls: type, node: _NodeType) -> None:
     if cls in _BUILT_IN or (cls in _nodes and not replaces_former("pytree node", cls)):
         raise RegistrationError(f"{cls.__name__} is already a pytree node\nregister a subclass of it instead")
-    _nodes[cls] = node
     remember("pytree node", cls)
+    _nodes[cls] = node
 
 
 def is_pytree_node_type(cls: type) -> bool:

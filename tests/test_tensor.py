@@ -914,7 +914,7 @@ def test_attributes_are_read_only(attribute):
 def test_numpy_and_item_of_another_backend_say_so(backends):
     t = Tensor(backends.ArrayA([1]))
     for call in (t.numpy, t.item, t.tolist, lambda: np.asarray(t)):
-        with pytest.raises(DispatchTypeError, match=r"backend A holds no NumPy array but a ArrayA"):
+        with pytest.raises(DispatchTypeError, match=r"backend A holds no NumPy array but an ArrayA"):
             call()
 
 

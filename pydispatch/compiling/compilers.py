@@ -47,8 +47,8 @@ def register_compiler(name: str, lower: Lower) -> None:
                                 "pass one that makes a function of a graph: lower(graph)")
     if name in ON_DEMAND or (name in _compilers and not replaces_former("compiler", name)):
         raise RegistrationError(f"register_compiler: there is a compiler {name!r} already\nchoose another name")
-    _compilers[name] = lower
     remember("compiler", name)
+    _compilers[name] = lower
 
 
 def compiler_named(name: str) -> Lower:

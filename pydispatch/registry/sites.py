@@ -168,7 +168,7 @@ _sites: dict[tuple[str, Hashable], RegistrationSite] = {}
 
 
 def remember(kind: str, name: Hashable) -> None:
-    """Note which code registers something that has no handle."""
+    """Note which code is about to register something that has no handle: the registration is the last that happens."""
     _sites[kind, name] = registration_site()
 
 

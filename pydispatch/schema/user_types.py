@@ -117,8 +117,8 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
             f"type {name!r}: the name is taken by {taken.cls.__module__}.{taken.cls.__qualname__}\n"
             f"Give it another name, or remove the old one first: unregister_opaque_type({name!r})"
         )
-    type_of_name[name] = EnumType(name, cls) if issubclass(cls, enum.Enum) else OpaqueType(name, cls)
     remember("type", name)
+    type_of_name[name] = EnumType(name, cls) if issubclass(cls, enum.Enum) else OpaqueType(name, cls)
 
 
 def unregister_opaque_type(cls: type | str) -> None:

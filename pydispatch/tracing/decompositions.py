@@ -77,8 +77,8 @@ def register_decomposition(operator: OpOverload, function: F | None = None) -> F
     if operator in _table and not replaces_former("decomposition of", operator):
         raise RegistrationError(f"{operator.name}: a decomposition is registered already\n"
                                 "pass another one to make_fx directly: decompositions={overload: function}")
-    _table[operator] = function
     remember("decomposition of", operator)
+    _table[operator] = function
     return function
 
 

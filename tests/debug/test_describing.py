@@ -111,9 +111,9 @@ def test_operators_of_users_show_their_docstrings():
         assert op.__doc__ == "describing::scale(Tensor x, float by) -> Tensor\n\nGradient: none is registered."
         lib.impl("scale", scale, "CPU")
         assert op.__doc__.startswith("describing::scale(Tensor x, float by) -> Tensor\n\nMultiply by a number.\n\nMore")
-        library.register_autograd("describing::scale", lambda ctx, grad: (grad, None))
-        assert "Gradient: by the functions registered at " in op.__doc__
-        assert "test_describing.py" in op.__doc__
+        with library.register_autograd("describing::scale", lambda ctx, grad: (grad, None)):
+            assert "Gradient: by the functions registered at " in op.__doc__
+            assert "test_describing.py" in op.__doc__
     assert "without a definition" in op.default.__doc__ if op.overloads else "without a definition" in op.__doc__
 
 

@@ -543,8 +543,9 @@ def what_shows(table):
 
 def test_a_declaration_alone_gives_the_table_that_its_registrations_give(monkeypatch):
     monkeypatch.setattr(tables, "BACKENDS", {})      # other tests may have brought some, which have kernels too
-    found = [op for op in list(operators.values()) if op.name.namespace == "np" and len(op.registrations) == 4]
-    assert len(found) > 300
+    of_numpy = [op for op in list(operators.values()) if op.name.namespace == "np"]
+    found = [op for op in of_numpy if len(op.registrations) == 4]       # other tests may have registered more
+    assert len(found) > len(of_numpy) / 2
     for op in found:
         assert op.sole_declaration is None      # its registrations were made when they were asked for
         alone = table_of_declaration(derivative_of(op).derivative)
@@ -560,8 +561,9 @@ def test_a_signature_read_from_its_text_is_that_of_the_schema():
     assert sum(signature is not None for signature in read.values()) > len(read) // 2
     for text, signature in read.items():
         if signature is not None:
-            assert signature.layout() == Signature(parse_signature(text)).layout(), text
-            assert [*map(type, signature.layout()[8])] == [*map(type, Signature(parse_signature(text)).layout()[8])]
+            layout, parsed = signature.layout(), Signature(parse_signature(text)).layout()
+            assert layout == parsed, text
+            assert [*map(type, layout[8])] == [*map(type, parsed[8])]
 
 
 @pytest.mark.parametrize("text", [
