@@ -21,7 +21,7 @@ cdef bint are_contexts_known = any(
 
 cdef int publish_state(PublishedState* around, State state) except -1:
     """Make this the state, in the context variable; `withdraw_state` is to follow."""
-    PyContextVar_Get(ambient, NULL, &around.value)
+    around.value = give(<object>state_of_context())
     if (<State>around.value).instead is not None:
         make_up_for(around)
     around.variables = around.published = NULL
@@ -68,6 +68,7 @@ cdef int write_variable(PublishedState* around, State before, State state) excep
         around.variables = place[0]
         place[0] = give(before.published_variables)
         version_at_hand()[0] += 1
+        remember_state(<PyObject*>state)
         take_instead_back(state)
     else:
         forget_published_state(before)
@@ -83,7 +84,6 @@ cdef int write_variable(PublishedState* around, State before, State state) excep
 cdef void withdraw_state(PublishedState* around) noexcept:
     """What was the state before `publish_state` is the state again. Guards that were not left meanwhile are dropped."""
     global cell
-    cdef PyObject* value
     cdef PyObject** place
     cell = around.cell
     if around.variables != NULL:
@@ -91,15 +91,14 @@ cdef void withdraw_state(PublishedState* around) noexcept:
         if place[0] == around.published:
             place[0] = around.variables
             version_at_hand()[0] += 1
+            remember_state(around.value)
             Py_DECREF(around.published)     # the context's reference
             Py_DECREF(around.published)
             Py_DECREF(around.value)
             return
         Py_DECREF(around.variables)
         Py_DECREF(around.published)
-    PyContextVar_Get(ambient, NULL, &value)
-    Py_DECREF(value)
-    if value != around.value:
+    if state_of_context() != around.value:
         put_back_in_context(<State>around.value)
     Py_DECREF(around.value)
 

@@ -76,6 +76,7 @@ cdef State with_tape(State state, bint on)    # the same with the tape on, or of
 # the bit of the highest of backends whose bit length this is
 cdef uint64_t backend_of_length(Py_ssize_t length) noexcept
 cdef PyObject* borrowed_state() noexcept    # the ambient state
+cdef PyObject* state_of_context() noexcept    # the one in the context variable, borrowed
 cdef State state_now()    # the ambient state
 cdef int set_state(State state) except -1    # put a state in force until the next one
 cdef bint set_in_context(State state) noexcept    # no: there is no memory for that
