@@ -248,6 +248,8 @@ class Library:
         return f"<Library {self.namespace!r} {self.kind}, opened at {self.site}>"
 
     def _keep(self, handle: H) -> H:
+        while self.handles and not self.handles[-1].active:     # what came and went; others when it gets crowded
+            self.handles.pop()
         self.handles.append(handle)
         if self.kind == "DEF" and self not in _used:
             registrations.lock.note(partial(_used.discard, self))
