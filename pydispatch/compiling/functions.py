@@ -60,7 +60,8 @@ def compile(
 
     Results are new arrays in C order, Tensors if an argument was one. They have the bits that `f` computes, except
     where NumPy rounds by the layout of operands: here arguments and all that is computed from them lie in C order, so
-    a sum over a transposed array may differ in the last bits. The device is NumPy's, whatever the ambient one.
+    sums over transposed arrays, and products of matrices computed from them, may differ in the last bits. The device
+    is NumPy's, whatever the ambient one.
 
     Under `grad`, `vmap` and every other transform, the call is one operator; `make_fx` traces the operators of `f`.
     `backend` is "plan", "python" (straight-line calls of kernels), "numba" (a plan with machine code; needs the extra

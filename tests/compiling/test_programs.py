@@ -32,14 +32,20 @@ def program(request, name, monkeypatch):
 
 PRODUCTS_OF_TRANSPOSED = ("k_means",)
 """Programs that multiply what they compute from a transposed matrix: it lies by rows in a plan, by columns in eager,
-and on some processors BLAS adds the one in another order than the other."""
+and on some processors (those with AVX-512) BLAS adds the one in another order than the other."""
+
+
+def check_to_rounding(found, expected):
+    for left, right in zip(found, expected, strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", COMPILABLE)
 def test_programs_to_the_bit(name, program):
     arguments = program.example()
     expected = importlib.import_module(f"tests.programs.{name}").main(*map(Tensor, arguments))
-    compiled, check = compile(program.main), check_near if name in PRODUCTS_OF_TRANSPOSED else check_same
+    compiled, check = compile(program.main), check_to_rounding if name in PRODUCTS_OF_TRANSPOSED else check_same
     for _ in range(2):
         check(as_arrays(compiled(*arguments)), as_arrays(expected))
     check(as_arrays(compiled(*map(Tensor, arguments))), as_arrays(expected))
