@@ -21,6 +21,7 @@ from pydispatch.compiling.plan import PlanFunction
 from pydispatch.compiling.programs import ARRAY, Backend, Program, of_function
 from pydispatch.compiling.reports import difference, report
 from pydispatch.exceptions import CompilationError, DispatchTypeError, PerformanceWarning
+from pydispatch.func.functions import NAMES, DocOfWrapped
 from pydispatch.func.values import are_tensors_passed, handed_out
 from pydispatch.ops import ops
 from pydispatch.registry.sites import caller_site
@@ -89,12 +90,14 @@ def _number_of_threads(threads: int | None) -> int:
 class Compiled(CompiledFunction):
     """What `compile` returns; see there."""
 
+    __doc__ = DocOfWrapped(__doc__)
+
     def __init__(
         self, f: Callable[..., Any], backend: Backend, static_argnums: int | Sequence[int],
         donate: int | Sequence[int],
     ) -> None:
         compiler_named(backend.name)        # which raises for an unknown one
-        functools.update_wrapper(self, f)
+        functools.update_wrapper(self, f, NAMES)
         self.__wrapped__: Callable[..., Any] = f
         self.backend = backend
         self.static_argnums = _as_positions("static_argnums", static_argnums)

@@ -9,6 +9,21 @@ from typing import Any
 
 from pydispatch import _core
 
+NAMES = tuple([name for name in functools.WRAPPER_ASSIGNMENTS if name != "__doc__"])
+
+
+class DocOfWrapped:
+    """The `__doc__` of a class whose objects wrap functions: theirs is the function's, which may take long to make.
+
+    Operators describe themselves, with an example that runs.
+    """
+
+    def __init__(self, doc_of_class: str | None) -> None:
+        self.doc_of_class = doc_of_class
+
+    def __get__(self, instance: Any, owner: Any = None) -> str | None:
+        return self.doc_of_class if instance is None else instance.__wrapped__.__doc__
+
 
 @_core.keep_vectorcall
 class TransformedFunction(_core.Callee):
@@ -17,11 +32,13 @@ class TransformedFunction(_core.Callee):
     It can be pickled, and copied, where `func` and the other arguments can.
     """
 
+    __doc__ = DocOfWrapped(__doc__)
+
     def __init__(
         self, target: Callable[..., Any], transform: Callable[..., Any], func: Callable[..., Any],
         args: tuple[Any, ...], options: dict[str, Any],
     ) -> None:
-        functools.update_wrapper(self, func)
+        functools.update_wrapper(self, func, NAMES)
         self.target = target
         self._made_by = transform, func, args, options
 

@@ -9,8 +9,9 @@ import pydoc
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, library, ops
+from pydispatch import Tensor, compile, func, library, ops
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.debug import describing
 from pydispatch.operators.declare import PACKS
 from pydispatch.registry.operators import load_all
 from tests.cases import in_one_case
@@ -139,3 +140,15 @@ def test_custom_operators_are_documented_as_their_functions():
         assert "in the example" not in ops.describing.half.__doc__
     finally:
         half.remove()
+
+
+@pytest.mark.parametrize("transform", [func.vmap, func.grad, func.jacfwd, compile], ids=lambda f: f.__name__)
+def test_functions_that_transforms_return_are_described_on_demand(transform, monkeypatch):
+    transformed = transform(ops.np.sin)
+    assert transformed.__doc__ == ops.np.sin.__doc__
+    asked = []
+    monkeypatch.setattr(describing, "_facts", lambda *of_what: asked.append(of_what) or ())
+    transformed = transform(ops.np.cos)
+    assert not asked
+    assert transformed.__doc__
+    assert asked
