@@ -79,7 +79,7 @@ class Builder:
             if known is not None:
                 return known
         kept = np.array(array, order="C")
-        kept.flags.writeable = False
+        kept.setflags(write=False)
         value = Value(Storage(kept, "constant", len(self.constants)), kept, kept)
         self.constants.append(kept)
         if array.ndim == 0:
@@ -255,9 +255,10 @@ class Builder:
 
 def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     """The shape that the shapes broadcast to."""
-    if shapes and all(shape == shapes[0] for shape in shapes):
-        return shapes[0]
-    return np.broadcast_shapes(*shapes)
+    for shape in shapes:
+        if shape != shapes[0]:
+            return np.broadcast_shapes(*shapes)
+    return shapes[0] if shapes else ()
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -229,10 +229,17 @@ def modes_of(step: Step) -> frozenset[Mode]:
         modes.append(("rows", shape[0]))
     if step.is_elementwise and elements(step) > 1:
         outer, _, sizes, steps = iteration(step)
-        if not outer and all(stride in (0, value.dtype.itemsize)
-                             for stride, value in zip(steps, step.operands, strict=True)):
+        if not outer and _follow_each_other(steps, step.operands):
             modes.append(("flat", sizes[0]))
     return frozenset(modes)
+
+
+def _follow_each_other(strides: Sequence[int], operands: Sequence[Value]) -> bool:
+    """Do the elements of each operand follow each other in memory, or are all the same one?"""
+    for stride, value in zip(strides, operands, strict=True):
+        if stride and stride != value.template.itemsize:
+            return False
+    return True
 
 
 def in_blocks(

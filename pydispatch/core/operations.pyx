@@ -49,9 +49,12 @@ cdef bint may_report_by_call(tuple loop) except -1:
     return not (loop[1] in OF_ARITHMETIC or GLIBC and loop[1] in WITHOUT_OVERFLOW)
 
 
+cdef frozenset UFUNCS_OF_NUMPY = frozenset([value for value in vars(numpy).values() if type(value) is numpy.ufunc])
+
+
 cdef bint may_raise(tuple loop) except -1:
     """May the loop of a universal function raise an exception? None of NumPy's does, but that of powers of integers."""
-    return (getattr(numpy, loop[1].__name__, None) is not loop[1]
+    return (loop[1] not in UFUNCS_OF_NUMPY
             or loop[1] is numpy.power and not PyTypeNum_ISFLOAT(loop[2][0]) and not PyTypeNum_ISCOMPLEX(loop[2][0]))
 
 

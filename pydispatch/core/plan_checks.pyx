@@ -142,12 +142,15 @@ cdef class PlanChecker:
         cdef tuple loop = self.described[i][2]
         cdef int k, axis, n = step.n_operands
         cdef cnp.npy_intp extent, whole = step.numbers[0] if rows else 0
+        cdef Room[MAX_OPERANDS] rooms
         cdef Room used
-        cdef tuple rooms = rooms_of_loop(step, loop, self.described[i][7], self.described[i][8], <double>rows * whole)
-        if len(rooms) != n or len(self.described[i][6]) != step.n_axes * n:
+        cdef int written_from
+        if (rooms_of_loop(step, loop, self.described[i][7], self.described[i][8], <double>rows * whole, rooms) != n
+                or len(self.described[i][6]) != step.n_axes * n):
             raise ValueError(f"step {i} has {n} operands and {step.n_axes} axes for the loop {loop!r}")
+        written_from = n - n_written(loop)
         for k in range(n):
-            used.first, used.after = rooms[k]
+            used = rooms[k]
             for axis in range(0 if whole == 0 else step.n_axes, step.n_axes):
                 extent = step.extents[axis] if axis or not rows else rows
                 if step.extents[axis] < 1:
@@ -157,7 +160,7 @@ cdef class PlanChecker:
             if rows:
                 shift_room(&used, <double>start * step.numbers[1 + k] + <double>locals_from * step.numbers[1 + n + k])
             self.used[step.buffers - self.plan.numbers + k] = used
-            self.check_use(i, step.buffers[k], used.first, used.after, k >= n - n_written(loop))
+            self.check_use(i, step.buffers[k], used.first, used.after, k >= written_from)
         return 0
 
     cdef int check_blocks(self, Py_ssize_t i, Py_ssize_t following) except -1:
@@ -305,41 +308,56 @@ cdef class PlanChecker:
         return 0
 
 
-cdef tuple rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple strides, double whole):
-    """The bytes that each operand of one call of a loop takes, (first, after).
+cdef object PRODUCT_OF_MATRICES = numpy.matmul
+
+
+cdef Py_ssize_t rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple strides, double whole,
+                              Room* rooms) except -1:
+    """Set the rooms that one call of a loop takes, if it has as many operands as the step; returns how many it has.
 
     `whole` is how many elements it gets in blocks of rows, else 0.
     """
-    cdef list found = []
-    cdef set moving = set()
-    cdef Room room
-    cdef double n = whole
+    cdef tuple itemsizes, axes
+    cdef double span, n = whole
+    cdef Py_ssize_t k, n_operands
     if step.function == NULL or not sizes:
         raise ValueError(f"there is no loop {loop!r}, or no size for it")
-    if step.is_native:
-        return ((0, 0),) * step.n_operands      # its compiler answers for it
+    if step.is_native:                      # its compiler answers for it
+        return put_rooms(rooms, step, ((0, 0),) * step.n_operands)
     if loop[0] == "gather":
-        return rooms_of_gather(sizes)
+        return put_rooms(rooms, step, rooms_of_gather(sizes))
     itemsizes = itemsizes_of_loop(loop)
-    if len(strides) < len(itemsizes):
+    n_operands = len(itemsizes)
+    if len(strides) < n_operands:
         raise ValueError(f"the loop {loop!r} has the strides {strides!r}")
-    if loop[1] is numpy.matmul and not whole:
-        return rooms_of_product(sizes, strides, itemsizes[0])
+    if loop[1] is PRODUCT_OF_MATRICES and not whole:
+        return put_rooms(rooms, step, rooms_of_product(sizes, strides, itemsizes[0]))
     if not whole:
         n = <double><cnp.npy_intp>sizes[0]
-    if n < 1 or loop[1] is numpy.matmul:        # a loop that reduces reads what it starts from, though there is no more
+    # a loop that reduces reads what it starts from, though there is no more
+    if n < 1 or loop[1] is PRODUCT_OF_MATRICES:
         raise ValueError(f"the loop {loop!r} has the sizes {sizes!r}")
+    if n_operands != step.n_operands:
+        return n_operands
+    for k in range(n_operands):
+        rooms[k].first, rooms[k].after = 0, <cnp.npy_intp>itemsizes[k]
+        widen_room(&rooms[k], (n - 1) * step.steps[k])
     axes = axes_of_positions(loop)
-    if axes:
-        moving = {0} if loop[0] == "pick" else {0, len(itemsizes) - 1}
-    for k, (stride, itemsize) in enumerate(zip(strides, itemsizes)):
-        room.first, room.after = 0, itemsize
-        widen_room(&room, (n - 1) * <double><cnp.npy_intp>stride)
-        if k in moving:
-            for extent, distance in zip(axes[1::2], axes[2::2]):
-                widen_room(&room, <double>(<cnp.npy_intp>extent - 1) * <double><cnp.npy_intp>distance)
-        found.append((room.first, room.after))
-    return tuple(found)
+    for extent, distance in zip(axes[1::2], axes[2::2]):
+        span = <double>(<cnp.npy_intp>extent - 1) * <double><cnp.npy_intp>distance
+        widen_room(&rooms[0], span)
+        if loop[0] != "pick":
+            widen_room(&rooms[n_operands - 1], span)
+    return n_operands
+
+
+cdef Py_ssize_t put_rooms(Room* rooms, PlanStep* step, tuple found) except -1:
+    """Set the rooms to what was found, pairs of (first, after), if it is one for each operand; returns how many."""
+    cdef Py_ssize_t k
+    if len(found) == step.n_operands:
+        for k in range(len(found)):
+            rooms[k].first, rooms[k].after = found[k]
+    return len(found)
 
 
 cdef dict ITEMSIZES_OF_UFUNCS = {}      # by loop, since blocks ask three times for each

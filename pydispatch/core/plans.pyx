@@ -174,7 +174,7 @@ cdef int note_what_may_raise(Plan plan) except -1:
     return 0
 
 
-cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, numbers) except NULL:
+cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:
     """Store numbers from `free` on; returns their address."""
     cdef Py_ssize_t i
     for i in range(len(numbers)):
