@@ -15,6 +15,7 @@ from pydispatch.exceptions import DataDependentError, NoKernelError
 from pydispatch.func import grad, vmap
 from tests.compiling.same import check_same, quiet, raw
 from tests.compiling.test_transforms import near
+from tests.examples import test_mathematics as mathematics
 from tests.examples.test_transforms import load  # noqa: F401      # a fixture
 from tests.programs.test_programs import BRANCHES, PROGRAMS, SMOOTH, as_arrays
 from tests.programs.test_programs import check_same as check_near
@@ -145,6 +146,50 @@ def test_the_example_of_a_simulation(load):  # noqa: F811
     simulation.simulate.register_fake(lambda rates, weather: ops.np.empty_like(weather))
     compiled = compile(lambda rates, weather: simulation.simulate(rates, weather).max() * 2)
     check_same(compiled(rates[0], weather[0]), np.max(simulation.simulate(rates[0], weather[0])) * 2)
+
+
+def of_deconvolution(example, keeps_edges):
+    kernel, scene = example.blur(1), example.scene(12)
+    observed = example.observe(scene, kernel)
+    return func.value_and_grad(lambda x: example.objective(x, observed, kernel, keeps_edges)), (scene.ravel(),)
+
+
+def of_monte_carlo(example):
+    weights, momenta = np.random.default_rng(0).standard_normal((2, 5, 2))
+    arguments = weights, momenta, np.linspace(0.1, 0.9, 5), *example.observe(20)
+    return vmap(example.transition, in_dims=(0, 0, 0, None, None)), arguments
+
+
+OF_MATHEMATICS = {
+    "gaussian_process": lambda example: (
+        func.value_and_grad(example.negative_log_likelihood), (np.array([0.3, 0.2, -0.7]), *example.observe(15))),
+    "kalman": lambda example: (
+        func.value_and_grad(example.negative_log_likelihood), (np.array([-0.5, -2.0, 0.3]), example.observe(30))),
+    "hamiltonian_monte_carlo": of_monte_carlo,
+    "camera_calibration": lambda example: (
+        func.jacfwd(example.residuals),
+        (example.FIRST_GUESS, example.photograph(16), example.board(*example.pixels(56)))),
+    "deconvolution": lambda example: of_deconvolution(example, False),
+    "deconvolution, edges": lambda example: of_deconvolution(example, True),
+    "neural_ode": lambda example: (
+        func.value_and_grad(example.misfit), (example.first_weights(), example.pieces_of(example.true_path()))),
+    "optimal_control": lambda example: (example.flow.__wrapped__, (
+        {"state": np.array([0.3, 0.4]), "costate": np.array([0.1, -0.2]), "effort": np.zeros(())}, np.array(0.5),
+        example.GRAVITY)),
+}
+"""What each example of mathematics compiles, and arguments for it."""
+
+
+def test_all_examples_of_mathematics_have_a_row():
+    assert {name.partition(",")[0] for name in OF_MATHEMATICS} == {file.stem for file in mathematics.FILES}
+
+
+@pytest.mark.parametrize("name", OF_MATHEMATICS)
+def test_what_the_examples_of_mathematics_compile(name):
+    function, arguments = OF_MATHEMATICS[name](mathematics.load(name.partition(",")[0]))
+    compiled, expected = compile(function), function(*arguments)
+    for _ in range(2):
+        near(compiled(*arguments), expected)
 
 
 # --- forward and backward --------------------------------------------------------------------------------------------
