@@ -509,7 +509,7 @@ def reduced(
     if builder.can_fold([a], kept_shape, a.dtype):
         return builder.fold(lambda array: function.reduce(array, axis=axes, dtype=a.dtype, keepdims=keepdims), a)
     order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])
-    if depends_on_order(function, a.dtype):
+    if n > 1 and depends_on_order(function, a.dtype):
         _, joined = coalesced([a.shape[axis] for axis in order],
                               [[a.template.strides[axis] for axis in order], [axis not in axes for axis in order]])
         if len(joined) > 1 and not (joined[-1][1] or joined[-2][1]):

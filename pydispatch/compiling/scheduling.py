@@ -296,9 +296,9 @@ def _elements_of(step: Step) -> int:
 
 
 def row_strides(step: LoopStep, mode: Mode) -> list[int]:
-    """The bytes to the next row of each operand."""
+    """The bytes to the next row of each operand; not to be changed."""
     if mode[0] == "flat":
-        return list(iteration(step)[3])
+        return iteration(step)[3]
     return [strides[0] for strides in step.strides]
 
 
@@ -337,6 +337,9 @@ class _Group:
 
     def modes_with(self, accesses: Accesses) -> frozenset[Mode]:
         """The ways in which a step can join: no step may use what another one writes in other rows."""
+        if len(self.modes) == 1:
+            mode = min(self.modes)
+            return self.modes if mode in accesses and self._fits(accesses[mode], mode) else frozenset()
         return frozenset([mode for mode in self.modes if mode in accesses and self._fits(accesses[mode], mode)])
 
     def add(self, step: Step, accesses: Accesses, modes: frozenset[Mode]) -> None:
@@ -965,14 +968,18 @@ def _loop_on_rows(
     """
     extents, outer, sizes, strides = iteration(step)
     mode = _mode_of(blocks)
-    is_local = [value.storage.final() in blocks.local for value in step.operands]
-    rows = [0 if local else row for local, row in zip(is_local, row_strides(step, mode), strict=True)]
-    fetched = []
-    for value, row in zip(step.operands, rows, strict=True):
+    rows: list[int] = []
+    is_local: list[int] = []
+    fetched: list[int] = []
+    for value, row in zip(step.operands, row_strides(step, mode), strict=True):
         storage = value.storage.final()
-        fetched.append(int(row > 0 and storage in ahead))       # rows of local ones are 0 bytes apart
-        if fetched[-1]:
+        local = storage in blocks.local
+        is_ahead = not local and row > 0 and storage in ahead
+        if is_ahead:
             ahead.remove(storage)
+        rows.append(0 if local else row)
+        is_local.append(int(local))
+        fetched.append(int(is_ahead))
     whole = 0
     if not extents:
         whole = sizes[0] // blocks.n
@@ -980,7 +987,7 @@ def _loop_on_rows(
         extents, outer = coalesced(step.shape[1:], [of_operand[1:] for of_operand in step.strides])
         strides, sizes = outer.pop(), [extents.pop()]
         extents, outer = [blocks.n, *extents], [row_strides(step, mode), *outer]
-    return _described_loop(step, numbers, extents, outer, sizes, strides, (whole, *rows, *map(int, is_local), *fetched))
+    return _described_loop(step, numbers, extents, outer, sizes, strides, (whole, *rows, *is_local, *fetched))
 
 
 def _arrays(values: Sequence[Value], numbers: _Numbers) -> tuple[tuple[Any, ...], ...]:
