@@ -14,6 +14,7 @@ from pydispatch.numpy.declare import FUNCTIONS, array_function, as_array, as_non
 from pydispatch.numpy.universal import give_attributes
 from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.ops import ops
+from pydispatch.registry.backends import check_sizes
 
 for name in ("sinc", "i0"):
     declare_operator(name, 1, 1)
@@ -185,6 +186,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
         a1, a2 = as_nonscalar(a1), as_nonscalar(a2)
     except ValueError:      # a ragged list
         return False
+    check_sizes("array_equal", a1, a2)
     if tuple(a1.shape) != tuple(a2.shape):
         return False
     same = ops.np.equal(a1, a2)

@@ -11,10 +11,11 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, UnsupportedError
 from pydispatch.numpy.declare import OF_NUMPY, Adapter
 from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import LIBRARY
+from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -95,7 +96,23 @@ _core.set_functions_of_numpy(REACHED)
 
 
 def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function on arrays of another backend, which get the methods of Tensors where it is written with operators."""
+    """A function on arrays of another backend.
+
+    An error on arrays of unknown sizes says so: Python's own speaks of the nan that it computed with.
+    """
+    try:
+        return _called_on_backend(function, args, kwargs)
+    except Exception as error:
+        unknown = next((leaf for leaf in tree_leaves((args, kwargs))
+                        if _core.is_array(leaf) and has_unknown_sizes(leaf)), None)
+        if unknown is None or isinstance(error, UnsupportedError):
+            raise
+        raise unknown_sizes(f"{function.__module__}.{function.__name__}", unknown,
+                            f"the call failed with {error!r}") from error
+
+
+def _called_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call; arrays get the methods of Tensors where the function is written with operators."""
     if isinstance(function.implementation, Adapter):
         return function.implementation(*args, **kwargs)
     are_raw = not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs)))

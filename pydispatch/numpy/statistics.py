@@ -17,6 +17,7 @@ from pydispatch.numpy.creation import made
 from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar, into, known_values
 from pydispatch.numpy.selection import searchsorted
 from pydispatch.ops import ops
+from pydispatch.registry.backends import check_sizes
 
 # --- reductions ------------------------------------------------------------------------------------------------------
 
@@ -66,8 +67,10 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     axis = tuple(axis) if isinstance(axis, list) else axis
     if weights is None:
         result = ops.np.mean(a, axis, **options)
-        total = ops.np.full_like(result, a.size / max(1, result.size))
-        return (result, total) if returned else result
+        if not returned:
+            return result
+        check_sizes("average", a)
+        return result, ops.np.full_like(result, a.size / max(1, result.size))
     weights = as_nonscalar(weights)
     dtype = np.result_type(a.dtype, weights.dtype, *(["f8"] if a.dtype.kind in "iub" else []))
     if tuple(weights.shape) != tuple(a.shape):
@@ -635,6 +638,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
                 raise RuntimeError(f"incompatible numbers of samples and {name}")
             weights = weight if weights is None else ops.np.multiply(weights, weight)
     if weights is None:
+        check_sizes("cov", x, axes=slice(1, None))
         freedom: Any = x.shape[1] - ddof
         is_positive = freedom > 0
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core, keys
-from pydispatch.exceptions import DispatchTypeError, OverrideWarning
+from pydispatch.exceptions import DispatchTypeError, OverrideWarning, UnsupportedError
 from pydispatch.keys import DispatchKey
 from pydispatch.loading import deferred
 from pydispatch.registry.kernels import check_function
@@ -164,6 +165,24 @@ def dtype_of(value: Any) -> np.dtype[Any]:
     """NumPy's dtype of an array."""
     dtype = value.dtype
     return dtype if isinstance(dtype, np.dtype) else dtype_like(dtype)
+
+
+def has_unknown_sizes(array: Any) -> bool:
+    """Is a length of this array, which is nan, known only when it is computed? Dask has such arrays."""
+    return any(map(math.isnan, array.shape))
+
+
+def unknown_sizes(what: str, array: Any, reason: str) -> UnsupportedError:
+    """The error that a call needs a length that is known only when the array is computed."""
+    return UnsupportedError(f"{what}: found an array of unknown sizes, {tuple(array.shape)}: {reason}\n"
+                            "call compute_chunk_sizes() of the array first")
+
+
+def check_sizes(what: str, *arrays: Any, axes: slice = slice(None)) -> None:
+    """UnsupportedError where axes of an array have unknown lengths, for what would compute with nan and not notice."""
+    for array in arrays:
+        if any(map(math.isnan, array.shape[axes])):
+            raise unknown_sizes(what, array, "the result depends on its sizes")
 
 
 _core.connect(bring_into_use=bring_into_use, load_backend=load_backend, dtype_like=dtype_like)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pydispatch._core import OpOverload
 from pydispatch.backends.dask import indexing, matrices, reductions, shaping
-from pydispatch.backends.dask.chunkwise import along, as_dask, on_elements, on_rows
+from pydispatch.backends.dask.chunkwise import along, as_dask, of_known_sizes, on_elements, on_rows
 from pydispatch.keys import backend_names
 from pydispatch.library import impl
 from pydispatch.operators.declare import LIBRARY
@@ -109,6 +109,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "linspace": shaping.linspace, "full": shaping.full, "full_like": shaping.full_like,
     "zeros_like": shaping.zeros_like, "ones_like": shaping.ones_like, "empty_like": shaping.empty_like,
     **{name: bound(name, reductions.reduced, name) for name in ("sum", "prod", "max", "min", "all", "any")},
+    **{name: bound(name, reductions.accumulated, name) for name in ("cumsum", "cumprod")},
     "mean": reductions.mean, "var": reductions.var, "std": reductions.std,
     "einsum": matrices.einsum, "covariance": matrices.covariance,
     "linalg_inv": matrices.inv, "linalg_cholesky": matrices.cholesky, "linalg_solve": matrices.solve,
@@ -134,7 +135,7 @@ def register() -> None:
     register_backend(NAME, da.Array, namespace="dask.array", kernels={
         name: bound(name, on_elements, getattr(ops.np, name).default) for name in pointwise})
     for name, kernel in kernels().items():
-        impl(f"np::{name}", NAME, kernel)
+        impl(f"np::{name}", NAME, of_known_sizes(name, kernel))
 
 
 def kernels() -> dict[str, Callable[..., Any]]:

@@ -6,7 +6,8 @@ A result's shape and dtype come from the operator's kernel for Meta, so nothing 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ import numpy as np
 from dask.array.core import elemwise
 
 from pydispatch._core import MetaArray, OpOverload
+from pydispatch.exceptions import DispatchError
+from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
@@ -83,9 +86,29 @@ def remembered_chunks(shape: tuple[int, ...]) -> Any:
     return _remembered.get(shape)
 
 
-def has_unknown_sizes(a: Any) -> bool:
-    """Is a length of this array known only when it is computed?"""
-    return any(map(math.isnan, a.shape))
+def of_known_sizes(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel whose errors on arrays of unknown sizes name the operator and say what to do.
+
+    Dask's own speak of chunks where these meet, and of nan where they are computed with.
+    """
+    @wraps(kernel)
+    def checked(*args: Any, **options: Any) -> Any:
+        try:
+            return kernel(*args, **options)
+        except Exception as error:
+            unknown = next((leaf for leaf in tree_leaves((args, options))
+                            if isinstance(leaf, da.Array) and has_unknown_sizes(leaf)), None)
+            if unknown is None or isinstance(error, DispatchError):
+                raise
+            raise unknown_sizes(f"operator np::{name}", unknown, f"the call failed with {error!r}") from error
+    return checked
+
+
+def check_axes(operator: OpOverload, a: Any, axes: Sequence[int]) -> None:
+    """UnsupportedError where the length of one of these axes is unknown, which an operator works along."""
+    if any(math.isnan(a.shape[axis]) for axis in axes):
+        raise unknown_sizes(f"operator {operator.name}", a,
+                            f"it needs to know the length of axis {' and '.join(map(str, axes))}")
 
 
 def on_elements(operator: OpOverload, *args: Any, **options: Any) -> Any:
@@ -97,6 +120,7 @@ def on_elements(operator: OpOverload, *args: Any, **options: Any) -> Any:
 def along(operator: OpOverload, axes: Sequence[int], a: Any, *args: Any, **options: Any) -> Any:
     """An operator whose result has the axes of its first argument; those that it works along become one chunk."""
     axes = [axis % a.ndim for axis in axes]
+    check_axes(operator, a, axes)
     a = in_one_chunk(a, axes)
     result = metadata_of(operator, a, *args, **options)
     call, _ = opened(operator, a, *args, **options)
@@ -114,8 +138,10 @@ def in_one_chunk(a: Any, axes: Sequence[int]) -> Any:
 def on_rows(operator: OpOverload, signature: str, *args: Any, **options: Any) -> Any:
     """An operator with the signature of a generalized universal function: its core axes, the last ones, are whole."""
     call, arrays = opened(operator, *args, **options)
-    results = tree_leaves(metadata_of(operator, *args, **options))
     inputs, outputs = (side[1:-1].split("),(") for side in signature.split("->"))
+    for array, names in zip(arrays, inputs, strict=True):
+        check_axes(operator, array, range(array.ndim - len(names.split(",")) if names else array.ndim, array.ndim))
+    results = tree_leaves(metadata_of(operator, *args, **options))
     sizes: dict[str, int] = {}
     for result, names in zip(results, outputs, strict=True):
         core = names.split(",") if names else []

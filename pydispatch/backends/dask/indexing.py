@@ -10,10 +10,11 @@ import numpy as np
 from dask.array.core import elemwise
 
 from pydispatch import _core
-from pydispatch.backends.dask.chunkwise import as_dask, has_unknown_sizes, in_one_chunk, on_rows, opened
+from pydispatch.backends.dask.chunkwise import as_dask, in_one_chunk, on_rows, opened
 from pydispatch.backends.dask.shaping import ravel, reshape
 from pydispatch.exceptions import UnsupportedError
 from pydispatch.ops import ops
+from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
 
 ALL = slice(None)
 
@@ -237,8 +238,7 @@ def rows_summed(position: Any, rows: Any, n: int) -> Any:
 def in_one_task(operator: Any, x: Any, *args: Any, **options: Any) -> Any:
     """An operator over whole arrays, whose result has the shape of its first argument."""
     if has_unknown_sizes(x):
-        raise UnsupportedError(f"operator {operator.name}: an array of unknown sizes\n"
-                               "call compute_chunk_sizes() of the array first")
+        raise unknown_sizes(f"operator {operator.name}", x, "it works on whole arrays")
     call, arrays = opened(operator, x, *args, **options)
     pairs: list[Any] = []
     axes = tuple(range(x.ndim))

@@ -8,6 +8,8 @@ import dask.array as da
 import numpy as np
 
 from pydispatch.backends.dask.chunkwise import as_dask, remember_chunks
+from pydispatch.backends.dask.shaping import ravel
+from pydispatch.registry.backends import has_unknown_sizes
 
 IDENTITIES = {"sum": 0, "prod": 1, "all": True, "any": False}
 """By reduction, what changes no result; where there is none, the first value takes its place."""
@@ -30,6 +32,14 @@ def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims:
         initial = None
     found = getattr(da, name)(a, axis=axis, keepdims=keepdims, **options)
     return found if initial is None else COMBINING[name](found, np.asarray(initial).astype(found.dtype))
+
+
+def accumulated(name: str, a: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """The running sums or products; where sizes are unknown, by the one of Dask's ways that asks for none."""
+    if axis is None:
+        a, axis = ravel(a), 0
+    options = {"method": "blelloch"} if has_unknown_sizes(a) else {}
+    return getattr(da, name)(a, axis=axis, dtype=dtype, **options)
 
 
 def with_ones(a: Any, axis: Any) -> tuple[int, ...]:

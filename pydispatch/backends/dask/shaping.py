@@ -11,8 +11,9 @@ import numpy as np
 from dask.array.core import normalize_chunks
 from dask.utils import parse_bytes
 
-from pydispatch.backends.dask.chunkwise import as_dask, has_unknown_sizes, metadata_of, on_elements, remembered_chunks
+from pydispatch.backends.dask.chunkwise import as_dask, metadata_of, on_elements, remembered_chunks
 from pydispatch.ops import ops
+from pydispatch.registry.backends import has_unknown_sizes
 
 
 def reshape(a: Any, shape: tuple[int, ...], *, copy: bool | None = None) -> Any:

@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, UnsupportedError
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.numpy.declare import FUNCTIONS
+from pydispatch.ops import ops
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves
 from tests.backends.dask.lazy import CUTS, ComputedError, check_lazy, computed, da, lazily, uneven
 from tests.numpy.calls import (
     case_named,
+    check_same,
     copies,
     examples,
     function_of_arrays,
@@ -81,8 +83,8 @@ def check_call(sample: Sample, cut: str) -> None:
     check_lazy(found, expected, sample.tolerance)
 
 
-ERRORS = dict.fromkeys(READING, ComputedError) | dict.fromkeys(OPEN_SIZES, (ValueError, TypeError)) | {
-    "from_dlpack(": AttributeError}
+ERRORS = {**dict.fromkeys(READING, ComputedError), "from_dlpack(": AttributeError,
+          **dict.fromkeys(OPEN_SIZES, (ValueError, TypeError, UnsupportedError))}
 CALLS = [sample for sample in WITH_ARRAYS if not repr(sample).startswith(OTHERWISE)]
 
 
@@ -97,6 +99,60 @@ def test_calls_are_lazy_and_equal_numpys(sample):
     for cut in CUTS:
         with case_named(cut):
             check_call(sample, cut)
+
+
+def of_unknown_sizes(x: np.ndarray) -> Any:
+    """The same elements, in chunks of which Dask does not know how many rows they have."""
+    rows = uneven(x)
+    return rows[da.from_array(np.ones(len(x), bool), chunks=rows.chunks[:1])] if x.ndim else rows
+
+
+def check_unknown_sizes(sample: Sample) -> None:
+    """The call computes the same on arrays of unknown sizes, or is refused because of these."""
+    args, kwargs = mapped(of_unknown_sizes, (sample.args, sample.kwargs))
+    message, found = "", None
+    try:
+        found = lazily(function(sample.name), *args, **kwargs)
+    except UnsupportedError as error:
+        message = str(error)
+    if message:
+        assert "found an array of unknown sizes" in message
+        assert "\ncall compute_chunk_sizes() of the array first" in message
+    else:
+        found, expected = tree_leaves(computed(found)), tree_leaves(quietly(in_numpy(sample.name), *copies(sample)))
+        check_same(found, expected, max(sample.tolerance, 1e-9))
+
+
+SIZED = [sample for sample in CALLS if not repr(sample).startswith((
+    "argwhere(int64[])", "from_dlpack(",        # they raise for arrays of known sizes, too
+    "shape(",                                   # nan is the answer
+    "nanmax(float64[0",                         # whether there are elements at all is seen when they are computed
+    *OF_SHAPES))]
+
+
+@pytest.mark.parametrize("sample", first_of_each(SIZED), ids=lambda sample: sample.name)
+def test_functions_of_unknown_sizes_are_right_or_refused(sample):
+    check_unknown_sizes(sample)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", SIZED, ids=repr)
+def test_calls_of_unknown_sizes_are_right_or_refused(sample):
+    check_unknown_sizes(sample)
+
+
+NEEDS_SIZES = {
+    "array_equal": lambda x: pnp.array_equal(x, x), "number of elements": lambda x: pnp.average(x, 0, returned=True),
+    "freedom": lambda x: pnp.cov(x, rowvar=False), "core axis": pnp.linalg.svdvals,
+    "sorted axis": lambda x: pnp.sort(x, 0),
+    "fft": lambda x: pnp.fft.fft(x, axis=0), "operator": lambda x: ops.np.reshape(x, (3, -1)), "composite": pnp.tril,
+}
+
+
+@pytest.mark.parametrize("program", NEEDS_SIZES.values(), ids=list(NEEDS_SIZES))
+def test_what_needs_sizes_is_refused(program):
+    with pytest.raises(UnsupportedError, match="found an array of unknown sizes"):
+        lazily(program, of_unknown_sizes(np.arange(12.0).reshape(6, 2)))
 
 
 READ_OFF = {

@@ -224,6 +224,8 @@ OF_UNKNOWN_SIZES = {
     "pointwise": lambda x: pnp.tanh(x) * 2, "sum": pnp.sum, "zeros_like": pnp.zeros_like,
     "full_like": lambda x: pnp.full_like(x, 2.0), "mean of rows": lambda x: pnp.mean(x, axis=0),
     "product": lambda x: pnp.matmul(x, W), "transpose": pnp.transpose, "concatenate": lambda x: pnp.concatenate([x, x]),
+    "running sums": lambda x: pnp.cumsum(x, axis=1), "running products": lambda x: pnp.cumprod(x, axis=0),
+    "rows as variables": pnp.cov, "nan as zeros": lambda x: pnp.nancumsum(x, 0),
 }
 
 
