@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +25,7 @@ from pydispatch import (
 )
 from pydispatch._core import KeyLayout, is_array, keys_of, registered_word
 from pydispatch.backends.meta import MetaArray
-from pydispatch.exceptions import DispatchError, DispatchTypeError, RegistrationError, UnknownKeyError
+from pydispatch.exceptions import AliasingError, DispatchError, DispatchTypeError, RegistrationError, UnknownKeyError
 from pydispatch.keys import (
     ALIASES,
     AUTOGRAD,
@@ -36,6 +38,8 @@ from pydispatch.keys import (
     parse_key,
     runtime_keys,
 )
+from pydispatch.library import Library, custom_op
+from pydispatch.registry.operators import find_or_raise
 from tests.cases import in_one_case
 
 BACKEND_BITS = KeyLayout.backend_bits
@@ -351,6 +355,97 @@ def test_the_nearest_base_wins_and_caches_follow(backends):
     register_array_type(Sub, "B", "Sparse")
     assert keys_of(array) == DispatchKeySet("SparseB")
     assert keys_of(np.ones(2).view(Base)) == DispatchKeySet("A")
+
+
+def test_a_base_that_is_registered_while_a_type_is_looked_up_counts(backends):
+    class Hooked(type):
+        def __hash__(cls):
+            if cls.__name__ == "Last" and pending:
+                pending.pop()()
+            return id(cls)
+
+    pending = []
+    Last = Hooked("Last", (np.ndarray,), {})
+    Base = Hooked("Base", (Last,), {})
+    Sub = Hooked("Sub", (Base,), {})
+    pending.append(lambda: register_array_type(Base, "A"))      # after the look at Base, before the note on Sub
+    assert keys_of(np.ones(2).view(Sub)) == DispatchKeySet("A")
+    assert not pending
+    assert keys_of(np.ones(2).view(Sub)) == DispatchKeySet("A")
+
+
+# --- types of run-time backends are noted, for a few at a time ----------------------------------------------
+
+
+@pytest.fixture
+def scaled():
+    with Library("noted", "DEF") as lib:
+        lib.define("scaled(Tensor x) -> Tensor")
+        for key, scale in (("A", 2), ("B", 3), ("SparseA", 5)):
+            lib.impl("scaled", lambda x, scale=scale: type(x)(x.data * scale), key)
+        yield find_or_raise("noted::scaled")
+
+
+def test_more_types_than_are_noted_take_turns(backends, scaled):
+    kinds = [(type(f"{base.__name__}{n}", (base,), {"__slots__": ()}), key, scale) for n in range(150)
+             for base, key, scale in ((backends.ArrayA, "A", 2), (backends.ArrayB, "B", 3))]
+    for _ in range(3):
+        for cls, key, scale in kinds:
+            assert keys_of(cls(1)) == DispatchKeySet(key)
+            found = scaled(cls(1))
+            assert type(found) is cls
+            assert found.data == scale
+
+
+def test_what_is_noted_of_a_type_follows_registrations(backends, scaled):
+    class OfA(backends.ArrayA):
+        __slots__ = ()
+
+    assert scaled(scaled(OfA(1))).data == 4          # looked up, then noted
+    assert scaled(Tensor(OfA(1))).array.data == 2
+    register_array_type(OfA, "A", "Sparse")
+    assert scaled(scaled(OfA(1))).data == 25
+    assert scaled(Tensor(OfA(1))).keys == DispatchKeySet("SparseA", "AutogradOther")
+
+
+def test_what_is_noted_of_a_type_goes_with_it(backends):
+    for n in range(300):
+        base = (backends.ArrayA, backends.ArrayB)[n % 2]
+        cls = type("Passing", (base,), {"__slots__": ()})       # often at the address of one that is gone
+        assert keys_of(cls(1)) == keys_of(cls(1)) == DispatchKeySet("AB"[n % 2])
+        other = type("Other", (), {})
+        assert keys_of(other()) == DispatchKeySet()
+        del cls, other
+        gc.collect(0)
+
+
+VIEWING: dict[str, dict[str, Any]] = {
+    "a slot": {"__slots__": ("base",)}, "a dict": {},
+    "a property": {"__slots__": ("owner",), "base": property(lambda self: self.owner)},
+    "any attribute": {"__slots__": ("owner",), "__getattr__": lambda self, name: self.owner},
+}
+"""Classes whose arrays have an attribute `base`, each in its own way."""
+
+
+@pytest.mark.parametrize("namespace", VIEWING.values(), ids=list(VIEWING))
+def test_a_noted_type_whose_arrays_may_be_views_is_asked_for_their_owners(backends, namespace):
+    cls = type("Viewing", (backends.ArrayA,), dict(namespace))
+
+    def viewing(data, owner):
+        array = cls(data)
+        setattr(array, "owner" if "owner" in namespace.get("__slots__", ()) else "base", owner)
+        return array
+
+    op = custom_op("noted::same", lambda x: np.copy(x), schema="(Tensor x) -> Tensor", mutates_args=())
+    try:
+        op.register_kernel("A", lambda x: viewing(x.data, x))
+        array = viewing([1.0], None)
+        assert not array.base
+        for _ in range(3):
+            with pytest.raises(AliasingError):
+                op(array)
+    finally:
+        op.remove()
 
 
 def test_of_two_bases_the_first_in_the_method_resolution_order(backends):

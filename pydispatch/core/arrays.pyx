@@ -5,6 +5,7 @@ cdef dict words_by_type = {}                # address of a type -> word: a cache
 cdef dict cached_types = {}                 # address -> weak reference that empties the cache
 cdef KnownType known_types[N_KNOWN_TYPES]   # the same again for types of run-time backends, to be read without Python
 memset(known_types, 0, sizeof(known_types))
+cdef uint64_t n_times_forgotten = 0         # what was looked up before the last time is not noted after it
 
 
 def register_array_type(cls, uint64_t word):
@@ -20,6 +21,8 @@ def forget_array_type(cls):
 
 
 cdef int forget_all_types() except -1:
+    global n_times_forgotten
+    n_times_forgotten += 1
     memset(known_types, 0, sizeof(known_types))
     words_by_type.clear()
     cached_types.clear()
@@ -36,12 +39,17 @@ cdef uint64_t resolve_type(cls) except? 1:
 
     The pack of a backend for arrays of this type may be installed, which registers it.
     """
-    cdef uint64_t word
+    cdef uint64_t word, before
     if cls not in registered_array_types:
         upcalls.load_backend(cls)
-    word = nearest_word(cls)
     address = <size_t><PyObject*>cls
-    cached_types[address] = weakref.ref(cls, lambda _: forget_type(address))
+    while True:
+        before = n_times_forgotten
+        word = nearest_word(cls)        # runs Python's code, and other threads: a type may be registered meanwhile
+        reference = weakref.ref(cls, lambda _: forget_type(address))
+        if n_times_forgotten == before:
+            break
+    cached_types[address] = reference
     words_by_type[address] = word
     return word
 
@@ -90,7 +98,7 @@ cdef uint64_t word_of_other_type(PyTypeObject* cls) except? 1:
 
 
 cdef bint has_no_base(cls) except -1:
-    """Can no object of this class have an attribute `base`, as views have?"""
+    """Can no object of this class have an attribute `base`, as views have? A class is not asked a second time."""
     return cls.__dictoffset__ == 0 and cls.__getattribute__ is object.__getattribute__ and not any(
         name in base.__dict__ for base in cls.__mro__ for name in ("base", "__getattr__"))
 
