@@ -88,17 +88,18 @@ def _calls(schema: Schema) -> Iterator[str]:
     if written is not None:
         yield _call(schema, {written: "_T"}, "_T")
         return
-    required = [argument.name for argument in schema.arguments if _is_array(argument.type) and not argument.has_default]
+    required = [argument.name for argument in schema.arguments
+                if has_arrays(argument.type) and not argument.has_default]
     for name in required:
-        yield _call(schema, {name: TENSOR}, _results(schema, TENSOR))
-    yield _call(schema, dict.fromkeys([a.name for a in schema.arguments if _is_array(a.type)], RAW),
-                _results(schema, "NDArray[Any]"))
+        yield _call(schema, {name: TENSOR}, results(schema, TENSOR))
+    yield _call(schema, dict.fromkeys([a.name for a in schema.arguments if has_arrays(a.type)], RAW),
+                results(schema, "NDArray[Any]"))
 
 
 def _other_calls(schema: Schema) -> Iterator[str]:
     """With arrays of other libraries, or Tensors where they are optional."""
     if not any(argument.mutable for argument in schema.arguments) and any(
-            _is_array(argument.type) for argument in schema.arguments):
+            has_arrays(argument.type) for argument in schema.arguments):
         yield _call(schema, {}, "Any")
 
 
@@ -112,35 +113,35 @@ def _call(schema: Schema, arrays: dict[str, str], result: str) -> str:
 
 
 def _parameter(argument: Argument, arrays: dict[str, str]) -> str:
-    hint = _hint(argument.type, arrays.get(argument.name, VALUE))
+    written = hint(argument.type, arrays.get(argument.name, VALUE))
     name = f"{argument.name}_" if keyword.iskeyword(argument.name) else argument.name
-    return f"{name}: {hint}{' = ...' if argument.has_default else ''}"
+    return f"{name}: {written}{' = ...' if argument.has_default else ''}"
 
 
-def _is_array(type_: Type) -> bool:
+def has_arrays(type_: Type) -> bool:
     """Does it name arrays? `Any` may be one, but does not say so."""
     return type_.contains_arrays and "Any" not in str(type_)
 
 
-def _hint(type_: Type, array: str) -> str:
+def hint(type_: Type, array: str) -> str:
     """A type of the schema as a hint; `array` stands for arrays."""
     if isinstance(type_, OptionalType):
-        return f"{_hint(type_.inner, array)} | None"
+        return f"{hint(type_.inner, array)} | None"
     if isinstance(type_, ListType):
-        inner = _hint(type_.inner, array)
-        if _is_array(type_):
+        inner = hint(type_.inner, array)
+        if has_arrays(type_):
             return f"Sequence[{inner}]"
         return f"{inner} | Sequence[{inner}]"
     if isinstance(type_, TupleType):
-        return f"tuple[{', '.join(_hint(item, array) for item in type_.items)}]"
+        return f"tuple[{', '.join(hint(item, array) for item in type_.items)}]"
     if isinstance(type_, DictType):
-        return f"dict[{_hint(type_.key, array)}, {_hint(type_.value, array)}]"
+        return f"dict[{hint(type_.key, array)}, {hint(type_.value, array)}]"
     if isinstance(type_, UnionType):
-        return " | ".join(dict.fromkeys(_hint(member, array) for member in type_.members))
+        return " | ".join(dict.fromkeys(hint(member, array) for member in type_.members))
     return array if str(type_) == "Tensor" else NAMES.get(str(type_), "Any")
 
 
-def _results(schema: Schema, array: str) -> str:
-    hints = [f"tuple[{array}, ...]" if isinstance(result.type, ListType) and _is_array(result.type)
-             else "Any" if str(result.type) == "Scalar" else _hint(result.type, array) for result in schema.returns]
+def results(schema: Schema, array: str) -> str:
+    hints = [f"tuple[{array}, ...]" if isinstance(result.type, ListType) and has_arrays(result.type)
+             else "Any" if str(result.type) == "Scalar" else hint(result.type, array) for result in schema.returns]
     return "None" if not hints else hints[0] if len(hints) == 1 else f"tuple[{', '.join(hints)}]"

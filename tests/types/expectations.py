@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pydispatch
+import pydispatch.numpy as pnp
 from pydispatch import OpOverload, OpOverloadPacket, Tensor, func, ops
 
 tensor = Tensor(np.ones(3))
@@ -69,6 +70,33 @@ np.sin(tensor)
 np.add(array, tensor)
 np.sum(tensor)
 np.concatenate([tensor, tensor])
+
+# functions of pydispatch.numpy: as operators, and what else NumPy takes
+
+assert_type(pnp.sin(tensor), Tensor)
+assert_type(pnp.sin(array), NDArray[Any])
+assert_type(pnp.add(tensor, 1.0), Tensor)
+assert_type(pnp.add(array, tensor), Tensor)
+assert_type(pnp.add(array, 1.0), NDArray[Any])
+assert_type(pnp.add(tensor, array, out=tensor), Tensor)
+assert_type(pnp.sum(tensor, axis=0), Tensor)
+assert_type(pnp.sum(tensor, out=tensor), Tensor)
+assert_type(pnp.concatenate([tensor, tensor], axis=0), Tensor)
+assert_type(pnp.concatenate([array, array]), NDArray[Any])
+assert_type(pnp.reshape(tensor, (3, 1)), Tensor)
+assert_type(pnp.split(tensor, 3), list[Tensor])
+assert_type(pnp.einsum("i,i", tensor, array), Any)
+assert_type(pnp.where(tensor > 0, tensor, 0.0), Tensor)
+number: float = pnp.sum(array)
+root: float = pnp.sqrt(2.0)
+pnp.sin([0.5, 1.0])
+pnp.concatenate([[1.0], array])
+pnp.stack((tensor, array))
+pnp.sum(array, None, None, array)
+
+pnp.add(tensor)  # type: ignore
+pnp.sum(tensor, axes=0)  # type: ignore
+print(pnp.sin(tensor).nonsense)  # type: ignore
 
 # what is loaded on demand
 
