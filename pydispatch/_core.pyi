@@ -693,7 +693,6 @@ class Table:
         is_factory: bool = False, rules: dict[type, Callable[..., Any]] | None = None,
         batching: BatchingRule | None = None,
         is_random: bool = False, differentiated_as: TableEntry | None = None,
-        composites_by_backend: tuple[tuple[DispatchKeySet, TableEntry], ...] | None = None,
     ) -> Self: ...
     @property
     def signature(self) -> Signature: ...

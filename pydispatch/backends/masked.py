@@ -99,15 +99,31 @@ for name, arguments, kernel, parts in DECLARED:
 MASKED.install()
 
 
-# --- what reductions are differentiated as ---------------------------------------------------------------------------
+# --- composites, which are differentiated -----------------------------------------------------------------------------
 
 
 def reduced(name, value):
     """A reduction of the array with this value in place of masked elements; masked where nothing is left."""
-    def composite(a, axis=None, *args, **options):
-        found = getattr(ops.np, name)(filled(a, value), axis, *args, **options)
-        return with_mask(found, ops.np.all(mask(a), axis, keepdims=options.get("keepdims", False)))
+    def composite(a, axis=None, dtype=None, *, keepdims=False):
+        found = getattr(ops.np, name)(filled(a, value), axis, dtype, keepdims=keepdims)
+        return with_mask(found, ops.np.all(mask(a), axis, keepdims=keepdims))
     return composite
+
+
+def extreme(name, infinity):
+    """The greatest or smallest of what is not masked; masked where nothing is left."""
+    def composite(a, axis=None, *, keepdims=False):
+        found = getattr(ops.np, name)(filled(a, as_limit(infinity, a.dtype)), axis, keepdims=keepdims)
+        return with_mask(found, ops.np.all(mask(a), axis, keepdims=keepdims))
+    return composite
+
+
+def as_limit(infinity, dtype):
+    """The last of the numbers of a dtype on the way to infinity."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.max if infinity > 0 else limits.min
+    return infinity > 0 if dtype.kind == "b" else infinity
 
 
 def accumulated(name, value):
@@ -150,9 +166,14 @@ def matmul_of_filled(x1, x2):
     return with_mask(ops.np.matmul(filled(x1, 0), filled(x2, 0)), ops.np.logical_not(there))
 
 
-register_backend("Masked", ma.MaskedArray, namespace=Functions(), differentiated_as={
-    "sum": reduced("sum", 0), "prod": reduced("prod", 1), "max": reduced("max", -np.inf),
-    "min": reduced("min", np.inf), "cumsum": accumulated("cumsum", 0), "cumprod": accumulated("cumprod", 1),
-    "mean": mean, "var": var, "std": std, "matmul": matmul_of_filled})
+COMPOSITES = {
+    "sum": reduced("sum", 0), "prod": reduced("prod", 1), "max": extreme("max", -np.inf),
+    "min": extreme("min", np.inf), "cumsum": accumulated("cumsum", 0), "cumprod": accumulated("cumprod", 1),
+    "mean": mean, "var": var, "std": std, "matmul": matmul_of_filled,
+}
+"""By operator, what runs for Tensors, so that derivatives leave masked elements out."""
+register_backend("Masked", ma.MaskedArray, namespace=Functions())
+for name, function in COMPOSITES.items():
+    library.impl(f"np::{name}", "AutogradMasked", function, composite=True)
 for name, _arguments, kernel, _entry in DECLARED:
     library.impl(f"masked::{name}", "Masked", kernel)

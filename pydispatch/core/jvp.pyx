@@ -50,7 +50,7 @@ cdef object call_and_propagate(
     cdef object derivative = None, values = None
     cdef Py_ssize_t i
     if state.forward and not state.inference and has_tangents(frame, signature, interpreter):
-        composite = composite_for_derivative(table, frame.word)
+        composite = table.differentiated_as
         if composite is not None:
             return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
         derivative = compiled_derivative_of(op, table)

@@ -133,7 +133,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef object composite = composite_entry(table, frame.word) if active.decompose_composites else None
     if (composite is None and active.decompose_composites and frame.word & TRACKED_FLAG and state.grad
             and not state.inference):
-        composite = composite_for_derivative(table, frame.word)     # what it saves, the mode sees being made
+        composite = table.differentiated_as     # what it saves, the mode sees being made
     if rule is None and composite is not None:
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, kind)
     lower = lowered_state(state)

@@ -51,7 +51,7 @@ cdef object call_and_record(
     cdef tuple values = None
     cdef object derivative = None, result
     if tracked:
-        composite = composite_for_derivative(table, frame.word)
+        composite = table.differentiated_as
         if composite is not None:
             return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
         derivative = compiled_derivative_of(op, table)
@@ -594,7 +594,7 @@ cdef inline bint recording_fast_path(
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
             or (<State>state).traced or (<State>state).substitute is not None
             or not signature.returns_fresh_tensor and not signature.returns_fresh_tensors
-            or (<Table>table).composite_backends & frame.word or autograd_keys(table, frame.word)):
+            or autograd_keys(table, frame.word)):
         return False
     if special & WRAPPER_FLAG:
         if (<State>state).innermost is None or Py_TYPE(<PyObject*>(<State>state).innermost) != GRAD_INTERPRETER_TYPE:

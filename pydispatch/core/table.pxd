@@ -43,10 +43,7 @@ cdef class Table:                       # replaced whole when a registration cha
     cdef bint has_users_functions       # are there rules, or a derivative of a user's?
     cdef bint derivative_is_compiled    # is `derivative` what compile_derivative made?
     cdef readonly TableEntry differentiated_as      # the composite that runs in its place where a derivative is wanted
-    cdef tuple composites_by_backend    # of further ones, by backends: pairs of a key set and an entry; or None
-    cdef uint64_t composite_backends    # the bits of these backends
 
-cdef TableEntry composite_for_derivative(Table table, uint64_t word)    # that for arrays with these keys, or None
 # step 3, the ambient part: + include, - exclude, & not-fall-through
 cdef uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1
 # the keys of a call that have a kernel and are not excluded

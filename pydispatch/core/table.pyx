@@ -71,23 +71,12 @@ cdef class TableEntry:
         return self.convention & ASKS_DEVICE != 0
 
 
-cdef TableEntry composite_for_derivative(Table table, uint64_t word):
-    """The composite that runs in place of an operator on arrays with these keys where a derivative is wanted, or None.
-    """
-    if table.composite_backends & word:
-        for keys, entry in table.composites_by_backend:
-            if word & BACKEND_BITS & (<DispatchKeySet?>keys).word:
-                return entry
-    return table.differentiated_as
-
-
 @cython.final
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
     def __cinit__(self, Signature signature, tuple rows, bint asks_device, derivative=None, bint is_factory=False,
-                  dict rules=None, BatchingRule batching=None, bint is_random=False, TableEntry differentiated_as=None,
-                  tuple composites_by_backend=None):
+                  dict rules=None, BatchingRule batching=None, bint is_random=False, TableEntry differentiated_as=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
@@ -100,9 +89,6 @@ cdef class Table:
         self.batching = batching
         self.is_random = is_random
         self.differentiated_as = differentiated_as
-        self.composites_by_backend = composites_by_backend
-        for keys, entry in composites_by_backend or ():
-            self.composite_backends |= (<DispatchKeySet?>keys).word & BACKEND_BITS
         self.last_word = ~<uint64_t>0       # no arguments have this
         if len(rows) != N_SLOTS:
             raise ValueError(f"a table has {N_SLOTS} rows, not {len(rows)}")

@@ -28,21 +28,19 @@ class Backend:
     """What a backend was registered with, and where: the site for messages, the place to know the same code again.
 
     `namespace` is a module, or another object with functions as attributes; the name of a module; or None. `kernels`
-    are those of what the namespace and decompositions lack, by names of operators, and `differentiated_as` composites
-    in place of operators.
+    are those of what the namespace and decompositions lack, by names of operators.
     """
 
-    __slots__ = ("array_type", "differentiated_as", "kernels", "name", "namespace", "place", "site")
+    __slots__ = ("array_type", "kernels", "name", "namespace", "place", "site")
 
     def __init__(
-        self, name: str, array_type: type, namespace: Any, kernels: dict[str, Callable[..., Any]],
-        differentiated_as: dict[str, Callable[..., Any]], site: str, place: tuple[str, str],
+        self, name: str, array_type: type, namespace: Any, kernels: dict[str, Callable[..., Any]], site: str,
+        place: tuple[str, str],
     ) -> None:
         self.name = name
         self.array_type = array_type
         self.namespace = namespace
         self.kernels = kernels
-        self.differentiated_as = differentiated_as
         self.site = site
         self.place = place
 
@@ -70,22 +68,19 @@ BACKENDS: dict[str, Backend] = {}
 def register_backend(
     name: str, array_type: type, above: Iterable[str] = (), *, namespace: Any = None,
     kernels: Mapping[str, Callable[..., Any]] | None = None,
-    differentiated_as: Mapping[str, Callable[..., Any]] | None = None,
 ) -> DispatchKey:
     """Add a backend, whose raw arrays are instances of `array_type`; it lasts for the life of the process.
 
     `above` names backends that this one outranks when both are in one call (CPU is always outranked). `namespace`, a
     module or its name, such as "dask.array", has functions with NumPy's names or those of the Array API: they are the
     kernels of operators that have no other for this backend. `kernels`, by names of operators, are for operators that
-    the namespace lacks and that no decomposition replaces. `differentiated_as`, by names of operators too, are
-    composites that run in place of operators where a derivative is needed that their own formulas do not give.
+    the namespace lacks and that no decomposition replaces.
 
     Returns the backend's dense key. The same code may run again, as a cell of a notebook does: its backend replaces the
     former one, with OverrideWarning. Raises RegistrationError when the name is taken otherwise, the type is already
     another backend's, or all 14 places for run-time backends are taken.
     """
-    given, composites = _checked(name, "kernels", kernels), _checked(name, "differentiated_as", differentiated_as)
-    backend = Backend(name, array_type, namespace, given, composites, caller_site(), caller_place())
+    backend = Backend(name, array_type, namespace, _checked(name, kernels), caller_site(), caller_place())
     with lock:
         former = BACKENDS.get(name) if isinstance(name, str) else None
         if former is not None and isinstance(array_type, type) and backend.is_again(former):
@@ -99,15 +94,13 @@ def register_backend(
         return key
 
 
-def _checked(
-    name: str, what: str, functions: Mapping[str, Callable[..., Any]] | None
-) -> dict[str, Callable[..., Any]]:
+def _checked(name: str, functions: Mapping[str, Callable[..., Any]] | None) -> dict[str, Callable[..., Any]]:
     """Functions by full names of operators; RegistrationError for what is no function."""
     given = {str(parse_name(each if "::" in each else f"np::{each}")): function
              for each, function in (functions or {}).items()}
     for each, function in given.items():
         check_function(f"register_backend: the kernel of {each}", "a kernel", function,
-                       f'write register_backend({name!r}, array_type, {what}={{"{each}": function}})')
+                       f'write register_backend({name!r}, array_type, kernels={{"{each}": function}})')
     return given
 
 

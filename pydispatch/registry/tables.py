@@ -12,7 +12,7 @@ from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, OpOverload, Signature, Table, TableEntry
+from pydispatch._core import OpOverload, Signature, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
 from pydispatch.loading import deferred
@@ -321,8 +321,7 @@ def compute_table(op: OpOverload) -> Table:
                  is_factory="creation" in definition.tags or not signature.brings_arrays, rules=rules,
                  batching=None if definition.vmap is None else _core.BatchingRule(definition.vmap, signature),
                  is_random="random" in definition.tags,
-                 differentiated_as=composite_for_derivatives(derivative, signature, schema),
-                 composites_by_backend=composites_of_backends(op, signature, schema) if BACKENDS else None)
+                 differentiated_as=composite_for_derivatives(derivative, signature, schema))
 
 
 def table_of_declaration(declaration: Any) -> Table:
@@ -406,23 +405,8 @@ def provided_kernels(op: OpOverload, active: dict[DispatchKey, Kernel]) -> dict[
 def composite_for_derivatives(derivative: Any, signature: Signature, schema: Schema) -> TableEntry | None:
     """The composite that runs in place of an operator where a derivative is needed, if the declaration has one."""
     function = getattr(derivative, "differentiated_as", None)
-    return None if function is None else entry_of_composite(function, signature, schema)
-
-
-def composites_of_backends(
-    op: OpOverload, signature: Signature, schema: Schema
-) -> tuple[tuple[DispatchKeySet, TableEntry], ...] | None:
-    """Those that backends were registered with: for the keys of each, what runs where a derivative is needed."""
-    found: list[tuple[DispatchKeySet, TableEntry]] = []
-    for name, backend in list(BACKENDS.items()):
-        function = backend.differentiated_as.get(str(op.name))
-        if function is not None:
-            found.append((parse_key(name).keyset, entry_of_composite(function, signature, schema)))
-    return tuple(found) or None
-
-
-def entry_of_composite(function: Callable[..., Any], signature: Signature, schema: Schema) -> TableEntry:
-    """The entry of a composite, which runs in place of the operator."""
+    if function is None:
+        return None
     kernel = Kernel(function, is_of_user=False)
     fit = kernel.fit(schema)
     return TableEntry(function, convention="composite", fill=fit.filled, untaken=fit.untaken, signature=signature,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy import ma
 
-import pydispatch.backends.masked  # noqa: F401  registers the backend
+import pydispatch.backends.masked
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, func, ops
 from pydispatch.exceptions import DispatchError, NoKernelError, UntakenArgumentError
@@ -155,6 +155,36 @@ def refusal(error):
 
 def without_mask(leaf):
     return ma.masked_array(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+REDUCTIONS = {"plain": {}, "keepdims": {"keepdims": True}, "dtype": {"dtype": np.float64}, "ddof": {"ddof": 1},
+              "where": {"where": np.ones(3, bool)}, "initial": {"initial": 2}}
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32, int, np.int8, bool, complex])
+@pytest.mark.parametrize("name", list(pydispatch.backends.masked.COMPOSITES))
+def test_composites_compute_what_kernels_do(name, dtype):
+    """Arrays run the kernel of `numpy.ma`, Tensors the composite: the same masks, dtypes, elements and refusals."""
+    array = ma.masked_array(np.array([[3, -4, 1], [2, 5, 0], [7, -1, 6]]).astype(dtype),
+                            [[False, True, False], [True, True, True], [False, False, False]])
+    op = getattr(ops.np, name)
+    calls = [(array.T,)] if name == "matmul" else [(axis, options) for axis in (None, 0, 1, -1)
+                                                   for options in REDUCTIONS.values()]
+
+    def outcome(x, *call):
+        try:
+            return quietly(op, (x, *call[:1]), call[1] if len(call) > 1 else {})
+        except (DispatchError, TypeError, ValueError) as error:
+            return type(error)
+
+    for call in calls:
+        of_array, of_tensor = outcome(array, *call), outcome(Tensor(array), *call)
+        if isinstance(of_array, type):
+            # `ma` of NumPy 2.0 does not tell what its functions take
+            assert of_tensor is of_array or (IS_NUMPY_2_0 and isinstance(of_tensor, type)), call
+            continue
+        check(of_tensor.array, of_array)
+        assert of_tensor.dtype == of_array.dtype
 
 
 def test_without_a_mask_they_are_ordinary_arrays():
