@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from pydispatch import ops
-from pydispatch._core import is_array
+from pydispatch._core import Tensor, is_array
+from pydispatch.backends.providing import CALLED
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
+from pydispatch.modes import DispatchMode
+from pydispatch.operators.declare import declaration_of
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.tracing.decompositions import _table, get_decompositions, register_decomposition
-from pydispatch.tree import tree_leaves
+from pydispatch.tree import tree_leaves, tree_map
 from tests.cases import in_one_case
 from tests.operators.samples import samples
 
@@ -50,6 +53,58 @@ def test_is_its_operator(name):
             np.testing.assert_array_equal(np.isfinite(one), finite)
             np.testing.assert_allclose(np.where(finite, one, 0), np.where(finite, other, 0), rtol=2e-5)
     assert taken >= 3
+
+
+class Recording(DispatchMode):
+    """Notes which operators are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = set()
+
+    def __pydispatch__(self, func, types, args, kwargs):
+        self.names.add(str(func.name).removeprefix("np::"))
+        return func(*args, **kwargs)
+
+
+def as_of_a_backend(leaf):
+    return Tensor(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
+
+
+def pieces_of(name):
+    op = find_or_raise(f"np::{name}")
+    return [each for each in (_table.get(op), declaration_of(op).differentiated_as) if each is not None]
+
+
+def samples_of_real_numbers(name):
+    """Arguments of the operator; of a function of matrices, one."""
+    if name.startswith("linalg_"):
+        return [((np.array([[2.0, 1.0], [1.0, 3.0]]),), {})]
+    return [(sample.args, sample.kwargs) for sample in samples(name)
+            if not any(is_array(leaf) and leaf.dtype.kind == "c" for leaf in tree_leaves((sample.args, sample.kwargs)))]
+
+
+def test_what_decompositions_call_is_told_of_each():
+    assert {name for name in NAMES if "f" in getattr(_table[find_or_raise(f"np::{name}")], "kinds", "f")} <= set(CALLED)
+    assert all(len(pieces_of(name)) == 1 for name in CALLED)
+
+
+@in_one_case
+@pytest.mark.parametrize("name", list(CALLED))
+def test_decompositions_call_what_is_told(name):
+    """All of it for some sample, and nothing else for any; `providing.CALLED` says what a backend needs to have."""
+    op, called = find_or_raise(f"np::{name}"), set()
+    function, = pieces_of(name)
+    for sample in samples_of_real_numbers(name):
+        with warnings.catch_warnings(), np.errstate(all="ignore"), Recording() as recording:
+            warnings.simplefilter("ignore")
+            try:
+                args, kwargs = tree_map(as_of_a_backend, op.strip_defaults(op.bind(*sample)))
+                function(*args, **kwargs)
+            except (TypeError, ValueError, IndexError, ArithmeticError):
+                continue
+            called |= recording.names
+    assert called == set(CALLED[name].split())
 
 
 @pytest.mark.parametrize("name", ["swapaxes", "flip", "ravel", "moveaxis", "expand_dims", "squeeze"])
