@@ -68,7 +68,8 @@ def _of_declaration(op: OpOverload, declaration: Declaration, backend: Backend) 
     if declaration.variant != "functional":
         return _writing(op, declaration, backend)
     if declaration.name.startswith("random_"):
-        return Missing("random numbers are drawn by the generators of pydispatch.numpy.random")
+        return Missing("random numbers are drawn by the generators of pydispatch.numpy.random, for NumPy's parameters: "
+                       "the next number depends on their values. Draw standard ones, and scale them: loc + scale * z")
     found = _of_namespace(op, name, backend)
     if isinstance(found, ProvidedKernel):
         return found

@@ -112,7 +112,10 @@ def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict
 
 
 def _called_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call; arrays get the methods of Tensors where the function is written with operators."""
+    """The call; arrays get the methods of Tensors where the function is written with operators.
+
+    An adapter has one operator to call, which takes the arrays as they are, and for them runs the backend's kernel.
+    """
     if isinstance(function.implementation, Adapter):
         return function.implementation(*args, **kwargs)
     are_raw = not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs)))

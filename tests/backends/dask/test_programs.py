@@ -7,7 +7,7 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import DispatchMode, Tensor, debug, ops, register_backend
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, NoKernelError
 from pydispatch.func import grad, hessian, jvp, value_and_grad, vjp, vmap
 from pydispatch.library import impl
 from tests.backends.dask.lazy import check_lazy, computed, da, dask, lazily, n_tasks, uneven
@@ -233,6 +233,26 @@ OF_UNKNOWN_SIZES = {
 def test_unknown_sizes(program):
     found = lazily(lambda x: program(x[x[:, 0] > 0]), X)
     check_lazy(found, program(DATA[DATA[:, 0] > 0]))
+
+
+DRAWS = {
+    "permutation": lambda rng, x: rng.permutation(x), "choice": lambda rng, x: rng.choice(x, 3),
+    "standard numbers, scaled": lambda rng, x: x + 2.0 * rng.standard_normal(x.shape),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=list(DRAWS))
+def test_draws_that_need_no_values_are_lazy_and_numpys(draw):
+    found = lazily(lambda x: draw(pnp.random.default_rng(3), x), X)
+    check_lazy(found, draw(np.random.default_rng(3), DATA))
+
+
+@pytest.mark.parametrize("draw", ["normal", "poisson", "exponential", "gamma"])
+def test_draws_with_lazy_parameters_are_refused(draw):
+    before = pnp.random.default_rng(3)
+    with pytest.raises(NoKernelError, match=f"np::random_{draw}: no kernel for the key Dask(?s:.*)loc [+] scale [*] z"):
+        lazily(lambda x: getattr(before, draw)(x), X)
+    assert before.standard_normal() == np.random.default_rng(3).standard_normal()      # nothing was drawn
 
 
 MATRICES = {
