@@ -161,7 +161,10 @@ PROTOCOLS = (
     ("np.sum(t)", "ops.np.sum(t)", 0.45), ("np.concatenate([t, t])", "ops.np.concatenate([t, t])", 0.45),
     ("np.transpose(t)", "ops.np.transpose(t)", 0.45), ("np.sort(t)", "ops.np.sort(t)", 0.45),
     ("np.cumsum(t)", "ops.np.cumsum(t)", 0.45), ("np.where(m, t, t)", "ops.np.where(m, t, t)", 0.45),
-    ("np.sum(t, axis=0)", "ops.np.sum(t, axis=0)", 0.45), ("np.linalg.inv(a)", "ops.np.linalg_inv(a)", 0.45),
+    ("np.sum(t, axis=0)", "ops.np.sum(t, axis=0)", 0.45), ("np.mean(t, axis=0)", "ops.np.mean(t, axis=0)", 0.45),
+    ("np.argmax(t, axis=0)", "ops.np.argmax(t, axis=0)", 0.45),
+    ("np.var(t, axis=0, keepdims=True)", "ops.np.var(t, axis=0, keepdims=True)", 0.45),
+    ("np.linalg.inv(a)", "ops.np.linalg_inv(a)", 0.45),
 )
 
 
@@ -172,7 +175,7 @@ def print_protocols() -> None:
         with quiet():
             rounds = time_in_rounds([make_loop(call, names) for call in (text, plain)], 201, 2.0)
         excess = statistics.median(this - other for this, other in rounds) / 1e3
-        print(f"{excess:6.2f} µs  {text:24} bound {bound}")
+        print(f"{excess:6.2f} µs  {text:32} bound {bound}")
 
 
 # --- the first use, and the import -----------------------------------------------------------------------------------

@@ -113,9 +113,25 @@ cdef bint takes_names(Signature signature, Py_ssize_t n, PyObject* kwnames) exce
 
 cdef tuple flatten_call(tuple args, dict kwargs):
     """(values, names) as vectorcall wants them."""
+    cdef Py_ssize_t i, n, n_names, position = 0
+    cdef PyObject* name
+    cdef PyObject* value
+    cdef tuple values, names
     if not kwargs:
         return args, None
-    return args + tuple(kwargs.values()), tuple(kwargs)
+    n, n_names = len(args), len(kwargs)
+    values, names = PyTuple_New(n + n_names), PyTuple_New(n_names)      # quicker than from `kwargs.values()`
+    for i in range(n):
+        item = args[i]
+        Py_INCREF(item)
+        PyTuple_SET_ITEM(values, i, item)
+    for i in range(n_names):
+        PyDict_Next(<PyObject*>kwargs, &position, &name, &value)
+        Py_INCREF(<object>name)
+        PyTuple_SET_ITEM(names, i, <object>name)
+        Py_INCREF(<object>value)
+        PyTuple_SET_ITEM(values, n + i, <object>value)
+    return values, names
 
 
 cdef int bind_tuple(Frame* frame, op, Signature signature, tuple values, names) except -1:
