@@ -163,7 +163,7 @@ PROTOCOLS = (
     ("np.cumsum(t)", "ops.np.cumsum(t)", 0.45), ("np.where(m, t, t)", "ops.np.where(m, t, t)", 0.45),
     ("np.sum(t, axis=0)", "ops.np.sum(t, axis=0)", 0.45), ("np.mean(t, axis=0)", "ops.np.mean(t, axis=0)", 0.45),
     ("np.argmax(t, axis=0)", "ops.np.argmax(t, axis=0)", 0.45),
-    ("np.var(t, axis=0, keepdims=True)", "ops.np.var(t, axis=0, keepdims=True)", 0.45),
+    ("np.sum(t, axis=0, keepdims=True)", "ops.np.sum(t, axis=0, keepdims=True)", 0.45),
     ("np.linalg.inv(a)", "ops.np.linalg_inv(a)", 0.45),
 )
 
