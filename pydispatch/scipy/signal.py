@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
@@ -483,5 +483,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 SCIPY.install("signal")
+if TYPE_CHECKING:       # which cannot see what the next line defines
+    from pydispatch.namespaces.scipy_signal import *  # noqa: F403
 globals().update({name.removeprefix("signal."): function for name, function in FACE.functions.items()
                   if name.startswith("signal.")})

@@ -1,7 +1,13 @@
-"""What type checkers see of `pydispatch.numpy`: `python -m tests.numpy.stub` writes `pydispatch/numpy/__init__.pyi`."""
+"""What type checkers see of `pydispatch.numpy` and `pydispatch.scipy`: `python -m tests.numpy.stub` writes the stubs.
+
+A function that is an operator has the operator's arrays and results, by its schema; of others, checkers know the names
+of parameters. Modules import what loops define in them from stubs of `pydispatch/namespaces`.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
 import keyword
 import re
@@ -12,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import pydispatch.numpy as pnp
-from pydispatch._core import ArrayFunction
+from pydispatch._core import ArrayFunction, OpOverloadPacket
 from pydispatch.cli.stubs import has_arrays, hint, results
 from pydispatch.numpy.declare import FUNCTIONS, Adapter
 from pydispatch.registry.operators import load_all
@@ -20,12 +26,18 @@ from pydispatch.registry.registrations import packets
 from pydispatch.schema import Argument, Schema
 
 STUB = Path(pnp.__file__).with_suffix(".pyi")
+HIDDEN = {name: STUB.parents[1] / "namespaces" / f"{name.replace('.', '_')}.pyi" for name in (
+    "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg", "scipy.signal")}
 MODULES = ("fft", "lib", "linalg", "random")
 CLASSES = {"vectorize": "mapping", "r_": "indexing", "c_": "indexing"}
 
 
 TENSOR, ARRAY, RAW = "Tensor", "NDArray[Any]", "_Raw"
-OF_NUMBERS = {"reduction"}      # arrays may give a number, which checkers do not take for an array
+OF_NUMBERS = {"reduction", "interp", "linalg_det", "matmul", "searchsorted", "take"}
+"""Operators, and a tag, for which arrays often give a number: checkers would refuse it as a float were it an array."""
+OTHER_RESULTS = {"retstep", "disp", "return_sign"}
+"""Parameters with which a function gives more than its operator."""
+NOT_THE_OPERATORS = {"linalg_cho_factor"}       # gives a pair, unlike the operator of its name
 HEAD = """\
 # Written by `python -m tests.numpy.stub`.  # ruff: noqa: I001
 
@@ -48,10 +60,15 @@ def described(function: ArrayFunction) -> Any:
     return function.numpy_function if isinstance(function.implementation, Adapter) else function.implementation
 
 
+def names_of(ufunc: np.ufunc) -> list[str]:
+    """What NumPy calls the arrays that a ufunc takes."""
+    return ["x"] if ufunc.nin == 1 else [f"x{i}" for i in range(1, ufunc.nin + 1)]
+
+
 def parameters_of(function: ArrayFunction, hints: dict[str, str], *, out: bool) -> str:
     """Its parameters, Any where `hints` says nothing; with `out` that is needed, and everything after it a keyword."""
     if isinstance(function.numpy_function, np.ufunc):
-        names = ["x"] if function.numpy_function.nin == 1 else ["x1", "x2"]
+        names = names_of(function.numpy_function)
         rest = ["/", "*", "out: _Out"] if out else ["/"] if hints else ["/", "*out: Any"]
         return ", ".join([*[f"{name}: {hints.get(name, 'Any')}" for name in names], *rest, "**kwargs: Any"])
     found: list[str] = []
@@ -72,26 +89,27 @@ def parameters_of(function: ArrayFunction, hints: dict[str, str], *, out: bool) 
     return ", ".join(found)
 
 
-def arrays_of(name: str, function: ArrayFunction) -> tuple[Schema | None, dict[str, Argument]]:
-    """The schema of the operator of this name, and its arguments that are arrays, by the parameters that they are."""
-    packet = packets["np"].get(name)
+def arrays_of(packet: OpOverloadPacket | None, function: ArrayFunction) -> tuple[Schema | None, dict[str, Argument]]:
+    """The schema of an operator, and its arguments that are arrays, by the parameters of its function."""
     schema = packet.default.schema if packet is not None else None
-    if schema is None:
+    if packet is None or schema is None or packet.__name__ in NOT_THE_OPERATORS:
         return None, {}
     if isinstance(function.numpy_function, np.ufunc):
-        names = ["x"] if function.numpy_function.nin == 1 else ["x1", "x2"]
+        names = names_of(function.numpy_function)
     else:
         names = [parameter.name for parameter in inspect.signature(described(function)).parameters.values()
                  if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
+    if OTHER_RESULTS & set(names):
+        return None, {}
     return schema, {parameter: argument for parameter, argument in zip(names, schema.arguments, strict=False)
                     if has_arrays(argument.type) and not argument.has_default}
 
 
-def calls(name: str, function: ArrayFunction) -> list[str]:
+def calls(packet: OpOverloadPacket | None, function: ArrayFunction) -> list[str]:
     """Its calls: those with Tensors, those with NumPy's arrays, and any other, of which nothing is known."""
-    schema, arrays = arrays_of(name, function)
+    schema, arrays = arrays_of(packet, function)
     found = []
-    if schema is not None and arrays:
+    if packet is not None and schema is not None and arrays:
         takes_out = isinstance(function.numpy_function, np.ufunc) or "out" in inspect.signature(
             described(function)).parameters
         written = {"out": "None"} if takes_out and not isinstance(function.numpy_function, np.ufunc) else {}
@@ -101,7 +119,7 @@ def calls(name: str, function: ArrayFunction) -> list[str]:
         if takes_out:
             hints = {"out": "_Out"} | dict.fromkeys(arrays, "Any")
             found.insert(0, f"({parameters_of(function, hints, out=True)}) -> _Out")
-        if not OF_NUMBERS & set(packets["np"][name].default.tags):
+        if not OF_NUMBERS & {packet.__name__, *packet.default.tags}:
             for array in arrays:        # numbers alone give a number
                 hints = {parameter: hint(argument.type, ARRAY if parameter == array else RAW)
                          for parameter, argument in arrays.items()} | written
@@ -120,7 +138,12 @@ def stub_of(name: str, value: Any) -> str:
         return f"from numpy import {name} as {name}"
     if value.__name__ != name:
         return f"{name} = {value.__name__}"
-    found = calls(name, value)
+    found = calls(packets["np"].get(name), value)
+    return overloads(name, found)
+
+
+def overloads(name: str, found: list[str]) -> str:
+    """The definitions of a function, one for each of its calls."""
     return "\n".join(("@overload\n" if len(found) > 1 else "") + definition(name, call) for call in found)
 
 
@@ -154,5 +177,29 @@ def text() -> str:
     ])
 
 
+def of_module(name: str) -> str:
+    """What checkers cannot see in a module of functions, since loops and tables define it."""
+    module = importlib.import_module(f"pydispatch.{name}")
+    face, _, family = name.partition(".")
+    namespace, functions = ("np", FUNCTIONS)
+    if face == "scipy":
+        from pydispatch.scipy.pack import FACE  # needs SciPy, which not everybody has
+        namespace, functions = "scipy", FACE.functions
+    load_all(namespace)
+    defined = {node.name for node in ast.parse(Path(str(module.__file__)).read_text()).body
+               if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names = getattr(module, "__all__", [each.partition(".")[2] for each in functions if each.startswith(f"{family}.")])
+    lines = []
+    for each in sorted(set(names) - defined - {"LinAlgError", "LinAlgWarning"}):
+        function = functions.get(f"{family}.{each}")
+        if not isinstance(function, ArrayFunction):
+            lines.append(f"{each}: Any")
+        else:
+            lines.append(overloads(each, calls(packets[namespace].get(f"{family}_{each}"), function)))
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), TYPES, *lines, ""])
+
+
 if __name__ == "__main__":
     STUB.write_text(text())
+    for name, path in HIDDEN.items():
+        path.write_text(of_module(name))

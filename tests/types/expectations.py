@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 import pydispatch
 import pydispatch.numpy as pnp
 from pydispatch import OpOverload, OpOverloadPacket, Tensor, func, ops
+from pydispatch.scipy import linalg as scipy_linalg
+from pydispatch.scipy import signal, special
 
 tensor = Tensor(np.ones(3))
 array = np.ones(3)
@@ -87,6 +89,16 @@ assert_type(pnp.reshape(tensor, (3, 1)), Tensor)
 assert_type(pnp.split(tensor, 3), list[Tensor])
 assert_type(pnp.einsum("i,i", tensor, array), Any)
 assert_type(pnp.where(tensor > 0, tensor, 0.0), Tensor)
+assert_type(pnp.linalg.inv(tensor), Tensor)
+assert_type(pnp.linalg.inv(array), NDArray[Any])
+assert_type(pnp.fft.fft(tensor, 4), Tensor)
+assert_type(special.gamma(tensor), Tensor)
+assert_type(special.jv(1.0, array), NDArray[Any])
+assert_type(special.airy(tensor), tuple[Tensor, Tensor, Tensor, Tensor])
+assert_type(scipy_linalg.expm(tensor), Tensor)
+assert_type(signal.convolve(array, tensor), Tensor)
+determinant: float = pnp.linalg.det(array)
+between: float = pnp.interp(0.5, array, array)
 number: float = pnp.sum(array)
 root: float = pnp.sqrt(2.0)
 pnp.sin([0.5, 1.0])
@@ -96,6 +108,8 @@ pnp.sum(array, None, None, array)
 
 pnp.add(tensor)  # type: ignore
 pnp.sum(tensor, axes=0)  # type: ignore
+pnp.linalg.invert(tensor)  # type: ignore
+special.nonsense(tensor)  # type: ignore
 print(pnp.sin(tensor).nonsense)  # type: ignore
 
 # what is loaded on demand

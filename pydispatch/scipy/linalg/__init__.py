@@ -5,6 +5,8 @@ Operators take matrices and stacks of them; the rules of formulas are those of `
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scipy.linalg import LinAlgError, LinAlgWarning  # noqa: F401
 
 from pydispatch.numpy.declare import OPERATOR as _OPERATOR
@@ -15,6 +17,8 @@ from pydispatch.scipy.pack import SCIPY as _SCIPY
 _SCIPY.install("linalg")
 _FUNCTIONS = {name.removeprefix("linalg."): function for name, function in _FACE.functions.items()
               if name.startswith("linalg.")}
+if TYPE_CHECKING:       # which cannot see what the next line defines
+    from pydispatch.namespaces.scipy_linalg import *  # noqa: F403
 globals().update(_FUNCTIONS)
 _FACE.kinds.update({f"linalg.{name}": _OPERATOR for name in _FUNCTIONS if f"linalg_{name}" in _SCIPY.of_families})
 __all__ = sorted([*_FUNCTIONS, "LinAlgError", "LinAlgWarning"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scipy import special as _special
 
@@ -30,5 +30,7 @@ _FUNCTIONS: dict[str, Any] = {
     **{name.removeprefix("special."): function for name, function in _FACE.functions.items()
        if name.startswith("special.")},
 }
+if TYPE_CHECKING:       # which cannot see what the next line defines
+    from pydispatch.namespaces.scipy_special import *  # noqa: F403
 globals().update(_FUNCTIONS)
 __all__ = sorted(_FUNCTIONS)
