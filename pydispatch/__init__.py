@@ -9,7 +9,18 @@ __version__ = "0.1.0"
 
 from typing import TYPE_CHECKING
 
-from pydispatch import _core, autograd, backends, exceptions, loading, modes, operators, registry, schema, tensor, tree
+try:
+    from pydispatch import _core
+except ImportError:
+    from pathlib import Path
+
+    from pydispatch import missing_core
+
+    if (reason := missing_core.reason(Path(__file__).parent)) is None:
+        raise
+    raise ImportError(reason) from None
+
+from pydispatch import autograd, backends, exceptions, loading, modes, operators, registry, schema, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (

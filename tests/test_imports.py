@@ -16,7 +16,7 @@ from tests.cases import in_one_case
 ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
     {"_core"},
-    {"keys", "tree", "exceptions", "memory", "loading", "deprecation", "namespaces"},
+    {"keys", "tree", "exceptions", "memory", "loading", "missing_core", "deprecation", "namespaces"},
     {"schema"},
     {"registry"},
     {"modes", "tensor", "ops", "subclasses"},

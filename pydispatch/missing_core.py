@@ -1,0 +1,20 @@
+"""Why the compiled core is not there, for those who import the package without it: `doctor` cannot run then."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+
+def reason(folder: Path) -> str | None:
+    """What is wrong and what to do; None where a core for this interpreter is in the folder."""
+    if any((folder / f"_core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+        return None
+    others = sorted(path.name for path in folder.glob("_core.*") if path.suffix in (".so", ".pyd"))
+    version = ".".join(map(str, sys.version_info[:2]))
+    found = f"found {', '.join(others)}, built for another Python or platform" if others else "found none"
+    return (f"pydispatch: the compiled core is missing in {folder}: {found}, "
+            f"expected _core{EXTENSION_SUFFIXES[0]} for CPython {version}\n"
+            f"install it with this Python: {sys.executable} -m pip install --force-reinstall pydispatch-numpy; "
+            "in a checkout: pip install -e .")
