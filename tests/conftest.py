@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -78,6 +79,28 @@ register_array_type(SparseArray, "CPU", "Sparse")
 register_array_type(SparseArrayA, "A", "Sparse")
 TRACER = register_functionality("Tracer")
 namespaces = (f"t{n}" for n in itertools.count())
+
+
+COUNTED = "counted: "
+"""What the name of a property begins with that says how often a test did something."""
+
+
+@pytest.fixture
+def count(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
+    """`count("interrupts", 12)` notes that a test did something so often. The end of a run tells the sums."""
+    return lambda what, n: record_property(COUNTED + what, n)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    sums: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", None) == "call":
+                for name, n in report.user_properties:
+                    if name.startswith(COUNTED):
+                        sums[name.removeprefix(COUNTED)] += n
+    for what, n in sums.items():
+        terminalreporter.write_line(f"{n:,} {what}")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -110,7 +110,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
     p = as_nonscalar(p)
-    for _ in range(int(m)):
+    for _ in range(min(int(m), max(p.shape[0], 1))):        # nothing is left after that
         p = ops.np.multiply(ops.np.getitem(p, slice(-1)), np.arange(p.shape[0] - 1, 0, -1))
     return p
 

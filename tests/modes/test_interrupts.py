@@ -126,9 +126,10 @@ def _under(guard, function):
 
 
 @pytest.mark.parametrize("make", GUARDS.values(), ids=GUARDS)
-def test_an_interrupted_block_is_left(make):
+def test_an_interrupted_block_is_left(make, count):
     logs = _logs.get()
     hit, changed = run_interrupted(entering(make), 5_000, 1e-4)
+    count("interrupts", hit)
     assert changed == 0
     assert _logs.get() == logs
     assert hit > 5
@@ -136,16 +137,18 @@ def test_an_interrupted_block_is_left(make):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", GUARDS.values(), ids=GUARDS)
-def test_an_interrupted_block_is_left_often(make):
+def test_an_interrupted_block_is_left_often(make, count):
     hit, changed = run_interrupted(entering(make), 100_000, 1e-4)
+    count("interrupts", hit)
     assert changed == 0
     assert hit > 100
 
 
 @pytest.mark.parametrize("call", TRANSFORMS.values(), ids=TRANSFORMS)
-def test_an_interrupted_transform_is_left(call):
+def test_an_interrupted_transform_is_left(call, count):
     call()
     hit, changed = run_interrupted(call, 1_000, 1e-4)
+    count("interrupts", hit)
     assert changed == 0
     assert hit > 5
 

@@ -500,11 +500,12 @@ def test_cpython_loses_references_to_context_variables():
 
 @releases_code_twice
 @pytest.mark.parametrize("kind", CALLS)
-def test_every_allocation_fails_once(monkeypatch, kind):
-    Context().run(check_with_failing_allocations, monkeypatch, kind)
+def test_every_allocation_fails_once(monkeypatch, kind, count):
+    count("failed allocations", Context().run(check_with_failing_allocations, monkeypatch, kind))
 
 
 def check_with_failing_allocations(monkeypatch, kind):
+    """How many allocations failed."""
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)     # pytest's would keep what failed
     monkeypatch.setattr(source, "compile", compiled_once, raising=False)
     call = CALLS[kind]
@@ -529,3 +530,4 @@ def check_with_failing_allocations(monkeypatch, kind):
             break
     assert depth_left() == depth
     check_invariants("failing::scale")
+    return n - n_right + 1

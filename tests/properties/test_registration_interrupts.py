@@ -283,7 +283,7 @@ LAST_FOR_THE_PROCESS = {     # these return nothing that undoes them
     (KeyboardInterrupt, 0.05), *[pytest.param(error, 1, marks=pytest.mark.slow)
                                  for error in (KeyboardInterrupt, MemoryError)]])
 @pytest.mark.parametrize("name", REGISTERING)
-def test_what_an_exception_leaves_has_changed_nothing(name, error, share):
+def test_what_an_exception_leaves_has_changed_nothing(name, error, share, count):
     """Most lines only check: by default a share of them, and the last, which register."""
     with given() as arguments:
         def action():
@@ -304,10 +304,12 @@ def test_what_an_exception_leaves_has_changed_nothing(name, error, share):
         assert state() == before
         lines = lines_of_what_is_undone()
         last = lines - 15
-        for n in (*range(1, last, round(1 / share)), *range(max(last, 1), lines + 1)):
+        turns = (*range(1, last, round(1 / share)), *range(max(last, 1), lines + 1))
+        for n in turns:
             registrations.mark_all_stale()       # so that as many lines are run as before
             assert lines_until(n) == n
             assert state() == before, n
+        count("registrations left by an exception", len(turns))
         assert lines > 1
 
 

@@ -1,0 +1,318 @@
+"""Random nonsense for every operator, function, method and special method: no crash, and where NumPy agrees to
+compute, either an error or NumPy's result.
+
+    python -m tests.properties.nonsense SECONDS TURNS SEED NOTES
+
+calls until the seconds or the turns are over, in a process of its own, which a crash ends. NOTES is a file for the call
+that runs; what is printed at the end is JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import json
+import operator
+import os
+import random
+import resource
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import pydispatch
+from pydispatch import Tensor, ops
+from pydispatch.numpy.declare import FUNCTIONS
+from pydispatch.operators import VARIANTS
+from pydispatch.tensor import LATER, METHODS
+from pydispatch.tree import tree_map
+from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED, numpy_in_place
+from tests.operators.samples import Sample, numpy_function, samples
+
+MEMORY = 4 << 30
+"""Bytes of address space for the process that calls: nonsense asks for huge arrays."""
+LONG = 5.0
+"""Seconds that no call takes that NumPy has made in a tenth of that."""
+FEW = 100_000
+"""Elements that are compared one by one; of more, shape and dtype are."""
+INTERNAL = (SystemError, AssertionError, NameError, RecursionError, NotImplementedError, AttributeError, KeyError)
+"""Errors that no wrong argument explains, unless NumPy raises the same."""
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+DTYPES = ("?", "i1", "i8", "u1", "u8", "f2", "f4", "f8", "g", "c8", "c16", ">f8", ">i4", "U3", "S2", "M8[D]", "m8[s]",
+          "O")
+SHAPES = ((), (0,), (1,), (3,), (2, 3), (3, 2), (3, 3), (0, 3), (2, 1, 3), (1,) * 6)
+NUMBERS = (0, 1, -1, 2, 3, 7, 64, 2**31, -2**63, 2**64, 2**70, 0.5, -0.0, 1e300, float("nan"), float("-inf"), True,
+           False, 1j, np.float32(1.5), np.int8(-3), np.uint64(2**64 - 1), np.bool_(True), np.complex64(1 - 1j))
+REST = (None, None, Ellipsis, "", "f4", "same_kind", "wrap", "C", "F", "i,i->i", "valid", b"x", (), (0,), (1, 0), (0, 0),
+        (None,), [], [0, 1], [[1], [2, 3]], [True, False], {}, slice(None), slice(5, -9, -2), slice("a"), int, float, str,
+        object, np.dtype("f4"), np.dtype([("x", "f4")]), object(), range(3), len, np.add)
+NAMES_OF_ARGUMENTS = ("axis", "axes", "dtype", "out", "keepdims", "where", "initial", "order", "ddof", "casting", "mode",
+                      "copy", "k", "n", "side", "decimals", "shape", "subok", "like")
+
+
+def array_of(choose: random.Random) -> np.ndarray:
+    """An array of any dtype, shape and layout."""
+    shape = choose.choice(SHAPES)
+    size = int(np.prod(shape, dtype=int))
+    dtype = np.dtype(choose.choice(DTYPES) if choose.random() < 0.5 else choose.choice(("f8", "f8", "f8", "f4", "i8", "?")))
+    values = [choose.choice((0, 1, 2, 3, 1, 5, 100)) for _ in range(size)]
+    if dtype.kind in "fc" and choose.random() < 0.7:
+        values = [choose.choice((0.5, -1.5, 2.0, -0.0, float("nan"), float("inf"), 1e30)) for _ in range(size)]
+    with np.errstate(all="ignore"):
+        array = np.array(values, dtype=object).reshape(shape).astype(dtype)
+    layout = choose.randrange(8)
+    if layout == 0 and array.ndim:
+        array = array[::-1]
+    elif layout == 1:
+        array = array.T
+    elif layout == 2 and array.ndim:
+        array = np.repeat(array, 2, axis=-1)[..., ::2]
+    elif layout == 3:
+        array = np.asfortranarray(array)
+    elif layout == 4 and array.ndim and array.shape[0]:
+        array = np.broadcast_to(array[:1], array.shape)
+    return array
+
+
+def anything(choose: random.Random) -> Any:
+    """An argument: an array, a number, a container of arguments, or what no operator expects."""
+    kind = choose.randrange(10)
+    if kind < 5:
+        return array_of(choose)
+    if kind < 7:
+        return choose.choice(NUMBERS)
+    if kind < 9:
+        return choose.choice(REST)
+    return choose.choice((list, tuple))(anything(choose) for _ in range(choose.randrange(3)))
+
+
+def spoiled(sample: Sample, choose: random.Random) -> Sample:
+    """A call that makes sense, with an argument or two replaced, dropped or added."""
+    args, kwargs = list(sample.args), dict(sample.kwargs)
+    for _ in range(choose.randrange(3)):
+        change = choose.randrange(8)
+        if change < 4 and args:
+            args[choose.randrange(len(args))] = anything(choose)
+        elif change == 4 and kwargs:
+            kwargs[choose.choice([*kwargs])] = anything(choose)
+        elif change == 5 and args:
+            del args[choose.randrange(len(args))]
+        elif change == 6:
+            args.append(anything(choose))
+        else:
+            kwargs[choose.choice(NAMES_OF_ARGUMENTS)] = anything(choose)
+    return Sample(tuple(args), kwargs)
+
+
+def nonsense(choose: random.Random, least: int = 0) -> Sample:
+    """A call of anything with anything."""
+    args = tuple(anything(choose) for _ in range(choose.randrange(least, least + 3)))
+    names = choose.sample(NAMES_OF_ARGUMENTS, choose.choice((0, 0, 0, 1, 1, 2)))
+    return Sample(args, {name: anything(choose) for name in names})
+
+
+# --- what is called ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Target:
+    """Something of ours, what it has to agree with, and how its calls are drawn."""
+
+    name: str
+    ours: Callable[..., Any]
+    theirs: Callable[..., Any]
+    draw: Callable[[random.Random], Sample]
+    on_tensors: bool = True
+    """Are arrays passed as Tensors?"""
+    exactly: bool = True
+    """Is the result NumPy's to the last bit?"""
+    values: bool = True
+    """Has the result values?"""
+
+
+def drawn(name: str, choose: random.Random) -> Sample:
+    known = samples(name)
+    return spoiled(choose.choice(known), choose) if known and choose.random() < 0.7 else nonsense(choose)
+
+
+def with_self(choose: random.Random) -> Sample:
+    sample = nonsense(choose)
+    return Sample((array_of(choose), *sample.args), sample.kwargs)
+
+
+def of_operators() -> Iterator[Target]:
+    for name in NAMES:
+        function, reference, draw = getattr(ops.np, name), numpy_function(name), functools.partial(drawn, name)
+        values = name not in UNDEFINED
+        for on_tensors in (False, True):
+            yield Target(f"ops.np.{name}", function, reference, draw, on_tensors, values=values)
+        yield Target(f"compile(ops.np.{name})", compiled(function), reference, draw, False, values=values)
+    for name in IN_PLACE:
+        yield Target(f"ops.np.{VARIANTS[name].in_place}", getattr(ops.np, VARIANTS[name].in_place),
+                     functools.partial(written_by_numpy, name), functools.partial(drawn, name))
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: pydispatch.compile(lambda *a, **k: function(*a, **k))(*args, **kwargs)
+
+
+def written_by_numpy(name: str, *args: Any, **kwargs: Any) -> Any:
+    args[0][...] = numpy_in_place(name, Sample(args, kwargs))
+    return args[0]
+
+
+def of_methods() -> Iterator[Target]:
+    for name in sorted({*METHODS, *LATER, "reshape", "transpose", "item", "tolist"} - NOT_NUMPYS):
+        def call(self: Any, *args: Any, name: str = name, **kwargs: Any) -> Any:
+            return getattr(self, name)(*args, **kwargs)
+        yield Target(f"Tensor.{name}", call, call, with_self)
+
+
+def of_special_methods() -> Iterator[Target]:
+    for name in SPECIAL:
+        function = getattr(operator, name)
+        n = len(inspect.signature(function).parameters)
+        for place in range(n):
+            def draw(choose: random.Random, n: int = n, place: int = place) -> Sample:
+                return Sample(tuple(array_of(choose) if i == place else anything(choose) for i in range(n)), {})
+            yield Target(f"operator.{name}", function, function, draw)
+
+
+def of_functions() -> Iterator[Target]:
+    for name, function in FUNCTIONS.items():
+        if name.rpartition(".")[2] not in NOT_NUMPYS and name not in NOT_COMPARED:
+            reference = operator.attrgetter(name)(np)
+            yield Target(f"numpy.{name}", function, reference, with_self, exactly=False)
+
+
+NOT_NUMPYS = {
+    "dump", "tofile",                                                   # write files
+    "resize", "setflags", "setfield", "getfield", "byteswap",           # refused
+    "partition", "argpartition",                                        # any order will do
+    "view", "to_device", "__dlpack__", "__dlpack_device__",             # of NumPy's memory
+}
+NOT_COMPARED: set[str] = set()
+SPECIAL = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+    "lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "abs", "invert", "getitem", "setitem", "delitem", "contains",
+    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
+    "irshift", "index", "truth", "concat", "iconcat", "countOf", "length_hint",
+)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def outcome(function: Callable[..., Any], sample: Sample) -> tuple[Any, BaseException | None]:
+    try:
+        return function(*sample.args, **sample.kwargs), None
+    except Exception as error:
+        return None, error
+
+
+def to_tensor(leaf: Any) -> Any:
+    return Tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def untensored(leaf: Any) -> Any:
+    return leaf.array if isinstance(leaf, Tensor) else leaf
+
+
+def copied(leaf: Any) -> Any:
+    return leaf.copy(order="K") if isinstance(leaf, np.ndarray) and 0 not in leaf.strides else leaf
+
+
+def is_internal(ours: BaseException, theirs: BaseException | None) -> bool:
+    """Is an error one that no argument explains?"""
+    return isinstance(ours, INTERNAL) and not (theirs is not None and isinstance(theirs, type(ours)))
+
+
+def agree(found: Any, expected: Any, target: Target) -> bool:
+    """Has a call given what NumPy gives?"""
+    if isinstance(expected, (tuple, list)):
+        return (isinstance(found, (tuple, list)) and len(found) == len(expected)
+                and all(agree(one, other, target) for one, other in zip(found, expected, strict=True)))
+    if not isinstance(expected, (np.ndarray, np.generic, int, float, complex)):
+        return type(found) is type(expected)
+    one, other = np.asarray(found), np.asarray(expected)
+    if (one.dtype.newbyteorder("="), one.shape) != (other.dtype.newbyteorder("="), other.shape):
+        return False
+    if not target.values or one.size > FEW:
+        return True
+    if one.dtype.kind not in "fc":
+        return bool(one.dtype.hasobject or np.array_equal(one, other) or one.tobytes() == other.tobytes())
+    if target.exactly:
+        return np.array_equal(one, other, equal_nan=True)
+    tolerance = float(np.sqrt(np.finfo(one.dtype).eps))
+    return np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+class Fuzzer:
+    """Calls targets in turn, and notes what becomes of the calls."""
+
+    def __init__(self, targets: list[Target], seed: int, notes: int) -> None:
+        self.targets, self.seed, self.notes = targets, seed, notes
+        self.counts: Counter[str] = Counter()
+        self.failures: dict[str, str] = {}
+
+    def run(self, seconds: float, turns: int) -> None:
+        end = time.monotonic() + seconds
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            for turn in range(turns):
+                for target in self.targets:
+                    if time.monotonic() > end:
+                        return
+                    seed = f"{self.seed} {turn} {target.name} {target.on_tensors}"
+                    os.pwrite(self.notes, seed.ljust(200).encode(), 0)
+                    self.call(target, seed)
+
+    def call(self, target: Target, seed: str) -> None:
+        sample = target.draw(random.Random(seed))
+        given, reference = tree_map(copied, tuple(sample)), tree_map(copied, tuple(sample))
+        if target.on_tensors:
+            given = tree_map(to_tensor, given)
+        start = time.monotonic()
+        expected, theirs = outcome(target.theirs, Sample(*reference))
+        middle = time.monotonic()
+        found, ours = outcome(target.ours, Sample(*given))
+        if time.monotonic() - middle > LONG > 10 * (middle - start):
+            self.note(target, seed, sample, f"took {time.monotonic() - middle:.1f} s")
+        self.counts["calls"] += 1
+        if ours is None and theirs is None:
+            self.counts["computed by both"] += 1
+            if not agree(*tree_map(untensored, (found, expected)), target):
+                self.note(target, seed, sample, f"found {found!r}, expected {expected!r}")
+            elif not agree(*tree_map(untensored, ([*given[0]], [*reference[0]])), replace(target, values=True)):
+                self.note(target, seed, sample, f"wrote {given!r}, expected {reference!r}")
+        elif ours is not None and theirs is not None:
+            self.counts["refused by both"] += 1
+        else:
+            self.counts["refused by one"] += 1
+        if ours is not None and is_internal(ours, theirs):
+            self.note(target, seed, sample, "".join(traceback.format_exception(ours)))
+
+    def note(self, target: Target, seed: str, sample: Sample, what: str) -> None:
+        self.failures.setdefault(target.name, f"{target.name}(*{sample.args!r}, **{sample.kwargs!r}) [{seed}]\n{what}")
+
+
+TARGETS = [*of_operators(), *of_methods(), *of_special_methods(), *of_functions()]
+
+
+if __name__ == "__main__":
+    seconds, turns, seed, notes = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    fuzzer = Fuzzer(TARGETS, int(seed), os.open(notes, os.O_WRONLY | os.O_CREAT))
+    fuzzer.run(float(seconds), int(turns))
+    print(json.dumps({"counts": fuzzer.counts, "failures": fuzzer.failures}))
