@@ -4,6 +4,17 @@ cdef extern from *:
     """
     /* Loops of our own, called as NumPy's are: casts as NumPy's own, copies, and the choice that `where` makes. */
 
+    /* Numbers wherever they lie: arrays that plans take need not be aligned. */
+    #if defined(__GNUC__)
+    #define AT_ANY_ADDRESS __attribute__((may_alias, aligned(1)))
+    #else
+    #define AT_ANY_ADDRESS
+    #endif
+    #define DEFINE_ANY(kind) typedef kind any_##kind AT_ANY_ADDRESS;
+    DEFINE_ANY(npy_bool) DEFINE_ANY(npy_byte) DEFINE_ANY(npy_ubyte) DEFINE_ANY(npy_short) DEFINE_ANY(npy_ushort)
+    DEFINE_ANY(npy_int) DEFINE_ANY(npy_uint) DEFINE_ANY(npy_long) DEFINE_ANY(npy_ulong) DEFINE_ANY(npy_longlong)
+    DEFINE_ANY(npy_ulonglong) DEFINE_ANY(npy_float) DEFINE_ANY(npy_double) DEFINE_ANY(npy_int64) DEFINE_ANY(npy_uint64)
+
     #define LOOP_OVER(n_in) \
         char* p[n_in + 1]; npy_intp i, k; \
         for (k = 0; k <= n_in; k++) p[k] = args[k]; \
@@ -14,12 +25,12 @@ cdef extern from *:
         char** args, const npy_intp* extents, const npy_intp* strides, void* data)
 
     #define DEFINE_CAST(from, to) \
-        LOOP_NAMED(cast_##from##_to_##to) { LOOP_OVER(1) { *(to*)p[1] = (to)*(from*)p[0]; } }
+        LOOP_NAMED(cast_##from##_to_##to) { LOOP_OVER(1) { *(any_##to*)p[1] = (to)*(any_##from*)p[0]; } }
     #define DEFINE_CAST_TO_COMPLEX(from, part, name) \
         LOOP_NAMED(cast_##from##_to_##name) { \
-            LOOP_OVER(1) { ((part*)p[1])[0] = (part)*(from*)p[0]; ((part*)p[1])[1] = 0; } }
+            LOOP_OVER(1) { any_##part* target = (any_##part*)p[1]; target[0] = (part)*(any_##from*)p[0]; target[1] = 0; } }
     #define DEFINE_CASTS(from) \
-        LOOP_NAMED(cast_##from##_to_bool) { LOOP_OVER(1) { *(npy_bool*)p[1] = *(from*)p[0] != 0; } } \
+        LOOP_NAMED(cast_##from##_to_bool) { LOOP_OVER(1) { *(npy_bool*)p[1] = *(any_##from*)p[0] != 0; } } \
         DEFINE_CAST(from, npy_byte) DEFINE_CAST(from, npy_ubyte) DEFINE_CAST(from, npy_short) \
         DEFINE_CAST(from, npy_ushort) DEFINE_CAST(from, npy_int) DEFINE_CAST(from, npy_uint) \
         DEFINE_CAST(from, npy_long) DEFINE_CAST(from, npy_ulong) DEFINE_CAST(from, npy_longlong) \
@@ -32,14 +43,14 @@ cdef extern from *:
     #define DEFINE_COMPLEX_CAST(from, to, name) \
         LOOP_NAMED(name) { \
             LOOP_OVER(1) { \
-                to real = (to)((from*)p[0])[0], imaginary = (to)((from*)p[0])[1]; \
-                ((to*)p[1])[0] = real; ((to*)p[1])[1] = imaginary; } }
+                to real = (to)((any_##from*)p[0])[0], imaginary = (to)((any_##from*)p[0])[1]; \
+                ((any_##to*)p[1])[0] = real; ((any_##to*)p[1])[1] = imaginary; } }
     DEFINE_COMPLEX_CAST(npy_float, npy_double, cast_cfloat_to_cdouble)
     DEFINE_COMPLEX_CAST(npy_double, npy_float, cast_cdouble_to_cfloat)
     LOOP_NAMED(cast_cfloat_to_bool) {
-        LOOP_OVER(1) { *(npy_bool*)p[1] = ((npy_float*)p[0])[0] != 0 || ((npy_float*)p[0])[1] != 0; } }
+        LOOP_OVER(1) { *(npy_bool*)p[1] = ((any_npy_float*)p[0])[0] != 0 || ((any_npy_float*)p[0])[1] != 0; } }
     LOOP_NAMED(cast_cdouble_to_bool) {
-        LOOP_OVER(1) { *(npy_bool*)p[1] = ((npy_double*)p[0])[0] != 0 || ((npy_double*)p[0])[1] != 0; } }
+        LOOP_OVER(1) { *(npy_bool*)p[1] = ((any_npy_double*)p[0])[0] != 0 || ((any_npy_double*)p[0])[1] != 0; } }
 
     #define CASE_TO(from, number, name) case number: return cast_##from##_to_##name;
     #define CASE_FROM(from, number) case number: switch (to) { \
@@ -123,7 +134,7 @@ cdef extern from *:
     static __thread npy_intp position_out_of_range, extent_out_of_range; static __thread int is_out_of_range = 0;
     LOOP_NAMED(gather_layers) {
         npy_intp outer, i, n = extents[2], layers = extents[3], size = extents[4];
-        const npy_int64* positions = (const npy_int64*)args[1];
+        const any_npy_int64* positions = (const any_npy_int64*)args[1];
         char *source = args[0], *target = args[2];
         for (outer = 0; outer < extents[1]; outer++, source += layers * size)
             for (i = 0; i < n; i++, target += size) {
@@ -131,7 +142,7 @@ cdef extern from *:
                 if (k < -layers || k >= layers) {
                     position_out_of_range = k; extent_out_of_range = layers; is_out_of_range = 1; k = 0; }
                 else if (k < 0) k += layers;
-                if (size == 8) *(npy_uint64*)target = *(npy_uint64*)(source + 8 * k);
+                if (size == 8) *(any_npy_uint64*)target = *(any_npy_uint64*)(source + 8 * k);
                 else memcpy(target, source + size * k, size);
             }
     }
@@ -140,7 +151,7 @@ cdef extern from *:
     static inline npy_intp offset_of_positions(char** positions, const npy_intp* axes) {
         npy_intp axis, offset = 0;
         for (axis = 0; axis < axes[0]; axis++) {
-            npy_int64 k = *(npy_int64*)positions[axis];
+            npy_int64 k = *(any_npy_int64*)positions[axis];
             npy_intp extent = axes[1 + 2 * axis];
             if (k < -extent || k >= extent) {
                 position_out_of_range = k; extent_out_of_range = extent; is_out_of_range = 1; k = 0; }
@@ -164,7 +175,7 @@ cdef extern from *:
     DEFINE_PICKS(1) DEFINE_PICKS(2) DEFINE_PICKS(4) DEFINE_PICKS(8) DEFINE_PICKS(16)
     LOOP_BY_SIZE(pick, NULL) LOOP_BY_SIZE(put, NULL)
     #define DEFINE_PUT_SUM(kind) LOOP_NAMED(put_sum_##kind) { \
-        LOOP_OVER_POSITIONS(2) { *(kind*)(p[last] + offset_of_positions(p + 2, axes)) += *(kind*)p[1]; } }
+        LOOP_OVER_POSITIONS(2) { *(any_##kind*)(p[last] + offset_of_positions(p + 2, axes)) += *(any_##kind*)p[1]; } }
     DEFINE_PUT_SUM(npy_float) DEFINE_PUT_SUM(npy_double) DEFINE_PUT_SUM(npy_int64)
     static LoopFunction put_sum_loop(int type) {        /* NULL where there is none */
         return type == NPY_FLOAT ? put_sum_npy_float : type == NPY_DOUBLE ? put_sum_npy_double
@@ -186,14 +197,15 @@ cdef extern from *:
         LOOP_NAMED(sum_part_##kind) {   /* where the first element would be; `data` is NumPy's loop */ \
             char* operands[3] = {args[1], args[0], args[1]}; \
             npy_intp steps[3] = {0, strides[0], 0}; \
-            *(kind*)args[1] = 0; \
+            *(any_##kind*)args[1] = 0; \
             ((LoopFunction)data)(operands, extents, steps, NULL); } \
-        static kind sum_of_parts_##kind(const kind* sums, npy_intp n, npy_intp longest) { \
+        static kind sum_of_parts_##kind(const any_##kind* sums, npy_intp n, npy_intp longest) { \
             npy_intp half = half_of(n); \
             return n <= longest ? *sums : (kind)(sum_of_parts_##kind(sums, half, longest) \
                                                  + sum_of_parts_##kind(sums + half, n - half, longest)); } \
         LOOP_NAMED(add_parts_##kind) {  /* first term, sums, result; `data` is how long a part is at most */ \
-            *(kind*)args[2] = *(kind*)args[0] + sum_of_parts_##kind((kind*)args[1], extents[0], (npy_intp)data); }
+            *(any_##kind*)args[2] = *(any_##kind*)args[0] \
+                + sum_of_parts_##kind((any_##kind*)args[1], extents[0], (npy_intp)data); }
     DEFINE_SUMS(npy_float) DEFINE_SUMS(npy_double)
     static LoopFunction sum_part_loop(int type) {
         return type == NPY_FLOAT ? sum_part_npy_float : type == NPY_DOUBLE ? sum_part_npy_double : NULL; }

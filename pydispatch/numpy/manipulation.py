@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.loading import deferred
-from pydispatch.numpy.declare import array_function, as_array, as_index, as_nonscalar, into, read_off
+from pydispatch.numpy.declare import array_function, as_array, as_index, as_nonscalar, into, known_values, read_off
 from pydispatch.ops import ops
 
 
@@ -279,7 +279,14 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
     if axis is None:
         arr, axis = ops.np.ravel(arr), 0
     axis = normalize_axis_index(axis, max(len(arr.shape), 1))
-    kept = np.delete(np.arange(arr.shape[axis]), as_index(obj))
+    obj = as_index(obj)
+    if isinstance(obj, Tensor):
+        known = known_values(obj)
+        if known is None:
+            raise DispatchTypeError("numpy.delete was called with an obj whose elements are not known, and they decide "
+                                    "about the shape of the result\npass obj as an array")
+        obj = known
+    kept = np.delete(np.arange(arr.shape[axis]), obj)
     return ops.np.take(arr, kept, axis)
 
 

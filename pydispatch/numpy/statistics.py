@@ -239,6 +239,9 @@ def quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepd
     if a.dtype.kind == "b":
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported, use the bitwise_xor, the `^` "
                         "operator, or the logical_xor function instead.")
+    if a.dtype.kind in "mM":
+        raise DispatchTypeError(f"numpy.{name} was called with a of dtype {a.dtype}, and expects real numbers\n"
+                                "pass a.astype(int), and give the result the unit again")
     q = as_quantile(q, a)
     if method not in POSITIONS:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {set(POSITIONS)}")
@@ -575,7 +578,10 @@ def nan_quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, k
     weight = ops.np.astype(ops.np.subtract(position, below), np.result_type(a.dtype, q.dtype))
     left = ops.np.take_along_axis(rows, below, -1)
     right = ops.np.take_along_axis(rows, ops.np.minimum(ops.np.add(below, 1), last), -1)
-    found = ops.np.add(left, ops.np.multiply(ops.np.subtract(right, left), weight))
+    if name == "nanmedian":     # no difference, which would be nan of two infinite elements
+        found = ops.np.where(ops.np.equal(weight, 0), left, ops.np.divide(ops.np.add(left, right), 2))
+    else:
+        found = ops.np.add(left, ops.np.multiply(ops.np.subtract(right, left), weight))
     found = ops.np.reshape(found, (*found.shape[:-1], *q.shape))
     return in_place_of(found, q.ndim, kept, keepdims, dtype_of(method, a, np.result_type(a.dtype, q.dtype)), out)
 

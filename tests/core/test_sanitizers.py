@@ -1,0 +1,55 @@
+"""The core under AddressSanitizer and UndefinedBehaviorSanitizer: no access out of bounds, freed, or misaligned."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[2]
+COPIED = ("pydispatch", "tests", "conftest.py", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+TESTS = (
+    "tests/core/test_plans.py", "tests/core/test_kernels.py", "tests/core/test_loops.py", "tests/core/test_folds.py",
+    "tests/schema/test_hostile.py", "tests/schema/test_parser.py", "tests/autograd/test_tape.py",
+    "tests/autograd/test_in_place.py",
+)
+
+
+def library_of_sanitizer() -> str:
+    """Where libasan is, or nothing."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        return ""
+    path = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    return path if Path(path).is_absolute() else ""     # the name alone, where there is none
+
+
+LIBRARY = library_of_sanitizer()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LIBRARY, reason="GCC has no libasan here")
+def test_sanitizers_find_nothing(tmp_path: Path, count) -> None:
+    for name in COPIED:
+        if (CHECKOUT / name).is_dir():
+            shutil.copytree(CHECKOUT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        else:
+            shutil.copy(CHECKOUT / name, tmp_path)
+    setup = tmp_path / "setup.py"
+    assert '"-O3"' in setup.read_text()
+    setup.write_text(setup.read_text().replace('"-O3"', '"-O0"'))       # with checks, -O3 takes minutes
+    run(tmp_path, sys.executable, "setup.py", "build_ext", "--inplace",
+        CFLAGS="-w -fsanitize=address,undefined -fno-sanitize-recover=all")
+    output = run(
+        tmp_path, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *TESTS,
+        LD_PRELOAD=LIBRARY, PYTHONMALLOC="malloc", PYTHONPATH=str(tmp_path),
+        ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1")     # Python and NumPy keep some memory to the end
+    count("tests under sanitizers", int(output.rpartition(" passed")[0].split()[-1]))
+
+
+def run(folder: Path, *command: str, **variables: str) -> str:
+    completed = subprocess.run(command, cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout[-5000:] + completed.stderr[-5000:]
+    return completed.stdout
