@@ -16,6 +16,7 @@ cdef extern from "Python.h":
         int ml_flags
         const char* ml_doc
     object PyCFunction_NewEx(PyMethodDef*, PyObject*, object)
+    object PyDescr_NewClassMethod(PyTypeObject*, PyMethodDef*)
     int METH_FASTCALL, METH_KEYWORDS
     Py_ssize_t PY_SSIZE_T_MAX
     Py_ssize_t PyVectorcall_NARGS(size_t) nogil

@@ -422,18 +422,59 @@ cdef str PARTS = "_parts"
 cdef class FunctionBase:
     """What a class of `autograd.Function` has from the core: how it is called."""
 
-    @classmethod
-    def apply(cls, *args):
-        """Call the Function; the outputs are tracked where an argument is."""
-        cdef PyObject* found = lookup_on_type(<PyTypeObject*>cls, <PyObject*>PARTS)
-        cdef FunctionParts parts
-        if found == NULL or (<FunctionParts>found).function is not cls:
-            parts = upcalls.parts_of_function(cls)
-        else:
-            parts = <FunctionParts>found
-        if len(args) != parts.n_parameters:
-            args = parts.derivative.bind(args)
-        return apply_parts(parts, args, False)
+
+cdef PyObject* apply(PyObject* cls, PyObject* const* args, Py_ssize_t n) except NULL:
+    """`Function.apply`, a class method. For what is most common, calls without a gradient, it makes no tuple."""
+    cdef PyObject* found = lookup_on_type(<PyTypeObject*>cls, <PyObject*>PARTS)
+    cdef FunctionParts parts
+    cdef State state = state_now()
+    cdef uint64_t word
+    if found == NULL or (<FunctionParts>found).function is not <object>cls:
+        parts = upcalls.parts_of_function(<object>cls)
+    else:
+        parts = <FunctionParts>found
+    if n == parts.n_parameters and parts.is_simple and state.substitute is None and state.innermost is None:
+        word = word_of_flat(args, n)
+        if not word & SPECIAL_FLAGS:
+            output = call_forward(parts, args, n, state)
+            if Py_TYPE(<PyObject*>output) == (TENSOR_TYPE if word & TENSOR_FLAG else &PyArray_Type) and (
+                    not word & TENSOR_FLAG or is_new_constant(output, args, n)):
+                return give(output)
+            return give(results_on_tape(parts, tuple_of(args, n), output, state, word, False))
+    given = tuple_of(args, n)
+    return give(apply_parts(parts, given if n == parts.n_parameters else parts.derivative.bind(given), False))
+
+
+cdef inline uint64_t word_of_flat(PyObject* const* values, Py_ssize_t n) except? 1:
+    """The words of all values in one; with all SPECIAL_FLAGS if one may be a pytree."""
+    cdef uint64_t word = 0, found
+    cdef Py_ssize_t i
+    for i in range(n):
+        found = word_of_array(values[i])
+        if found == 0 and values[i] != Py_None and not is_scalar_type(Py_TYPE(values[i])):
+            return SPECIAL_FLAGS
+        word |= found
+    return word
+
+
+cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n):
+    cdef tuple found = PyTuple_New(n)
+    cdef Py_ssize_t i
+    for i in range(n):
+        Py_INCREF(<object>values[i])
+        PyTuple_SET_ITEM(found, i, <object>values[i])
+    return found
+
+
+cdef PyMethodDef definition_of_apply
+definition_of_apply.ml_name = b"apply"
+definition_of_apply.ml_meth = <void*>apply
+definition_of_apply.ml_flags = METH_FASTCALL
+definition_of_apply.ml_doc = b"""apply($type, /, *args)
+--
+
+Call the Function; the outputs are tracked where an argument is."""
+extend(FunctionBase, apply=PyDescr_NewClassMethod(<PyTypeObject*>FunctionBase, &definition_of_apply))
 
 
 def apply_function(FunctionParts parts not None, tuple args not None, bint captured=False):
@@ -485,19 +526,29 @@ cdef bint are_of_interpreter(tuple args, Interpreter interpreter) noexcept:
 
 cdef object apply_on_tape(FunctionParts parts, tuple args, State state, uint64_t word, bint captured):
     """Under all transforms: forward runs with the tape off."""
+    return results_on_tape(parts, args, call_forward(parts, items_of(args), len(args), state), state, word, captured)
+
+
+cdef inline object call_forward(FunctionParts parts, PyObject* const* args, Py_ssize_t n, State state):
     cdef PublishedState around
-    cdef Context ctx
     publish_state(&around, with_tape(state, False))
     try:
-        output = own(PyObject_Vectorcall(<PyObject*>parts.forward, items_of(args), len(args), NULL))
+        return own(PyObject_Vectorcall(<PyObject*>parts.forward, args, n, NULL))
     finally:
         withdraw_state(&around)
+
+
+cdef object results_on_tape(FunctionParts parts, tuple args, output, State state, uint64_t word, bint captured):
+    """What forward returned, as results of the call."""
+    cdef PublishedState around
+    cdef Context ctx
     if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
         return output       # a constant, of constants
     if word & TENSOR_FLAG and not isinstance(output, Tensor) and not are_tensors(output):
         output = wrap(output) if word_of_array(<PyObject*>output) else upcalls.map_arrays(
             lambda value: value if isinstance(value, Tensor) else wrap(value), output)
-    if not (state.grad and is_any_tracked(args)) and is_new_constant(output, args):
+    if not (state.grad and is_any_tracked(args)) and (
+            isinstance(output, Tensor) and is_new_constant(output, items_of(args), len(args))):
         return output       # nothing to save for, and no argument that may have been written to
     ctx = Context(needs_of(args, None, state), None)
     publish_state(&around, with_tape(state, False))
@@ -515,8 +566,13 @@ cdef bint is_any_tracked(tuple args) except -1:
     return False
 
 
-cdef bint is_new_constant(output, tuple args) except -1:
-    return isinstance(output, Tensor) and not (<Tensor>output).word & TRACKED_FLAG and not is_any_of(output, args)
+cdef inline bint is_new_constant(Tensor output, PyObject* const* args, Py_ssize_t n) noexcept:
+    """Is an output neither tracked nor one of the arguments?"""
+    cdef Py_ssize_t i
+    for i in range(n):
+        if args[i] == <PyObject*>output:
+            return False
+    return not output.word & TRACKED_FLAG
 
 
 cdef object apply_in_grad(FunctionParts parts, tuple args, State state, bint captured):

@@ -599,7 +599,7 @@ cdef inline bint recording_fast_path(
     if special & WRAPPER_FLAG:
         if (<State>state).innermost is None or Py_TYPE(<PyObject*>(<State>state).innermost) != GRAD_INTERPRETER_TYPE:
             return False
-        if not all_owned(frame, <PyObject*>(<State>state).innermost):
+        if not all_owned(frame, state):
             return False
     elif not (<State>state).unchanged:
         return False
@@ -659,16 +659,25 @@ GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
 ctypedef PyObject* (*recorded_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 
-cdef inline bint all_owned(Frame* frame, PyObject* interpreter) noexcept:
-    """Is every Tensor among the values of this interpreter?"""
+cdef inline bint all_owned(Frame* frame, PyObject* state) except -1:
+    """Is every Tensor among the values of the innermost interpreter, or a constant over an array of NumPy's?
+
+    Such a constant counts as its array where nothing below tells the two apart.
+    """
     cdef Py_ssize_t i
+    cdef bint has_constant = False
     for i in range(frame.count):
         if Py_TYPE(frame.values[i]) == GRAD_TYPE:
-            if <PyObject*>(<Wrapper>frame.values[i]).interpreter != interpreter:
+            if (<Wrapper>frame.values[i]).interpreter is not (<State>state).innermost:
                 return False
+        elif Py_TYPE(frame.values[i]) == TENSOR_TYPE:
+            if ((<Tensor>frame.values[i]).word & TRACKED_FLAG
+                    or Py_TYPE(<PyObject*>(<Tensor>frame.values[i]).array) != &PyArray_Type):
+                return False
+            has_constant = True
         elif is_tensor_type(Py_TYPE(frame.values[i])):
             return False
-    return True
+    return not has_constant or lowered_state(<State>state).plain
 
 
 cdef inline bint all_fresh(Frame* frame) noexcept:
