@@ -237,3 +237,45 @@ def test_outside_of_all_levels_a_captured_constant_leaves_raw_arrays_raw(transfo
 def test_a_mode_leaves_the_results_of_raw_arrays_alone_raw(transform):
     with LoggingMode():
         assert type(TRANSFORMS[transform](lambda y: y * y * y, RAW)) is np.ndarray
+
+
+class Noting(DispatchMode):
+    """A mode that keeps the arguments of all calls."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        self.seen += args
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_around_grad_sees_a_captured_constant_itself():
+    captured = Tensor(HERE)
+    with Noting() as mode:
+        grad(lambda y: (captured * y * y).sum())(RAW)
+    assert any(value is captured for value in mode.seen)
+
+
+CONSTANTS = {
+    "Tensor": lambda: Tensor(HERE.copy()), "view": lambda: Tensor(np.stack([THERE, HERE]))[1],
+    "integers": lambda: Tensor(np.array([3, 4])), "array": lambda: HERE.copy(), "scalar": lambda: Tensor(np.array(2.5)),
+}
+OPERATIONS = {
+    "product": lambda c, y: c * y, "maximum": ops.np.maximum, "where": lambda c, y: ops.np.where(c > 1.0, c, y) * y,
+    "matmul": lambda c, y: (y[:, None] * c) @ y, "power": lambda c, y: y ** c,
+}
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_captured_constant_counts_as_its_array(constant, operation):
+    captured, f = CONSTANTS[constant](), OPERATIONS[operation]
+    raw = np.array(captured)
+    value, gradient = value_and_grad(lambda y: f(captured, y * y).sum())(RAW)
+    second = hessian(lambda y: f(captured, y * y).sum())(RAW)
+    assert type(value) is type(gradient) is type(second) is np.ndarray
+    expected, slope = value_and_grad(lambda y: f(raw, y * y).sum())(RAW)
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(gradient, slope)
+    np.testing.assert_array_equal(second, hessian(lambda y: f(raw, y * y).sum())(RAW))
