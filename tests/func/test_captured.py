@@ -263,7 +263,7 @@ CONSTANTS = {
 }
 OPERATIONS = {
     "product": lambda c, y: c * y, "maximum": ops.np.maximum, "where": lambda c, y: ops.np.where(c > 1.0, c, y) * y,
-    "matmul": lambda c, y: (y[:, None] * c) @ y, "power": lambda c, y: y ** c,
+    "matmul": lambda c, y: (y[:, None] * (c + y)) @ y, "power": lambda c, y: y ** c,
 }
 
 
