@@ -504,7 +504,7 @@ cdef int run_node_traced(tracer, BackwardPass run, TapeNode node, gradient) exce
     cdef OpenEvent opened
     if not isinstance(tracer, Recorder):
         return run_node(run, node, gradient)
-    begin_node(<Recorder>tracer, node, gradient, &opened)
+    begin_named(<Recorder>tracer, node.name, gradient, &opened)
     try:
         return run_node_traced((<Recorder>tracer).around, run, node, gradient)
     finally:

@@ -133,7 +133,11 @@ cdef object propagate_simply(
             value = call_with_values(op, signature, frame.direct, frame.count, &values[1])
             result = <JvpTensor>wrap_result(signature, frame, 0, value, interpreter)
             if is_inexact(bottom_of(result)):
-                tangent = tangent_of_call(op, signature, derivative, frame, &values[1], tangents, result, lower)
+                if lower.tracer is None:
+                    tangent = tangent_of_call(op, signature, derivative, frame, &values[1], tangents, result, lower)
+                else:
+                    tangent = tangent_traced(lower.tracer, op, signature, derivative, frame, &values[1], tangents,
+                                             result, lower)
                 if tangent is not None:
                     set_tangent(result, as_tangent_of(tangent, bottom_of(result)))
         finally:
@@ -142,6 +146,22 @@ cdef object propagate_simply(
         for i in range(frame.count):
             Py_XDECREF(tangents[i])
     return result
+
+
+cdef object tangent_traced(tracer, OpOverload op, Signature signature, Derivative derivative, Frame* frame,
+                           PyObject** values, PyObject** tangents, JvpTensor result, State lower):
+    """The same, which recorders are told of; other tracers are told of kernels alone."""
+    cdef OpenEvent opened
+    if not isinstance(tracer, Recorder):
+        return tangent_of_call(op, signature, derivative, frame, values, tangents, result, lower)
+    begin_named(<Recorder>tracer, derivative.name.removesuffix("Backward") + "Tangent", result.array, &opened)
+    try:
+        around = (<Recorder>tracer).around
+        if around is None:
+            return tangent_of_call(op, signature, derivative, frame, values, tangents, result, lower)
+        return tangent_traced(around, op, signature, derivative, frame, values, tangents, result, lower)
+    finally:
+        end_event(<Recorder>tracer, &opened)
 
 
 cdef object tangent_of_call(OpOverload op, Signature signature, Derivative derivative, Frame* frame, PyObject** values,

@@ -41,5 +41,5 @@ cdef bint leaves_paths(tracer) noexcept
 # an operator is about to run
 cdef int begin_event(Recorder recorder, OpOverload op, Frame* frame, OpenEvent* opened) except -1
 # a node is about to run in a backward pass
-cdef int begin_node(Recorder recorder, TapeNode node, gradient, OpenEvent* opened) except -1
+cdef int begin_named(Recorder recorder, str name, array, OpenEvent* opened) except -1
 cdef void end_event(Recorder recorder, OpenEvent* opened) noexcept

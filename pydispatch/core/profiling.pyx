@@ -244,9 +244,9 @@ cdef int begin_event(Recorder recorder, OpOverload op, Frame* frame, OpenEvent* 
     return 0
 
 
-cdef int begin_node(Recorder recorder, TapeNode node, gradient, OpenEvent* opened) except -1:
-    name = node.name
-    note_shapes(recorder, add_event(recorder, <PyObject*>name, opened), <PyObject*>gradient)
+cdef int begin_named(Recorder recorder, str name, array, OpenEvent* opened) except -1:
+    """Begin what is no operator: what a backward pass or `jvp` does for one."""
+    note_shapes(recorder, add_event(recorder, <PyObject*>name, opened), <PyObject*>array)
     start_event(recorder, opened)
     return 0
 
