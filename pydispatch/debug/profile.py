@@ -66,8 +66,8 @@ class Profile(_core.Recorder, Guard):
         """What ran, in the order of starting."""
         line_of = _Lines()
         return [
-            Event(_name_of(what), isinstance(what, str) and what.endswith("Backward"), around, thread, start, stop, allocated, peak,
-                  shapes, line_of(code, offset))
+            Event(_name_of(what), isinstance(what, str) and what.endswith("Backward"), around, thread, start, stop,
+                  allocated, peak, shapes, line_of(code, offset))
             for what, around, thread, start, stop, allocated, peak, shapes, code, offset in super().events
         ]
 
