@@ -6,7 +6,7 @@ cdef extern from *:
 
     /* Numbers wherever they lie: arrays that plans take need not be aligned. */
     #if defined(__GNUC__)
-    #define AT_ANY_ADDRESS __attribute__((may_alias, aligned(1)))
+    #define AT_ANY_ADDRESS __attribute__((aligned(1)))
     #else
     #define AT_ANY_ADDRESS
     #endif

@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pydispatch import _core
 from pydispatch._core import Tensor, is_array
 from pydispatch.numpy import calculus, manipulation, operators  # noqa: F401  functions that have other names, too
-from pydispatch.numpy.creation import array, asarray
+from pydispatch.numpy.creation import asarray
 from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, known_array, refuse
 
 # --- shapes and dtypes -----------------------------------------------------------------------------------------------
@@ -96,8 +96,8 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 @array_function(keeps="F")
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    """The value as an array of at least one axis; Tensors have no memory layout."""
-    return array(a, dtype, copy=None, ndmin=1, like=like)
+    """The value as an array; Tensors have no memory layout."""
+    return asarray(a, dtype, like=like)
 
 
 @array_function()

@@ -1,0 +1,32 @@
+"""What random nonsense found: wrong numbers, hangs and errors that told nothing."""
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor
+from pydispatch.exceptions import DispatchTypeError
+
+INFINITE = np.array([[np.inf, np.inf, np.inf], [1.0, np.inf, np.nan], [-np.inf, 2.0, -np.inf]])
+
+
+@pytest.mark.parametrize(("function", "args"), [
+    pytest.param(np.nanmedian, (INFINITE, 1), id="medians of infinite elements"),
+    pytest.param(np.nanmedian, (np.array([np.inf]),), id="median of one infinite element"),
+    pytest.param(np.delete, (np.arange(4.0), np.array([1, -1])), id="delete at indices that are a Tensor"),
+    pytest.param(np.polyder, (np.arange(4.0), 9), id="polyder beyond the last coefficient"),
+])
+def test_the_result_is_numpys(function, args):
+    found = function(*[Tensor(x) if isinstance(x, np.ndarray) else x for x in args])
+    expected = function(*args)
+    assert isinstance(found, Tensor)
+    assert found.shape == np.shape(expected)
+    np.testing.assert_array_equal(found.array, expected)
+
+
+def test_a_derivative_of_huge_order_is_soon_empty():
+    assert np.polyder(Tensor(np.arange(4.0)), 2**70).shape == (0,)
+
+
+def test_quantiles_of_dates_are_refused():
+    with pytest.raises(DispatchTypeError, match="of dtype timedelta64"):
+        np.nanquantile(Tensor(np.array([1, 2], "m8[s]")), 0.5)
