@@ -53,10 +53,14 @@ DTYPES = ("?", "i1", "i8", "u1", "u8", "f2", "f4", "f8", "g", "c8", "c16", ">f8"
 SHAPES = ((), (0,), (1,), (3,), (2, 3), (3, 2), (3, 3), (0, 3), (2, 1, 3), (1,) * 6)
 NUMBERS = (0, 1, -1, 2, 3, 7, 64, 2**31, -2**63, 2**64, 2**70, 0.5, -0.0, 1e300, float("nan"), float("-inf"), True,
            False, 1j, np.float32(1.5), np.int8(-3), np.uint64(2**64 - 1), np.bool_(True), np.complex64(1 - 1j))
-REST = (None, None, Ellipsis, "", "f4", "same_kind", "wrap", "C", "F", "i,i->i", "valid", b"x", (), (0,), (1, 0), (0, 0),
-        (None,), [], [0, 1], [[1], [2, 3]], [True, False], {}, slice(None), slice(5, -9, -2), slice("a"), int, float, str,
+REST = (None, None, Ellipsis, "", "f4", "same_kind", "wrap", "C", "F", "i,i->i", "valid", b"x", (), (0,), (1, 0),
+        (0, 0),
+        (None,), [], [0, 1],
+        [[1], [2, 3]], [True, False], {}, slice(None), slice(5, -9, -2), slice("a"), int, float,
+        str,
         object, np.dtype("f4"), np.dtype([("x", "f4")]), object(), range(3), len, np.add)
-NAMES_OF_ARGUMENTS = ("axis", "axes", "dtype", "out", "keepdims", "where", "initial", "order", "ddof", "casting", "mode",
+NAMES_OF_ARGUMENTS = ("axis", "axes", "dtype", "out", "keepdims", "where", "initial", "order", "ddof", "casting",
+                      "mode",
                       "copy", "k", "n", "side", "decimals", "shape", "subok", "like")
 
 
