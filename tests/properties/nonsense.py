@@ -330,7 +330,8 @@ class Fuzzer:
     def is_comparable(self, target: Target, sample: Sample) -> bool:
         if sample.kwargs.get("where") is not None and sample.kwargs.get("out") is None:
             return False        # what is not written is anything
-        if target.name.rpartition(".")[2] in ("eq", "ne", "lt", "le", "gt", "ge"):      # Python's answer, where Tensors have none
+        if target.name.rpartition(".")[2] in ("eq", "ne", "lt", "le", "gt", "ge"):
+            # Python's answer, where Tensors have none
             return all(isinstance(x, (np.ndarray, np.generic, int, float, complex)) for x in sample.args)
         return target.compared
 
