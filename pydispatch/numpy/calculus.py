@@ -36,7 +36,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = ABSENT, append: Any 
     if any(end is not None for end in ends):
         a = ops.np.concatenate([x for x in (ends[0], a, ends[1]) if x is not None], axis)
     difference = ops.np.not_equal if a.dtype == bool else ops.np.subtract
-    for _ in range(n):
+    for _ in range(min(n, max(a.shape[axis], 1))):      # then nothing is left
         a = difference(part(a, axis, 1, None), part(a, axis, None, -1))
     return a
 

@@ -14,6 +14,9 @@ INFINITE = np.array([[np.inf, np.inf, np.inf], [1.0, np.inf, np.nan], [-np.inf, 
     pytest.param(np.nanmedian, (np.array([np.inf]),), id="median of one infinite element"),
     pytest.param(np.delete, (np.arange(4.0), np.array([1, -1])), id="delete at indices that are a Tensor"),
     pytest.param(np.polyder, (np.arange(4.0), 9), id="polyder beyond the last coefficient"),
+    pytest.param(np.diff, (np.arange(4.0), 9), id="diff beyond the last element"),
+    pytest.param(np.diff, (np.arange(0), 2), id="diff of nothing"),
+    pytest.param(np.diff, (np.arange(3).astype("M8[s]"), 7), id="diff of dates beyond the last"),
 ])
 def test_the_result_is_numpys(function, args):
     found = function(*[Tensor(x) if isinstance(x, np.ndarray) else x for x in args])
@@ -23,8 +26,9 @@ def test_the_result_is_numpys(function, args):
     np.testing.assert_array_equal(found.array, expected)
 
 
-def test_a_derivative_of_huge_order_is_soon_empty():
-    assert np.polyder(Tensor(np.arange(4.0)), 2**70).shape == (0,)
+@pytest.mark.parametrize("function", [np.polyder, np.diff], ids=lambda f: f.__name__)
+def test_what_a_huge_order_leaves_is_soon_empty(function):
+    assert function(Tensor(np.arange(4.0)), 2**70).shape == (0,)
 
 
 def test_quantiles_of_dates_are_refused():
