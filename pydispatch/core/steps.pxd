@@ -28,7 +28,8 @@ cdef extern from *:
         LOOP_NAMED(cast_##from##_to_##to) { LOOP_OVER(1) { *(any_##to*)p[1] = (to)*(any_##from*)p[0]; } }
     #define DEFINE_CAST_TO_COMPLEX(from, part, name) \
         LOOP_NAMED(cast_##from##_to_##name) { \
-            LOOP_OVER(1) { any_##part* target = (any_##part*)p[1]; target[0] = (part)*(any_##from*)p[0]; target[1] = 0; } }
+            LOOP_OVER(1) { \
+                any_##part* target = (any_##part*)p[1]; target[0] = (part)*(any_##from*)p[0]; target[1] = 0; } }
     #define DEFINE_CASTS(from) \
         LOOP_NAMED(cast_##from##_to_bool) { LOOP_OVER(1) { *(npy_bool*)p[1] = *(any_##from*)p[0] != 0; } } \
         DEFINE_CAST(from, npy_byte) DEFINE_CAST(from, npy_ubyte) DEFINE_CAST(from, npy_short) \
