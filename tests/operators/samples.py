@@ -679,7 +679,7 @@ def einsum(subscripts, x1, x2=None, others=(), **kwargs):
 def covariance(a, divisor):
     """By the definition, since np.cov takes no stacks."""
     apart = np.asarray(a) - np.mean(a, -1, keepdims=True)
-    return np.matmul(apart, np.asarray(apart.conj()).mT) / divisor
+    return np.matmul(apart, np.asarray(apart.conj()).mT) / np.asarray(divisor).item()      # as its schema says
 
 
 STATEMENTS: dict[str, Callable[..., Any]] = {
