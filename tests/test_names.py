@@ -1,9 +1,10 @@
-"""The names of tests say in words what they test."""
+"""The names of tests say in words what they test, and no two classes of the package have one name."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,20 @@ def test_names_are_words_and_not_too_many(path):
     names = names_in(path)
     assert [name for name in names if len(name) > LONGEST] == []
     assert [name for name in names if CODE.search(name)] == []
+
+
+PACKAGE = TESTS.parent / "pydispatch"
+OF_ONE_CONCEPT = {
+    "Arena",            # the memory of a plan: as it is laid out, and as it is had
+    "FlatFunction",     # a user's function as one of flat arrays: for loops, and for programs
+    "Guard",            # in the core, and what users derive from it
+    "MemoryUse",        # as recorded, and as told
+    "Storage",          # the memory that several arrays share
+}
+
+
+def test_no_two_classes_have_one_name():
+    found = Counter(
+        name for path in [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyx")]
+        for name in re.findall(r"^(?:cdef )?class (\w+)", path.read_text(), re.MULTILINE))
+    assert {name for name, n in found.items() if n > 1} == OF_ONE_CONCEPT

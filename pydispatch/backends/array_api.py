@@ -45,11 +45,11 @@ def register_array_api(
     is called with such an array. `functions` are used in place of its own, by names such as "linalg.svd"; they get the
     namespace first. `without` are names that the namespace has, but for other functions than NumPy.
     """
-    namespace = Namespace(module, {**FUNCTIONS, **(functions or {})}, frozenset(without))
+    namespace = ArrayNamespace(module, {**FUNCTIONS, **(functions or {})}, frozenset(without))
     return register_backend(name, array_type, above, namespace=namespace)
 
 
-class Namespace:
+class ArrayNamespace:
     """The functions of a namespace of the Array API, which take what operators pass."""
 
     def __init__(self, module: str, functions: Mapping[str, Callable[..., Any]], without: frozenset[str],
@@ -72,7 +72,7 @@ class Namespace:
             for part in path.split("."):
                 found = getattr(found, part)
             if isinstance(found, types.ModuleType):
-                found = Namespace(self._module, self._functions, self._without, f".{path}")
+                found = ArrayNamespace(self._module, self._functions, self._without, f".{path}")
             elif callable(found):
                 found = function_of(module, path, found)
         setattr(self, name, found)

@@ -8,7 +8,7 @@ from pydispatch.keys import register_array_type
 from pydispatch.registry.backends import register_backend
 
 
-class Functions(SimpleNamespace):
+class JaxFunctions(SimpleNamespace):
     """The functions of `jax.numpy`, but for those here that take NumPy's arguments."""
 
     __name__ = "jax.numpy"
@@ -47,5 +47,5 @@ class Functions(SimpleNamespace):
         return jax.numpy.einsum(subscripts, *operands)
 
 
-register_backend("JAX", jax.Array, namespace=Functions())
+register_backend("JAX", jax.Array, namespace=JaxFunctions())
 register_array_type(jax.core.Tracer, "JAX")

@@ -46,7 +46,7 @@ def argsort(a, axis=-1, kind=None, *, stable=None):
     return ma.argsort(a, axis, "stable" if stable else kind)
 
 
-class Functions:
+class MaskedFunctions:
     """The functions of `numpy.ma`, and those of NumPy that keep masks."""
 
     __name__ = "numpy.ma"
@@ -172,7 +172,7 @@ COMPOSITES = {
     "mean": mean, "var": var, "std": std, "matmul": matmul_of_filled,
 }
 """By operator, what runs for Tensors, so that derivatives leave masked elements out."""
-register_backend("Masked", ma.MaskedArray, namespace=Functions())
+register_backend("Masked", ma.MaskedArray, namespace=MaskedFunctions())
 for name, function in COMPOSITES.items():
     library.impl(f"np::{name}", "AutogradMasked", function, composite=True)
 for name, _arguments, kernel, _entry in DECLARED:

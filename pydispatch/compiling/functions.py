@@ -18,7 +18,7 @@ from pydispatch._core import CompiledFunction, Tensor
 from pydispatch.compiling.compilers import compiler_named
 from pydispatch.compiling.operator import COMPILED
 from pydispatch.compiling.plan import PlanFunction
-from pydispatch.compiling.programs import ARRAY, Backend, Program, of_function
+from pydispatch.compiling.programs import ARRAY, ChosenCompiler, Program, of_function
 from pydispatch.compiling.reports import difference, report
 from pydispatch.exceptions import CompilationError, DispatchTypeError, PerformanceWarning
 from pydispatch.func.functions import NAMES, DocOfWrapped
@@ -73,7 +73,7 @@ def compile(
     """
     if not callable(f):
         raise DispatchTypeError(f"compile: f is {_core.a_type(f)}, expected a function\nwrite compile(f)(x)")
-    return Compiled(f, Backend(backend, _number_of_threads(threads)), static_argnums, donate)
+    return Compiled(f, ChosenCompiler(backend, _number_of_threads(threads)), static_argnums, donate)
 
 
 def _number_of_threads(threads: int | None) -> int:
@@ -93,7 +93,7 @@ class Compiled(CompiledFunction):
     __doc__ = DocOfWrapped(__doc__)
 
     def __init__(
-        self, f: Callable[..., Any], backend: Backend, static_argnums: int | Sequence[int],
+        self, f: Callable[..., Any], backend: ChosenCompiler, static_argnums: int | Sequence[int],
         donate: int | Sequence[int],
     ) -> None:
         compiler_named(backend.name)        # which raises for an unknown one
@@ -210,7 +210,7 @@ def _as_positions(name: str, given: Any) -> tuple[int, ...]:
 
 
 def _restored(
-    f: Callable[..., Any], backend: Backend, static_argnums: tuple[int, ...], donate: tuple[int, ...],
+    f: Callable[..., Any], backend: ChosenCompiler, static_argnums: tuple[int, ...], donate: tuple[int, ...],
     programs: dict[Any, Program],
 ) -> Compiled:
     compiled = Compiled(f, backend, static_argnums, donate)

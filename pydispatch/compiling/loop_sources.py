@@ -23,9 +23,9 @@ from pydispatch.compiling.nests import (
     Access,
     Branch,
     Nest,
+    NestFinder,
     Node,
     Repetition,
-    Structure,
     accesses_in,
     carrying,
     indexed,
@@ -64,17 +64,17 @@ def source_of_group(
     steps: Sequence[LoopStep], mode: Mode, local: set[Storage], same: Mapping[Storage, Storage]
 ) -> LoopSource:
     """The function of loops over the same rows. Memories that may overlap have the same memory in `same`."""
-    structure = Structure(mode, same, local)
-    return _Writer(structure.nodes(steps), local, same).source()
+    finder = NestFinder(mode, same, local)
+    return _Writer(finder.nodes(steps), local, same).source()
 
 
 def source_of_repetition(step: RepeatStep, local: set[Storage], same: Mapping[Storage, Storage]) -> LoopSource:
     """The function of a repetition, for which a row is a turn. It may be called again for the turns that are left."""
-    structure = Structure(None, same, set())
-    structure.note_moves(step, None)
-    test = structure.nodes(step.test)
-    condition = None if step.condition is None else structure.access(step.condition, (), (), 0)
-    return _Writer(structure.nodes([*step.body, *carrying(step)]), local, same, test, condition).source()
+    finder = NestFinder(None, same, set())
+    finder.note_moves(step, None)
+    test = finder.nodes(step.test)
+    condition = None if step.condition is None else finder.access(step.condition, (), (), 0)
+    return _Writer(finder.nodes([*step.body, *carrying(step)]), local, same, test, condition).source()
 
 
 # --- the source ------------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def carrying(step: RepeatStep) -> list[LoopStep]:
     return copies
 
 
-class Structure:
+class NestFinder:
     """Finds the nests of steps; `mode` says what of their loops is the row. What is `local` has the one row only."""
 
     def __init__(self, mode: Mode | None, same: Mapping[Storage, Storage], local: set[Storage]) -> None:

@@ -32,7 +32,7 @@ Flat = Callable[..., tuple[Any, ...]]
 Specs = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 
-class Backend(NamedTuple):
+class ChosenCompiler(NamedTuple):
     """The compiler of a program, and the number of threads that it may use."""
 
     name: str
@@ -65,7 +65,7 @@ class Program:
     """
 
     def __init__(
-        self, flat: Flat, specs: Specs, backend: Backend, graph: Graph,
+        self, flat: Flat, specs: Specs, backend: ChosenCompiler, graph: Graph,
         unflatten: Callable[[Sequence[Any]], Any] | None = None, smooth: Flat | None = None,
         n_smooth: int | None = None,
     ) -> None:
@@ -178,7 +178,7 @@ class Functional:
 
 
 def of_function(
-    f: Callable[..., Any], names: Sequence[str], arrays: Sequence[Any], backend: Backend
+    f: Callable[..., Any], names: Sequence[str], arrays: Sequence[Any], backend: ChosenCompiler
 ) -> Program:
     """The program of a function of these arrays, which returns a pytree of arrays and literals."""
     found: list[Unflattening] = []
@@ -197,7 +197,7 @@ def of_function(
 
 
 def traced(
-    flat: Flat, specs: Specs, backend: Backend, smooth: Flat | None = None, n_smooth: int | None = None
+    flat: Flat, specs: Specs, backend: ChosenCompiler, smooth: Flat | None = None, n_smooth: int | None = None
 ) -> Program:
     """The program of a function of arrays that returns a tuple; see Program."""
     flat, graph = contextvars.Context().run(_traced, flat, specs)       # with no guard, mode or transform

@@ -43,7 +43,7 @@ class Event(NamedTuple):
         return " ".join("[?]" if shape is None else f"[{','.join(map(str, shape))}]" for shape in self.shapes)
 
 
-class Row(NamedTuple):
+class ProfileRow(NamedTuple):
     """The events of one group, summed up; the highest peak among them."""
 
     name: str
@@ -71,7 +71,7 @@ class Profile(_core.Recorder, Guard):
             for what, around, thread, start, stop, allocated, peak, shapes, code, offset in super().events
         ]
 
-    def rows(self, by: str = "operator") -> list[Row]:
+    def rows(self, by: str = "operator") -> list[ProfileRow]:
         """A row per operator and, with `by="line"` or "shapes", per line of the user's or shapes of the arguments."""
         _check("by", by, GROUPINGS)
         events = self.events
@@ -86,7 +86,7 @@ class Profile(_core.Recorder, Guard):
                 row[2] += event.stop - event.start
             row[3] += own[i][1]
             row[4] = max(row[4], event.peak)
-        return [Row(*key, *numbers) for key, numbers in sums.items()]
+        return [ProfileRow(*key, *numbers) for key, numbers in sums.items()]
 
     def table(self, sort: str = "own", by: str = "operator", limit: int | None = None) -> str:
         """The rows as text: "own", "total", "calls", "allocated" or "peak" largest first, or by "name"."""
@@ -107,7 +107,7 @@ class Profile(_core.Recorder, Guard):
             lines.append(f"... and {len(rows) - len(cells)} more")
         return "\n".join([*lines, self._summary(rows)])
 
-    def _summary(self, rows: list[Row]) -> str:
+    def _summary(self, rows: list[ProfileRow]) -> str:
         return (f"{sum(row.calls for row in rows)} calls, {_in_time(sum(row.own for row in rows))} of "
                 f"{_in_time(self.elapsed)}; NumPy allocated {in_bytes(self.memory.allocated)} "
                 f"for arrays, at most {in_bytes(self.memory.peak)} at once")

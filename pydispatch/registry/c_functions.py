@@ -16,7 +16,7 @@ INTEGERS = {"intptr_t", "npy_intp", "Py_ssize_t", "ssize_t", "ptrdiff_t", "long"
 EXPECTED = '"double (double)", "void (double *, double *, intptr_t)"'
 
 
-class Layout(NamedTuple):
+class CallingConvention(NamedTuple):
     """How a function in C is called."""
 
     is_double: bool         # else it computes with float
@@ -65,7 +65,7 @@ def universal(what: str, functions: tuple[Any, ...], name: str = "") -> Callable
         name or signatures[order[-1]])
 
 
-def layout_of(signature: str) -> Layout | None:
+def layout_of(signature: str) -> CallingConvention | None:
     """The layout that a signature tells; None if functions of that signature are no kernels."""
     found = re.fullmatch(r"\s*(\w+)\s*\(([\w\s*,]*)\)\s*", signature)
     if found is None:
@@ -83,7 +83,7 @@ def layout_of(signature: str) -> Layout | None:
     element = f"{result} *" if takes_blocks else result
     if result not in ("double", "float") or not 1 <= n_in <= MOST_INPUTS or {*arguments} != {element}:
         return None
-    return Layout(result == "double", n_in, takes_blocks, has_user_data)
+    return CallingConvention(result == "double", n_in, takes_blocks, has_user_data)
 
 
 def _plain(argument: str) -> str:

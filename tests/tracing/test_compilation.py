@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from pydispatch import Tensor, default_backend, func, ops
 from pydispatch.autograd import no_grad
 from pydispatch.backends.meta import MetaArray
-from pydispatch.cli.bench.programs import Functions, programs
+from pydispatch.cli.bench.programs import ProgramFunctions, programs
 from pydispatch.exceptions import AutogradError, DispatchTypeError, GraphError
 from pydispatch.tracing import Graph
 from pydispatch.tracing.symbolic import trace_with_proxies
 
 X, Y = np.random.default_rng(0).standard_normal((2, 2, 3))
-OPERATORS, NUMPY = (Functions(*[getattr(library, name) for name in Functions._fields]) for library in (ops.np, np))
+OPERATORS, NUMPY = (
+    ProgramFunctions(*[getattr(library, name) for name in ProgramFunctions._fields]) for library in (ops.np, np))
 
 
 def traced(function):

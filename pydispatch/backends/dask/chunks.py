@@ -15,7 +15,7 @@ from pydispatch.autograd.values import bottom_of
 from pydispatch.backends.dask.functions import (
     CHUNKED,
     SHARED,
-    Argument,
+    ArgumentMarker,
     Arrays,
     Batched,
     ChunkFunction,
@@ -82,11 +82,11 @@ def map_chunks(
     return tree_unflatten([handed[leaf] if is_number_of_array(leaf) else leaf for leaf in out_leaves], out_spec)
 
 
-def _sorted_leaves(args: tuple[Any, ...], chunked: Any) -> tuple[list[Any], Any, list[Argument | None]]:
+def _sorted_leaves(args: tuple[Any, ...], chunked: Any) -> tuple[list[Any], Any, list[ArgumentMarker | None]]:
     """The leaves of the arguments, and for each its place: CHUNKED, SHARED, or None for what is no array."""
     positions = _positions(args, chunked)
     leaves, spec = tree_flatten(args)
-    places: list[Argument | None] = []
+    places: list[ArgumentMarker | None] = []
     for i, arg in enumerate(args):
         for leaf in tree_flatten(arg)[0]:
             if i in positions and (not _core.is_array(leaf) or leaf.ndim == 0):

@@ -21,14 +21,14 @@ Arrays = tuple[Any, ...]
 Specs = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]      # of arrays: shape and dtype of each
 
 
-class Argument(Enum):
+class ArgumentMarker(Enum):
     """What stands for an array in the arguments of a user's function: the same object in every process."""
 
     CHUNKED = "one chunk of it"
     SHARED = "the same for all chunks"
 
 
-CHUNKED, SHARED = Argument
+CHUNKED, SHARED = ArgumentMarker
 
 
 def specs_of(values: Sequence[Any]) -> Specs:

@@ -19,7 +19,7 @@ from pydispatch.cli.bench.differentiators import (
     positions,
 )
 from pydispatch.cli.bench.kinds import Absolute, matches
-from pydispatch.cli.bench.programs import Program, perceptron, programs
+from pydispatch.cli.bench.programs import TimedProgram, perceptron, programs
 from pydispatch.cli.timing import clock, make_loop, time_in_rounds
 from pydispatch.compiling import compile
 from pydispatch.ops import ops
@@ -69,7 +69,7 @@ def call_times(n_arguments: int, repetitions: int) -> list[float]:
     return [time / 1e3 for time, in time_in_rounds([loop], CALL_ROUNDS * repetitions)]
 
 
-def first_calls(way: Differentiator, module: Any, program: Program, repetitions: int) -> list[float]:
+def first_calls(way: Differentiator, module: Any, program: TimedProgram, repetitions: int) -> list[float]:
     """Milliseconds of the first call of gradients that were just made; what is slow is made once."""
     found: list[float] = []
     while len(found) < repetitions and sum(found) < ENOUGH * 1e3:
@@ -77,7 +77,7 @@ def first_calls(way: Differentiator, module: Any, program: Program, repetitions:
     return found
 
 
-def thousandth_calls(way: Differentiator, module: Any, program: Program, repetitions: int) -> list[float]:
+def thousandth_calls(way: Differentiator, module: Any, program: TimedProgram, repetitions: int) -> list[float]:
     """Microseconds of each of the calls around the thousandth."""
     gradient = way.set_up(module)(program)
     for _ in range(LATE.start - 1):
@@ -88,7 +88,7 @@ def thousandth_calls(way: Differentiator, module: Any, program: Program, repetit
     return [(clock() - start) / len(LATE) * 1e6]
 
 
-def times_per_operator(program: Program, is_gradient: bool, repetitions: int) -> list[float]:
+def times_per_operator(program: TimedProgram, is_gradient: bool, repetitions: int) -> list[float]:
     """Microseconds that the first call takes more than a later one, for each operator that is traced."""
     function = program.make(functions_of(ops.np))
     if is_gradient:

@@ -18,12 +18,12 @@ from pydispatch import func
 from pydispatch._core import Tensor
 from pydispatch.cli.bench.kinds import import_or_note
 from pydispatch.cli.bench.numba_programs import gradients_in_loops
-from pydispatch.cli.bench.programs import Functions, Program, euler
+from pydispatch.cli.bench.programs import ProgramFunctions, TimedProgram, euler
 from pydispatch.compiling import compile
 from pydispatch.ops import ops
 
 Gradient = Callable[[], Any]        # returns the gradients: one, or a sequence of them
-MakeGradient = Callable[[Program], Gradient]
+MakeGradient = Callable[[TimedProgram], Gradient]
 
 
 def has_compiler() -> bool:
@@ -40,18 +40,18 @@ class Differentiator(NamedTuple):
     not_of: Sequence[Callable[..., Any]] = ()       # programs that it takes minutes for
 
 
-def functions_of(namespace: Any) -> Functions:
+def functions_of(namespace: Any) -> ProgramFunctions:
     """The functions that programs use, by name."""
-    return Functions(*(getattr(namespace, name) for name in Functions._fields))
+    return ProgramFunctions(*(getattr(namespace, name) for name in ProgramFunctions._fields))
 
 
-def positions(program: Program) -> int | tuple[int, ...]:
+def positions(program: TimedProgram) -> int | tuple[int, ...]:
     """The positions to differentiate with respect to: an int for a single one, so that libraries need no tuple."""
     return 0 if len(program.parameters) == 1 else tuple(range(len(program.parameters)))
 
 
 def by_backward(
-    program: Program, namespace: Any, parameter: Callable[[Any], Any], constant: Callable[[Any], Any]
+    program: TimedProgram, namespace: Any, parameter: Callable[[Any], Any], constant: Callable[[Any], Any]
 ) -> Gradient:
     """By the method `backward` of the value, which leaves gradients on the parameters."""
     compute = program.make(functions_of(namespace))
@@ -88,7 +88,7 @@ def transform(_: Any) -> MakeGradient:
 
 def compiled(_: Any) -> MakeGradient:
     """`compile` of `func.value_and_grad`, on raw arrays."""
-    def make(program: Program) -> Gradient:
+    def make(program: TimedProgram) -> Gradient:
         compute = compile(func.value_and_grad(program.make(functions_of(ops.np)), positions(program)))
         return of_values_and_gradients(compute, [*program.arguments.values()])
     return make
@@ -166,7 +166,7 @@ def jax_gradient(jax: Any, compiled: Callable[[Any], Any]) -> MakeGradient:
     """Wait for the gradient: JAX computes in the background."""
     jax.config.update("jax_enable_x64", True)
 
-    def make(program: Program) -> Gradient:
+    def make(program: TimedProgram) -> Gradient:
         gradient = compiled(jax.grad(program.make(functions_of(jax.numpy)), positions(program)))
         arguments = [*map(jax.numpy.asarray, program.arguments.values())]
         return lambda: jax.block_until_ready(gradient(*arguments))
@@ -192,7 +192,7 @@ COMPILERS = {
 }
 
 
-def available(way: Differentiator, program: Program, name: str, left_out: dict[str, str]) -> Any:
+def available(way: Differentiator, program: TimedProgram, name: str, left_out: dict[str, str]) -> Any:
     """The module, where it is installed and can compute the gradient of the program; else None, perhaps with a note."""
     if program.make in way.not_of:
         return None

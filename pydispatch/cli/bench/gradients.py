@@ -10,7 +10,7 @@ import numpy as np
 
 from pydispatch.cli.bench.differentiators import OURS, THEIRS, Gradient, MakeGradient, available
 from pydispatch.cli.bench.kinds import Effort, Ratio, Row, matches
-from pydispatch.cli.bench.programs import Program, programs
+from pydispatch.cli.bench.programs import TimedProgram, programs
 from pydispatch.cli.timing import collecting
 
 GRADIENTS = "Gradient of {}"
@@ -20,7 +20,7 @@ GRADIENTS = "Gradient of {}"
 class GradientRatio(Ratio):
     """The time of a gradient over that of the one by hand, after a check that both agree; with garbage collection."""
 
-    program: Program = field(kw_only=True, repr=False)
+    program: TimedProgram = field(kw_only=True, repr=False)
     make: MakeGradient = field(kw_only=True, repr=False)
 
     def measure(self, effort: Effort) -> Row:
@@ -32,7 +32,7 @@ class GradientRatio(Ratio):
             return super().measure(effort)
 
 
-def check(gradient: Gradient, program: Program) -> None:
+def check(gradient: Gradient, program: TimedProgram) -> None:
     """AssertionError if a gradient differs from the one by hand."""
     result = gradient()
     results = [result] if len(program.parameters) == 1 and not isinstance(result, list) else result
@@ -55,6 +55,6 @@ def gradient_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Grad
                 )
 
 
-def names_of(program: Program) -> dict[str, Any]:
+def names_of(program: TimedProgram) -> dict[str, Any]:
     """The arguments of the gradient by hand, by name."""
     return {"by_hand": program.by_hand, **program.arguments}

@@ -17,7 +17,7 @@ import numpy as np
 
 from pydispatch.cli.bench.contests import FLOOR, ROOFLINE, Call, Contest, Entry
 from pydispatch.cli.bench.kinds import import_or_note, matches
-from pydispatch.cli.bench.large_tasks import TASKS, Task
+from pydispatch.cli.bench.large_tasks import TASKS, LargeTask
 from pydispatch.compiling import compile
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
@@ -44,7 +44,7 @@ def large_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry]:
                     yield Entry(group, rows[name], task.bound if name == PLAN else None, contest, name)
 
 
-def ways_of(task: Task) -> list[str]:
+def ways_of(task: LargeTask) -> list[str]:
     """The ways that can compute it."""
     return [name for name in MODULES if name != "numexpr" or task.in_numexpr is not None]
 
@@ -60,17 +60,17 @@ def large_calls(title: str, size: int, threads: int, names: Sequence[str]) -> di
 # --- ways ------------------------------------------------------------------------------------------------------------
 
 
-def by_plan(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
+def by_plan(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
     """Compiled to a plan."""
     return functools.partial(compile(task.make(ops.np), threads=threads), *arguments)
 
 
-def by_plan_with_numba(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
+def by_plan_with_numba(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
     """Compiled to a plan with machine code of numba's."""
     return functools.partial(compile(task.make(ops.np), backend="numba", threads=threads), *arguments)
 
 
-def by_jax(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
+def by_jax(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
     """Compiled by XLA, in float64; each call waits for its results."""
     jax = importlib.import_module("jax")
     jax.config.update("jax_enable_x64", True)
@@ -79,7 +79,7 @@ def by_jax(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
     return lambda: jax.block_until_ready(function(*on_device))
 
 
-def by_numexpr(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
+def by_numexpr(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
     """As strings that numexpr has compiled before."""
     numexpr = importlib.import_module("numexpr")
     numexpr.set_num_threads(threads)
@@ -87,14 +87,14 @@ def by_numexpr(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
     return functools.partial(task.in_numexpr(numexpr), *arguments)
 
 
-def by_numba(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
+def by_numba(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
     """As loops that are written by hand; in parallel with more than one thread."""
     numba = importlib.import_module("numba")
     compiler: Callable[..., Any] = numba.njit(parallel=True) if threads > 1 else numba.njit
     return functools.partial(task.in_loops(compiler), *arguments)
 
 
-def by_copying(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
+def by_copying(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
     """A copy that reads and writes as many bytes in sum as the program must."""
     results = (task.by_hand or task.make(np))(*arguments)
     n_bytes = sum(array.nbytes for array in tree_leaves([arguments, results]) if isinstance(array, np.ndarray))
@@ -106,7 +106,7 @@ def by_copying(task: Task, arguments: tuple[Any, ...], threads: int) -> Call:
     return lambda: [*pool.map(np.copyto, target, source)]
 
 
-MAKERS: dict[str, Callable[[Task, tuple[Any, ...], int], Call]] = {
+MAKERS: dict[str, Callable[[LargeTask, tuple[Any, ...], int], Call]] = {
     PLAN: by_plan, WITH_NUMBA: by_plan_with_numba, "numexpr": by_numexpr, "numba": by_numba, "jax.jit": by_jax,
     ROOFLINE: by_copying,
 }

@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 Compiler = Callable[[Function], Function]
 
 
-class Task(NamedTuple):
+class LargeTask(NamedTuple):
     """A program over large arrays."""
 
     title: str
@@ -360,21 +360,21 @@ def adam_in_loops(compiler: Compiler) -> Function:
 # --- all of them -----------------------------------------------------------------------------------------------------
 
 TASKS = {task.title: task for task in (
-    Task(
+    LargeTask(
         "15 cheap operators", CHEAP, lambda size: tuple(uniform(seed, -1, 1, size) for seed in range(3)),
         expression, expression_in_loops, expression_in_numexpr,
     ),
-    Task(
+    LargeTask(
         "a step of the heat equation", CHEAP, lambda size: (uniform(0, -1, 1, math.isqrt(size), math.isqrt(size)),),
         stencil, stencil_in_loops, stencil_in_numexpr,
     ),
-    Task("Adam on 50 arrays", CHEAP, parameters, adam, adam_in_loops, adam_in_numexpr),
-    Task(
+    LargeTask("Adam on 50 arrays", CHEAP, parameters, adam, adam_in_loops, adam_in_numexpr),
+    LargeTask(
         "Black-Scholes with greeks", OTHERS,
         lambda size: (uniform(0, 50, 150, size), uniform(1, 50, 150, size), uniform(2, 0.1, 2, size)),
         black_scholes, black_scholes_in_loops, black_scholes_in_numexpr,
     ),
-    Task(
+    LargeTask(
         "cross-entropy with gradient, 100 classes", OTHERS, classification, cross_entropy, cross_entropy_in_loops,
         None, cross_entropy_by_hand,
     ),

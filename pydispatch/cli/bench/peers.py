@@ -49,7 +49,7 @@ def ovld(package: Any) -> dict[str, Any]:
 def uarray(package: Any) -> dict[str, Any]:
     """A multimethod with one global backend, which converts no arguments."""
 
-    class Backend:
+    class UarrayBackend:
         __ua_domain__ = NAMESPACE
 
         @staticmethod
@@ -62,7 +62,7 @@ def uarray(package: Any) -> dict[str, Any]:
     def put_back(args: Any, kwargs: Any, arrays: Any) -> tuple[Any, Any]:
         return args, kwargs
 
-    package.set_global_backend(Backend)
+    package.set_global_backend(UarrayBackend)
     return {"peer": package.generate_multimethod(no_arrays, put_back, NAMESPACE)}
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Functions(NamedTuple):
+class ProgramFunctions(NamedTuple):
     """The functions of a library that programs use."""
 
     sin: Callable[[Any], Any]
@@ -22,12 +22,12 @@ class Functions(NamedTuple):
     log1p: Callable[[Any], Any]
 
 
-class Program(NamedTuple):
+class TimedProgram(NamedTuple):
     """A function from arrays to a scalar, its gradient by hand, and what both are called with."""
 
     title: str
     bounds: tuple[float, float, float]  # on our times over that of the gradient by hand: tape, transform, compiled
-    make: Callable[[Functions], Callable[..., Any]]
+    make: Callable[[ProgramFunctions], Callable[..., Any]]
     by_hand: Callable[..., tuple[Any, list[Any]]]       # value, gradients of the parameters
     parameters: dict[str, np.ndarray]
     data: dict[str, np.ndarray]
@@ -44,7 +44,7 @@ add_up = np.add.reduce      # half the time of the method `sum`
 # --- a polynomial of degree 4, elementwise -----------------------------------------------------------------
 
 
-def polynomial(library: Functions) -> Callable[..., Any]:
+def polynomial(library: ProgramFunctions) -> Callable[..., Any]:
     """9 operators."""
     def program(x: Any) -> Any:
         return ((((x * 0.5 - 1.5) * x + 2.0) * x - 0.25) * x + 3.0).sum()
@@ -69,7 +69,7 @@ def polynomial_by_hand(x: Any) -> tuple[Any, list[Any]]:
 ERRORS = 8 * 2
 
 
-def perceptron(library: Functions) -> Callable[..., Any]:
+def perceptron(library: ProgramFunctions) -> Callable[..., Any]:
     """9 operators."""
     tanh = library.tanh
 
@@ -94,7 +94,7 @@ def perceptron_by_hand(w1: Any, b1: Any, w2: Any, b2: Any, inputs: Any, targets:
 STEPS, STEP = 100, 0.01
 
 
-def euler(library: Functions) -> Callable[..., Any]:
+def euler(library: ProgramFunctions) -> Callable[..., Any]:
     """501 operators."""
     sin = library.sin
 
@@ -122,7 +122,7 @@ def euler_by_hand(y: Any) -> tuple[Any, list[Any]]:
 ROWS, COLUMNS = 20_000, 50
 
 
-def logistic(library: Functions) -> Callable[..., Any]:
+def logistic(library: ProgramFunctions) -> Callable[..., Any]:
     """7 operators."""
     exp, log1p = library.exp, library.log1p
 
@@ -141,22 +141,23 @@ def logistic_by_hand(weights: Any, features: Any, labels: Any) -> tuple[Any, lis
 # --- all of them -------------------------------------------------------------------------------------------
 
 @functools.cache
-def programs() -> tuple[Program, ...]:
+def programs() -> tuple[TimedProgram, ...]:
     """The programs, with their arrays."""
     random = np.random.default_rng(0)
     normal = random.standard_normal
     return (
-        Program("a polynomial of a 4-vector", (0.75, 0.9, 0.15), polynomial, polynomial_by_hand, {"x": normal(4)}, {}),
-        Program(
+        TimedProgram(
+            "a polynomial of a 4-vector", (0.75, 0.9, 0.15), polynomial, polynomial_by_hand, {"x": normal(4)}, {}),
+        TimedProgram(
             "a perceptron, 8x4 inputs, 16 hidden", (0.6, 0.7, 0.2), perceptron, perceptron_by_hand,
             {"w1": normal((4, 16)), "b1": normal(16), "w2": normal((16, 2)), "b2": normal(2)},
             {"inputs": normal((8, 4)), "targets": normal((8, 2))},
         ),
-        Program(
+        TimedProgram(
             "100 steps of Euler's method, 4-vector", (0.5, 0.55, 0.05), euler, euler_by_hand,
             {"y": random.uniform(0, 1, 4)}, {},
         ),
-        Program(
+        TimedProgram(
             "a logistic regression, 20,000x50", (1.05, 1.05, 0.95), logistic, logistic_by_hand,
             {"weights": 0.1 * normal(COLUMNS)},
             {"features": normal((ROWS, COLUMNS)), "labels": np.sign(normal(ROWS))},

@@ -15,7 +15,7 @@ import numpy as np
 Function = Callable[..., Any]
 
 
-class Library(NamedTuple):
+class ScanLibrary(NamedTuple):
     """What programs use of a library: its functions, and `scan(step, init, xs, length=n)`."""
 
     functions: Any
@@ -27,7 +27,7 @@ class ScanTask(NamedTuple):
 
     title: str
     arguments: Callable[[int], tuple[Any, ...]]     # for so many steps
-    make: Callable[[Library], Function]
+    make: Callable[[ScanLibrary], Function]
     by_hand: Function
     gradient_by_hand: Function                      # of the scalar
     in_loops: Function                              # for numba
@@ -39,7 +39,7 @@ class ScanTask(NamedTuple):
 STEP, GRAVITY, FRICTION = 1e-3, 9.81, 0.1
 
 
-def pendulum(library: Library) -> Function:
+def pendulum(library: ScanLibrary) -> Function:
     """Steps of the half-implicit Euler method: all angles, and the sum of their squares."""
     sin = library.functions.sin
 
@@ -100,7 +100,7 @@ def pendulum_gradient_in_loops(start: Any, velocity: Any, steps: int) -> Any:
 # --- exponential smoothing -------------------------------------------------------------------------------------------
 
 
-def smoothing(library: Library) -> Function:
+def smoothing(library: ScanLibrary) -> Function:
     """All levels, and the mean squared error of each as a forecast of the next value."""
     def program(rate: Any, values: Any) -> Any:
         def step(level: Any, value: Any) -> Any:
@@ -158,7 +158,7 @@ def smoothing_gradient_in_loops(rate: Any, values: Any) -> Any:
 STATES = 4
 
 
-def kalman(library: Library) -> Function:
+def kalman(library: ScanLibrary) -> Function:
     """All means of the states, and the negative logarithm of the likelihood, of which the noise is the parameter."""
     log = library.functions.log
 

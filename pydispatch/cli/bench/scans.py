@@ -13,7 +13,7 @@ from pydispatch import func, higher_order
 from pydispatch.cli.bench.contests import FLOOR, Call, Contest, Entry
 from pydispatch.cli.bench.kinds import import_or_note, matches
 from pydispatch.cli.bench.loops import StepExcess
-from pydispatch.cli.bench.scan_tasks import SCAN_TASKS, Library, ScanTask
+from pydispatch.cli.bench.scan_tasks import SCAN_TASKS, ScanLibrary, ScanTask
 from pydispatch.compiling import compile
 from pydispatch.ops import ops
 
@@ -24,7 +24,7 @@ STEPS, FEW_STEPS = 100_000, 100
 PLAN, JAX, NUMBA = "plan", "jax.lax.scan", "numba"
 OVER_JAX = f"{PLAN}, over {JAX}"
 MODULES = {PLAN: "pydispatch", JAX: "jax", NUMBA: "numba"}
-OURS = Library(ops.np, higher_order.scan)
+OURS = ScanLibrary(ops.np, higher_order.scan)
 
 
 def scan_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry | StepExcess]:
@@ -72,7 +72,7 @@ def by_jax(task: ScanTask, is_gradient: bool, arguments: tuple[Any, ...]) -> Cal
     """Compiled by XLA, in float64; each call waits for its results."""
     jax = importlib.import_module("jax")
     jax.config.update("jax_enable_x64", True)
-    program = task.make(Library(jax.numpy, jax.lax.scan))
+    program = task.make(ScanLibrary(jax.numpy, jax.lax.scan))
     if is_gradient:
         with_aux = jax.grad(program, has_aux=True)
         program = lambda *args: with_aux(*args)[0]  # noqa: E731
@@ -104,7 +104,7 @@ def last_state(title: str, scan: Callable[..., Any]) -> Call:
         return None, (xs if xs is not None else np.ones(2))
 
     def program(*arguments: Any) -> Any:
-        task.make(Library(ops.np, without_results))(*arguments)
+        task.make(ScanLibrary(ops.np, without_results))(*arguments)
         return kept.pop()
 
     return functools.partial(compile(program), *task.arguments(FEW_STEPS))

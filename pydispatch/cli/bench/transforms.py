@@ -17,7 +17,7 @@ from pydispatch import func
 from pydispatch._core import Tensor
 from pydispatch.cli.bench.differentiators import functions_of
 from pydispatch.cli.bench.kinds import Effort, Ratio, Row, import_or_note, matches
-from pydispatch.cli.bench.programs import Functions, add_up
+from pydispatch.cli.bench.programs import ProgramFunctions, add_up
 from pydispatch.cli.timing import collecting
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
@@ -29,7 +29,7 @@ TRANSFORMS = ("grad", "vjp", "jvp", "vmap", "vmap(grad)", "hessian", "jacrev")
 BATCH, LARGE_BATCH = 8, 2500        # the latter times four numbers are 10,000
 
 Function = Callable[..., Any]
-Make = Callable[[Functions], Function]
+Make = Callable[[ProgramFunctions], Function]
 Arrays = tuple[np.ndarray, ...]
 Call = Callable[[], Any]
 
@@ -57,13 +57,13 @@ class Example(NamedTuple):
 
 def summed(values: Make) -> Make:
     """The sum of a program's values."""
-    def make(library: Functions) -> Function:
+    def make(library: ProgramFunctions) -> Function:
         compute = values(library)
         return lambda x: compute(x).sum()
     return make
 
 
-def polynomial(library: Functions) -> Function:
+def polynomial(library: ProgramFunctions) -> Function:
     """7 operators; one more for the sum."""
     return lambda x: 3 * x ** 3 - 2 * x ** 2 + x - 1
 
@@ -71,7 +71,7 @@ def polynomial(library: Functions) -> Function:
 STEPS, STEP = 100, 0.01
 
 
-def euler(library: Functions) -> Function:
+def euler(library: ProgramFunctions) -> Function:
     """Explicit steps of x' = sin x - x / 2: 500 operators; one more for the sum."""
     sin = library.sin
 
@@ -82,13 +82,13 @@ def euler(library: Functions) -> Function:
     return program
 
 
-def network(library: Functions) -> Function:
+def network(library: ProgramFunctions) -> Function:
     """A perceptron with a hidden layer: 5 operators."""
     tanh = library.tanh
     return lambda w1, b1, w2, b2, inputs: tanh(inputs @ w1 + b1) @ w2 + b2
 
 
-def mean_squared_error(library: Functions) -> Function:
+def mean_squared_error(library: ProgramFunctions) -> Function:
     """Of the perceptron: 8 operators."""
     compute = network(library)
 
