@@ -23,9 +23,13 @@ TOP_LEVEL = {
 }
 
 
+GENERATED_FOLDERS = ("docs/_build/", "docs/generated/")     # by Sphinx: examples of the pages as scripts
+
+
 def python_files(folder: Path) -> set[str]:
-    """The Python files below a folder of the checkout, relative to the checkout."""
-    return {path.relative_to(folder.parent).as_posix() for path in folder.rglob("*.py")}
+    """The Python files below a folder of the checkout that nobody generated, relative to the checkout."""
+    names = {path.relative_to(folder.parent).as_posix() for path in folder.rglob("*.py")}
+    return {name for name in names if not name.startswith(GENERATED_FOLDERS)}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,7 @@ def test_sdist_holds_every_source(sdist_names: set[str], pytestconfig: pytest.Co
 def test_sdist_holds_nothing_generated(sdist_names: set[str]) -> None:
     generated = {".c", ".cpp", ".html", ".so", ".pyc"}
     assert not {name for name in sdist_names if PurePosixPath(name).suffix in generated}
-    assert not {name for name in sdist_names if name.startswith("build/")}
+    assert not {name for name in sdist_names if name.startswith(("build/", *GENERATED_FOLDERS))}
 
 
 def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str], pytestconfig: pytest.Config) -> None:
