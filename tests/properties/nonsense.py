@@ -199,8 +199,9 @@ def of_special_methods() -> Iterator[Target]:
 
 def of_functions() -> Iterator[Target]:
     for name, function in FUNCTIONS.items():
-        if name.rpartition(".")[2] not in NOT_NUMPYS:
-            reference = operator.attrgetter(name)(np)
+        module, _, last = name.rpartition(".")
+        reference = getattr(operator.attrgetter(module)(np) if module else np, last, None)
+        if reference is not None and last not in NOT_NUMPYS:        # None: it came with a later NumPy
             yield Target(f"numpy.{name}", function, reference, with_self, exactly=False, values=name not in UNDEFINED,
                          compared=name not in NOT_COMPARED)
 
