@@ -1208,7 +1208,7 @@ class GradientSlot:
 class Derivative:
     def __new__(
         cls, *, name: str, operator: OpOverload, formulas: tuple[Callable[..., Any] | None, ...],
-        inputs: tuple[tuple[int, ...], ...], slots: tuple[tuple[int, int], ...], broadcasts: bool, in_place: bool,
+        inputs: tuple[tuple[int, ...], ...], residuals: tuple[tuple[int, int], ...], broadcasts: bool, in_place: bool,
         lists: int, source: Any, fused: tuple[UfuncChain | Product | None, ...] | None = None,
         forward: Derivative | str | None = None, joint: bool = False, materializes: bool = True,
     ) -> Self: ...

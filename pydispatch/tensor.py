@@ -319,7 +319,6 @@ def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
     return _namespace_of(self, api_version=api_version)
 
 
-
 def _refuse_array(tensor: BatchedTensor) -> NoReturn:
     """Refuse to show the batch axis: ConversionError, or VmapError for a value that has left its function."""
     _core.refuse_conversion(tensor, "an array, its `.array`")

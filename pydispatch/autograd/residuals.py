@@ -121,10 +121,10 @@ def pack(hooks: Hooks | str, value: Any, node: TapeNode | None = None) -> Packed
     return Packed(hooks, value)
 
 
-def modified_error(node: TapeNode | None, slot: int | None, value: Any, expected: int, found: int) -> AutogradError:
+def modified_error(node: TapeNode | None, index: int | None, value: Any, expected: int, found: int) -> AutogradError:
     """The error for a residual that was written to before it was needed."""
     name = "the operator" if node is None else node.name
-    what = "its result" if slot == -1 else "an argument"
+    what = "its result" if index == -1 else "an argument"
     shape = tuple(getattr(value, "shape", ()))
     notes = None if node is None else node.notes
     origin = getattr(notes, "origin", None)

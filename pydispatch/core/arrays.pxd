@@ -29,4 +29,4 @@ cdef bint is_of_other_backend(PyObject* value) except -1
 cdef object as_operand_of_formula(value)    # such an array as a Tensor, anything else as it is
 cdef object raw_array(Tensor tensor)    # the array of the lowest interpreter
 # shape, dtype, strides and backend of an array or Tensor
-cdef int take_outline(Shell shell, PyObject* array) except -1
+cdef int take_metadata(Shell shell, PyObject* array) except -1

@@ -157,8 +157,6 @@ cdef inline object raw_array(Tensor tensor):
     return <object>bottom_of(tensor)
 
 
-
-
 # --- arrays without data ----------------------------------------------------------------------------------------------
 
 
@@ -257,7 +255,7 @@ cdef class Shell(MetaArray):
         if like is None and shape is None:
             raise DispatchTypeError("Shell() needs a shape\nwrite Shell(inner), or Shell(shape=(2, 3), dtype=float)")
         if like is not None:
-            take_outline(self, array)
+            take_metadata(self, array)
         else:
             self.keys = CPU_WORD
             self.dtype = numpy_dtype(dtype)
@@ -296,7 +294,7 @@ cdef class Shell(MetaArray):
         )
 
 
-cdef int take_outline(Shell shell, PyObject* array) except -1:
+cdef int take_metadata(Shell shell, PyObject* array) except -1:
     """Shape, dtype, strides and backend of an array or Tensor."""
     cdef uint64_t word = word_of_array(array)
     if word == 0:
@@ -336,7 +334,7 @@ cdef PyObject* call_shell(PyObject* cls, PyObject* const* args, size_t nargsf, P
     shell = Shell.__new__(Shell)
     if args[0] == Py_None:
         shell.__init__()
-    take_outline(shell, args[0])
+    take_metadata(shell, args[0])
     return give(shell)
 
 

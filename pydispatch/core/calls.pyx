@@ -194,7 +194,7 @@ cdef PyObject* call_directly_recorded(
 
 
 cdef PyObject* call_for_fresh(PyObject* signature, PyObject* entry, Frame* frame, Py_ssize_t n) except NULL:
-    """The same for kernels whose results must not share memory with arguments."""
+    """`call_directly` for kernels whose results must not share memory with arguments: that is checked."""
     if frame.word & TENSOR_FLAG and (<Signature>signature).mutable:
         bump_versions(<Signature>signature, frame)
     cdef PyObject* result = invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)

@@ -6,7 +6,7 @@ cdef class BackwardPass:                     # one backward pass
     cdef bint prune                 # are gradients wanted for some edges only?
     cdef bint stops                 # does nothing go beyond the inputs, whose hooks do not run?
     cdef readonly Interpreter interpreter
-    cdef Interpreter around         # the innermost entry of the stack while the formulas run
+    cdef Interpreter around         # the innermost one of the stack while the formulas run
     cdef readonly uint64_t number   # marks the nodes that it has seen
     cdef dict captures              # (address of a node, index) -> position in `captured`
     cdef list captured

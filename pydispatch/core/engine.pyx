@@ -591,7 +591,7 @@ cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) e
     cdef Derivative derivative = node.derivative
     cdef PyObject* values[MAX_RESIDUALS]
     cdef uint64_t rest = node.arguments, unpacked = 0
-    cdef Py_ssize_t i, k = 0, slot
+    cdef Py_ssize_t i, k = 0, index
     cdef PyObject* edge
     cdef PyObject* handed_on
     cdef object together = None
@@ -638,9 +638,9 @@ cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) e
         found = None
     finally:
         while unpacked:
-            slot = lowest_bit(unpacked)
+            index = lowest_bit(unpacked)
             unpacked &= unpacked - 1
-            Py_DECREF(values[slot])
+            Py_DECREF(values[index])
     return 0
 
 
@@ -691,25 +691,25 @@ cdef inline bint leads_somewhere(BackwardPass run, PyObject* edge) except -1:
 
 cdef object formula_result(BackwardPass run, TapeNode node, Py_ssize_t i, gradient, PyObject** values,
                            uint64_t* unpacked, bint is_last):
-    """One formula, called with the gradient and the slots that it names, which are unpacked once per node.
+    """One formula, called with the gradient and the residuals that it names, which are unpacked once per node.
 
     The last one may leave its result in the memory of the gradient.
     """
     cdef Derivative derivative = node.derivative
     cdef PyObject* args[MAX_RESIDUALS + 2]
-    cdef PyObject* slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
-    cdef Py_ssize_t n = PyTuple_GET_SIZE(slots), j, slot
+    cdef PyObject* residuals = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(residuals), j, index
     cdef PyObject* result
     args[1] = <PyObject*>gradient
     for j in range(n):
-        slot = compact_value(PyTuple_GET_ITEM(slots, j))
-        if not unpacked[0] & bit(slot):
-            value = unpack(node, slot, run.create_graph)
-            if derivative.residual_kind[slot] <= RESULT:
+        index = compact_value(PyTuple_GET_ITEM(residuals, j))
+        if not unpacked[0] & bit(index):
+            value = unpack(node, index, run.create_graph)
+            if derivative.residual_kind[index] <= RESULT:
                 value = as_operand(run, value)
-            values[slot] = give(value)
-            unpacked[0] |= bit(slot)
-        args[j + 2] = values[slot]
+            values[index] = give(value)
+            unpacked[0] |= bit(index)
+        args[j + 2] = values[index]
     if run.runs_fused and derivative.fused is not None:
         result = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1],
                            HOLDERS_OF_GRADIENT if is_last else 0)

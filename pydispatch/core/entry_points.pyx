@@ -84,14 +84,14 @@ cpdef unwrap_dead_result(value):
 
     Raises for one that has left its function, or is of a transform that is not active here.
     """
-    cdef InterpreterStack entry
+    cdef InterpreterStack stack
     if not isinstance(value, Wrapper):
         return value
-    entry = state_now().entry
-    while entry is not None:
-        if entry.interpreter is (<Wrapper>value).interpreter:
+    stack = state_now().interpreters
+    while stack is not None:
+        if stack.interpreter is (<Wrapper>value).interpreter:
             return value
-        entry = entry.outer
+        stack = stack.outer
     value = live_value(value)
     if isinstance(value, Wrapper):
         is_dead(None, None, -1, value, state_now())

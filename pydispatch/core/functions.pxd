@@ -22,6 +22,7 @@ cdef class Context:                     # of one call of a Function or custom op
     cdef readonly object substitute     # that of the call, which holds for the user's functions later, too; or None
 
 cdef bint is_flat(tuple values) except -1    # is no value a pytree?
+cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n)    # the first n of these, held
 # a node for a call that was run: let its user's function save, and attach the results
 cdef int record_custom(OpOverload op, derivative, tuple values, output, Interpreter interpreter) except -1
 cdef int release_custom(CustomNode node) except -1    # let go of what the user's function saved

@@ -205,7 +205,7 @@ cdef class VjpFunction:
         cdef list gradients
         cdef Py_ssize_t i
         cdef bint of_raw
-        if not word_of_array(<PyObject*>cotangent) or not have_same_outline(cotangent, self.value):
+        if not word_of_array(<PyObject*>cotangent) or not have_same_metadata(cotangent, self.value):
             cotangent = upcalls.as_cotangent(cotangent, self.value)
         elif Py_TYPE(<PyObject*>cotangent) == TENSOR_TYPE:
             cotangent = upcalls.as_raw_constant(cotangent)

@@ -22,17 +22,17 @@ cdef list copies_before_write(
     """Copies of the arguments that a formula asks for and that the call is about to overwrite, by position."""
     cdef list copies = [None] * signature.n_arguments
     cdef uint64_t needs = 0
-    cdef Py_ssize_t slot, i
+    cdef Py_ssize_t index, i
     cdef PyObject* value
     owner = memory_owner(<object>frame.values[0])
     while tracked:
         i = lowest_bit(tracked)
         tracked &= tracked - 1
         needs |= derivative.needs[i]
-    for slot in range(derivative.n_residuals):
-        if not needs & bit(slot) or derivative.residual_kind[slot] != VALUE:
+    for index in range(derivative.n_residuals):
+        if not needs & bit(index) or derivative.residual_kind[index] != VALUE:
             continue
-        i = derivative.residual_argument[slot]
+        i = derivative.residual_argument[index]
         value = value_at(frame, i)
         if value == NULL or not word_of_array(value):
             continue
@@ -156,7 +156,7 @@ cdef int mark_inference(Signature signature, result) except -1:
 
 cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpreter interpreter) except -1:
     """A view that was made without the tape stays a constant, though its memory may be written to later."""
-    cdef GradientSlot place
+    cdef GradientSlot slot
     cdef object creation = None
     if not frame.word & TENSOR_FLAG or signature.mutable:
         return 0
@@ -171,25 +171,25 @@ cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpre
     for leaf in array_leaves(result):
         if (owned_by(<PyObject*>leaf, interpreter) and (<Tensor>leaf).word & SHARED_FLAG
             and (<Tensor>leaf).edge is None):
-            place = GradientSlot.__new__(GradientSlot)
-            place.generation = (<Tensor>leaf).memory.generation
-            place.creation = creation
-            (<Tensor>leaf).edge = place
+            slot = GradientSlot.__new__(GradientSlot)
+            slot.generation = (<Tensor>leaf).memory.generation
+            slot.creation = creation
+            (<Tensor>leaf).edge = slot
     return 0
 
 
 cdef int inherit_creation(Tensor view, Signature signature, Frame* frame) except -1:
     """A view of a view that must not be written to must not be written to either."""
-    cdef GradientSlot place
+    cdef GradientSlot slot
     cdef PyObject* value
     for position in signature.return_views[0]:
         value = value_at(frame, position)
         if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).edge, GradientSlot):
             if (<GradientSlot>(<Tensor>value).edge).creation is not None:
-                place = result_slot(node_of_edge(view.edge), 0)
-                place.generation = view.memory.generation
-                place.creation = (<GradientSlot>(<Tensor>value).edge).creation
-                view.edge = place
+                slot = result_slot(node_of_edge(view.edge), 0)
+                slot.generation = view.memory.generation
+                slot.creation = (<GradientSlot>(<Tensor>value).edge).creation
+                view.edge = slot
     return 0
 
 
@@ -274,8 +274,8 @@ def is_view(Tensor tensor):
 
 def share_through_function(Tensor view, Tensor source):
     """Make `view`, which a Function made of `source`, a view that must not be written to: its elements are unknown."""
-    cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
+    cdef GradientSlot slot = GradientSlot.__new__(GradientSlot)
     share_memory(view, source)
-    place.generation = view.memory.generation
-    place.creation = MADE_BY_FUNCTION
-    view.edge = place
+    slot.generation = view.memory.generation
+    slot.creation = MADE_BY_FUNCTION
+    view.edge = slot

@@ -10,4 +10,4 @@ cdef class Jvp(Interpreter):            # of `jvp`
 # is this an operator of the library with one new result, and no pytree that holds values of an interpreter?
 cdef bint is_simple(derivative, Signature signature, Frame* frame) except -1
 cpdef tangent_of(JvpTensor tensor)    # the tangent of a value of an interpreter of `jvp`
-cdef bint have_same_outline(left, right) except -1    # have two arrays the same shape and dtype?
+cdef bint have_same_metadata(left, right) except -1    # have two arrays the same shape and dtype?

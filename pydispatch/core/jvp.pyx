@@ -211,28 +211,28 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
                                PyObject* tangent, JvpTensor result, State lower):
     """One formula, called with the tangent and what it names."""
     cdef PyObject* args[MAX_RESIDUALS + 2]
-    cdef PyObject* slots
+    cdef PyObject* residuals
     cdef PyObject* found
     cdef PyObject* formula = PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i)
     cdef list kept = None
-    cdef Py_ssize_t n, j, slot, argument
+    cdef Py_ssize_t n, j, index, argument
     if formula == <PyObject*>identity:
         return <object>tangent
-    slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
-    n = PyTuple_GET_SIZE(slots)
+    residuals = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
+    n = PyTuple_GET_SIZE(residuals)
     operand = as_operand_of_formula(<object>tangent)
     args[1] = <PyObject*>operand
     for j in range(n):
-        slot = compact_value(PyTuple_GET_ITEM(slots, j))
-        argument = derivative.residual_argument[slot]
-        if derivative.residual_kind[slot] == RESULT:
+        index = compact_value(PyTuple_GET_ITEM(residuals, j))
+        argument = derivative.residual_argument[index]
+        if derivative.residual_kind[index] == RESULT:
             value = result.array
         elif argument < frame.count and values[argument] != NULL:
             value = <object>values[argument]
         else:
             value = signature.defaults[argument]
-        if derivative.residual_kind[slot] > RESULT:
-            value = described(value, derivative.residual_kind[slot])
+        if derivative.residual_kind[index] > RESULT:
+            value = described(value, derivative.residual_kind[index])
             kept = keep_in(kept, value)
         elif is_of_other_backend(<PyObject*>value):
             value = wrap(value)
@@ -307,7 +307,7 @@ def run_jvp(function, tuple primals, tuple tangents, site):
     if n == 0 or len(tangents) != n or not are_arrays_alone(primals) or not are_arrays_alone(tangents):
         return not_flat
     for i in range(n):
-        if not is_inexact_value(primals[i]) or not have_same_outline(primals[i], tangents[i]):
+        if not is_inexact_value(primals[i]) or not have_same_metadata(primals[i], tangents[i]):
             return not_flat
     interpreter = Jvp("jvp", site)
     interpreter.arguments = primals
@@ -343,7 +343,7 @@ cdef bint shares_memory_with_any(value, tuple others) except -1:
     return False
 
 
-cdef bint have_same_outline(left, right) except -1:
+cdef bint have_same_metadata(left, right) except -1:
     """Have two arrays the same shape and dtype?"""
     cdef PyObject* first = bottom_of(<Tensor>left) if isinstance(left, Tensor) else <PyObject*>left
     cdef PyObject* second = bottom_of(<Tensor>right) if isinstance(right, Tensor) else <PyObject*>right

@@ -8,12 +8,12 @@ cdef class ActiveMode(Interpreter):     # one entering of a mode
 cdef class Mode:
     pass
 
-# is this a mode that was entered before `no_dispatch`, which passes over such?
-cdef bint is_disabled(State state, InterpreterStack entry) noexcept
-# make this the innermost entry of the stack, or the next one that is not passed over
-cdef void set_entry(State state, InterpreterStack entry) noexcept
-cdef Interpreter innermost_transform(State state)    # the innermost entry of the stack that is no mode
+# is the innermost interpreter a mode that was entered before `no_dispatch`, which disables such?
+cdef bint is_disabled(State state, InterpreterStack stack) noexcept
+# make this the stack, from its innermost interpreter on that is not disabled
+cdef void set_stack(State state, InterpreterStack stack) noexcept
+cdef Interpreter innermost_transform(State state)    # None without one
 # the same without the transforms that were entered after the innermost mode
 cdef State without_transforms(State state)
-# is there an entry of the stack that has to see what is done with raw arrays?
+# is there an interpreter that has to see what is done with raw arrays?
 cdef bint watches_arrays(State state) noexcept

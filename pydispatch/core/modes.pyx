@@ -1,6 +1,7 @@
 # Modes: handlers for every call within a `with` block.
 #
-# Modes are entries of the stack, above the tape: the innermost one gets the call, and is absent inside of its handler.
+# Entering a mode puts an interpreter on the stack, which is above the tape. The innermost interpreter gets a call; in the
+# handler of a mode its interpreter is absent.
 
 
 @cython.final
@@ -50,7 +51,7 @@ cdef class Mode:
 
 
 cdef int leave_mode(mode) except -1:
-    """Take the innermost entry of a mode out of the stack; StateOrderError as `leave`."""
+    """Take the interpreter of the last entering of a mode off the stack; StateOrderError as `leave`."""
     cdef State state = state_now()
     while state is not None:
         if isinstance(state.guard, ActiveMode) and (<ActiveMode>state.guard).mode is mode:
@@ -65,25 +66,25 @@ def active_modes():
                   if isinstance(interpreter, ActiveMode)])
 
 
-cdef inline bint is_disabled(State state, InterpreterStack entry) noexcept:
-    """Is this a mode that was entered before `no_dispatch`, which passes over such?"""
-    return entry.depth <= state.disabled and not entry.interpreter.is_transform()
+cdef inline bint is_disabled(State state, InterpreterStack stack) noexcept:
+    """Is the innermost interpreter a mode that was entered before `no_dispatch`, which disables such?"""
+    return stack.depth <= state.disabled and not stack.interpreter.is_transform()
 
 
-cdef inline void set_entry(State state, InterpreterStack entry) noexcept:
-    """Make this the innermost entry of the stack, or the next one that is not passed over."""
-    while entry is not None and is_disabled(state, entry):
-        entry = entry.outer
-    state.entry = entry
-    state.innermost = None if entry is None else entry.interpreter
+cdef inline void set_stack(State state, InterpreterStack stack) noexcept:
+    """Make this the stack, from its innermost interpreter on that is not disabled."""
+    while stack is not None and is_disabled(state, stack):
+        stack = stack.outer
+    state.interpreters = stack
+    state.innermost = None if stack is None else stack.interpreter
 
 
 cdef Interpreter innermost_transform(State state):
-    """The innermost entry of the stack that is no mode."""
-    cdef InterpreterStack entry = state.entry
-    while entry is not None and not entry.interpreter.is_transform():
-        entry = entry.outer
-    return None if entry is None else entry.interpreter
+    """The innermost transform; None: there are modes only, or nothing."""
+    cdef InterpreterStack stack = state.interpreters
+    while stack is not None and not stack.interpreter.is_transform():
+        stack = stack.outer
+    return None if stack is None else stack.interpreter
 
 
 cdef State without_transforms(State state):
@@ -110,12 +111,12 @@ def tensors_are_followed():
 
 
 cdef bint watches_arrays(State state) noexcept:
-    """Is there an entry of the stack that has to see what is done with raw arrays?"""
-    cdef InterpreterStack entry = state.entry
-    while entry is not None:
-        if not is_disabled(state, entry) and entry.interpreter.watches_arrays():
+    """Is there an interpreter that has to see what is done with raw arrays?"""
+    cdef InterpreterStack stack = state.interpreters
+    while stack is not None:
+        if not is_disabled(state, stack) and stack.interpreter.watches_arrays():
             return True
-        entry = entry.outer
+        stack = stack.outer
     return False
 
 
@@ -123,7 +124,7 @@ cdef bint watches_arrays(State state) noexcept:
 
 
 cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode active, CallKind kind):
-    """Let the innermost mode handle a call; what it declines goes to the next entry of the stack, without it."""
+    """Let the innermost mode handle a call; what it declines goes to the next interpreter of the stack."""
     cdef Signature signature = table.signature
     cdef State lower
     cdef PublishedState around
@@ -151,7 +152,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
                 return dispatch(op, table, frame, lower, kind)
     finally:
         withdraw_deeper(&around)
-    if result is NotImplemented:        # a rule declined what the mode sees in pieces
+    if result is NotImplemented:        # a rule declined a composite, which the mode sees decomposed
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, kind)
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
             state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):

@@ -47,7 +47,6 @@ cdef class Plan:
 
     def __cinit__(self, tuple inputs, tuple constants, tuple results, Py_ssize_t n_entries, Py_ssize_t arena_size,
                   tuple steps, tuple calls, int n_threads=1, tuple donated=()):
-        cdef PlanStep* step
         cdef cnp.npy_intp* free
         cdef Room* used             # the bytes that each operand takes, at the place of its buffer among the numbers
         cdef Py_ssize_t i, needed = 1
@@ -85,38 +84,7 @@ cdef class Plan:
             raise MemoryError()
         free = self.numbers
         for i in range(self.n_steps):
-            step = &self.steps[i]
-            kind, n_inside, loop, buffers, offsets, extents, strides, sizes, inner_steps, numbers, work, _ = steps[i]
-            step.kind, step.n_inside, step.work = STEP_KINDS[kind], n_inside, work
-            if not 0 <= step.n_inside < self.n_steps - i or not 0 <= step.work:
-                raise ValueError(f"step {i} has {n_inside} steps inside, of {self.n_steps - i - 1} that follow")
-            step.n_operands, step.n_axes = len(buffers), len(extents)
-            if step.n_operands > MAX_OPERANDS or step.n_axes > MAX_AXES or len(offsets) != step.n_operands:
-                raise ValueError(f"step {i} has {step.n_operands} operands and {step.n_axes} axes")
-            step.function, step.data, step.reports, step.gathers, step.is_native = NULL, NULL, False, False, False
-            step.reports_by_call = step.may_raise = False
-            if loop is not None:
-                find_plan_loop(step, loop)
-            axes = axes_of_positions(loop)
-            if axes:
-                step.data = put_numbers(&free, axes)
-                free += len(axes)
-            step.buffers = free = put_numbers(&free, buffers)
-            free += len(buffers)
-            step.offsets = put_numbers(&free, offsets)
-            free += len(offsets)
-            step.extents = put_numbers(&free, extents)
-            free += len(extents)
-            step.strides = put_numbers(&free, strides)
-            free += len(strides)
-            step.sizes = put_numbers(&free, sizes)
-            free += len(sizes)
-            step.steps = put_numbers(&free, inner_steps)
-            free += len(inner_steps)
-            step.numbers = put_numbers(&free, numbers)
-            free += len(numbers)
-            self.work = min(self.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # or more
-            step.small, step.joined = NULL, NULL
+            lay_out_step(self, i, steps[i], &free)
         note_what_may_raise(self)
         used = <Room*>PyMem_RawMalloc(needed * sizeof(Room))
         if used == NULL:
@@ -160,6 +128,35 @@ cdef class Plan:
         return run_plan(self, items_of(arrays), False)
 
 
+cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** free) except -1:
+    """Fill in one step from its description; its numbers lie from `free` on, which moves past them."""
+    cdef PlanStep* step = &plan.steps[i]
+    kind, n_inside, loop, buffers, offsets, extents, strides, sizes, inner_steps, numbers, work, _ = described
+    step.kind, step.n_inside, step.work = STEP_KINDS[kind], n_inside, work
+    if not 0 <= step.n_inside < plan.n_steps - i or not 0 <= step.work:
+        raise ValueError(f"step {i} has {n_inside} steps inside, of {plan.n_steps - i - 1} that follow")
+    step.n_operands, step.n_axes = len(buffers), len(extents)
+    if step.n_operands > MAX_OPERANDS or step.n_axes > MAX_AXES or len(offsets) != step.n_operands:
+        raise ValueError(f"step {i} has {step.n_operands} operands and {step.n_axes} axes")
+    step.function, step.data, step.reports, step.gathers, step.is_native = NULL, NULL, False, False, False
+    step.reports_by_call = step.may_raise = False
+    step.small, step.joined = NULL, NULL
+    if loop is not None:
+        find_plan_loop(step, loop)
+    axes = axes_of_positions(loop)
+    if axes:
+        step.data = put_numbers(free, axes)
+    step.buffers = put_numbers(free, buffers)
+    step.offsets = put_numbers(free, offsets)
+    step.extents = put_numbers(free, extents)
+    step.strides = put_numbers(free, strides)
+    step.sizes = put_numbers(free, sizes)
+    step.steps = put_numbers(free, inner_steps)
+    step.numbers = put_numbers(free, numbers)
+    plan.work = min(plan.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # or more
+    return 0
+
+
 cdef int note_what_may_raise(Plan plan) except -1:
     """Blocks may raise what the loops in them may. Threads that share them need the GIL for that: no run keeps it."""
     cdef PlanStep* step
@@ -175,11 +172,13 @@ cdef int note_what_may_raise(Plan plan) except -1:
 
 
 cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:
-    """Store numbers from `free` on; returns their address."""
+    """Store numbers from `free` on, which moves past them; returns their address."""
+    cdef cnp.npy_intp* first = free[0]
     cdef Py_ssize_t i
     for i in range(len(numbers)):
-        free[0][i] = numbers[i]
-    return free[0]
+        first[i] = numbers[i]
+    free[0] += len(numbers)
+    return first
 
 
 cdef tuple axes_of_positions(loop):
@@ -298,7 +297,7 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
         run.code, run.saved, run.watched = <CodeWord*>(arena.memory + plan.code_at), arena.memory + plan.saved_at, -1
         run.n_threads = plan.n_threads
         if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can release the inputs meanwhile
-            held = (arena, copies, results, inputs_of(inputs, n_inputs))
+            held = (arena, copies, results, tuple_of(inputs, n_inputs))
             run.inputs = <PyObject*>held
         forget_errors()
         if plan.work > WORK_WITH_LOCK:
@@ -327,15 +326,6 @@ cdef Arena new_arena(Plan plan):
     arena = <Arena>Arena.__new__(Arena, plan.code_at + plan.n_words * sizeof(CodeWord) + LINE)
     fix_addresses(plan, arena)
     return arena
-
-
-cdef tuple inputs_of(PyObject* const* inputs, Py_ssize_t n):
-    cdef tuple found = PyTuple_New(n)
-    cdef Py_ssize_t i
-    for i in range(n):
-        Py_INCREF(<object>inputs[i])
-        PyTuple_SET_ITEM(found, i, <object>inputs[i])
-    return found
 
 
 cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):

@@ -20,8 +20,8 @@ cdef bint hooks_apply(State state) noexcept    # do hooks pack what is saved her
 # the value of an argument, by default its default
 cdef PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL
 cdef object described(value, int kind)    # shape or dtype of an argument, of each element of a list
-# what a slot holds, checked: as values of the interpreter below, or of this interpreter to be recorded again
-cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph)
+# a residual, checked: as values of the interpreter below, or of this interpreter to be recorded again
+cdef object unpack(TapeNode node, Py_ssize_t index, bint create_graph)
 # another object for what a Tensor with a handler holds: what its class makes of `detach`
 cdef object alias_by_handler(Tensor tensor)
 # the value of the interpreter below, for values of this interpreter

@@ -339,25 +339,25 @@ cdef inline bint hooks_apply(State state) noexcept:
 
 
 cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, State state, list copies) except -1:
-    """Put what the formulas need into the slots; a result follows when it is wrapped."""
+    """Save what the formulas need; a result follows when it is wrapped."""
     cdef Derivative derivative = node.derivative
-    cdef Py_ssize_t slot, i
+    cdef Py_ssize_t index, i
     cdef PyObject* found
     cdef unsigned int count
     cdef object value
     if derivative.n_residuals > 4:
         node.residual0 = [None] * derivative.n_residuals
     while needs:
-        slot = lowest_bit(needs)
+        index = lowest_bit(needs)
         needs &= needs - 1
-        if derivative.residual_kind[slot] == RESULT:
+        if derivative.residual_kind[index] == RESULT:
             continue
-        i = derivative.residual_argument[slot]
+        i = derivative.residual_argument[index]
         found = value_or_default(frame, signature, i)
         count = 0
         value = <object>found
-        if derivative.residual_kind[slot] != VALUE:
-            value = described(value, derivative.residual_kind[slot])
+        if derivative.residual_kind[index] != VALUE:
+            value = described(value, derivative.residual_kind[index])
         elif signature.arrays & bit(i) and (word_of_array(found) or word_of_value(found)):
             if copies is not None and copies[i] is not None:
                 value = copies[i]
@@ -369,7 +369,7 @@ cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, 
             if hooks_apply(state):
                 value = upcalls.pack(state.saved_hooks, value, node)
                 node.flags |= PACKED
-        put_in_slot(node, slot, value, count)
+        put_residual(node, index, value, count)
     return 0
 
 
@@ -395,37 +395,37 @@ cdef object described(value, int kind):
     return dtype_of(<PyObject*>value) if hasattr(value, "dtype") else numpy_asarray(value).dtype
 
 
-cdef inline Py_ssize_t slot_for_result(TapeNode node) except -2:
-    """The slot for what the operator returned, if a formula that will run needs it; else -1."""
+cdef inline Py_ssize_t residual_for_result(TapeNode node) except -2:
+    """The number of the residual that the operator returned, if a formula that will run needs it; else -1."""
     cdef Derivative derivative = node.derivative
-    cdef Py_ssize_t slot
+    cdef Py_ssize_t index
     cdef uint64_t rest = node.arguments, needs = 0
     while rest:
         needs |= derivative.needs[lowest_bit(rest)]
         rest &= rest - 1
-    for slot in range(derivative.n_residuals):
-        if needs & bit(slot) and derivative.residual_kind[slot] == RESULT:
-            return slot
+    for index in range(derivative.n_residuals):
+        if needs & bit(index) and derivative.residual_kind[index] == RESULT:
+            return index
     return -1
 
 
 cdef int save_result(TapeNode node, Tensor result, State state) except -1:
-    """Put a result into the slot for it, if its formulas need one."""
-    cdef Py_ssize_t slot = slot_for_result(node)
-    if slot >= 0:
+    """Save a result, if a formula needs it."""
+    cdef Py_ssize_t index = residual_for_result(node)
+    if index >= 0:
         node.memory = version_counter_of(result)
-        put_in_slot(node, slot, residual_of_result(node, result, state), total_version(result))
+        put_residual(node, index, residual_of_result(node, result, state), total_version(result))
     return 0
 
 
 cdef int save_results(TapeNode node, list results, State state) except -1:
-    """The same for several results: the slot holds them all, each with its memory and the version of that."""
-    cdef Py_ssize_t slot = slot_for_result(node)
+    """The same for several results: the residual is a tuple of them all, each with its memory and the version of that."""
+    cdef Py_ssize_t index = residual_for_result(node)
     cdef list kept = []
-    if slot >= 0:
+    if index >= 0:
         for result in results:
             kept.append((residual_of_result(node, result, state), version_counter_of(result), total_version(result)))
-        put_in_slot(node, slot, tuple(kept), 0)
+        put_residual(node, index, tuple(kept), 0)
     return 0
 
 
@@ -439,53 +439,53 @@ cdef object residual_of_result(TapeNode node, Tensor result, State state):
     return alias_by_handler(result) if result.word & PYTHON_BIT else result.array
 
 
-cdef int put_in_slot(TapeNode node, Py_ssize_t slot, value, unsigned int writes) except -1:
+cdef int put_residual(TapeNode node, Py_ssize_t index, value, unsigned int writes) except -1:
     if node.derivative.n_residuals > 4:
-        (<list>node.residual0)[slot] = value
+        (<list>node.residual0)[index] = value
         if writes:
             if node.residual1 is None:
                 node.residual1 = [0] * node.derivative.n_residuals
-            (<list>node.residual1)[slot] = writes
-    elif slot == 0:
+            (<list>node.residual1)[index] = writes
+    elif index == 0:
         node.residual0, node.version0 = value, writes
-    elif slot == 1:
+    elif index == 1:
         node.residual1, node.version1 = value, writes
-    elif slot == 2:
+    elif index == 2:
         node.residual2, node.version2 = value, writes
     else:
         node.residual3, node.version3 = value, writes
     return 0
 
 
-cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
-    """What a slot holds, checked: as values of the interpreter below, or of this interpreter to be recorded again."""
+cdef object unpack(TapeNode node, Py_ssize_t index, bint create_graph):
+    """A residual, checked: as values of the interpreter below, or of this interpreter to be recorded again."""
     cdef Derivative derivative = node.derivative
     cdef object value
     cdef unsigned int writes
-    if node.flags & RELEASED and derivative.residual_kind[slot] <= RESULT:
+    if node.flags & RELEASED and derivative.residual_kind[index] <= RESULT:
         raise upcalls.released_error(node)
     if derivative.n_residuals > 4:
-        value = (<list>node.residual0)[slot]
-        writes = 0 if node.residual1 is None else (<list>node.residual1)[slot]
-    elif slot == 0:
+        value = (<list>node.residual0)[index]
+        writes = 0 if node.residual1 is None else (<list>node.residual1)[index]
+    elif index == 0:
         value, writes = node.residual0, node.version0
-    elif slot == 1:
+    elif index == 1:
         value, writes = node.residual1, node.version1
-    elif slot == 2:
+    elif index == 2:
         value, writes = node.residual2, node.version2
     else:
         value, writes = node.residual3, node.version3
-    if derivative.residual_kind[slot] == RESULT:
+    if derivative.residual_kind[index] == RESULT:
         if node.outputs is None:
             return unpack_result(node, value, node.memory, writes, node, create_graph)
         return unpack_results(node, value, create_graph)
-    if derivative.residual_kind[slot] != VALUE:
+    if derivative.residual_kind[index] != VALUE:
         return value
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, None)
     elif is_tensor_type(Py_TYPE(<PyObject*>value)):
         if total_version(<Tensor>value) != writes:
-            raise upcalls.modified_error(node, slot, value, writes, total_version(<Tensor>value))
+            raise upcalls.modified_error(node, index, value, writes, total_version(<Tensor>value))
     elif isinstance(value, (tuple, list)) and not create_graph:
         return all_below(value, node.interpreter)
     return value if create_graph else below(value, node.interpreter)
@@ -500,7 +500,7 @@ cdef tuple unpack_results(TapeNode node, tuple kept, bint create_graph):
 
 
 cdef object unpack_result(TapeNode node, value, Memory memory, unsigned int writes, edge, bint create_graph):
-    """A saved result; to be recorded again it leads to `edge`, the node or its slot for this result."""
+    """A saved result; to be recorded again it leads to `edge`, the node or the gradient slot of this result."""
     cdef Tensor result
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, edge)

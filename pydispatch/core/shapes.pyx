@@ -1,7 +1,6 @@
 # Shapes and dtypes: compared, checked, and brought to one another.
 
 
-
 cdef tuple checked_shape(shape):
     """A shape as a tuple of ints."""
     if type(shape) is not tuple or not are_ints(<PyObject*>shape):

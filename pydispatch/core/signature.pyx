@@ -98,7 +98,7 @@ cdef int lay_out_arguments(Signature self, list layouts) except -1:
 
 
 cdef int copy_arguments(Signature self, Signature alike) except -1:
-    """The same from a signature that has the same ones."""
+    """`lay_out_arguments` for a schema with the arguments of another one."""
     self.n_arguments, self.n_positional, self.device = alike.n_arguments, alike.n_positional, alike.device
     self.required, self.arrays, self.mutable, self.lists = alike.required, alike.arrays, alike.mutable, alike.lists
     self.kind = alike.kind
@@ -137,7 +137,7 @@ cdef int lay_out_returns(Signature self, tuple arguments, tuple returns) except 
 
 
 cdef int copy_returns(Signature self, Signature alike) except -1:
-    """The same from a signature that has the same ones."""
+    """`lay_out_returns` for a schema with the returns of another one."""
     self.n_returns, self.view_of, self.detaches = alike.n_returns, alike.view_of, alike.detaches
     self.returns_fresh_tensor, self.returns_fresh_tensors = alike.returns_fresh_tensor, alike.returns_fresh_tensors
     self.return_is_tensor, self.return_is_list = alike.return_is_tensor, alike.return_is_list

@@ -8,7 +8,7 @@
 @cython.final
 @cython.freelist(64)
 cdef class InterpreterStack:
-    """One place in the stack of transforms and modes."""
+    """The innermost interpreter of a stack, and the stack around it. It never changes, so that states share it."""
 
 
 cdef class Interpreter:
@@ -90,16 +90,16 @@ cdef int enter_interpreter(Interpreter interpreter) except -1:
 cdef State state_under(Interpreter interpreter, State around):
     """The state inside of a transform or mode."""
     cdef State new = copy_of_state(around)
-    cdef InterpreterStack entry
+    cdef InterpreterStack stack
     new.parent = around
     new.guard = interpreter
     if not interpreter.changes_stack():
         return new
-    entry = InterpreterStack.__new__(InterpreterStack)
-    entry.interpreter = interpreter
-    entry.outer = around.entry
-    entry.depth = max(around.disabled, 0 if around.entry is None else around.entry.depth) + 1
-    new.entry = entry
+    stack = InterpreterStack.__new__(InterpreterStack)
+    stack.interpreter = interpreter
+    stack.outer = around.interpreters
+    stack.depth = max(around.disabled, 0 if around.interpreters is None else around.interpreters.depth) + 1
+    new.interpreters = stack
     new.innermost = interpreter
     new.plain = new.unchanged = False
     interpreter.change_inside(new)
@@ -283,9 +283,9 @@ def wrap_value_at(interpreter, value, tangent=None):
 cpdef tracked_leaf(interpreter, value):
     """A new leaf of an interpreter of `grad`: what is differentiated with respect to."""
     cdef Tensor leaf = enter_at(interpreter, value, None)
-    cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
-    place.is_leaf = True
-    leaf.edge = place
+    cdef GradientSlot slot = GradientSlot.__new__(GradientSlot)
+    slot.is_leaf = True
+    leaf.edge = slot
     leaf.word |= TRACKED_FLAG
     return leaf
 

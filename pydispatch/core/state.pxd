@@ -36,9 +36,9 @@ cdef extern from *:
 cdef class State:                       # immutable once pushed; the chain of parents is the stack of guards
     cdef readonly State parent
     cdef readonly object guard
-    cdef InterpreterStack entry                    # the innermost entry of the stack; None for an empty one
-    cdef readonly Interpreter innermost     # its transform or mode
-    cdef int disabled                      # modes of this depth and less are passed over
+    cdef InterpreterStack interpreters      # the stack, from the innermost one that is not disabled; None: empty
+    cdef readonly Interpreter innermost     # of the stack; None for an empty one
+    cdef int disabled                   # modes of this depth and less are disabled
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen
     cdef bint unchanged                 # does nothing here change a call? See compute_plain
@@ -55,7 +55,7 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef bint derives                   # do inactive wrappers of `grad` and `jvp` stand for the values in them?
     cdef readonly str default_backend
     cdef State call_state               # inside of a handler: the state of the call that it handles
-    cdef State lowered                  # made on demand: the same without the innermost transform or mode,
+    cdef State lowered                  # made on demand: the same without the innermost interpreter,
     cdef State recording                # this one with the tape on,
     cdef State silent                   # or off,
     cdef State handling                 # and in the handler of a subclass
@@ -71,7 +71,7 @@ cdef State root    # the state outside of all guards
 
 cdef State copy_of_state(State state)    # to be changed before it is pushed
 cdef void compute_plain(State state) noexcept    # does the state leave calls as they are?
-cdef State lowered_state(State state)    # the same without the innermost entry
+cdef State lowered_state(State state)    # the same without the innermost interpreter
 cdef State with_tape(State state, bint on)    # the same with the tape on, or off
 # the bit of the highest of backends whose bit length this is
 cdef uint64_t backend_of_length(Py_ssize_t length) noexcept

@@ -49,12 +49,12 @@ cdef class State:
     @property
     def stack(self):
         """The transforms and modes that are active, innermost first."""
-        cdef InterpreterStack entry = self.entry
+        cdef InterpreterStack stack = self.interpreters
         cdef list interpreters = []
-        while entry is not None:
-            if not is_disabled(self, entry):
-                interpreters.append(entry.interpreter)
-            entry = entry.outer
+        while stack is not None:
+            if not is_disabled(self, stack):
+                interpreters.append(stack.interpreter)
+            stack = stack.outer
         return tuple(interpreters)
 
     @property
@@ -70,7 +70,7 @@ cdef class State:
 
 cdef State copy_of_state(State state):
     cdef State new = State.__new__(State)
-    new.entry = state.entry
+    new.interpreters = state.interpreters
     new.innermost = state.innermost
     new.disabled = state.disabled
     new.call_state = state.call_state
@@ -104,11 +104,11 @@ cdef void compute_plain(State state) noexcept:
 
 
 cdef State lowered_state(State state):
-    """The same without the innermost entry; what a transform had switched on for itself is as it was around it."""
+    """The same without the innermost interpreter; what that had switched on for itself is as it was around it."""
     cdef State new = state.lowered
     if new is None:
         new = copy_of_state(state)
-        set_entry(new, state.entry.outer)
+        set_stack(new, state.interpreters.outer)
         state.innermost.change_below(new, state)
         compute_plain(new)
         state.lowered = new

@@ -26,7 +26,7 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
 # `owner.__pydispatch__(op, types, args, kwargs)`
 cdef object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs)
 cdef bint is_argument(Frame* frame, value) noexcept    # is this object among the arguments?
-cdef void disable_modes(State state) noexcept    # pass over the modes that are on the stack now
+cdef void disable_modes(State state) noexcept    # those that are on the stack now
 cdef bint is_handled(Tensor tensor) noexcept    # do handlers or modes have a say in what this Tensor holds?
 # the Tensor as what Python can make a number of: its array, or where handlers have a say the result of `item`
 cdef object number_of(Tensor tensor)

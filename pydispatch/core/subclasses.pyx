@@ -29,7 +29,7 @@ cdef int wrap_around(WrapperTensor wrapper, inner, bint requires_grad) except -1
     if not wrapper.word and has_handler(Py_TYPE(<PyObject*>wrapper)) and not requires_grad and (
             not (<State>borrowed_state()).inference):
         shell = Shell.__new__(Shell)
-        take_outline(shell, <PyObject*>inner)
+        take_metadata(shell, <PyObject*>inner)
         wrapper.array = shell
         wrapper.word = shell.keys | TENSOR_FLAG | PYTHON_BIT | (
             AUTOGRAD_BIT if shell.keys & DENSE_BIT else AUTOGRAD_OTHER_BIT)
@@ -303,12 +303,12 @@ cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, di
 
 cdef tuple declined_modes(Frame* frame, State state):
     """The modes that declined a call before it came here, in this order."""
-    cdef InterpreterStack entry = None if frame.original == NULL else (<State>frame.original).entry
+    cdef InterpreterStack stack = None if frame.original == NULL else (<State>frame.original).interpreters
     cdef list modes = []
-    while entry is not None and entry is not state.entry:
-        if isinstance(entry.interpreter, ActiveMode):
-            modes.append((<ActiveMode>entry.interpreter).mode)
-        entry = entry.outer
+    while stack is not None and stack is not state.interpreters:
+        if isinstance(stack.interpreter, ActiveMode):
+            modes.append((<ActiveMode>stack.interpreter).mode)
+        stack = stack.outer
     return tuple(modes)
 
 
@@ -383,10 +383,10 @@ cdef bint is_argument(Frame* frame, value) noexcept:
 
 
 cdef void disable_modes(State state) noexcept:
-    """Pass over the modes that are on the stack now."""
-    if state.entry is not None:
-        state.disabled = state.entry.depth
-        set_entry(state, state.entry)
+    """Disable the modes that are on the stack now."""
+    if state.interpreters is not None:
+        state.disabled = state.interpreters.depth
+        set_stack(state, state.interpreters)
 
 
 cdef State below_python_state(State state):

@@ -210,11 +210,11 @@ cdef bint is_meant(Tensor tensor, dict meanings) noexcept:
 
 cdef bint is_active(Interpreter interpreter, State state) noexcept:
     """Is this interpreter on the stack here?"""
-    cdef InterpreterStack entry = state.entry
-    while entry is not None:
-        if entry.interpreter is interpreter:
+    cdef InterpreterStack stack = state.interpreters
+    while stack is not None:
+        if stack.interpreter is interpreter:
             return True
-        entry = entry.outer
+        stack = stack.outer
     return False
 
 

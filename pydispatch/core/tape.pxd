@@ -3,7 +3,7 @@
 cdef enum:
     MAX_RESIDUALS = 16                      # what the formulas of one operator save
 
-cdef enum:              # what a slot of a node holds
+cdef enum:              # what a residual is
     VALUE = 0               # an argument
     RESULT = 1
     SHAPE = 2               # of an argument
@@ -30,10 +30,10 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef bint joint                     # does one formula give the gradients of all arguments, as a tuple?
     cdef bint materializes              # does it take zeros for results that took no part, or None?
     cdef readonly tuple formulas        # per schema argument: a function, or None
-    cdef tuple inputs                   # per schema argument: which slots its formula takes after the gradient
+    cdef tuple inputs                   # per schema argument: which residuals its formula takes after the gradient
     cdef uint64_t differentiable        # the arguments that have a formula
     cdef uint64_t lists                 # those that are lists
-    cdef uint64_t needs[MAX_ARGUMENTS]  # per argument: the slots its formula takes
+    cdef uint64_t needs[MAX_ARGUMENTS]  # per argument: the residuals its formula takes
     cdef int n_residuals
     cdef int residual_kind[MAX_RESIDUALS]
     cdef int residual_argument[MAX_RESIDUALS]

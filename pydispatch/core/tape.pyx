@@ -31,16 +31,16 @@ cdef class GradientSlot:
 cdef class Derivative:
     """The formulas of one operator: one per differentiable argument, and which values each of them takes.
 
-    `inputs` holds, per argument of the schema, the slots that its formula takes after the gradient; `slots` says what
-    each slot holds, as (kind, argument).
+    `inputs` holds, per argument of the schema, the residuals that its formula takes after the gradient, by their number in
+    `residuals`, which says what each is, as (kind, argument).
     """
 
-    def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts,
+    def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple residuals, bint broadcasts,
                   bint in_place,
                   uint64_t lists, source, tuple fused=None, forward=None, bint joint=False, bint materializes=True):
         cdef Py_ssize_t i
-        if len(slots) > MAX_RESIDUALS:
-            raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_RESIDUALS} are possible")
+        if len(residuals) > MAX_RESIDUALS:
+            raise ValueError(f"formulas of {operator} save {len(residuals)} values, at most {MAX_RESIDUALS} are possible")
         if len(formulas) > MAX_ARGUMENTS or len(inputs) != len(formulas) or (
                 fused is not None and len(fused) != len(formulas)):
             raise ValueError(f"{operator}: one formula per argument, with its inputs and its fused formula")
@@ -57,11 +57,11 @@ cdef class Derivative:
             self.tangents = forward
         elif forward is not None:
             self.forward = WAYS_FORWARD[forward]
-        self.n_residuals = len(slots)
+        self.n_residuals = len(residuals)
         self.symmetric = not joint and is_symmetric(formulas)
         self.joint = joint
         self.materializes = materializes
-        for i, (kind, argument) in enumerate(slots):
+        for i, (kind, argument) in enumerate(residuals):
             self.residual_kind[i] = kind
             self.residual_argument[i] = argument
         for i, formula in enumerate(formulas):
@@ -78,13 +78,13 @@ cdef class Derivative:
         return self.in_place
 
 
-cdef uint64_t checked_needs(tuple slots, int n_residuals) except? 0:
-    """The slots that a formula takes, one bit each."""
+cdef uint64_t checked_needs(tuple residuals, int n_residuals) except? 0:
+    """The residuals that a formula takes, one bit each."""
     cdef uint64_t needs = 0
-    for slot in slots:
-        if not 0 <= slot < n_residuals or len(slots) > MAX_RESIDUALS:
-            raise ValueError(f"a formula takes the slots {slots}, of {n_residuals}")
-        needs |= bit(slot)
+    for index in residuals:
+        if not 0 <= index < n_residuals or len(residuals) > MAX_RESIDUALS:
+            raise ValueError(f"a formula takes the residuals {residuals}, of {n_residuals}")
+        needs |= bit(index)
     return needs
 
 

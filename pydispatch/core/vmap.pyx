@@ -572,7 +572,7 @@ cdef Py_ssize_t size_of_flat_batch(tuple args, in_dims, list batch_dims) except 
     """The size of a batch of arrays, and in `batch_dims` the axis that each has; -1 where Python has to look closer."""
     cdef Py_ssize_t i, n = len(args), size = -1, extent, axis, ndim
     cdef tuple dims = <tuple>in_dims if type(in_dims) is tuple else None
-    cdef PyObject* outline
+    cdef PyObject* array
     if n == 0 or dims is not None and len(dims) != n:
         return -1
     for i in range(n):
@@ -584,16 +584,16 @@ cdef Py_ssize_t size_of_flat_batch(tuple args, in_dims, list batch_dims) except 
             continue
         if type(dim) is not int:
             return -1
-        outline = <PyObject*>args[i]
-        if is_tensor_type(Py_TYPE(outline)):
-            outline = bottom_of(<Tensor>outline)
-        if Py_TYPE(outline) != &PyArray_Type:
+        array = <PyObject*>args[i]
+        if is_tensor_type(Py_TYPE(array)):
+            array = bottom_of(<Tensor>array)
+        if Py_TYPE(array) != &PyArray_Type:
             return -1
-        ndim = PyArray_NDIM(<PyArrayObject*>outline)
+        ndim = PyArray_NDIM(<PyArrayObject*>array)
         axis = dim
         if axis < -ndim or axis >= ndim:
             return -1
-        extent = PyArray_DIMS(<PyArrayObject*>outline)[axis + ndim if axis < 0 else axis]
+        extent = PyArray_DIMS(<PyArrayObject*>array)[axis + ndim if axis < 0 else axis]
         if size != -1 and size != extent:
             return -1
         size = extent

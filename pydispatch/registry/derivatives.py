@@ -28,7 +28,7 @@ from pydispatch.schema import OperatorName, Schema, Type
 VALUE, RESULT, SHAPE, DTYPE = range(4)
 METADATA = {"_shape": SHAPE, "_dtype": DTYPE}
 
-Slot = tuple[int, int]      # (kind, position of the argument)
+Residual = tuple[int, int]      # (kind, position of the argument)
 
 
 class Joint(NamedTuple):
@@ -126,16 +126,16 @@ def _laid_out(
 ) -> Derivative:
     joint = isinstance(given, Joint)
     formulas = dict.fromkeys(arrays, given.formula) if joint else dict(zip(arrays, _as_tuple(given), strict=False))
-    slots: list[Slot] = []
+    residuals: list[Residual] = []
     inputs: list[tuple[int, ...]] = []
     for i in range(len(names)):
         formula = formulas.get(i)
-        wanted = [] if formula is None else [_slot_of(op, name, names) for name in parameters_of(formula)[1:]]
-        slots += [slot for slot in wanted if slot not in slots]
-        inputs.append(tuple(slots.index(slot) for slot in wanted))
+        wanted = [] if formula is None else [_residual_of(op, name, names) for name in parameters_of(formula)[1:]]
+        residuals += [residual for residual in wanted if residual not in residuals]
+        inputs.append(tuple(residuals.index(residual) for residual in wanted))
     return Derivative(
         name=node_name(op.name), operator=op, formulas=tuple(_known(formulas.get(i)) for i in range(len(names))),
-        inputs=tuple(inputs), slots=tuple(slots), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
+        inputs=tuple(inputs), residuals=tuple(residuals), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
         lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
         fused=fused_formulas_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))), forward=forward,
         joint=joint, materializes=len(schema.returns) == 1,
@@ -164,7 +164,7 @@ def parameters_of(formula: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(code.co_varnames[:code.co_argcount])
 
 
-def _slot_of(op: OpOverload, name: str, names: list[str]) -> Slot:
+def _residual_of(op: OpOverload, name: str, names: list[str]) -> Residual:
     if name in names:
         return VALUE, names.index(name)
     if name == "result":

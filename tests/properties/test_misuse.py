@@ -226,16 +226,16 @@ def test_wrong_arguments(call, error):
 
 def test_formulas_fit_their_operator():
     def derivative(**changes):
-        arguments = {"formulas": (_core.identity,), "inputs": ((0,),), "slots": ((0, 0),), **changes}
+        arguments = {"formulas": (_core.identity,), "inputs": ((0,),), "residuals": ((0, 0),), **changes}
         return _core.Derivative(
             name="F", operator=None, broadcasts=False, in_place=False, lists=0, source=None, **arguments)
 
     derivative()
     for changes in (
         {"inputs": ((1,),)}, {"inputs": ((-1,),)}, {"inputs": ((0,) * 17,)}, {"inputs": ()}, {"fused": ()},
-        {"formulas": (None,) * 65}, {"slots": ((0, 0),) * 17},
+        {"formulas": (None,) * 65}, {"residuals": ((0, 0),) * 17},
     ):
-        with pytest.raises(ValueError, match=r"formula|slots"):
+        with pytest.raises(ValueError, match=r"formula|residuals"):
             derivative(**changes)
     with pytest.raises(TypeError, match="no fused formula"):
         derivative(fused=(1,))
