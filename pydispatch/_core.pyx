@@ -70,7 +70,7 @@ include "core/results.pyx"              # results of kernels: checked and wrappe
 include "core/calls.pyx"                # a call, from the vectorcall slot to its result
 include "core/operators.pyx"            # operators and their overloads: what users call
 include "core/registrations.pyx"        # locks, and changes that come into force as one or not at all
-include "core/special_methods.pyx"      # Python's operators on Tensors
+include "core/special_methods.pyx"      # what Python and NumPy call of a Tensor
 
 # The stack, and the tape under it.
 include "core/stack.pyx"                # transforms and modes, innermost first

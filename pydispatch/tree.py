@@ -177,7 +177,7 @@ def tree_flatten(value: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpe
 
 
 def tree_flatten_present(value: Any) -> tuple[list[Any], TreeSpec]:
-    """The same, but None is no leaf: the spec says where it is."""
+    """`tree_flatten`, but None is no leaf: the spec says where it is."""
     return _flatten_present(value)
 
 

@@ -104,7 +104,7 @@ def edges_at(interpreter: Any, values: Iterable[Any]) -> list[Any]:
     return [_core.edge_of_tensor(value) if _core.is_tracked_at(value, interpreter) else None for value in values]
 
 
-def pulled_back(
+def gradients_of_inputs(
     interpreter: Any, edges: Iterable[Any], cotangents: Iterable[Any], inputs: tuple[Any, ...], *, keep: bool = False
 ) -> list[Any]:
     """The gradient for each input of a transform, from cotangents of its results; None where nothing arrives.
@@ -135,7 +135,7 @@ def gradients_in_interpreter(
         edges = edges_at(interpreter, [result for result, _ in pairs])
         return edges, [as_raw_constant(gradient) for _, gradient in pairs], tuple(map(_core.edge_of_tensor, entered))
 
-    return pulled_back(interpreter, *_core.run_under(interpreter, run))
+    return gradients_of_inputs(interpreter, *_core.run_under(interpreter, run))
 
 
 def _result(gradient: Any, interpreter: Any, create_graph: bool) -> Tensor:

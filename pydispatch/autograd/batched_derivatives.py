@@ -132,8 +132,8 @@ class BatchedDerivative(CustomDerivative):
             saved.parts = [*self.batch.example(leaves, number), *[examples_of(leaf, number) for leaf in outputs]]
             arguments, results = saved.parts[:len(leaves)], saved.parts[len(leaves):]
             self.single.setup(inner, tree_unflatten(arguments, spec), tree_unflatten(results, output_spec))
-            record.backward.append([saved.gradient_slot_of(tensor) for tensor in inner.for_backward or ()])
-            record.forward.append([saved.gradient_slot_of(tensor) for tensor in inner.for_forward or ()])
+            record.backward.append([saved.residual_of(tensor) for tensor in inner.for_backward or ()])
+            record.forward.append([saved.residual_of(tensor) for tensor in inner.for_forward or ()])
             ctx.example_attributes.append(vars(inner))
         ctx.save_for_backward(*saved.values)
         ctx.save_for_forward(*saved.values)
@@ -157,7 +157,7 @@ class BatchedDerivative(CustomDerivative):
         return found if record.is_flat else list(tree_unflatten(found, record.spec))
 
     def _gradients_of_none(self, record: _BatchedCall, grads: list[Any]) -> list[Any]:
-        """The same where there are no examples: zeros."""
+        """The gradients where there are no examples: zeros."""
         present = next((gradient for gradient in grads if gradient is not None), None)
         return [
             None if meta is None or meta[1].kind not in "fc"
@@ -253,8 +253,8 @@ class _Saved:
         self.values: list[Any] = []
         self._places: dict[int, int] = {}
 
-    def gradient_slot_of(self, tensor: Any) -> tuple[int, bool]:
-        """Where it is among the values, and whether as a part."""
+    def residual_of(self, tensor: Any) -> tuple[int, bool]:
+        """The number of the residual that holds it, and whether as a part of that."""
         i = self._position(tensor)
         if i is None:
             self.values.append(tensor)

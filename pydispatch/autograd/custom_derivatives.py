@@ -172,7 +172,7 @@ def attach_node(
         ctx.seal(None, outputs)
         return
     node = CustomNode(derivative, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
-                    GradientStructure(values, output, single), interpreter)
+                      GradientStructure(values, output, single), interpreter)
     if _core.current_state().anomaly:
         note_origin(node)
     ctx.seal(node, outputs)

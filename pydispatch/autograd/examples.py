@@ -20,7 +20,7 @@ def example_of(value: Any, number: int) -> Any:
 
 
 def examples_of(value: Any, number: int) -> Any:
-    """The same for a pytree whose arrays are all batches."""
+    """`example_of` for a pytree whose arrays are all batches."""
     return tree_map(lambda leaf: example_of(leaf, number) if _core.is_array(leaf) else leaf, value)
 
 

@@ -204,9 +204,10 @@ class BatchedFunction(BatchedDerivative):
     separate = True
 
     def __init__(self, function: AnyFunction, dims: Dims, randomness: str) -> None:
-        super().__init__(function, BatchedArguments(function.label, dims, randomness,
-                                                "write its forward with operators, or define "
-                                     "vmap(info, in_dims, *args) -> (output, out_dims) in place of generate_vmap_rule"))
+        super().__init__(function, BatchedArguments(
+            function.label, dims, randomness,
+            "write its forward with operators, or define vmap(info, in_dims, *args) -> (output, out_dims) in place of "
+            "generate_vmap_rule"))
         self.label: str = f"vmap({function.label})"
         self.once: bool = function.once
         self.parts = FunctionParts(self, None, self.forward, self.setup, -1, not self.once)
@@ -224,7 +225,7 @@ class BatchedFunction(BatchedDerivative):
         return self._one_by_one(args)
 
     def _one_by_one(self, args: tuple[Any, ...]) -> Any:
-        """The same for each example, which is a Tensor, as all of them at once are."""
+        """The user's forward on each example, which is a Tensor, as all of them at once are."""
         leaves, spec = tree_flatten(args)
         tensors = [
             leaf if dim is None or leaf is None else as_tensor(leaf)
@@ -251,6 +252,8 @@ class BatchedFunction(BatchedDerivative):
 
 
 _STATIC = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
+
+
 class FunctionCall:
     """A Function as the rule of a transform calls it, on the values below."""
 
@@ -325,7 +328,7 @@ def apply_custom(function: AnyFunction, args: tuple[Any, ...], captured: bool = 
 
 
 def _apply_in_general(function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
-    """The same for arguments of any kind at any interpreter."""
+    """`apply_custom` for arguments of any kind at any interpreter."""
     if _core.current_state().substitute is not None:
         function_is_used(function)
     args = tree_map(_core.unwrap_dead_value, args)
@@ -347,13 +350,13 @@ def _apply_in_interpreter(interpreter: Any, function: AnyFunction, args: tuple[A
 
 
 def _apply_in_jvp(interpreter: Any, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
-    """The same with tangents."""
+    """`Interpreter.apply_function` of `jvp`: outputs get tangents."""
     output, wrapped = _apply_below(interpreter, function, args, captured)
     return output if wrapped is None else _with_tangents(function, args, wrapped, interpreter)
 
 
 def _apply_in_vmap(interpreter: Vmap, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
-    """The same for a batch of calls."""
+    """`Interpreter.apply_function` of `vmap`: a batch of calls."""
     return function.batched(interpreter, args, captured)
 
 
@@ -561,7 +564,6 @@ class _Undifferentiable(Function):
 def _twice_error(name: str) -> AutogradError:
     return AutogradError(f"trying to differentiate twice a function that was marked with @once_differentiable: {name}\n"
                          "write its backward with operators and drop the mark")
-
 
 
 _core.extend(_core.Interpreter, apply_function=_apply_in_interpreter)

@@ -168,6 +168,3 @@ BODIES: dict[Any, Callable[..., tuple[Value, ...]]] = {
     SCAN: lower_scan, MAP: lower_map, WHILE: lower_while, COND: lower_cond, ASSOCIATIVE_SCAN: lower_associative_scan,
 }
 """How higher-order operators become steps: `lower(builder, lower_graph, *arguments)`."""
-
-
-

@@ -128,7 +128,7 @@ def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: A
 
 @COMPILED.py_impl("Autograd")
 def run_on_tape(program: Program, *arrays: Any) -> Arrays:
-    """The same, on the tape."""
+    """`run_and_record` on the tape."""
     return run_and_record(None, program, *arrays)
 
 

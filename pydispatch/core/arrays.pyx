@@ -84,7 +84,7 @@ cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
 
 
 cdef uint64_t word_of_other_type(PyTypeObject* cls) except? 1:
-    """The same of a type that is not noted; one of a run-time backend is from now on."""
+    """The word of a type that is not noted; one of a run-time backend is from now on."""
     cdef KnownType* known
     cdef uint64_t word
     cached = words_by_type.get(<size_t>cls)
@@ -122,7 +122,7 @@ cdef inline uint64_t word_of_array(PyObject* value) except? 1:
 
 
 cdef uint64_t word_of_other(PyObject* value, PyTypeObject* cls) except? 1:
-    """The same of a value that is neither an array of NumPy's nor a plain Tensor."""
+    """The word of a value that is neither an array of NumPy's nor a plain Tensor; 0 for what is no array."""
     if cls == GRAD_TYPE or cls == BATCHED_TYPE or cls == JVP_TYPE:
         return (<Tensor>value).word
     if holds_nothing(value) or cls == &PyTuple_Type:

@@ -40,7 +40,7 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
 
 
 cdef inline bint fits_as_pytree(unsigned char kind, PyObject* value) except -1:
-    """The same for what may hold arrays."""
+    """`fits` for what may hold arrays."""
     kind &= KIND
     return kind == ANYTHING and needs_no_conversion(value, True, 0) or kind == ARRAYS and are_arrays(value)
 
@@ -149,7 +149,7 @@ cdef inline bint all_fit(
 
 
 cdef bint fits_otherwise(unsigned char kind, PyObject* value, uint64_t* word, PyObject** raw) noexcept:
-    """The same for one value that is no array of NumPy's, of a subclass, or for an argument that takes anything."""
+    """`all_fit` for one value that is no array of NumPy's, of a subclass, or for an argument that takes anything."""
     cdef PyTypeObject* cls = Py_TYPE(value)
     cdef KnownType* known
     if kind & KIND == ARRAY:
@@ -177,7 +177,7 @@ cdef bint fits_otherwise(unsigned char kind, PyObject* value, uint64_t* word, Py
 cdef bint bind_names_directly(
     Frame* frame, PyObject* signature, PyObject* const* args, Py_ssize_t n, PyObject* kwnames
 ) noexcept:
-    """The same with keywords: all of them name positional arguments, or all keyword-only ones in schema order."""
+    """`bind_directly` with keywords: all name positional arguments, or all keyword-only ones in schema order."""
     cdef Py_ssize_t n_positional = (<Signature>signature).n_positional, k, i, last = n - 1
     cdef uint64_t passed = bit(n) - 1
     frame.n_names = PyTuple_GET_SIZE(kwnames)

@@ -72,7 +72,7 @@ cdef object run_entry(
 cdef object run_traced(
     tracer, OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, CallKind kind
 ):
-    """The same for one of the tracers, and those around it."""
+    """`run_entry`, telling one of the tracers and those around it."""
     cdef OpenEvent opened
     if tracer is None:
         return result_of_entry(op, table, entry, frame, keys, state, kind)
@@ -429,7 +429,7 @@ cdef bint all_constant(Frame* frame, Signature signature) except -1:
 
 
 cdef bint holds_constants(PyObject* value) except -1:
-    """The same of a value that may be or hold arrays."""
+    """Has nothing in a value that may be or hold arrays ever been on the tape?"""
     cdef Py_ssize_t i
     if is_tensor_type(Py_TYPE(value)):
         return is_constant(<Tensor>value)
@@ -468,7 +468,7 @@ cdef inline PyObject* run_directly(PyObject* op, PyObject* table, PyObject* entr
 
 
 cdef PyObject* run_recorded(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
-    """The same, which recorders are told of."""
+    """`run_directly`, which recorders are told of."""
     return finish_directly(op, table, entry, frame, call_directly_recorded(state_now().tracer, op, table, entry, frame))
 
 
@@ -508,7 +508,7 @@ cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, Call
 
 
 cdef object dispatch_as_meant(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
-    """The same, where captured values mean themselves."""
+    """Steps 2 to 7, where captured values mean themselves."""
     if state.unchanged and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
         frame.word &= ~SHARED_FLAG
     if frame.word & SPECIAL_FLAGS or state.innermost is not None or state.inference:

@@ -204,7 +204,7 @@ cdef inline bint is_row_of_float32(PyObject* array) noexcept:
 
 
 cdef PyObject* run_chain_of_float32(UfuncChain chain, PyObject* const* args) except? NULL:
-    """The same for arrays of float32."""
+    """`run_chain` for arrays of float32."""
     cdef char* data[MAX_STEPS][2]
     cdef cnp.npy_intp strides[MAX_STEPS][3]
     cdef double numbers[MAX_STEPS][2]       # room for a number of any type

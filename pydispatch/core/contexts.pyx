@@ -114,7 +114,7 @@ cdef void forget_published_state(State state) noexcept:
 
 
 cdef int publish_deeper(PublishedState* around, State state) except -1:
-    """The same as `publish_state` for a call inside of a call, which counts."""
+    """`publish_state` for a call inside of a call, which counts as one level of recursion."""
     publish_state(around, state)
     try:
         enter_recursive_call()

@@ -246,7 +246,7 @@ cdef PyObject* map_at_once(TypedLoop* typed, Operands* operands, int order) exce
 
 
 cdef PyObject* map_converted(Loop* loop, Operands* operands, TypedLoop* typed) except? NULL:
-    """The same where NumPy converts the operands for this loop first, as it does for the square root of ints."""
+    """`map_at_once` where NumPy converts the operands for this loop first, as it does for the square root of ints."""
     cdef double copies[3][MOST_CONVERTED]
     cdef cnp.npy_intp steps[3]
     cdef cnp.npy_intp n = 1

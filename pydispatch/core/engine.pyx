@@ -454,7 +454,7 @@ cdef object numpy_add = numpy.add
 
 
 cdef int accumulate_one(BackwardPass run, Py_ssize_t entry, Py_ssize_t index, gradient, Py_ssize_t n) except -1:
-    """The same for one of several results; the sums are never written to."""
+    """`accumulate` for one of several results; the sums are never written to."""
     cdef list gradients
     if run.queue.entries[entry].gradient == NULL:
         gradients = [None] * n
@@ -721,7 +721,7 @@ cdef object formula_result(BackwardPass run, TapeNode node, Py_ssize_t i, gradie
 
 cdef Py_ssize_t run_list_formula(BackwardPass run, TapeNode node, Py_ssize_t i, Py_ssize_t k, gradient, list results,
                                  PyObject** values, uint64_t* unpacked) except -1:
-    """The same for an argument that is a list: a gradient for each element. Returns the next edge."""
+    """Run the formula of an argument that is a list: a gradient for each element. Returns the next edge."""
     found = formula_result(run, node, i, gradient, values, unpacked, False)
     for item in found:
         if item is not None:

@@ -70,7 +70,7 @@ cdef class Context:
             seal_context(self, node, tuple(outputs))
 
     def seal_for_forward(self):
-        """The same for `jvp`, which runs at once: what was saved is seen from the interpreter below."""
+        """`seal` for `jvp`, which runs at once: what was saved is seen from the interpreter below."""
         self.to_save = self.for_forward or self.to_save
         keep_saved(self, self.to_save or (), ())
         self.as_saved = False
@@ -81,7 +81,7 @@ cdef class Context:
 
     @property
     def dependencies(self):
-        """The same as values of the interpreter that backward runs at."""
+        """What gradients depend on, as values of the interpreter that backward runs at."""
         if self.as_saved or self.depends_on is None:
             return self.depends_on or ()
         return all_below(self.depends_on, self.interpreter)

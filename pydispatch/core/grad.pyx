@@ -226,7 +226,7 @@ def run_vjp(function, tuple primals, site):
     cdef Grad interpreter
     cdef list entered = []
     cdef object run = None
-    cdef VjpFunction pull
+    cdef VjpFunction vjp_fn
     if not are_arrays_alone(primals):
         return not_flat
     for primal in primals:
@@ -244,11 +244,11 @@ def run_vjp(function, tuple primals, site):
     finally:
         leave_grad(interpreter, &outside)
     if run is not None:
-        return upcalls.pulled(run, primals)
-    pull = VjpFunction.__new__(VjpFunction)
-    pull.interpreter = interpreter
-    pull.value = (<Tensor>output).array
-    pull.root = (<Tensor>output).edge if (<Tensor>output).word & TRACKED_FLAG else None
-    pull.targets = tuple([(<Tensor>leaf).edge for leaf in entered])
-    pull.primals = primals
-    return handed_out(pull.value, has_tensor(primals), primals, False), pull
+        return upcalls.output_and_vjp_fn(run, primals)
+    vjp_fn = VjpFunction.__new__(VjpFunction)
+    vjp_fn.interpreter = interpreter
+    vjp_fn.value = (<Tensor>output).array
+    vjp_fn.root = (<Tensor>output).edge if (<Tensor>output).word & TRACKED_FLAG else None
+    vjp_fn.targets = tuple([(<Tensor>leaf).edge for leaf in entered])
+    vjp_fn.primals = primals
+    return handed_out(vjp_fn.value, has_tensor(primals), primals, False), vjp_fn

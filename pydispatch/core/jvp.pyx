@@ -150,7 +150,7 @@ cdef object propagate_simply(
 
 cdef object tangent_traced(tracer, OpOverload op, Signature signature, Derivative derivative, Frame* frame,
                            PyObject** values, PyObject** tangents, JvpTensor result, State lower):
-    """The same, which recorders are told of; other tracers are told of kernels alone."""
+    """`tangent_of_call`, which recorders are told of; other tracers are told of kernels alone."""
     cdef OpenEvent opened
     if not isinstance(tracer, Recorder):
         return tangent_of_call(op, signature, derivative, frame, values, tangents, result, lower)
@@ -323,7 +323,7 @@ def run_jvp(function, tuple primals, tuple tangents, site):
     finally:
         leave_interpreter(interpreter)
     if run is not None:
-        return upcalls.pushed(run, primals + tangents)
+        return upcalls.output_and_tangent(run, primals + tangents)
     value = (<Tensor>output).array
     if tangent is None:
         tangent = upcalls.zeros_for(value)

@@ -20,7 +20,7 @@ cdef bint is_basic_key_item(item) except -1:
 
 
 cdef inline bint is_basic_item(PyObject* item) noexcept:
-    """The same for exact types; the quick yes."""
+    """`is_basic_key_item` for exact types; the quick yes."""
     cdef PyTypeObject* cls = Py_TYPE(item)
     return cls == &PyLong_Type or cls == &PySlice_Type or item == Py_None or item == Py_Ellipsis
 

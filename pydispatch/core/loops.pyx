@@ -137,7 +137,7 @@ cdef tuple LOGICAL = (numpy.logical_and, numpy.logical_or, numpy.logical_xor)
 
 
 cdef bint resolves_numbers(ufunc, TypedLoop* typed, int type) except -1:
-    """The same, looked up for every order of such numbers and Python's."""
+    """`takes_numbers`, looked up for every order of such numbers and Python's."""
     cdef int n = ufunc.nin, i, k, code
     cdef tuple choices = (int, float, cnp.PyArray_DescrFromType(type)), given
     cdef tuple expected = (typed.loop_type,) * n + (typed.result_type,)
@@ -323,7 +323,7 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
 
 
 cdef PyObject* map_with_row(Loop* loop, Operand* operands, PyObject* whole, PyObject* row, int which) except? NULL:
-    """The same where an operand is repeated along the first axes of the other: NumPy copies it, and takes one loop."""
+    """`map_elements` where an operand is repeated along the first axes of the other: NumPy copies it first."""
     cdef double on_stack[SMALL_COPIES]
     cdef char* copies = <char*>on_stack
     cdef char* pointers[3]

@@ -1,7 +1,7 @@
 # Modes: handlers for every call within a `with` block.
 #
-# Entering a mode puts an interpreter on the stack, which is above the tape. The innermost interpreter gets a call; in the
-# handler of a mode its interpreter is absent.
+# Entering a mode puts an interpreter on the stack, which is above the tape. The innermost interpreter gets a call, and
+# inside of its mode's handler it is absent.
 
 
 @cython.final
@@ -88,7 +88,7 @@ cdef Interpreter innermost_transform(State state):
 
 
 cdef State without_transforms(State state):
-    """The same without the transforms that were entered after the innermost mode."""
+    """The state without the transforms that were entered after the innermost mode."""
     while state.innermost is not None and state.innermost.is_transform():
         state = lowered_state(state)
     return state

@@ -419,7 +419,7 @@ cdef int save_result(TapeNode node, Tensor result, State state) except -1:
 
 
 cdef int save_results(TapeNode node, list results, State state) except -1:
-    """The same for several results: the residual is a tuple of them all, each with its memory and the version of that."""
+    """Save several results: the residual is a tuple of all, each with its memory and the version of that."""
     cdef Py_ssize_t index = residual_for_result(node)
     cdef list kept = []
     if index >= 0:
@@ -545,7 +545,7 @@ cdef inline object below(value, Interpreter interpreter):
 
 
 cdef tuple all_below(values, Interpreter interpreter):
-    """The same for each of a sequence."""
+    """`below` for each of a sequence."""
     cdef list lower = []
     for value in values:
         lower.append(below(value, interpreter))
@@ -611,7 +611,7 @@ cdef inline bint recording_fast_path(
 
 
 cdef bint other_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
-    """The same for operators without a derivative, with several results, and for composites."""
+    """`recording_fast_path` for operators without a derivative, with several results, and for composites."""
     cdef Signature signature = (<Table>table).signature
     if (<Table>table).differentiated_as is not None:
         return composite_fast_path(op, table, state, frame, result)
@@ -629,7 +629,7 @@ cdef bint other_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame*
 cdef bint composite_fast_path(
     PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
 ) except -1:
-    """The same for an operator that is differentiated as a composite, which calls others that are recorded."""
+    """`recording_fast_path` for an operator that is differentiated as a composite: what it calls is recorded."""
     cdef PyObject* entry = <PyObject*>(<Table>table).differentiated_as
     if not is_plain(entry) or (<TableEntry>entry).convention & (RAW | FRESH) or not (
             tracked_arguments(frame, (<Table>table).signature, (<State>state).innermost)):
@@ -719,7 +719,7 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
 
 
 cdef PyObject* call_recorded_several(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
-    """The same for an operator with several results."""
+    """`call_recorded` for an operator with several results."""
     cdef Signature signature = (<Table>table).signature
     cdef Derivative derivative = <Derivative>(<Table>table).derivative
     cdef Interpreter interpreter = (<State>state).innermost
@@ -820,7 +820,7 @@ cdef bint are_raw_results(Signature signature, PyObject* value) noexcept:
 
 
 cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter):
-    """The same for kernels that take more than the arguments."""
+    """`value_at_bottom` for kernels that take more than the arguments."""
     if interpreter is None:
         return unwrap_value(run_below_tape(op, table, frame, state, BY_CALL))
     return own(PyObject_Vectorcall(

@@ -133,7 +133,7 @@ def take_steps(tuple step, tuple init, slices, check, rows):
 
 
 def take_steps_while(tuple test, tuple step, tuple init, holds, check, bint keeps):
-    """The same as long as a test of the carry holds: (last carry, those that steps started with if `keeps`).
+    """`take_steps` as long as a test of the carry holds: (last carry, those that steps started with if `keeps`).
 
     `holds(results)` is called where the test may have returned something else than one bool.
     """

@@ -1,4 +1,4 @@
-# Python's operators on Tensors.
+# What Python and NumPy call of a Tensor: operators of the language, `__array_ufunc__`, methods that are operators.
 
 cdef enum:
     ADD, IADD, SUB, ISUB, MUL, IMUL, TRUEDIV, ITRUEDIV, FLOORDIV, IFLOORDIV, MOD, IMOD, POW, IPOW, MATMUL

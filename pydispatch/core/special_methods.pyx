@@ -1,4 +1,6 @@
-# Python's operators on Tensors.
+# What Python and NumPy call of a Tensor: operators of the language, `__array_ufunc__`, methods that are operators.
+#
+# The other half of NumPy's way in, `__array_function__`, is in core/array_functions.pyx.
 
 cdef list special_methods = [None] * N_SPECIAL_METHODS
 
@@ -42,7 +44,7 @@ cdef object binary(int method, left, right):
 
 
 cdef object binary_of_sequences(int method, left, right):
-    """The same where an operand may be a list, which becomes an array as in NumPy."""
+    """`binary` where an operand may be a list, which becomes an array as in NumPy."""
     left, right = without_sequence(left), without_sequence(right)
     if not is_operand(<PyObject*>left) or not is_operand(<PyObject*>right):
         return NotImplemented

@@ -265,7 +265,7 @@ cdef Tensor wrap_at(Interpreter interpreter, value, tangent):
 
 
 cdef Tensor enter_at(Interpreter interpreter, value, tangent):
-    """The same for the argument of a transform, which no operator has seen: captured values are replaced here."""
+    """`wrap_at` for the argument of a transform, which no operator has seen: captured values are replaced."""
     cdef State state = state_now()
     if interpreter is not None and state.substitute is not None:
         if isinstance(value, Tensor):
@@ -387,7 +387,7 @@ def unwrap_dead_value(value):
 
 
 def unwrap_all_dead(list values):
-    """The same for each of them; the very list where nothing changes."""
+    """`unwrap_dead_value` for each of them; the very list where nothing changes."""
     cdef list found = values
     cdef Py_ssize_t i
     for i in range(len(values)):
@@ -516,5 +516,5 @@ cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result,
 
 
 cdef object wrap_leaves(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter):
-    """The same for a pytree; apart, since a function with a closure in it is slower at each call."""
+    """`wrap_result` for a pytree; apart, since a function with a closure in it is slower at each call."""
     return upcalls.map_arrays(lambda leaf: wrap_result(signature, frame, i, leaf, interpreter), result)

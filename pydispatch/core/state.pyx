@@ -104,7 +104,7 @@ cdef void compute_plain(State state) noexcept:
 
 
 cdef State lowered_state(State state):
-    """The same without the innermost interpreter; what that had switched on for itself is as it was around it."""
+    """The state without the innermost interpreter; what that had switched on for itself is as it was around."""
     cdef State new = state.lowered
     if new is None:
         new = copy_of_state(state)
@@ -116,7 +116,7 @@ cdef State lowered_state(State state):
 
 
 cdef State with_tape(State state, bint on):
-    """The same with the tape on, or off."""
+    """The state with the tape on, or off."""
     cdef State new
     if state.grad == on:
         return state
@@ -256,7 +256,10 @@ cdef int push_cell(Cell* around, State state) except -1:
 
 
 cdef inline int go_deeper(Cell* around, State state) except -1:
-    """The same for a call inside of a call, which counts; all that can fail comes before anything is changed."""
+    """`push_cell` for a call inside of a call, which counts as one level of recursion.
+
+    All that can fail comes before anything is changed.
+    """
     make_context()
     enter_recursive_call()
     put_cell(around, state)

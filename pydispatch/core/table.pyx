@@ -208,7 +208,7 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
 
 
 cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except? NULL:
-    """The same outside of all guards where the backend has to be chosen, or arguments are views of constants."""
+    """`plain_entry` outside of all guards where the backend has to be chosen, or arguments are views of constants."""
     cdef uint64_t word = frame.word & ~SHARED_FLAG
     cdef PyObject* entry
     if not (<State>state).unchanged or word & SPECIAL_FLAGS:

@@ -31,8 +31,8 @@ cdef class GradientSlot:
 cdef class Derivative:
     """The formulas of one operator: one per differentiable argument, and which values each of them takes.
 
-    `inputs` holds, per argument of the schema, the residuals that its formula takes after the gradient, by their number in
-    `residuals`, which says what each is, as (kind, argument).
+    `residuals` are what the formulas take beside the gradient, each as (kind, argument). `inputs` holds, per argument
+    of the schema, the numbers of those that its formula takes.
     """
 
     def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple residuals, bint broadcasts,
@@ -40,7 +40,8 @@ cdef class Derivative:
                   uint64_t lists, source, tuple fused=None, forward=None, bint joint=False, bint materializes=True):
         cdef Py_ssize_t i
         if len(residuals) > MAX_RESIDUALS:
-            raise ValueError(f"formulas of {operator} save {len(residuals)} values, at most {MAX_RESIDUALS} are possible")
+            raise ValueError(
+                f"formulas of {operator} save {len(residuals)} values, at most {MAX_RESIDUALS} are possible")
         if len(formulas) > MAX_ARGUMENTS or len(inputs) != len(formulas) or (
                 fused is not None and len(fused) != len(formulas)):
             raise ValueError(f"{operator}: one formula per argument, with its inputs and its fused formula")
@@ -392,7 +393,7 @@ def value_below(value, interpreter):
 
 
 def leaves_below(leaves, interpreter):
-    """The same of each leaf, as a list."""
+    """`value_below` of each leaf, as a list."""
     cdef list found = []
     for leaf in leaves:
         found.append(below(leaf, interpreter))

@@ -58,9 +58,9 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # func/grad.py
     cdef public object enter_constants, check_differentiable, check_aux, as_scalar, one_beside
     cdef public object differentiate_in_general, as_gradient, as_passed, leave_aux, as_raw_constant
-    cdef public object as_cotangent, recorded, pulled, zeros_for
+    cdef public object as_cotangent, recorded, output_and_vjp_fn, zeros_for
     # func/jvp.py
-    cdef public object propagated, pushed
+    cdef public object propagated, output_and_tangent
     # func/vmap.py
     cdef public object grads_of_batch, moved, batched_in_general
     # library/derived.py

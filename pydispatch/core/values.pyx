@@ -373,7 +373,7 @@ cdef Tensor wrap(array):
 
 
 cdef Tensor wrap_of_word(array, uint64_t word):
-    """The same where the word of the array, which is no Shell, was looked up."""
+    """`wrap` where the word of the array, which is no Shell, was looked up."""
     cdef Tensor tensor = Tensor.__new__(Tensor)
     fill_tensor(tensor, array, word)
     return tensor

@@ -12,10 +12,7 @@ from pydispatch.debug import html
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.modes import Guard
 from pydispatch.registry.messages import shorten
-from pydispatch.registry.registrations import (
-    RuleHandle,
-    derivative_of,
-)
+from pydispatch.registry.registrations import RuleHandle, derivative_of
 from pydispatch.registry.tables import ASKS_HANDLERS, build_table, is_factory
 from pydispatch.tree import tree_leaves, tree_map
 

@@ -109,7 +109,8 @@ def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tu
                 mask &= ~functionality
             elif entry is not None and backend in (0, highest):
                 waits = entry.asks_device and length > 0 and not asks_device
-                mask &= ~functionality if entry.is_fallthrough or entry.asks_handlers or waits else mask
+                if entry.is_fallthrough or entry.asks_handlers or waits:
+                    mask &= ~functionality
         masks.append(mask)
     return tuple(masks)
 

@@ -6,9 +6,7 @@ from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.registry import registrations
 from pydispatch.registry.messages import describe, describe_table
 from pydispatch.registry.operators import find
-from pydispatch.registry.registrations import (
-    definition_of,
-)
+from pydispatch.registry.registrations import definition_of
 from pydispatch.registry.tables import compute_table
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import Grad
-from pydispatch.autograd.backward import edges_at, pulled_back
+from pydispatch.autograd.backward import edges_at, gradients_of_inputs
 from pydispatch.autograd.values import as_raw_constant, enter_arrays, one_beside
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.functions import returned_by
@@ -90,7 +90,7 @@ class Recorded(NamedTuple):
 
     def pull(self, cotangents: Iterable[Any], *, keep: bool) -> list[Any]:
         """A gradient for each input, None where the outputs do not depend on it. `keep` retains the graph."""
-        return pulled_back(self.interpreter, self.roots, cotangents, self.inputs, keep=keep)
+        return gradients_of_inputs(self.interpreter, self.roots, cotangents, self.inputs, keep=keep)
 
 
 def record(
@@ -178,16 +178,16 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     interpreter = Grad("vjp", site)
     leaves, spec = flatten_arguments(primals)
     run = record(interpreter, func, primals, {}, range(len(primals)), leaves, spec, has_aux)
-    result = _pulled(run, primals, leaves, spec)
+    result = _output_and_vjp_fn(run, primals, leaves, spec)
     return (*result, leave_aux(run.aux, interpreter, primals)) if has_aux else result
 
 
-def _pulled_arrays(run: Recorded, primals: tuple[Any, ...]) -> tuple[Any, Any]:
+def _output_and_vjp_fn_of_arrays(run: Recorded, primals: tuple[Any, ...]) -> tuple[Any, Any]:
     """(output, vjp_fn) where the primals are arrays, and the output is not one of its interpreter."""
-    return _pulled(run, primals, *flatten_arguments(primals))
+    return _output_and_vjp_fn(run, primals, *flatten_arguments(primals))
 
 
-def _pulled(run: Recorded, primals: tuple[Any, ...], leaves: list[Any], spec: TreeSpec) -> tuple[Any, Any]:
+def _output_and_vjp_fn(run: Recorded, primals: tuple[Any, ...], leaves: list[Any], spec: TreeSpec) -> tuple[Any, Any]:
     """(output, vjp_fn) of a function that was recorded."""
 
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
@@ -230,4 +230,4 @@ _core.connect(enter_constants=enter_arrays, check_differentiable=check_different
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
               recorded=lambda interpreter, output, tracked: _recorded(
                   interpreter, *_outputs(interpreter.name, output), tracked, None),
-              pulled=_pulled_arrays, zeros_for=zeros_for)
+              output_and_vjp_fn=_output_and_vjp_fn_of_arrays, zeros_for=zeros_for)

@@ -51,7 +51,7 @@ def jvp(
     if strict:
         _check_dependence(run)
     given = (*primals, *tangents)
-    result = _pushed(run, given)
+    result = _output_and_tangent(run, given)
     return (*result, leave_aux(run.aux, interpreter, given)) if has_aux else result
 
 
@@ -60,7 +60,7 @@ def _shares_memory(value: Any, arrays: Iterable[Any]) -> bool:
     return any(_core.is_array(array) and _core.have_one_memory(value, array) for array in arrays)
 
 
-def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
+def _output_and_tangent(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
     """(output, tangent) as the user gets them."""
     found: list[Any] = []
     of_raw = are_raw(run.outputs)
@@ -96,8 +96,8 @@ def propagate(
 
     def run() -> Propagated:
         interpreter.arguments = args
-        primals = [_core.wrap_value_at(interpreter, leaf, tangent) for leaf,
-                   tangent in zip(leaves, tangents, strict=True)]
+        primals = [_core.wrap_value_at(interpreter, leaf, tangent)
+                   for leaf, tangent in zip(leaves, tangents, strict=True)]
         entered = enter_arguments(interpreter, args, positions, unflatten_arguments(primals, spec))
         output, aux = check_aux(interpreter.name, func(*entered), has_aux)
         return _propagated(interpreter, output, aux)
@@ -150,4 +150,5 @@ def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDiffer
                                   "convert it first: array.astype(float)")
 
 
-_core.connect(propagated=lambda interpreter, output: _propagated(interpreter, output, None), pushed=_pushed)
+_core.connect(propagated=lambda interpreter, output: _propagated(interpreter, output, None),
+              output_and_tangent=_output_and_tangent)

@@ -113,7 +113,7 @@ class Linearize(PythonInterpreter):
         return self.process_call(func, args, kwargs)
 
     def process_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same for anything callable: a Function, a higher-order operator."""
+        """`process` for anything callable: a Function, a higher-order operator."""
         leaves, spec = _flattened(args, kwargs)
         tangents = [(i, leaf) for i, leaf in enumerate(leaves) if _core.is_owned_by(leaf, self)]
         if not tangents:
@@ -138,7 +138,7 @@ class Linearize(PythonInterpreter):
         return wrapped
 
     def apply_function(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
-        """The same for a Function. It may write to its arguments, and says so only after it has run."""
+        """`process_call` for a Function. It may write to its arguments, and says so only after it has run."""
         return _core.lowered(self, self._apply_below, function, args, captured)
 
     def _apply_below(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:

@@ -31,9 +31,9 @@ from pydispatch.higher_order.transformed import (
     chosen,
     gradients_of,
     is_differentiable,
+    jvp_of,
     owned,
     placed,
-    pushed_forward,
     record,
     register_common_rules,
     tangents_of,
@@ -151,7 +151,7 @@ def run_without_data(combine: Flat, xs: Arrays, args: Arrays, length: int, rever
 
 @ASSOCIATIVE_SCAN.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """The same over batches of slices."""
+    """The scan over batches of slices."""
     slices, fixed = [slice_like(x) for x in xs], owned(args, interpreter)
     flags = owned(xs, interpreter)
     if not all(flags):
@@ -172,7 +172,7 @@ def run_with_tangents(interpreter: Jvp, combine: Flat, xs: Arrays, args: Arrays,
     tangents = tangents_or_zeros(xs, interpreter)
     arg_tangents = tangents_of(args, interpreter)
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(combine, (*moves, *moves, *arg_flags), interpreter)
+    function = jvp_of(combine, (*moves, *moves, *arg_flags), interpreter)
     n_moving = sum(moves)
 
     def step(*values: Any) -> Arrays:
@@ -208,5 +208,5 @@ def run_and_record(
 
 @ASSOCIATIVE_SCAN.py_impl("Autograd")
 def run_on_tape(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """The same on the tape."""
+    """`run_and_record` on the tape."""
     return run_and_record(None, combine, xs, args, length, reverse)

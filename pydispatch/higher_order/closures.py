@@ -102,7 +102,7 @@ class FlatFunction:
 
     @property
     def step(self) -> Step:
-        """The same for Tensors as the core calls it, where it is sound."""
+        """The function on Tensors, as the core calls it where it is sound."""
         return self.function if self._is_flat else self._on_tensors, self.nesting.returned, self._outputs
 
     def _on_tensors(self, *tensors: Tensor) -> Any:

@@ -32,8 +32,8 @@ from pydispatch.higher_order.transformed import (
     gradients_of,
     is_differentiable,
     is_one_element,
+    jvp_of,
     owned,
-    pushed_forward,
     record,
     register_common_rules,
     tangents_of,
@@ -155,8 +155,8 @@ def run_with_tangents(interpreter: Jvp, pred: Any, true_fn: Flat, false_fn: Flat
     """One call on the values and tangents, of the branches with their derivatives."""
     tangents = tangents_of(operands, interpreter)
     flags = [tangent is not None for tangent in tangents]
-    results = COND(_core.value_below(pred, interpreter), pushed_forward(true_fn, flags, interpreter),
-                   pushed_forward(false_fn, flags, interpreter), (*below(operands, interpreter),
+    results = COND(_core.value_below(pred, interpreter), jvp_of(true_fn, flags, interpreter),
+                   jvp_of(false_fn, flags, interpreter), (*below(operands, interpreter),
                                                                   *chosen(tangents, flags)))
     n = len(results) // 2
     return with_tangents(results[:n], results[n:], interpreter)
@@ -183,5 +183,5 @@ def run_and_record(interpreter: Interpreter | None, pred: Any, true_fn: Flat, fa
 
 @COND.py_impl("Autograd")
 def run_on_tape(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
-    """The same on the tape."""
+    """`run_and_record` on the tape."""
     return run_and_record(None, pred, true_fn, false_fn, operands)

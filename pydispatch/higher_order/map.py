@@ -33,8 +33,8 @@ from pydispatch.higher_order.transformed import (
     chosen,
     is_constant_and_unseen,
     is_recorded_whole,
+    jvp_of,
     owned,
-    pushed_forward,
     record,
     register_common_rules,
     tangents_of,
@@ -119,7 +119,7 @@ def run_with_tangents(interpreter: Jvp, f: Flat, xs: Arrays, args: Arrays, lengt
     x_tangents, arg_tangents = tangents_of(xs, interpreter), tangents_of(args, interpreter)
     x_flags = [tangent is not None for tangent in x_tangents]
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(f, (*x_flags, *arg_flags), interpreter)
+    function = jvp_of(f, (*x_flags, *arg_flags), interpreter)
     n, n_moving, n_args = len(xs), sum(x_flags), len(args)
 
     def step(*values: Any) -> Arrays:
@@ -152,5 +152,5 @@ def run_and_record(interpreter: Interpreter | None, f: Flat, xs: Arrays, args: A
 
 @MAP.py_impl("Autograd")
 def run_on_tape(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
-    """The same on the tape."""
+    """`run_and_record` on the tape."""
     return run_and_record(None, f, xs, args, length)

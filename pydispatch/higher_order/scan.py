@@ -47,9 +47,9 @@ from pydispatch.higher_order.transformed import (
     is_constant_and_unseen,
     is_differentiable,
     is_recorded_whole,
+    jvp_of,
     owned,
     placed,
-    pushed_forward,
     record,
     register_common_rules,
     tangents_of,
@@ -110,7 +110,7 @@ def _results_at_once(
 def _results_in_general(
     step: FlatFunction, init: Arrays, xs: Arrays, slices: list[MetaArray], length: int, reverse: bool
 ) -> tuple[Arrays, Arrays]:
-    """The same by the operator."""
+    """The results, and what the function captures, by the operator."""
     found = outline(step, (*init, *slices))
     if found.results is not None:
         check_carry("scan: combine", init, found.results[: len(init)])
@@ -255,7 +255,7 @@ def run_with_tangents(
     x_tangents, arg_tangents = tangents_of(xs, interpreter), tangents_of(args, interpreter)
     x_flags = [tangent is not None for tangent in x_tangents]
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(combine, (*moves, *x_flags, *arg_flags), interpreter)
+    function = jvp_of(combine, (*moves, *x_flags, *arg_flags), interpreter)
     counts = (n, sum(moves), n_xs, sum(x_flags), len(args))
 
     def step(*values: Any) -> Arrays:
@@ -370,5 +370,5 @@ def gradients(
 
 @SCAN.py_impl("Autograd")
 def run_on_tape(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
-    """The same on the tape."""
+    """`run_and_record` on the tape."""
     return run_and_record(None, combine, init, xs, args, length, reverse)

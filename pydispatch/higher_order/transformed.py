@@ -12,7 +12,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Context, Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
-from pydispatch.autograd.backward import edges_at, pulled_back
+from pydispatch.autograd.backward import edges_at, gradients_of_inputs
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.custom_derivatives import needs_grad
 from pydispatch.autograd.values import Meta, as_tensor, bottom_of
@@ -141,7 +141,7 @@ def tangents_or_zeros(values: Sequence[Any], interpreter: Jvp) -> list[Any]:
     ]
 
 
-def pushed_forward(function: Flat, flags: Sequence[bool], interpreter: Jvp) -> Flat:
+def jvp_of(function: Flat, flags: Sequence[bool], interpreter: Jvp) -> Flat:
     """The function with tangents: (*values, *tangents of those whose flag is set) -> (*results, *tangents of all)."""
 
     def with_tangents(*values: Any) -> Arrays:
@@ -178,20 +178,20 @@ def with_tangents(results: Sequence[Any], tangents: Sequence[Any], interpreter: 
 
 def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
     """The gradients of the arguments whose flag is set: (*values, *cotangents of chosen results) -> gradients."""
-    return lambda *values: _pulled(function, flags, result_flags, name, values)[1]
+    return lambda *values: _results_and_gradients(function, flags, result_flags, name, values)[1]
 
 
 def with_gradients(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
-    """The same with the results of the function before the gradients."""
+    """`gradients_of`, with the results of the function before the gradients."""
 
     def both(*values: Any) -> Arrays:
-        results, gradients = _pulled(function, flags, result_flags, name, values)
+        results, gradients = _results_and_gradients(function, flags, result_flags, name, values)
         return (*results, *gradients)
 
     return both
 
 
-def _pulled(
+def _results_and_gradients(
     function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str, values: Arrays
 ) -> tuple[Arrays, Arrays]:
     """The results of a function, and the gradients of the arguments whose flag is set."""
@@ -206,7 +206,7 @@ def _pulled(
         return results, edges_at(interpreter, chosen(results, result_flags))
 
     results, edges = _core.run_under(interpreter, run)
-    found = pulled_back(interpreter, edges, values[n:], targets)
+    found = gradients_of_inputs(interpreter, edges, values[n:], targets)
     return below(results, interpreter), tuple([
         ops.np.zeros_like(value) if gradient is None else gradient
         for gradient, value in zip(found, chosen(values[:n], flags), strict=True)

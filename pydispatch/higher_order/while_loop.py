@@ -40,9 +40,9 @@ from pydispatch.higher_order.transformed import (
     is_constant_and_unseen,
     is_differentiable,
     is_recorded_whole,
+    jvp_of,
     owned,
     placed,
-    pushed_forward,
     record,
     register_common_rules,
     tangents_of,
@@ -104,7 +104,7 @@ def _results_at_once(test: FlatFunction, body: FlatFunction, init: Arrays) -> tu
 
 
 def _results_in_general(test: FlatFunction, body: FlatFunction, init: Arrays) -> tuple[Arrays, Arrays]:
-    """The same by the operator."""
+    """The results, and what the functions capture, by the operator."""
     outlines = [outline(test, init), outline(body, init)]
     if outlines[0].results is not None:
         check_test(outlines[0].results)
@@ -252,7 +252,7 @@ def run_with_tangents(
     tangents = tangents_or_zeros(init, interpreter)
     arg_tangents = tangents_of(args, interpreter)
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(body_fn, (*moves, *arg_flags), interpreter)
+    function = jvp_of(body_fn, (*moves, *arg_flags), interpreter)
     n_moving = sum(moves)
 
     def step(*values: Any) -> Arrays:
@@ -350,5 +350,5 @@ def gradients_of_loop(
 
 @WHILE.py_impl("Autograd")
 def run_on_tape(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> Arrays:
-    """The same on the tape."""
+    """`run_and_record` on the tape."""
     return run_and_record(None, cond_fn, body_fn, init, args, stacks)

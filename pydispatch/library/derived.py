@@ -70,7 +70,7 @@ def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], k
 
 
 def _batch_flat(op: OpOverload, family: _Family, interpreter: Vmap, args: tuple[Any, ...]) -> Any:
-    """The same for an operator that has a derivative, and arguments of which none is a pytree."""
+    """`batch_by_default` for an operator that has a derivative, and arguments of which none is a pytree."""
     below = tuple(_core.leaves_below(args, interpreter))
     dims = _core.dims_of_leaves(args, interpreter)
     derived = _derived_in(family, op, dims + (None,) * (family.n_arguments - len(args)), interpreter.randomness)

@@ -13,9 +13,7 @@ from pydispatch._core import Interpreter, OpOverload, Tensor
 from pydispatch.autograd.function import Function, add_interpreter_rule
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnknownKeyError
 from pydispatch.keys import DispatchKey
-from pydispatch.library.custom_operator import (
-    read_signature,
-)
+from pydispatch.library.custom_operator import read_signature
 from pydispatch.library.targets import Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.modes import DispatchMode
 from pydispatch.registry import registrations

@@ -165,7 +165,7 @@ def as_array(value: Any) -> Any:
 
 
 def as_nonscalar(value: Any) -> Any:
-    """The same, but a number becomes a 0-d array: for code that reads shape or dtype."""
+    """`as_array`, but a number becomes a 0-d array: for code that reads shape or dtype."""
     if is_array(value):
         return value
     value = as_array(value)

@@ -37,7 +37,7 @@ def size(a: Any, axis: Any = None) -> int:
     return int(np.prod([a.shape[i] for i in normalize_axis_tuple(axis, a.ndim)]))
 
 
-def outline(value: Any) -> Any:
+def dtype_or_value(value: Any) -> Any:
     """The dtype of a Tensor; a dtype, number or array itself."""
     return value.dtype if isinstance(value, (Tensor, _core.MetaArray)) else value
 
@@ -45,13 +45,13 @@ def outline(value: Any) -> Any:
 @array_function(constant=True)
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:
     """The dtype of a result that is computed from these."""
-    return np.result_type(*map(outline, arrays_and_dtypes))
+    return np.result_type(*map(dtype_or_value, arrays_and_dtypes))
 
 
 @array_function(constant=True)
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     """Can a dtype be cast to another?"""
-    return np.can_cast(outline(from_), outline(to), casting)
+    return np.can_cast(dtype_or_value(from_), dtype_or_value(to), casting)
 
 
 @array_function(constant=True)

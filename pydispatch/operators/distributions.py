@@ -132,7 +132,7 @@ distribution("pareto", "Tensor a", cast_from(float),
              jvp=lambda t, result, a: t * pareto_slope(result, a))
 distribution(
     "triangular", "Tensor left, Tensor mode, Tensor right", cast_from(float),
-    vjp=Joint(lambda g, result, left, mode, right, left_shape, mode_shape, right_shape: pulled_back(
+    vjp=Joint(lambda g, result, left, mode, right, left_shape, mode_shape, right_shape: gradients_through(
         g, triangular_slopes(result, left, mode, right), (left_shape, mode_shape, right_shape))),
     jvp=(
         lambda t, result, left, mode, right: t * triangular_slopes(result, left, mode, right)[0],
@@ -157,7 +157,7 @@ pointwise("beta_slope", "Tensor a, Tensor b, Tensor x, Tensor complement", in_bl
           differentiated_as=beta_slope_by_integral)
 
 
-def pulled_back(g, slopes, shapes):
+def gradients_through(g, slopes, shapes):
     """The gradients of parameters from the slopes of a draw in them."""
     return tuple([sum_to(g * slope, shape) for slope, shape in zip(slopes, shapes, strict=True)])
 

@@ -304,7 +304,7 @@ def indexed_axes(op, info, items, dims, ndim):
 
 @lru_cache(maxsize=1024)
 def indexed_axes_of_kinds(kinds, n_hidden):
-    """The same for items of these kinds; for an index array, the kind is its number of axes."""
+    """`indexed_axes` for items of these kinds; for an index array, the kind is its number of axes."""
     if HIDDEN_AXES not in kinds:
         kinds = (*kinds, HIDDEN_AXES)
     n_kept, positions, places = 0, [], []

@@ -18,31 +18,31 @@ from pydispatch.keys import DispatchKey
 from pydispatch.loading import deferred
 from pydispatch.registry.kernels import check_function
 from pydispatch.registry.registrations import assign_item, lock, mark_all_stale
-from pydispatch.registry.sites import caller_place, caller_site, frames_to_caller
+from pydispatch.registry.sites import caller_site, calling_code, frames_to_caller
 from pydispatch.schema import parse_name
 
 load_backend_pack = deferred("registry.packs", "load_backend_pack")
 
 
 class Backend:
-    """What a backend was registered with, and where: the site for messages, the place to know the same code again.
+    """What a backend was registered with, and where: the site for messages, the code to know it when it runs again.
 
     `namespace` is a module, or another object with functions as attributes; the name of a module; or None. `kernels`
     are those of what the namespace and decompositions lack, by names of operators.
     """
 
-    __slots__ = ("array_type", "kernels", "name", "namespace", "place", "site")
+    __slots__ = ("array_type", "code", "kernels", "name", "namespace", "site")
 
     def __init__(
         self, name: str, array_type: type, namespace: Any, kernels: dict[str, Callable[..., Any]], site: str,
-        place: tuple[str, str],
+        code: tuple[str, str],
     ) -> None:
         self.name = name
         self.array_type = array_type
         self.namespace = namespace
         self.kernels = kernels
         self.site = site
-        self.place = place
+        self.code = code
 
     @property
     def functions(self) -> Any:
@@ -58,7 +58,7 @@ class Backend:
         """Does the same code register the same backend once more, perhaps with an edited class?"""
         ours, theirs = self.array_type, other.array_type
         is_same = ours is theirs or (ours.__module__, ours.__qualname__) == (theirs.__module__, theirs.__qualname__)
-        return is_same and self.place == other.place
+        return is_same and self.code == other.code
 
 
 BACKENDS: dict[str, Backend] = {}
@@ -80,7 +80,7 @@ def register_backend(
     former one, with OverrideWarning. Raises RegistrationError when the name is taken otherwise, the type is already
     another backend's, or all 14 places for run-time backends are taken.
     """
-    backend = Backend(name, array_type, namespace, _checked(name, kernels), caller_site(), caller_place())
+    backend = Backend(name, array_type, namespace, _checked(name, kernels), caller_site(), calling_code())
     with lock:
         former = BACKENDS.get(name) if isinstance(name, str) else None
         if former is not None and isinstance(array_type, type) and backend.is_again(former):

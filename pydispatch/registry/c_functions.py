@@ -40,7 +40,7 @@ def c_function(*functions: Any, name: str = "") -> Callable[..., Any]:
 
 
 def universal(what: str, functions: tuple[Any, ...], name: str = "") -> Callable[..., Any]:
-    """The same; `what` begins the messages."""
+    """`c_function`; `what` begins the messages."""
     remedy = f"name the capsule by a signature such as {EXPECTED}"
     capsules = tuple(map(capsule_of, functions))
     layouts, signatures = [], []

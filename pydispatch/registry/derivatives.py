@@ -135,7 +135,8 @@ def _laid_out(
         inputs.append(tuple(residuals.index(residual) for residual in wanted))
     return Derivative(
         name=node_name(op.name), operator=op, formulas=tuple(_known(formulas.get(i)) for i in range(len(names))),
-        inputs=tuple(inputs), residuals=tuple(residuals), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
+        inputs=tuple(inputs), residuals=tuple(residuals), broadcasts=source.broadcasts,
+        in_place=source.variant == "inplace",
         lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
         fused=fused_formulas_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))), forward=forward,
         joint=joint, materializes=len(schema.returns) == 1,

@@ -87,7 +87,7 @@ def caller_site() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def caller_place() -> tuple[str, str]:
+def calling_code() -> tuple[str, str]:
     """File and function of the user's call: the same whenever that code runs, also after an edit.
 
     Cells of a notebook, and what is typed at a prompt, are one file.
@@ -193,7 +193,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def _is_name_of_ours(module: str) -> bool:
-    """The same by the name of the module; kept for the next time."""
+    """Is a module of this name the package's, and no user of it? Kept for the next time."""
     if len(_ours) >= MOST_NAMES:
         _ours.clear()
     found = _ours[module] = module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)

@@ -151,7 +151,6 @@ def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     )
 
 
-
 def _select_backend(*args: Any, **kwargs: Any) -> Any:
     """The entry that chooses a backend: the device that the call asks for, else the ambient default."""
     raise AssertionError("the call path chooses the backend itself")
@@ -274,7 +273,7 @@ def parts_of(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part
 
 
 def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part, ...]:
-    """The same from the precedence and the fallbacks in force."""
+    """The parts, from the precedence and the fallbacks in force."""
     fallback_under = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
     slots: dict[Any, list[int]] = {}
     firsts: dict[Any, tuple[Choice, Kernel | None]] = {}
@@ -325,7 +324,7 @@ def compute_table(op: OpOverload) -> Table:
 
 
 def table_of_declaration(declaration: Any) -> Table:
-    """The same for an operator of the library of which nothing but its declaration is in force.
+    """The table of an operator of the library of which nothing but its declaration is in force.
 
     Most first calls are of such operators: all that is the same in their tables is shared, and neither their names nor
     their registrations are made.

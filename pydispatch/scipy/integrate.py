@@ -43,8 +43,8 @@ from pydispatch.higher_order.transformed import (
     below,
     chosen,
     gradients_of,
+    jvp_of,
     owned,
-    pushed_forward,
     record,
     register_common_rules,
     tangents_of,
@@ -279,7 +279,7 @@ def solve_ode_with_tangents(
         found = ODEINT(func, y_below, t_below, args_below, {**options, "stacks": True})
         t_flag = t_move is not None
         steps = _steps(func, n, len(args))
-        pushed = pushed_forward(steps, (*(True,) * n, t_flag, *flags, False), interpreter)(
+        pushed = jvp_of(steps, (*(True,) * n, t_flag, *flags, False), interpreter)(
             *y_below, t_below, *args_below, found[n], *moves, *chosen((t_move,), (t_flag,)), *chosen(arg_moves, flags))
         return with_tangents(found[: n + options["stacks"]], (*pushed[n:], *(None,) * options["stacks"]), interpreter)
     if t_move is not None:      # to start later is to start where the solution has not come to yet
@@ -288,7 +288,7 @@ def solve_ode_with_tangents(
     moved_args = chosen(arg_moves, flags)
     unit = unit_of((*moves, *moved_args))
     moves, moved_args = in_units(moves, unit), in_units(moved_args, unit)
-    both = pushed_forward(func, (*(True,) * n, False, *flags), interpreter)
+    both = jvp_of(func, (*(True,) * n, False, *flags), interpreter)
 
     def function(*values: Any) -> Arrays:
         y, dy, (now,), arg, dargs = split(values, n, n, 1, len(args))
@@ -425,7 +425,7 @@ def _steps(func: Flat, n: int, n_args: int) -> Flat:
 
 @ODEINT.py_impl("Autograd")
 def solve_ode_on_tape(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
-    """The same on the tape."""
+    """`solve_ode_and_record` on the tape."""
     return solve_ode_and_record(None, func, y0, t, args, options)
 
 
@@ -538,7 +538,7 @@ def integrate_with_tangents(interpreter: Jvp, func: Flat, a: Any, b: Any, args: 
     n = len(values)
     tangents: list[Any] = [ops.np.zeros_like(value) for value in values]
     if any(flags):
-        both = pushed_forward(func, (False, *flags), interpreter)
+        both = jvp_of(func, (False, *flags), interpreter)
         moved_args = chosen(moves, flags)
         unit = unit_of(moved_args)
         found = QUAD(lambda *given: both(*given)[n:], low, high, (*args_below, *in_units(moved_args, unit)), options)
@@ -587,7 +587,7 @@ def integrate_and_record(
 
 @QUAD.py_impl("Autograd")
 def integrate_on_tape(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
-    """The same on the tape."""
+    """`integrate_and_record` on the tape."""
     return integrate_and_record(None, func, a, b, args, options)
 
 

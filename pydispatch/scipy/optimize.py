@@ -101,7 +101,7 @@ def as_unknowns(who: str, name: str, value: Any) -> Any:
 
 
 def as_real_unknowns(who: str, value: Any) -> Any:
-    """The same for solvers of SciPy's that take real numbers."""
+    """`as_unknowns` for solvers of SciPy's that take real numbers."""
     unknowns = as_unknowns(who, "x0", value)
     for leaf in tree_leaves(unknowns):
         if leaf.dtype.kind == "c":

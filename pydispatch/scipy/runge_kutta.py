@@ -62,7 +62,7 @@ def taken_step(slope: Slope, state: State, first: State, t: Any, h: Any) -> tupl
 
 
 def vector_step(slope: Slope, state: Any, first: Any, t: float, h: float) -> tuple[Any, Any]:
-    """The same for one vector of NumPy's, faster; the slopes are the rows of a matrix."""
+    """`taken_step` for one vector of NumPy's, faster; the slopes are the rows of a matrix."""
     slopes = np.empty((len(NODES) + 1, *first.shape), np.result_type(state, first, np.float64))
     slopes[0] = first
     for i, (node, weights) in enumerate(zip(NODES, STAGES_OF_VECTORS, strict=True), 1):

@@ -331,7 +331,7 @@ def lfilter_kernel(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 
 
 
 def lfilter_from_kernel(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
-    """The same from an initial state, with the final state."""
+    """`lfilter_kernel` from an initial state, with the final state."""
     with ErrorsOf("signal.lfilter"):
         if not batch_ndim:
             return signal.lfilter(b, a, x, axis, zi)

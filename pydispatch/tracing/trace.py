@@ -578,7 +578,7 @@ class Tracer(DispatchMode):
         return self._is_array_known(self._array_of(value))
 
     def _is_array_known(self, array: Any) -> bool:
-        """The same of a value that this array identifies."""
+        """`_is_known` of a value that this array identifies."""
         if self._overwritten and id(_owner(array)) in self._overwritten:
             return False
         return id(array) in self._known or id(array) not in self._nodes

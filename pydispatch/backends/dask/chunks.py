@@ -237,7 +237,7 @@ def run_and_record(interpreter: Interpreter | None, call: ChunkCall, chunked: Ar
 
 @MAP_CHUNKS.py_impl("Autograd")
 def run_on_tape(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """The same on the tape."""
+    """`run_and_record` on the tape."""
     return run_and_record(None, call, chunked, shared)
 
 

@@ -138,7 +138,7 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
 
 
 def index_put(x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Any:
-    """The same; with `accumulate`, the sum of an element and all that index arrays put there."""
+    """`setitem` with index arrays; with `accumulate`, the sum of an element and all that they put there."""
     x = as_dask(x)
     arrays = [item for item in as_items(key) if is_array(item)]
     if is_mask_of_rows(key):

@@ -111,7 +111,7 @@ def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def full_like(a: Any, fill_value: Any, *, shape: Any = None, dtype: Any = None, device: Any = None) -> Any:
-    """The same, with the shape, the dtype and the chunks of an array."""
+    """`full`, with the shape, the dtype and the chunks of an array."""
     if has_unknown_sizes(a) and shape is None:
         return on_elements(ops.np.full_like.default, a, fill_value, dtype=dtype)
     value = as_dask(fill_value).astype(dtype or a.dtype)

@@ -15,9 +15,7 @@ from scipy.linalg import LinAlgError
 
 from pydispatch._core import MetaArray, sum_to
 from pydispatch.numpy.declare import as_nonscalar
-from pydispatch.operators.decompositions import (
-    is_complex,
-)
+from pydispatch.operators.decompositions import is_complex
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.packs import Joint

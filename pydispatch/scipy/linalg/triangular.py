@@ -97,7 +97,7 @@ def solved(a, b, trans, lower, unit_diagonal):
 
 
 def solved_vectors(a, b, trans, lower, unit_diagonal):
-    """The same for a `b` whose last axis is a vector, in each of a stack."""
+    """`solved` for a `b` whose last axis is a vector, in each of a stack."""
     if b.ndim == 1:
         return solved(a, b, trans, lower, unit_diagonal)
     return solved(a, b[..., None], trans, lower, unit_diagonal)[..., 0]
