@@ -28,8 +28,8 @@ from pydispatch.higher_order.transformed import (
     below,
     chosen,
     gradients_of,
+    jvp_of,
     owned,
-    pushed_forward,
     record,
     register_common_rules,
     tangents_of,
@@ -166,7 +166,7 @@ def jacobian_products(residual: Flat, n: int, is_symmetric: bool) -> tuple[Flat,
     """The products of the Jacobian of F with a vector, and of a vector with it: (*vector, *x, *args) -> vector."""
     def forward(*values: Any) -> Arrays:
         flags = (True,) * n + (False,) * (len(values) - 2 * n)
-        return pushed_forward(residual, flags, Jvp("jvp"))(*values[n:], *values[:n])[n:]
+        return jvp_of(residual, flags, Jvp("jvp"))(*values[n:], *values[:n])[n:]
 
     if is_symmetric:
         return paired(forward, forward), forward
@@ -326,7 +326,7 @@ def solve_with_tangents(
     x = LINEAR_SOLVE(matvec, below(b, interpreter), args_below, levels, options)
     right = tangents_or_zeros(b, interpreter)
     if any(flags):
-        moved = pushed_forward(over_levels(matvec, n, levels), (*(False,) * n, *flags), interpreter)(
+        moved = jvp_of(over_levels(matvec, n, levels), (*(False,) * n, *flags), interpreter)(
             *x, *args_below, *chosen(tangents, flags))[n:]
         right = [one - other for one, other in zip(right, moved, strict=True)]
     return with_tangents(x, LINEAR_SOLVE(matvec, tuple(right), args_below, levels, options), interpreter)
@@ -359,7 +359,7 @@ def solve_and_record(
 
 @LINEAR_SOLVE.py_impl("Autograd")
 def solve_on_tape(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-    """The same on the tape."""
+    """`solve_and_record` on the tape."""
     return solve_and_record(None, matvec, b, args, levels, options)
 
 
@@ -384,15 +384,14 @@ def implicit_operator(
     operator = HigherOrderOperator(
         name, examples=examples, transforms=True, n_results=lambda fun, x0, *rest: len(x0))
     register_common_rules(operator)
+    _register_solving(operator, solver)
+    _register_derivatives(operator, residual, is_symmetric)
+    operator.trust_rules()
+    return operator
 
-    def linear_options(x: Arrays, levels: Levels) -> Options:
-        size = sum([math.prod(value.shape[len(levels):]) for value in x])
-        iterative = "cg" if is_symmetric else "gmres"
-        return {"who": name, "method": "dense" if size <= DENSE_SIZE else iterative, "symmetric": is_symmetric,
-                "rtol": 1e-10, "atol": 0.0, "maxiter": None}
 
-    def linear_levels(n: int, levels: Levels) -> Levels:
-        return tuple([(size, (*(True,) * n, *flags)) for size, flags in levels])
+def _register_solving(operator: HigherOrderOperator, solver: Solver) -> None:
+    """The rules of an implicit operator for arrays, with and without data, and for batches."""
 
     @operator.py_impl("CPU")
     def run(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
@@ -400,12 +399,12 @@ def implicit_operator(
         x0 = tuple(map(raw, x0))
         n, batch = len(x0), batch_of(levels)
         if not batch:
-            return _solved(name, solver, fun, x0, args, options, ())
+            return _solved(operator.name, solver, fun, x0, args, options, ())
         args = tuple(map(raw, args))
         results = [np.empty_like(value) for value in x0]
         for index in np.ndindex(batch):
             values = tuple(map(raw, examples_of(x0, args, levels, index)))
-            found = _solved(name, solver, fun, values[:n], values[n:], options, index)
+            found = _solved(operator.name, solver, fun, values[:n], values[n:], options, index)
             for result, value in zip(results, found, strict=True):
                 result[index] = value
         return tuple(results)
@@ -424,6 +423,21 @@ def implicit_operator(
         start = batches(x0, interpreter, (True,) * len(x0))
         return wrapped(operator(fun, start, below(args, interpreter), (*levels, level), options), interpreter)
 
+
+def _register_derivatives(
+    operator: HigherOrderOperator, residual: Callable[[Flat, int], Flat], is_symmetric: bool
+) -> None:
+    """The rules of an implicit operator for tangents and tapes: one linear system with the Jacobian of the residual."""
+
+    def linear_options(x: Arrays, levels: Levels) -> Options:
+        size = sum([math.prod(value.shape[len(levels):]) for value in x])
+        iterative = "cg" if is_symmetric else "gmres"
+        return {"who": operator.name, "method": "dense" if size <= DENSE_SIZE else iterative, "symmetric": is_symmetric,
+                "rtol": 1e-10, "atol": 0.0, "maxiter": None}
+
+    def linear_levels(n: int, levels: Levels) -> Levels:
+        return tuple([(size, (*(True,) * n, *flags)) for size, flags in levels])
+
     @operator.py_impl(Jvp)
     def run_with_tangents(
         interpreter: Jvp, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
@@ -437,7 +451,7 @@ def implicit_operator(
         if not any(flags):
             return with_tangents(x, [None] * n, interpreter)
         function = residual(fun, n)
-        moved = pushed_forward(over_levels(function, n, levels), (*(False,) * n, *flags), interpreter)(
+        moved = jvp_of(over_levels(function, n, levels), (*(False,) * n, *flags), interpreter)(
             *x, *args_below, *chosen(tangents, flags))[n:]
         forward, _ = jacobian_products(function, n, is_symmetric)
         moves = LINEAR_SOLVE(forward, tuple(map(ops.np.negative, moved)), (*x, *args_below), linear_levels(n, levels),
@@ -461,7 +475,8 @@ def implicit_operator(
                 _, back = jacobian_products(function, n, is_symmetric)
                 sent = LINEAR_SOLVE(back, materialized(grads, metas), saved, linear_levels(n, levels),
                                     linear_options(x, levels))
-                found = gradients_of(over_levels(function, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n, name)
+                found = gradients_of(over_levels(function, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n,
+                                     operator.name)
                 of_args = found(*x, *args, *map(ops.np.negative, sent))
             return (*[ops.np.zeros_like(value) for value in chosen(x, wanted[:n])], *of_args)
 
@@ -470,11 +485,8 @@ def implicit_operator(
 
     @operator.py_impl("Autograd")
     def run_on_tape(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-        """The same on the tape."""
+        """`run_and_record` on the tape."""
         return run_and_record(None, fun, x0, args, levels, options)
-
-    operator.trust_rules()
-    return operator
 
 
 def _solved(
