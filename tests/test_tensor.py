@@ -146,6 +146,7 @@ IN_PLACE = {
         "ifloordiv",
         "imod",
         "ipow",
+        "imatmul",
         "iand",
         "ior",
         "ixor",
@@ -184,20 +185,55 @@ def test_an_in_place_operator_gives_back_the_same_tensor():
     assert view.tolist() == [8.0, 8.0]
 
 
-def test_matmul_has_no_in_place_form():
-    t = alias = Tensor(np.eye(2))
-    t @= np.ones((2, 2))
-    assert t is not alias
-    assert (t.tolist(), alias.tolist()) == ([[1, 1], [1, 1]], [[1, 0], [0, 1]])
+@pytest.mark.parametrize(("left", "right"), [
+    pytest.param((3, 3), (3, 3), id="matrices"),
+    pytest.param((3,), (3, 3), id="a vector by a matrix"),
+    pytest.param((2, 3, 3), (3, 3), id="a stack by a matrix"),
+    pytest.param((3, 3), (1, 3, 3), id="a matrix by a stack of one"),
+    pytest.param((3, 3), (2, 3, 3), id="a matrix by a stack"),
+    pytest.param((3, 3), (3, 2), id="a product of another shape"),
+    pytest.param((3, 3), (3,), id="a matrix by a vector"),
+    pytest.param((3,), (3,), id="vectors"),
+    pytest.param((3, 3), (), id="a matrix by a number"),
+])
+@pytest.mark.parametrize("wrap", [Tensor, np.asarray])
+def test_matmul_in_place_is_numpys(left, right, wrap):
+    rng = np.random.default_rng(0)
+    array, other = rng.normal(size=left), rng.normal(size=right)
+    target = Tensor(array.copy())
+    expected = outcome(operator.imatmul, array, other)
+    got = outcome(operator.imatmul, target, wrap(other))
+    if isinstance(expected, type):
+        assert got is expected
+    else:
+        assert got is target.array
+        assert_same(got, expected)
+        assert target._version == 1
 
 
 @pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
 def test_an_array_is_not_changed_in_place_by_a_tensor(method):
     """NumPy asks __array_ufunc__, which refuses: its array cannot hold what a Tensor carries."""
-    array = np.array([1.0, 2.0, 3.0])
+    array = np.array([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(TypeError, match=r"an array was passed as out|not supported for the input types"):
         method(array, Tensor(array, requires_grad=True))
-    assert array.tolist() == [1, 2, 3]
+    assert array.tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
+@pytest.mark.parametrize("dtype", [int, float])
+@pytest.mark.parametrize("other", [2.0 * np.eye(2), 2 * np.eye(2, dtype=int), np.array([1.5, 2.5])],
+                         ids=["matrix", "integers", "vector"])
+def test_an_array_is_changed_in_place_by_an_untracked_tensor(method, dtype, other):
+    found, expected = np.eye(2, dtype=dtype), np.eye(2, dtype=dtype)
+    with np.errstate(all="ignore"):
+        error = outcome(method, expected, other)
+        got = outcome(method, found, Tensor(other))
+    if isinstance(error, type):
+        assert got is error
+    else:
+        assert got is found
+    assert_same(found, expected)
 
 
 UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert}

@@ -231,6 +231,7 @@ cdef class Tensor:
     def __ipow__(self, other): return binary(IPOW, self, other)
     def __matmul__(self, other): return binary(MATMUL, self, other)
     def __rmatmul__(self, other): return binary(MATMUL, other, self)
+    def __imatmul__(self, other): return binary(IMATMUL, self, other)
     def __and__(self, other): return binary(AND, self, other)
     def __rand__(self, other): return binary(AND, other, self)
     def __iand__(self, other): return binary(IAND, self, other)
@@ -399,6 +400,7 @@ def a_type(value):
 
 SPECIAL_METHODS = (
     "add", "iadd", "sub", "isub", "mul", "imul", "truediv", "itruediv", "floordiv", "ifloordiv", "mod", "imod",
-    "pow", "ipow", "matmul", "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift", "irshift",
+    "pow", "ipow", "matmul", "imatmul", "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift",
+    "irshift",
     "neg", "pos", "abs", "invert", "lt", "le", "eq", "ne", "gt", "ge", "getitem", "index", "setitem", "index_put",
 )

@@ -238,12 +238,15 @@ def stacked(values: Iterable[Any]) -> Any:
     return ops.np.stack([part if part.dtype == dtype else ops.np.astype(part, dtype) for part in parts])
 
 
-def into(out: Any, result: Any) -> Any:
+def into(out: Any, result: Any, casting: Any = "unsafe") -> Any:
     """`result`, written into `out` unless that is None; DispatchTypeError for an array that cannot hold a Tensor."""
     if isinstance(out, tuple):
         out, = out
     if out is None:
         return result
+    if casting != "unsafe" and not np.can_cast(result.dtype, out.dtype, casting):
+        raise TypeError(f"out has dtype {out.dtype}, to which the result, of {result.dtype}, is not cast by the rule "
+                        f"{casting!r}\npass an out of dtype {result.dtype}, or casting='unsafe'")
     if isinstance(result, Tensor) and not isinstance(out, Tensor):
         if carries_something(result):
             raise DispatchTypeError(
@@ -353,7 +356,8 @@ class Adapter:
             out, = out
         if out is not None:
             if not (self.writes and isinstance(out, Tensor)):
-                return into(out, self.call(passed, None))
+                casting = passed.get("casting", "same_kind" if self.writes else "unsafe")
+                return into(out, self.call(passed, None), casting)
             passed["out"] = out
         n = next((i for i, name in enumerate(self.positional) if name not in passed), len(self.positional))
         return self.operator(*[passed.pop(name) for name in self.positional[:n]], **passed)
@@ -368,11 +372,12 @@ class Adapter:
             if name in passed:
                 passed[name] = ops.np.where(mask, passed[name],
                                             np.full((), instead, as_nonscalar(passed[name]).dtype))
+        casting = passed.get("casting", "same_kind")
         result = self.call(passed, None)
         if out is None:
             return result
         target = out[0] if isinstance(out, tuple) else out
-        return into(out, ops.np.where(mask, result, target))
+        return into(out, ops.np.where(mask, result, target), casting)
 
 
 def positional_names(function: Any) -> list[str]:

@@ -40,11 +40,11 @@ VARIANTS = {name: declaration.operation.variants for name, declaration in DECLAR
 LANGUAGE = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
     "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "left_shift", "rshift": "right_shift",
+    "lshift": "left_shift", "rshift": "right_shift", "matmul": "matmul",
 }
 """Python's operators that have an in-place form, and the operators of the library that they call."""
 PLAIN = {
-    "matmul": "matmul", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
+    "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
     "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal",
     "getitem": "getitem", "index": "index", "setitem": "setitem_", "index_put": "index_put_",
 }

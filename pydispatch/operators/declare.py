@@ -78,20 +78,21 @@ _kernels: dict[Declaration, dict[str, Callable]] = {}
 class Operation:
     """What the variants of an operation have in common, as `declare` takes it.
 
-    `out` is a kernel that takes `out=`; `fills_out`: NumPy repeats the result to fill a larger `out`. `broadcasts`: the
-    arguments broadcast to the shape of the result, and gradients are summed to the arguments' shapes. The results of an
-    operator that is not `differentiable` are constants.
+    `out` is a kernel that takes `out=`; `fills_out`: NumPy repeats the result to fill a larger `out`. `in_place` is the
+    kernel in place, where that is not `out` with the first argument as `out=`. `broadcasts`: the arguments broadcast to
+    the shape of the result, and gradients are summed to the arguments' shapes. The results of an operator that is not
+    `differentiable` are constants.
     """
 
-    __slots__ = ("arguments", "broadcasts", "differentiable", "differentiated_as", "fills_out", "jvp", "kernel",
-                 "left_out", "meta", "out", "pack", "put", "returns", "tags", "variants", "vjp", "vmap")
+    __slots__ = ("arguments", "broadcasts", "differentiable", "differentiated_as", "fills_out", "in_place", "jvp",
+                 "kernel", "left_out", "meta", "out", "pack", "put", "returns", "tags", "variants", "vjp", "vmap")
 
     def __init__(self, pack: Pack, variants: Variants, arguments: str, kernel: Callable, meta: Callable, *,
                  returns: str = "Tensor", out: Callable | None = None, fills_out: bool = False,
-                 tags: Iterable[str] = (), left_out: Mapping[str, str] | None = None, vjp: Formulas = None,
-                 jvp: Formulas | str = None, differentiable: bool = True, broadcasts: bool = False,
-                 put: Callable | None = None, vmap: BatchingDeclaration = None,
-                 differentiated_as: Callable | None = None):
+                 in_place: Callable | None = None, tags: Iterable[str] = (),
+                 left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
+                 differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None,
+                 vmap: BatchingDeclaration = None, differentiated_as: Callable | None = None):
         self.pack = pack
         self.variants = variants
         self.arguments = arguments
@@ -100,6 +101,7 @@ class Operation:
         self.meta = meta
         self.out = out
         self.fills_out = fills_out
+        self.in_place = in_place or out
         self.tags = tuple(tags)
         self.left_out = left_out or {}
         self.vjp = vjp
@@ -116,10 +118,10 @@ class Operation:
             return self.kernel, self.meta
         assert self.out is not None
         refusal = self.pack.refusal
-        meta = _meta_out(name, self.meta, self.fills_out, refusal)
+        meta = _meta_out(name, self.meta, self.fills_out and variant == "out", refusal)
         if variant == "out":
             return self.out, meta
-        return (OutKernel(name, self.out, np.ndarray, refusal, as_out=True),
+        return (OutKernel(name, self.in_place, np.ndarray, refusal, as_out=True),
                 OutKernel(name, meta, MetaArray, refusal, as_out=True))
 
 
@@ -229,14 +231,15 @@ class Pack:
                       for name in names])
 
     def declare(self, name: str, arguments: str, kernel: Callable, meta: Callable, *, out: Callable | None = None,
-                in_place: bool = False, **parts: Any) -> None:
+                in_place: bool | Callable = False, **parts: Any) -> None:
         """Declare an operator. `parts` are what else a declaration has: `returns`, `tags`, `vjp`, `jvp`, `vmap`, ...
 
         `out`, a kernel that takes `out=`, adds the variant `name.out`, and with `in_place` also `name_`, which writes
-        to the first argument.
+        to the first argument, by the kernel that `in_place` is or by `out`.
         """
         variants = Variants(name, f"{name}_" if in_place else None, f"{name}.out" if out else None)
-        self._add(Operation, variants, arguments, kernel, meta, out=out, **parts)
+        self._add(Operation, variants, arguments, kernel, meta, out=out,
+                  in_place=in_place if callable(in_place) else None, **parts)
 
     def pointwise(self, name: str, kernel: Callable, arguments: str, *, tags: Iterable[str] = (), **parts: Any) -> None:
         """Declare an operator whose result has, for each element of the arguments, which broadcast, one element.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+from numpy.exceptions import AxisError
 
 from pydispatch._core import ArrayMethod, MetaArray, sum_to
 from pydispatch.operators.batching import (
@@ -30,6 +31,8 @@ MATMUL_LEFT_OUT = {
     **UFUNC_LEFT_OUT,
 }
 del MATMUL_LEFT_OUT["where"]
+AXES_OF_MATRICES = [(-2, -1), (-2, -1), (-2, -1)]
+AXES_OF_VECTOR = [(-1,), (-2, -1), (-1,)]
 
 
 def matmul_meta(x1, x2, *, out=None, **options):
@@ -57,6 +60,15 @@ def matmul_shape(left, right):
     if left[-1] != inner:
         raise ValueError(f"matmul: argument x1 has {left[-1]} columns, x2 has {inner} rows (shapes {left} and {right})")
     return broadcast((left[:-2], right[:-2])), left[-2:-1] + (right[-1:] if len(right) > 1 else ())
+
+
+def matmul_in_place(x1, x2, *, out, **options):
+    """`x1 @= x2`, as NumPy calls it: the product with a vector is not repeated to fill the matrix."""
+    try:
+        return np.matmul(x1, x2, out=out, axes=AXES_OF_MATRICES if x1.ndim > 1 else AXES_OF_VECTOR, **options)
+    except AxisError as error:
+        raise ValueError(f"matmul_: arguments of shapes {x1.shape} and {shape_of(x2)}, expected a product of the shape "
+                         "of x1\nuse x1 @ x2") from error
 
 
 def row(x):
@@ -135,8 +147,8 @@ def without_axes_of_vectors(product, is_row, is_column):
 
 
 declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, fills_out=True,
-        tags=("linalg",), left_out=MATMUL_LEFT_OUT, vjp=(matmul_vjp_of_left, matmul_vjp_of_right), jvp="multilinear",
-        vmap=matmul_batch)
+        in_place=matmul_in_place, tags=("linalg",), left_out=MATMUL_LEFT_OUT,
+        vjp=(matmul_vjp_of_left, matmul_vjp_of_right), jvp="multilinear", vmap=matmul_batch)
 
 
 # --- adjoints --------------------------------------------------------------------------------------------------------

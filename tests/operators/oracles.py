@@ -6,6 +6,7 @@ differentiable. A gradient is dL/dRe + i dL/dIm of a real L, which here is Re(su
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,6 +133,8 @@ EXACT = {"cumsum", "cumprod", "round", "where"}
 def numpy_in_place(name: str, sample: Sample) -> np.ndarray:
     """What NumPy makes of the first argument when the result goes there."""
     target = copied(sample.args[0])
+    if name == "matmul" and not sample.kwargs:
+        return operator.imatmul(target, *sample.args[1:])
     if VARIANTS[name].out is None:
         return numpy_function(name)(target, *sample.args[1:], **sample.kwargs)
     return numpy_out(name, (target, *sample.args[1:]), sample.kwargs, target)
