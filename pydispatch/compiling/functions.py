@@ -170,9 +170,10 @@ class Compiled(CompiledFunction):
 
     def _compiled(self, arguments: _Arguments) -> Program:
         program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend)
-        for i, node in enumerate(program.graph.placeholders):
-            if arguments.is_donated(i):
-                node.meta["donated"] = True
+        if self.donate:
+            for i, node in enumerate(program.graph.placeholders):
+                if arguments.is_donated(i):
+                    node.meta["donated"] = True
         known = list(self._programs)
         self._reasons.append(difference(arguments.key, known) if known else "the first call")
         self._programs[arguments.key] = program
@@ -292,6 +293,8 @@ class _Arguments:
         """A unique name for each array: that of its parameter, with a number where several share one."""
         parameters = None if self.kwargs else simple_parameters(self.compiled.__wrapped__)
         if parameters is not None and len(parameters) == len(self.args):
+            if all(map(_core.is_array, self.args)):
+                return list(parameters)
             bound = dict(zip(parameters, self.args, strict=True))
         else:
             try:

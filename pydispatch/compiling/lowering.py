@@ -32,42 +32,43 @@ LEAVES.add(Value)
 def lower_graph(builder: Builder, graph: Graph, given: Sequence[Any]) -> Any:
     """Add the steps of a graph whose placeholders are these values; returns its output, a pytree of values."""
     values: dict[Node, Any] = dict(zip(graph.placeholders, given, strict=True))
-    pure_operators: dict[Any, bool] = {}        # an operator is pure in all nodes, other than a function
-
-    def has_effects(node: Node) -> bool:
-        target = node.target
-        if not isinstance(target, OpOverload):
-            return not is_pure(node)
-        pure = pure_operators.get(target)
-        if pure is None:
-            pure = pure_operators[target] = is_pure(node)
-        return not pure
-
-    impure = {node for node in graph.nodes if node.op == "call_function" and has_effects(node)}
-    needed = _needed_nodes(graph, impure)
     around = builder.site
-    for node in graph.nodes:
-        if node not in needed or node.op in ("placeholder", "output"):
-            continue
+    for node, may_repeat in _needed_nodes(graph):
         if node.op == "get_attr":
             values[node] = _constant(builder, graph.constants[str(node.target)])
             continue
         site = node.meta.get("site")
         builder.site = around if site is None else str(site)
-        values[node] = _lower_node(builder, node, values, node not in impure)
+        values[node] = _lower_node(builder, node, values, may_repeat)
     builder.site = around
     assert graph.output_node is not None
     return _filled(graph.output_node.args[0], values)
 
 
-def _needed_nodes(graph: Graph, impure: set[Node]) -> set[Node]:
-    """The nodes that the output depends on, and those with effects."""
-    needed: set[Node] = set()
+def _needed_nodes(graph: Graph) -> list[tuple[Node, bool]]:
+    """The calls and constants that the output depends on, and the calls with effects; True for those without, which
+    need not be made again for the same arguments.
+    """
+    assert graph.output_node is not None
+    found: list[tuple[Node, bool]] = []
+    needed: set[Node] = set(graph.output_node.all_input_nodes)
+    pure_operators: dict[Any, bool] = {}        # an operator is pure in all nodes, other than a function
     for node in reversed(graph.nodes):
-        if node.op == "output" or node in needed or node in impure:
-            needed.add(node)
-            needed.update(node.all_input_nodes)
-    return needed
+        if node.op == "call_function":
+            target = node.target
+            is_operator = isinstance(target, OpOverload)
+            pure = pure_operators.get(target) if is_operator else None
+            if pure is None:
+                pure = is_pure(node)
+                if is_operator:
+                    pure_operators[target] = pure
+            if node in needed or not pure:
+                needed.update(node.all_input_nodes)
+                found.append((node, pure))
+        elif node.op == "get_attr" and node in needed:
+            found.append((node, True))
+    found.reverse()
+    return found
 
 
 def _constant(builder: Builder, value: Any) -> Any:

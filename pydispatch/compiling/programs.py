@@ -7,7 +7,6 @@ needs (results for a batch, tangents, gradients) is a program of its own, traced
 from __future__ import annotations
 
 import contextvars
-import functools
 import inspect
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -22,9 +21,9 @@ from pydispatch.compiling.compilers import NewResults, compiler_named, takes_thr
 from pydispatch.compiling.plan import PlanFunction
 from pydispatch.exceptions import AutogradError, CompilationError, DataDependentError
 from pydispatch.ops import ops
-from pydispatch.tracing import ArraySpec, FakeMode, Graph, Node, make_fx
+from pydispatch.tracing import ArraySpec, FakeMode, Graph, Node
 from pydispatch.tracing.rewriting import eliminate_dead_code
-from pydispatch.tracing.trace import PARAMETERS
+from pydispatch.tracing.trace import PARAMETERS, graph_of_call
 from pydispatch.tracing.values import map_values
 from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
 
@@ -162,6 +161,16 @@ class FlatFunction:
         return self.output_of(*values)[0]
 
 
+class NotingOutput(FlatFunction):
+    """One that keeps what makes the user's output from the arrays that it returned last."""
+
+    unflatten: Unflattening | None = None
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        results, self.unflatten = self.output_of(*values)
+        return results
+
+
 class Functional:
     """A flat function that writes to nothing, though another one does."""
 
@@ -181,18 +190,11 @@ def of_function(
     f: Callable[..., Any], names: Sequence[str], arrays: Sequence[Any], backend: ChosenCompiler
 ) -> Program:
     """The program of a function of these arrays, which returns a pytree of arrays and literals."""
-    found: list[Unflattening] = []
+    noting = NotingOutput(f, names)
+    program = traced(noting, tuple([(tuple(array.shape), array.dtype) for array in arrays]), backend)
     flat = FlatFunction(f, names)
-
-    @functools.wraps(flat, assigned=())
-    def noting_output(*values: Any) -> tuple[Any, ...]:
-        results, unflatten = flat.output_of(*values)
-        found[:] = [unflatten]
-        return results
-
-    program = traced(noting_output, tuple([(tuple(array.shape), array.dtype) for array in arrays]), backend)
-    program.flat = program.smooth = flat if program.flat is noting_output else Functional(flat)
-    program.unflatten = found[0]
+    program.flat = program.smooth = flat if program.flat is noting else Functional(flat)
+    program.unflatten = noting.unflatten
     return program
 
 
@@ -229,13 +231,13 @@ def _graph_of(flat: Flat, specs: Specs, *, needs_layout: bool = False) -> Graph:
     try:
         if not needs_layout:
             mode = FakeMode(allow_real_inputs=True)
-            return make_fx(flat, tracing_mode="fake")(*[mode.new_fake(shape, dtype) for shape, dtype in specs])
+            return graph_of_call(flat, tuple([mode.new_fake(shape, dtype) for shape, dtype in specs]), True)
     except AutogradError as error:
         if WriteProblem.WITHOUT_MEMORY.why not in str(error):
             raise
     values = [(np.ones if dtype.kind in "fc" else np.zeros)(shape, dtype) for shape, dtype in specs]
     try:
-        return make_fx(flat)(*values)
+        return graph_of_call(flat, tuple(values), False)
     except IndexError as error:
         raise DataDependentError(
             "compile: a function that writes to an array of unknown layout is traced with zeros and ones, and for them "

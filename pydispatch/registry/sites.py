@@ -81,9 +81,12 @@ def count_as_user(module: str) -> None:
     _ours.clear()
 
 
-def caller_site() -> str:
-    """The site of the user's call: file:line of the innermost frame outside this package."""
-    frame = sys._getframe(frames_to_caller() - 1)
+def caller_site(n_ours: int = 0) -> str:
+    """The site of the user's call: file:line of the innermost frame outside this package.
+
+    The caller may say that it and its callers, so many frames, are the package's.
+    """
+    frame = sys._getframe(frames_to_caller(2 + n_ours) - 1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
@@ -200,9 +203,8 @@ def _is_name_of_ours(module: str) -> bool:
     return found
 
 
-def frames_to_caller() -> int:
-    """The `stacklevel` that makes a warning point at the user's call."""
-    depth = 1
+def frames_to_caller(depth: int = 1) -> int:
+    """The `stacklevel` that makes a warning point at the user's call; frames below this depth are the package's."""
     frame_at, known = sys._getframe, _ours      # f_back does not raise MemoryError when it fails
     try:
         while True:         # a trace looks for its caller at each operator: so no call of `is_ours`

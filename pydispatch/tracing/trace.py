@@ -76,21 +76,23 @@ def make_fx(
 
     @functools.wraps(f)
     def traced(*args: Any) -> Graph:
-        return _trace(f, args, tracing_mode == "fake", table, check_shapes)
+        return graph_of_call(f, args, tracing_mode == "fake", table, check_shapes)
 
     return traced
 
 
-def _trace(
-    f: Callable[..., Any], args: tuple[Any, ...], fakes: bool, decompositions: Decompositions, check_shapes: bool
+def graph_of_call(
+    f: Callable[..., Any], args: tuple[Any, ...], fakes: bool, decompositions: Decompositions | None = None,
+    check_shapes: bool = True,
 ) -> Graph:
+    """The graph of `f(*args)`, as `make_fx` says; of fakes, nothing is computed."""
     leaves, in_spec = tree_flatten(args)
     names = _leaf_names(f, args)
     inputs = _own_values(leaves, names)
     fake_mode = _fake_mode_of(inputs) if fakes else None
     if fake_mode is not None:
         inputs = [fake_mode.from_array(value) if _core.is_array(value) else value for value in inputs]
-    tracer = Tracer(decompositions, fake_mode, check_shapes)
+    tracer = Tracer(decompositions or {}, fake_mode, check_shapes)
     for name, value in zip(names, inputs, strict=True):
         tracer.add_placeholder(name, value)
     with fake_mode or nullcontext(), tracer:
@@ -322,7 +324,7 @@ class Tracer(DispatchMode):
 
     def _takes(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Is the call itself traced? Not with subclass objects made in the trace: their handlers run first."""
-        if not types or types == ONLY_FAKES or all(issubclass(cls, FakeTensor) for cls in types):
+        if types == ONLY_FAKES or not types or all(issubclass(cls, FakeTensor) for cls in types):
             return True
         objects = [leaf for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]
         with_nodes = [value for value in objects if id(value) in self._subclass_nodes]
@@ -337,6 +339,7 @@ class Tracer(DispatchMode):
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         is_writer, is_repeatable = self._kinds.get(func) or self._kind_of(func)
+        nodes = self._nodes
         arrays: list[Any] = []
         identified: list[Any] = []      # the arrays that identify these
         inputs: dict[Node, None] = {}
@@ -348,9 +351,13 @@ class Tracer(DispatchMode):
                 arrays.append(value)
                 array = self._array_of(value)
                 identified.append(array)
-                if isinstance(value, np.generic) and is_literal(value):
+                known = nodes.get(id(array))
+                if known is not None:
+                    found = known[1]
+                elif isinstance(value, np.generic) and is_literal(value):
                     return value
-                found = self._node_for(value, array)
+                else:
+                    found = self._node_for(value, array)
             elif is_literal(value):
                 return value
             else:
@@ -374,9 +381,8 @@ class Tracer(DispatchMode):
         if not known and not _core.is_array(result):
             self._refuse_numbers(func, result, arrays)
         node = self.graph.add_call(func, node_args, node_kwargs, inputs)
-        node.meta["site"] = caller_site()
-        owners = {id(_owner(bottom_of(array))) for array in arrays}
-        return self._bind(result, node, _ResultChecks(written, owners, known))
+        node.meta["site"] = caller_site(2)
+        return self._bind(result, node, _ResultChecks(written, arrays, known))
 
     def _kind_of(self, func: OpOverload) -> tuple[bool, bool]:
         """Does an operator write to arguments, and do equal arguments give equal results? Kept for the next call."""
@@ -400,18 +406,19 @@ class Tracer(DispatchMode):
         self._refuse_numbers(func, result, arrays)
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta["site"] = caller_site()
-        return self._bind(result, node, _ResultChecks((), {id(_owner(bottom_of(array))) for array in arrays}, False))
+        return self._bind(result, node, _ResultChecks((), arrays, False))
 
     def _subgraph(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> Graph:
         """The graph of a function that was passed to an operator."""
         fake_mode = self._fake_mode or FakeMode(allow_real_inputs=True)
         fakes = tuple([self._fake_argument(fake_mode, example) for example in examples])
         try:
-            return contextvars.Context().run(_trace, function, fakes, True, self.decompositions, self._check_shapes)
+            return contextvars.Context().run(
+                graph_of_call, function, fakes, True, self.decompositions, self._check_shapes)
         except (DataDependentError, NoKernelError):
             if self._fake_mode is not None:
                 raise
-        return _trace(function, examples, False, self.decompositions, self._check_shapes)
+        return graph_of_call(function, examples, False, self.decompositions, self._check_shapes)
 
     def _fake_argument(self, fake_mode: FakeMode, example: Any) -> Any:
         """A fake for an argument of a function; a new one, since the function may capture the example itself."""
@@ -483,9 +490,8 @@ class Tracer(DispatchMode):
         self._nodes[id(array)] = array, node
         if checks.known:
             self._known.add(id(array))
-        owner = id(_owner(array))
-        if owner not in checks.owners:
-            self._made.add(owner)
+        if not checks.lies_in_passed(array):
+            self._made.add(id(_owner(array)))
         if _desugars(result):
             self._subclass_nodes[id(result)] = result
         return result
@@ -496,8 +502,8 @@ class Tracer(DispatchMode):
 
     def _array_of(self, value: Any) -> Any:
         """The array that identifies a value. The tape saves the memory of a fake in its place."""
-        array = bottom_of(value)
-        if not isinstance(array, Shell) or id(array) in self._nodes or id(array.base) not in self._nodes:
+        array = _core.bottom_array(value) if isinstance(value, Tensor) else value
+        if id(array) in self._nodes or not isinstance(array, Shell) or id(array.base) not in self._nodes:
             return array
         base: Any = array.base
         return base if (base.shape, base.dtype) == (array.shape, array.dtype) else array
@@ -585,12 +591,19 @@ class Tracer(DispatchMode):
 
 
 class _ResultChecks:
-    """What results are compared with: arguments that were written to, and owners of memory that was passed."""
+    """What results are compared with: arguments that were written to, and arrays that were passed."""
 
-    __slots__ = ("known", "owners", "written")
+    __slots__ = ("known", "passed", "written")
 
-    def __init__(self, written: Sequence[Any], owners: set[int], known: bool) -> None:
-        self.written, self.owners, self.known = written, owners, known
+    def __init__(self, written: Sequence[Any], passed: Sequence[Any], known: bool) -> None:
+        self.written, self.passed, self.known = written, passed, known
+
+    def lies_in_passed(self, array: Any) -> bool:
+        """Does a result that has no node lie in the memory of an array that was passed?"""
+        if type(array) is Shell and array.base is None:
+            return False
+        owner = _owner(array)
+        return any(_owner(bottom_of(value)) is owner for value in self.passed)
 
 
 def _spec(value: Any) -> Any:
