@@ -134,22 +134,32 @@ def without_dead(steps: Sequence[Step], used: Iterable[Storage] = ()) -> list[St
         if isinstance(step, RepeatStep):
             _leave_out_moves(step, used)
         read, written = accesses(step)
-        may_go = isinstance(step, LoopStep) or (isinstance(step, CallStep) and step.is_pure)
-        if may_go and used.isdisjoint(written) and all(storage.kind == "arena" for storage in written):
-            continue
-        if isinstance(step, RepeatStep):
-            around = used.union(*step.carries, *accesses_of_all(step.test))
-            step.body = without_dead(step.body, around)
-        elif isinstance(step, ChooseStep):
-            step.branches = without_dead(step.branches[0], used), without_dead(step.branches[1], used)
-        used |= read
+        if isinstance(step, LoopStep):
+            if _is_dead(written, used):
+                continue
+        else:
+            if isinstance(step, CallStep) and step.is_pure and _is_dead(written, used):
+                continue
+            if isinstance(step, RepeatStep):
+                around = used.union(*step.carries, *accesses_of_all(step.test))
+                step.body = without_dead(step.body, around)
+            elif isinstance(step, ChooseStep):
+                step.branches = without_dead(step.branches[0], used), without_dead(step.branches[1], used)
+            used |= written         # such as carries
         for storage in read:
+            used.add(storage)
             if storage.behind:
                 used.update([part.final() for part in storage.behind])
-        if not isinstance(step, LoopStep):
-            used |= written         # such as carries
         kept.append(step)
     return kept[::-1]
+
+
+def _is_dead(written: set[Storage], used: set[Storage]) -> bool:
+    """Is what is written in the arena, and not among the storages that are used?"""
+    for storage in written:
+        if storage in used or storage.kind != "arena":
+            return False
+    return True
 
 
 def _leave_out_moves(step: RepeatStep, used: set[Storage]) -> None:
@@ -309,7 +319,7 @@ Accesses = dict[Mode, Accessed]
 def _accessed(step: LoopStep, mode: Mode) -> Accessed:
     """(storage, bytes to the next row, offset, whether it is written) of the operands."""
     n = len(step.operands) - step.n_out
-    return [(value.storage.final(), row, value.offset, i >= n)
+    return [(value.storage if value.storage.instead is None else value.storage.final(), row, value.offset, i >= n)
             for i, (value, row) in enumerate(zip(step.operands, row_strides(step, mode), strict=True))]
 
 
@@ -562,8 +572,10 @@ def accesses(step: Step) -> tuple[set[Storage], set[Storage]]:
                     for value in step.operands]
         n = len(storages) - step.n_out
         found = set(storages[:n]), set(storages[n:])
-        if "entry" not in [storage.kind for storage in storages]:       # these may be replaced later
-            step.accesses = found
+        for storage in storages:
+            if storage.kind == "entry":         # which may be replaced later
+                return found
+        step.accesses = found
         return found
     if isinstance(step, CallStep):
         return ({value.storage.final() for value in step.inputs}, {value.storage.final() for value in step.outputs})
@@ -711,32 +723,38 @@ class Arena:
     def place(self, steps: Sequence[Step]) -> int:
         """Set the offsets of all storages of the arena; returns its size in bytes."""
         self._walk(steps)
-        busy: list[tuple[int, int, Storage]] = []       # offset, end, storage
-        size = 0
+        busy: list[tuple[int, int, Storage]] = []       # offset, end, storage; in order, since none overlaps another
+        size = ALIGNMENT
         for storage in sorted(self._first, key=self._first.__getitem__):
             start, nbytes = self._first[storage], self._sizes[storage]
-            others = self._taken_over.get(storage, ())
-            taken = None
-            for first, last, other, blocks in others:
-                if (first == start and self._last.get(other) == last and self._sizes[other] == nbytes
-                        and any(entry[2] is other for entry in busy)
-                        and (blocks is None or _reads_where_it_writes(blocks, storage, other))):
-                    taken = other
-                    break
+            taken = self._place_taken_over(storage, busy)
             if taken is not None:
                 storage.offset = taken.offset
                 busy = [entry for entry in busy if entry[2] is not taken]
             else:
                 busy = [entry for entry in busy if self._last[entry[2]] >= start]
                 storage.offset = _lowest_gap(busy, nbytes)
-            bisect.insort(busy, (storage.offset, storage.offset + nbytes, storage), key=lambda entry: entry[0])
-            size = max(size, storage.offset + nbytes)
-        return max(size, ALIGNMENT)
+            end = storage.offset + nbytes
+            bisect.insort(busy, (storage.offset, end, storage))
+            if end > size:
+                size = end
+        return size
+
+    def _place_taken_over(self, storage: Storage, busy: Sequence[tuple[int, int, Storage]]) -> Storage | None:
+        """One of the storages that are busy, whose place another one may take; None if there is none."""
+        start, nbytes = self._first[storage], self._sizes[storage]
+        for first, last, other, blocks in self._taken_over.get(storage, ()):
+            if (first == start and self._last.get(other) == last and self._sizes[other] == nbytes
+                    and any(entry[2] is other for entry in busy)
+                    and (blocks is None or _reads_where_it_writes(blocks, storage, other))):
+                return other
+        return None
 
     def _touch(self, storages: Iterable[Storage], sizes: dict[Storage, int] | None = None) -> None:
         for storage in storages:
             if storage.kind != "arena":
-                self._touch([part.final() for part in storage.behind])
+                if storage.behind:
+                    self._touch([part.final() for part in storage.behind])
                 continue
             if storage not in self._first:
                 self._first[storage] = self._time
@@ -766,7 +784,7 @@ class Arena:
         self._touch(read, sizes)
         output = step.operands[-1]
         storage = output.storage.final()
-        if step.is_elementwise and storage.kind == "arena" and output.is_whole:
+        if storage.kind == "arena" and step.is_elementwise and output.is_whole:
             itemsize, written_strides = output.template.itemsize, step.strides[-1]
             fits: dict[Storage, bool] = {}      # is each element read where the output is written?
             for value, strides in zip(step.operands[:-1], step.strides, strict=False):
@@ -854,10 +872,24 @@ class _Numbers:
 
     def place(self, value: Value) -> tuple[int, int]:
         """(number, offset) of a value."""
-        storage = value.storage.final()
-        if storage.kind == "arena":
-            return 0, value.offset + storage.offset
-        return self._first[storage.kind] + storage.number, value.offset
+        (number,), (offset,) = self.places((value,))
+        return number, offset
+
+    def places(self, values: Iterable[Value]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(numbers, offsets) of values."""
+        numbers: list[int] = []
+        offsets: list[int] = []
+        for value in values:
+            storage = value.storage
+            if storage.instead is not None:
+                storage = storage.final()
+            if storage.kind == "arena":
+                numbers.append(0)
+                offsets.append(value.offset + storage.offset)
+            else:
+                numbers.append(self._first[storage.kind] + storage.number)
+                offsets.append(value.offset)
+        return tuple(numbers), tuple(offsets)
 
 
 def _describe(
@@ -874,7 +906,8 @@ def _describe(
             how = step.n, step.block, numbers.local_bytes, order, _threads_for(step, numbers.n_threads)
             described.append(_header("blocks", len(step.steps), how, sum(map(elements, step.steps))))
             ahead = set() if numbers.fit_cache else _fetched_ahead(step)
-            described += [_loop_on_rows(inner, step, numbers, ahead) for inner in step.steps]
+            mode = _mode_of(step)
+            described += [_loop_on_rows(inner, step, mode, numbers, ahead) for inner in step.steps]
         else:
             inside: list[tuple[Any, ...]] = []
             _describe(step.test if isinstance(step, RepeatStep) else step.branches[0], numbers, inside, calls)
@@ -939,10 +972,10 @@ def _described_loop(
     step: LoopStep, numbers: _Numbers, extents: list[int], outer: list[list[int]], sizes: list[int],
     strides: list[int], more: tuple[int, ...],
 ) -> tuple[Any, ...]:
-    places = [numbers.place(value) for value in step.operands]
-    return ("loop", 0, step.loop, tuple([number for number, _ in places]), tuple([offset for _, offset in places]),
-            tuple(extents), tuple([stride for axis in outer for stride in axis]), tuple(sizes), tuple(strides), more,
-            elements(step), (step.name, step.site))
+    buffers, offsets = numbers.places(step.operands)
+    return ("loop", 0, step.loop, buffers, offsets, tuple(extents),
+            tuple([stride for axis in outer for stride in axis]) if outer else (), tuple(sizes), tuple(strides), more,
+            step.elements or elements(step), (step.name, step.site))
 
 
 def _fetched_ahead(step: BlocksStep) -> set[Storage]:
@@ -960,33 +993,32 @@ def _mode_of(step: BlocksStep) -> Mode:
 
 
 def _loop_on_rows(
-    step: LoopStep, blocks: BlocksStep, numbers: _Numbers, ahead: set[Storage]
+    step: LoopStep, blocks: BlocksStep, mode: Mode, numbers: _Numbers, ahead: set[Storage]
 ) -> tuple[Any, ...]:
     """A loop in blocks: one call for all rows of a block if these follow each other in memory, else a call per row.
 
     What it reads or writes `ahead`, it has fetched, and takes out of that set.
     """
     extents, outer, sizes, strides = iteration(step)
-    mode = _mode_of(blocks)
-    rows: list[int] = []
-    is_local: list[int] = []
-    fetched: list[int] = []
-    for value, row in zip(step.operands, row_strides(step, mode), strict=True):
-        storage = value.storage.final()
-        local = storage in blocks.local
-        is_ahead = not local and row > 0 and storage in ahead
-        if is_ahead:
+    to_next = row_strides(step, mode)
+    n = len(to_next)
+    rows, is_local, fetched = list(to_next), [0] * n, [0] * n
+    for i, value in enumerate(step.operands):
+        storage = value.storage
+        if storage.instead is not None:
+            storage = storage.final()
+        if storage in blocks.local:
+            rows[i], is_local[i] = 0, 1
+        elif storage in ahead and rows[i] > 0:
             ahead.remove(storage)
-        rows.append(0 if local else row)
-        is_local.append(int(local))
-        fetched.append(int(is_ahead))
+            fetched[i] = 1
     whole = 0
     if not extents:
         whole = sizes[0] // blocks.n
-    elif extents[0] != blocks.n or outer[0] != row_strides(step, mode):     # the rows were merged with the next axis
+    elif extents[0] != blocks.n or outer[0] != to_next:     # the rows were merged with the next axis
         extents, outer = coalesced(step.shape[1:], [of_operand[1:] for of_operand in step.strides])
         strides, sizes = outer.pop(), [extents.pop()]
-        extents, outer = [blocks.n, *extents], [row_strides(step, mode), *outer]
+        extents, outer = [blocks.n, *extents], [to_next, *outer]
     return _described_loop(step, numbers, extents, outer, sizes, strides, (whole, *rows, *is_local, *fetched))
 
 

@@ -44,17 +44,18 @@ class Storage:
 
 class Value:
     """An array of a plan that is being made: its storage, and a template, an array that lies in `storage.owner` as this
-    one will lie in the storage.
+    one will lie in the storage: `offset` bytes from its beginning.
 
     `constant` is the array itself if it is known now.
     """
 
-    __slots__ = ("constant", "storage", "template")
+    __slots__ = ("constant", "offset", "storage", "template")
 
     def __init__(self, storage: Storage, template: Array, constant: Array | None = None) -> None:
         self.storage = storage
         self.template = template
         self.constant = constant
+        self.offset: int = 0 if template is storage.owner else _core.address(template) - storage.address
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,12 +68,6 @@ class Value:
         """The dtype."""
         dtype: np.dtype[Any] = self.template.dtype
         return dtype
-
-    @property
-    def offset(self) -> int:
-        """The bytes from the beginning of its storage to its own."""
-        template, storage = self.template, self.storage
-        return 0 if template is storage.owner else int(_core.address(template)) - storage.address
 
     @property
     def is_whole(self) -> bool:
