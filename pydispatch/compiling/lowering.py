@@ -52,16 +52,9 @@ def _needed_nodes(graph: Graph) -> list[tuple[Node, bool]]:
     assert graph.output_node is not None
     found: list[tuple[Node, bool]] = []
     needed: set[Node] = set(graph.output_node.all_input_nodes)
-    pure_operators: dict[Any, bool] = {}        # an operator is pure in all nodes, other than a function
     for node in reversed(graph.nodes):
         if node.op == "call_function":
-            target = node.target
-            is_operator = isinstance(target, OpOverload)
-            pure = pure_operators.get(target) if is_operator else None
-            if pure is None:
-                pure = is_pure(node)
-                if is_operator:
-                    pure_operators[target] = pure
+            pure = is_pure(node)
             if node in needed or not pure:
                 needed.update(node.all_input_nodes)
                 found.append((node, pure))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 from pydispatch import _core
@@ -38,10 +40,14 @@ class PlanFunction:
     def __init__(self, graph: Graph, threads: int = 1) -> None:
         self._graph = graph
         self.threads = threads
-        self.plan, steps, builder = self._made()
+        self.plan, _, builder = self._made()
         self.notes = builder.notes
         self.folded = builder.folded
-        self.n_loops, self.n_calls = _counts(steps)
+
+    @functools.cached_property
+    def counts(self) -> tuple[int, int]:
+        """(loops, calls of Python) among the steps."""
+        return _counts(self._steps())
 
     def _made(self) -> tuple[_core.Plan, list[Step], Builder]:
         """The plan, its steps, and the builder, which knows what was folded and what could not be a loop."""
@@ -71,7 +77,11 @@ class PlanFunction:
     @property
     def text(self) -> str:
         """The steps, a line each."""
-        return "\n".join(_lines(self._made()[1], ""))
+        return "\n".join(_lines(self._steps(), ""))
+
+    def _steps(self) -> list[Step]:
+        """The steps, made once more: nothing but reports asks for them."""
+        return contextvars.Context().run(self._made)[1]     # outside of transforms and modes, as the plan was made
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         return self.plan.run(*arrays)

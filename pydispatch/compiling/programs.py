@@ -22,6 +22,7 @@ from pydispatch.compiling.plan import PlanFunction
 from pydispatch.exceptions import AutogradError, CompilationError, DataDependentError
 from pydispatch.ops import ops
 from pydispatch.tracing import ArraySpec, FakeMode, Graph, Node
+from pydispatch.tracing.effects import effects_of
 from pydispatch.tracing.rewriting import eliminate_dead_code
 from pydispatch.tracing.trace import PARAMETERS, graph_of_call
 from pydispatch.tracing.values import map_values
@@ -210,7 +211,7 @@ def _traced(flat: Flat, specs: Specs) -> tuple[Flat, Graph]:
     """The graph of a function, and the function, or one like it that writes to nothing."""
     with np.errstate(all="ignore"):     # runs report errors; of what is known, too
         graph = _graph_of(flat, specs)
-        if any(target.schema.is_mutable for target in _operators_of(graph)):
+        if any(map(writes, graph.nodes)):
             flat = Functional(flat)
             graph = _graph_of(flat, specs, needs_layout=any(map(_may_be_view, graph.nodes)))
     if isinstance(flat, Functional):
@@ -256,11 +257,8 @@ def _may_be_view(node: Node) -> bool:
 
 def writes(node: Node) -> bool:
     """Does the node write to an array?"""
-    return isinstance(node.target, OpOverload) and node.target.schema.is_mutable
-
-
-def _operators_of(graph: Graph) -> set[OpOverload]:
-    return {target for node in graph.nodes if isinstance(target := node.target, OpOverload)}
+    target = node.target
+    return isinstance(target, OpOverload) and effects_of(target).writes
 
 
 def _check_constants(graph: Graph) -> None:

@@ -15,7 +15,8 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
     lines = [f"{title} for ({arrays})", f"  traced: {len(program.graph.find_nodes(op='call_function'))} calls"]
     run = program.run
     if isinstance(run, PlanFunction):
-        lines.append(f"  plan: {run.n_loops} loops, {run.n_calls} calls of Python, {run.folded} constants folded, "
+        loops, calls = run.counts
+        lines.append(f"  plan: {loops} loops, {calls} calls of Python, {run.folded} constants folded, "
                      f"{run.plan.described[4]} bytes of memory")
         lines += [f"  not in C: {note}" for note in dict.fromkeys(run.notes)]
     else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydispatch._core import OpOverload, aliased_arguments, mutated_argument
 from pydispatch.higher_order import HigherOrderOperator
+from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.graph import Graph, Node, nodes_in
 
@@ -24,6 +25,39 @@ EFFECT_TAGS = frozenset({"random", "assertion"})
 """Tags of operators with side effects: they draw numbers, or raise for certain data."""
 
 
+class OperatorEffects(NamedTuple):
+    """What calls of an operator do, as long as its table is this one.
+
+    It `writes` to arguments. A call that `is_pure` may be left out if nothing uses its results. One that
+    `is_repeatable` gives equal results for equal arguments; this is known only of operators that a pack declares.
+    """
+
+    table: Any
+    writes: bool
+    is_pure: bool
+    is_repeatable: bool
+
+
+_effects: dict[OpOverload, OperatorEffects] = {}
+"""Those of operators that packs declare: these stay."""
+
+
+def effects_of(op: OpOverload) -> OperatorEffects:
+    """What calls of an operator do."""
+    table = op.live_table       # first: should others register meanwhile, this will not be the table of later calls
+    known = _effects.get(op)
+    if known is not None and known.table is table:
+        return known
+    schema, tags = op.schema, op.tags
+    found = OperatorEffects(
+        table, bool(schema.written),
+        bool(schema.returns) and not (schema.written or schema.takes_generator or not EFFECT_TAGS.isdisjoint(tags)),
+        op.namespace in PACKS and "random" not in tags)
+    if declaration_of(op) is not None:
+        _effects[op] = found
+    return found
+
+
 def is_pure(node: Node) -> bool:
     """May the node be left out when no node uses its value?
 
@@ -37,9 +71,7 @@ def is_pure(node: Node) -> bool:
         return _calls_pure_functions(node)
     if not isinstance(target, OpOverload):
         return target in PURE_FUNCTIONS
-    schema = target.schema
-    return bool(schema.returns) and not (
-        schema.written or schema.takes_generator or not EFFECT_TAGS.isdisjoint(target.tags))
+    return effects_of(target).is_pure
 
 
 def _calls_pure_functions(node: Node) -> bool:

@@ -26,12 +26,12 @@ from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTyp
 from pydispatch.func.functions import TransformedFunction
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
-from pydispatch.operators.declare import PACKS
 from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.registry.sites import caller_site
 from pydispatch.subclasses import flatten, is_traceable_wrapper
 from pydispatch.tracing.arguments import written_arrays
+from pydispatch.tracing.effects import effects_of
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.literals import PLAIN_TYPES, is_literal
@@ -233,7 +233,6 @@ class Tracer(DispatchMode):
         self._made: set[int] = set()            # ids of owners of memory that operators have made
         self._subclass_nodes: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
         self._hidden: dict[int, str] = {}       # by the id of an array: the placeholder that holds it
-        self._kinds: dict[OpOverload, tuple[bool, bool]] = {}       # see `_kind_of`
 
     # arguments and results
 
@@ -338,7 +337,7 @@ class Tracer(DispatchMode):
         return len(with_nodes) == len(objects)
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        is_writer, is_repeatable = self._kinds.get(func) or self._kind_of(func)
+        effects = effects_of(func)
         nodes = self._nodes
         arrays: list[Any] = []
         identified: list[Any] = []      # the arrays that identify these
@@ -368,9 +367,9 @@ class Tracer(DispatchMode):
         # first, to get the constants before the call writes to them
         node_args = map_values(replaced, args, lists=tuple)
         node_kwargs = map_values(replaced, kwargs, lists=tuple) if kwargs else {}
-        known = is_repeatable and all(map(self._is_array_known, identified))
+        known = effects.is_repeatable and all(map(self._is_array_known, identified))
         written: Sequence[Any] = ()
-        if is_writer:
+        if effects.writes:
             written = written_arrays(func, args, kwargs)
             for array in written:
                 self._note_write(array, known)
@@ -383,11 +382,6 @@ class Tracer(DispatchMode):
         node = self.graph.add_call(func, node_args, node_kwargs, inputs)
         node.meta["site"] = caller_site(2)
         return self._bind(result, node, _ResultChecks(written, arrays, known))
-
-    def _kind_of(self, func: OpOverload) -> tuple[bool, bool]:
-        """Does an operator write to arguments, and do equal arguments give equal results? Kept for the next call."""
-        kind = self._kinds[func] = bool(func.schema.written), _is_repeatable(func)
-        return kind
 
     def _record_higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -641,8 +635,3 @@ def _owner(array: Any) -> Any:
 def _desugars(value: Any) -> bool:
     """Is it an object of a subclass with a handler, other than a fake?"""
     return isinstance(value, Tensor) and value.dispatches_to_python and not isinstance(value, FakeTensor)
-
-
-def _is_repeatable(func: OpOverload) -> bool:
-    """Do equal arguments always give equal results? This is known only of operators that a pack declares."""
-    return func.namespace in PACKS and "random" not in func.tags
