@@ -85,16 +85,16 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
     args, kwargs = _filled(node.args, values), node.kwargs
     if kwargs:
         kwargs = _filled(kwargs, values)
-    if target is operator.getitem:
-        return args[0][args[1]]
-    lower_body = BODIES.get(target)
-    if lower_body is not None:
-        return lower_body(builder, lower_graph, *args, **kwargs)
-    if isinstance(target, HigherOrderOperator):
-        args = tuple([_compiled(builder, arg) if isinstance(arg, Graph) else arg for arg in args])
     spec = node.meta.get("val")
-    key = None
-    if isinstance(target, OpOverload) and target.namespace in PACKS and is_repeatable:
+    if not isinstance(target, OpOverload):
+        if target is operator.getitem:
+            return args[0][args[1]]
+        lower_body = BODIES.get(target)
+        if lower_body is not None:
+            return lower_body(builder, lower_graph, *args, **kwargs)
+        if isinstance(target, HigherOrderOperator):
+            args = tuple([_compiled(builder, arg) if isinstance(arg, Graph) else arg for arg in args])
+    elif is_repeatable and target.namespace in PACKS:
         key = target, _key(args), _key(tuple(kwargs.items())) if kwargs else ()
         known = builder.known_result(key)
         if known is not None:

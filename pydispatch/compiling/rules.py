@@ -15,7 +15,7 @@ from numpy._core import umath
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop, is_uniform
-from pydispatch.compiling.values import Array, LoopStep, Value, broadcast_strides, coalesced
+from pydispatch.compiling.values import Array, Iteration, LoopStep, Value, broadcast_strides, coalesced
 from pydispatch.operators import DECLARATIONS
 
 Rule = Callable[..., Any]
@@ -581,17 +581,22 @@ def _batch_strides(array: Array, n_core: int, n: int) -> tuple[int, ...]:
 
 
 def elements(step: LoopStep) -> int:
-    """About how many elements a run of the step goes through."""
-    if step.elements is None:
-        step.elements = max(math.prod(step.shape), 1) * (math.prod(step.core_sizes) if step.core_sizes else 1)
-    return step.elements
+    """About how many elements a run of the step goes through: at least one."""
+    return step.elements or _counted(step)
 
 
-def iteration(step: LoopStep) -> tuple[list[int], list[list[int]], list[int], list[int]]:
+def _counted(step: LoopStep) -> int:
+    n = step.elements = max(math.prod(step.shape), 1) * (math.prod(step.core_sizes) if step.core_sizes else 1)
+    return n
+
+
+def iteration(step: LoopStep) -> Iteration:
     """The extents and strides of the outer axes, then the sizes and strides that the loop gets; not to be changed."""
-    if step.iteration is None:
-        extents, strides = coalesced(step.shape, step.strides)
-        step.iteration = (extents[:-1], strides[:-1], [extents[-1], *step.core_sizes],
-                          [*strides[-1], *step.core_strides])
-    found: tuple[list[int], list[list[int]], list[int], list[int]] = step.iteration
+    return step.iteration or _iterated(step)
+
+
+def _iterated(step: LoopStep) -> Iteration:
+    extents, strides = coalesced(step.shape, step.strides)
+    found = step.iteration = (
+        extents[:-1], strides[:-1], [extents[-1], *step.core_sizes], [*strides[-1], *step.core_strides])
     return found

@@ -339,7 +339,7 @@ class _Group:
         self.steps: list[Any] = [step]
         self.accesses = [accesses]
         self.modes = frozenset(accesses)
-        self._rows: dict[Mode, dict[Storage, _Rows]] = {mode: {} for mode in accesses}
+        self.rows: dict[Mode, dict[Storage, _Rows]] = {mode: {} for mode in accesses}
         self._note(accesses)
 
     def modes_with(self, accesses: Accesses) -> frozenset[Mode]:
@@ -364,11 +364,11 @@ class _Group:
 
     def uses_some(self, accessed: Accessed, mode: Mode) -> bool:
         """Does the group use a storage of these, in rows?"""
-        rows = self._rows[mode]
+        rows = self.rows[mode]
         return any(row and storage in rows for storage, row, _, _ in accessed)
 
     def _fits(self, accessed: Accessed, mode: Mode) -> bool:
-        rows = self._rows[mode]
+        rows = self.rows[mode]
         for storage, row, offset, writes in accessed:
             known = rows.get(storage)
             if known is not None:
@@ -379,7 +379,7 @@ class _Group:
 
     def _note(self, accesses: Accesses) -> None:
         for mode in self.modes:
-            rows = self._rows[mode]
+            rows = self.rows[mode]
             for storage, row, offset, writes in accesses[mode]:
                 known = rows.get(storage)
                 if known is None:
@@ -668,17 +668,15 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
     n = mode[1]
     inside: list[set[Storage]] = []
     counts: dict[Storage, int] = {}
-    rows: dict[Storage, set[int]] = {}
-    for step, of_step in zip(group.steps, group.accesses, strict=True):
+    for step in group.steps:
         read, written = accesses(step)
         inside.append(read | written)
         for storage in inside[-1]:
             counts[storage] = counts.get(storage, 0) + 1
-        for storage, row, offset, _ in of_step[mode]:
-            rows.setdefault(storage, set()).add(row if offset < row else 0)
-    local = {storage for storage, count in counts.items()
-             if storage.kind == "arena" and count == uses[storage] and rows[storage] == {storage.nbytes // n}}
-    widest = max([max(row) for row in rows.values()])
+    rows = group.rows[mode]
+    local = {storage for storage, count in counts.items() if storage.kind == "arena" and count == uses[storage] and (
+        rows[storage].all == {(storage.nbytes // n, 0)})}
+    widest = max([row for used in rows.values() for row, first in used.all if not first], default=0)
     cached = CACHED_IN_A_ROW if any(elements(step) == n for step in group.steps) else CACHED
     block = cached // (max(widest, 1) * (_most_at_once(inside, local) + 2))
     block = min(LARGEST_BLOCK, block // 64 * 64 or max(block, 1), n)

@@ -81,6 +81,10 @@ class Value:
         return Value(self.storage, template)
 
 
+Iteration = tuple[list[int], list[list[int]], list[int], list[int]]
+"""How a loop runs; see `iteration`."""
+
+
 @dataclass(slots=True)
 class LoopStep:
     """A loop over arrays; `loop` is described as in `_core.Plan`.
@@ -102,7 +106,7 @@ class LoopStep:
     is_elementwise: bool = True
     # what functions of this name have found
     elements: int | None = field(default=None, repr=False, compare=False)
-    iteration: Any = field(default=None, repr=False, compare=False)
+    iteration: Iteration | None = field(default=None, repr=False, compare=False)
     accesses: tuple[set[Storage], set[Storage]] | None = field(default=None, repr=False, compare=False)
 
 

@@ -486,7 +486,7 @@ class Tracer(DispatchMode):
             self._known.add(id(array))
         if not checks.lies_in_passed(array):
             self._made.add(id(_owner(array)))
-        if _desugars(result):
+        if type(result) is not FakeTensor and _desugars(result):
             self._subclass_nodes[id(result)] = result
         return result
 
