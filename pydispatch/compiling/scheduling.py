@@ -600,21 +600,24 @@ def accesses_of_all(steps: Iterable[Step]) -> tuple[set[Storage], set[Storage]]:
 
 def uses_of(steps: Iterable[Step]) -> Counter[Storage]:
     """How many steps use each storage, those inside of others and these themselves."""
-    counts: Counter[Storage] = Counter()
+    found: list[Storage] = []
+    _add_uses(steps, found)
+    return Counter(found)
+
+
+def _add_uses(steps: Iterable[Step], found: list[Storage]) -> None:
     for step in steps:
         inside = () if isinstance(step, LoopStep) else inner_steps(step)
         if not inside:
             read, written = accesses(step)
-            for storage in read | written:
-                counts[storage] = counts.get(storage, 0) + 1        # faster than +=
+            found += read | written
             continue
-        counts.update(uses_of(inside))
+        _add_uses(inside, found)
         if isinstance(step, RepeatStep):
-            counts.update([whole.storage.final() for _, whole, _, _ in step.moves])
-            counts.update([storage.final() for carry in step.carries for storage in carry])
+            found += [whole.storage.final() for _, whole, _, _ in step.moves]
+            found += [storage.final() for carry in step.carries for storage in carry]
         if isinstance(step, (RepeatStep, ChooseStep)) and step.condition is not None:
-            counts[step.condition.storage.final()] += 1
-    return counts
+            found.append(step.condition.storage.final())
 
 
 def _sums_of(groups: Sequence[_Group]) -> dict[Storage, list[_Group]]:
@@ -666,13 +669,8 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
     """Loops over the same rows as one step."""
     mode = min(group.modes)         # "flat" rather than "rows"
     n = mode[1]
-    inside: list[set[Storage]] = []
-    counts: dict[Storage, int] = {}
-    for step in group.steps:
-        read, written = accesses(step)
-        inside.append(read | written)
-        for storage in inside[-1]:
-            counts[storage] = counts.get(storage, 0) + 1
+    inside = [read | written for read, written in map(accesses, group.steps)]
+    counts = Counter([storage for storages in inside for storage in storages])
     rows = group.rows[mode]
     local = {storage for storage, count in counts.items() if storage.kind == "arena" and count == uses[storage] and (
         rows[storage].all == {(storage.nbytes // n, 0)})}
@@ -861,8 +859,6 @@ class _Numbers:
     def of(self, storage: Storage) -> int:
         """The number of the buffer that a storage lies in."""
         storage = storage.final()
-        if storage.kind == "arena":
-            return 0
         return self._first[storage.kind] + storage.number
 
     def place(self, value: Value) -> tuple[int, int]:
@@ -874,16 +870,13 @@ class _Numbers:
         """(numbers, offsets) of values."""
         numbers: list[int] = []
         offsets: list[int] = []
+        first = self._first
         for value in values:
             storage = value.storage
             if storage.instead is not None:
                 storage = storage.final()
-            if storage.kind == "arena":
-                numbers.append(0)
-                offsets.append(value.offset + storage.offset)
-            else:
-                numbers.append(self._first[storage.kind] + storage.number)
-                offsets.append(value.offset)
+            numbers.append(first[storage.kind] + storage.number)
+            offsets.append(value.offset + storage.offset)
         return tuple(numbers), tuple(offsets)
 
 
