@@ -12,7 +12,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.compiling.builder import Builder, CannotLowerError, native
 from pydispatch.compiling.control_flow import BODIES
-from pydispatch.compiling.rules import RULES, Rule, pointwise
+from pydispatch.compiling.rules import RULES, Rule, operands, pointwise
 from pydispatch.compiling.values import Array, Value
 from pydispatch.exceptions import CompilationError
 from pydispatch.higher_order import HigherOrderOperator
@@ -165,13 +165,15 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
     _, function, rule, is_foldable, schema = known
     if function is None and rule is None and not is_foldable:
         return None
-    arguments = by_name(schema, args, kwargs)
-    if arguments.pop("device", None) not in (None, "CPU"):
-        return None
     before = builder.mark()
     try:
+        if function is not None and not kwargs and len(args) == function.nin:
+            return pointwise(builder, spec, function, args)
+        arguments = by_name(schema, args, kwargs)
+        if arguments.pop("device", None) not in (None, "CPU"):
+            return None
         if function is not None:
-            return pointwise(builder, spec, function, arguments)
+            return pointwise(builder, spec, function, operands(function, arguments))
         if is_foldable and builder.can_fold(tree_leaves((args, kwargs)), spec.shape, spec.dtype):
             return _folded(builder, op, args, kwargs)
         if rule is not None:

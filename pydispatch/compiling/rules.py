@@ -426,12 +426,17 @@ def _only_defaults(given: dict[str, Any], **defaults: Any) -> None:
             raise CannotLowerError(f"its argument {name} is not the default")
 
 
-def pointwise(builder: Builder, spec: Any, function: np.ufunc, arguments: dict[str, Any]) -> Value:
-    """The rule of every operator whose kernel is a universal function."""
+def operands(function: np.ufunc, arguments: dict[str, Any]) -> list[Any]:
+    """The operands of a universal function, where its other arguments are the defaults."""
     values = list(arguments.values())
     if len(values) > function.nin:
         del values[function.nin:]
         _only_defaults(dict(list(arguments.items())[function.nin:]), dtype=None, casting="same_kind")
+    return values
+
+
+def pointwise(builder: Builder, spec: Any, function: np.ufunc, values: Sequence[Any]) -> Value:
+    """The rule of every operator whose kernel is a universal function of these values and numbers."""
     if function is np.matmul:
         return matmul(builder, spec, *values)
     found = _with_elements_added(builder, values) if function is np.add else None

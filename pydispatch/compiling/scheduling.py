@@ -893,8 +893,8 @@ def _describe(
             order = 2 if step.by_halves else int(step.in_order)
             how = step.n, step.block, numbers.local_bytes, order, _threads_for(step, numbers.n_threads)
             described.append(_header("blocks", len(step.steps), how, sum(map(elements, step.steps))))
-            ahead = set() if numbers.fit_cache else _fetched_ahead(step)
             mode = _mode_of(step)
+            ahead = set() if numbers.fit_cache else _fetched_ahead(step, mode)
             described += [_loop_on_rows(inner, step, mode, numbers, ahead) for inner in step.steps]
         else:
             inside: list[tuple[Any, ...]] = []
@@ -966,14 +966,15 @@ def _described_loop(
             step.elements or elements(step), (step.name, step.site))
 
 
-def _fetched_ahead(step: BlocksStep) -> set[Storage]:
+def _fetched_ahead(step: BlocksStep, mode: Mode) -> set[Storage]:
     """The storages whose rows of the next block are to be fetched from memory while one is computed.
 
     The processor itself fetches what follows in a row, but from block to block, the loops go through many rows.
     """
     if len(step.steps) == 1:
         return set()
-    return {storage for inner in step.steps for storage, row, _, _ in _accessed(inner, _mode_of(step)) if row > 0}
+    return {value.storage.final() for inner in step.steps
+            for value, row in zip(inner.operands, row_strides(inner, mode), strict=True) if row > 0}
 
 
 def _mode_of(step: BlocksStep) -> Mode:

@@ -295,7 +295,7 @@ class Tracer(DispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if not self._takes(func, types, args, kwargs):
+        if types != ONLY_FAKES and not self._takes(func, types, args, kwargs):
             return NotImplemented
         decomposition = self.decompositions.get(func) if self.decompositions else None
         if decomposition is not None:
@@ -323,7 +323,7 @@ class Tracer(DispatchMode):
 
     def _takes(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Is the call itself traced? Not with subclass objects made in the trace: their handlers run first."""
-        if types == ONLY_FAKES or not types or all(issubclass(cls, FakeTensor) for cls in types):
+        if not types or all(issubclass(cls, FakeTensor) for cls in types):
             return True
         objects = [leaf for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]
         with_nodes = [value for value in objects if id(value) in self._subclass_nodes]
