@@ -64,11 +64,11 @@ class Point(NamedTuple):
 
 
 def points_of(rows: Iterable[dict[str, Any]]) -> list[Point]:
-    """The times of all rows on large arrays with one thread, NumPy's too."""
+    """The times of all ways on large arrays with one thread, NumPy's too."""
     found: dict[tuple[str, str, int], Point] = {}
     for row in rows:
         match = LARGE.fullmatch(row["group"])
-        if match and "threads" not in row["name"]:
+        if match and row["name"] in COLOURS:
             task, size = match[1], int(match[2].replace(",", ""))
             times = row["times"]
             for way, time in ((row["name"], times[row["name"]]), ("NumPy", times["numpy"])):

@@ -14,7 +14,7 @@ import pytest
 from pydispatch.cli.bench.dispatch import ADD
 from pydispatch.cli.bench.gradients import GRADIENTS
 from pydispatch.cli.bench.interpreters import INTERPRETER
-from pydispatch.cli.bench.large import LARGE, MODULES, SIZES
+from pydispatch.cli.bench.large import LARGE, MODULES, NUMBA, OVER_NUMBA, SIZES, WITH_NUMBA
 from pydispatch.cli.bench.large_tasks import TASKS
 from pydispatch.cli.bench.programs import programs
 from pydispatch.cli.bench.python_dispatch import ADDED
@@ -34,6 +34,8 @@ def row(group, name, value, **times):
 LARGE_ROWS = [
     row(LARGE.format(task, size), f"{way}{threads}", 0.5, **{way: 0.5 * size, "numpy": 1.0 * size})
     for task in TASKS for size in SIZES for way in MODULES for threads in ("", ", 2 threads")
+] + [
+    row(LARGE.format(task, size), OVER_NUMBA, 1.0, **{WITH_NUMBA: 9.0, NUMBA: 9.0}) for task in TASKS for size in SIZES
 ]
 SMALL_ROWS = [
     row(group, name, value)

@@ -156,7 +156,7 @@ def without_dead(steps: Sequence[Step], used: Iterable[Storage] = ()) -> list[St
 
 def _is_dead(written: set[Storage], used: set[Storage]) -> bool:
     """Is what is written in the arena, and not among the storages that are used?"""
-    return used.isdisjoint(written) and all([storage.kind == "arena" for storage in written])
+    return used.isdisjoint(written) and all(storage.kind == "arena" for storage in written)
 
 
 def _leave_out_moves(step: RepeatStep, used: set[Storage]) -> None:

@@ -25,8 +25,10 @@ from pydispatch.tree import tree_leaves
 LARGE = "Large arrays: {}, {:,} elements, over NumPy"
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 THREADS = (1, 2)
-PLAN, WITH_NUMBA = "plan", "backend numba"
-MODULES = {PLAN: "pydispatch", WITH_NUMBA: "numba", "numexpr": "numexpr", "numba": "numba", "jax.jit": "jax",
+PLAN, WITH_NUMBA, NUMBA = "plan", "backend numba", "numba"
+OVER_NUMBA = f"{WITH_NUMBA}, over {NUMBA}"
+OVER_NUMBA_BOUND = 1.1
+MODULES = {PLAN: "pydispatch", WITH_NUMBA: "numba", "numexpr": "numexpr", NUMBA: "numba", "jax.jit": "jax",
            ROOFLINE: "numpy"}
 
 
@@ -36,12 +38,18 @@ def large_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry]:
         for size in SIZES:
             group = LARGE.format(task.title, size)
             for threads in THREADS:
-                rows = {name: name if threads == 1 else f"{name}, {threads} threads" for name in ways_of(task)}
-                chosen = [name for name, row in rows.items()
-                          if matches(group, row, pattern) and import_or_note(MODULES[name], name, left_out)]
-                contest = Contest(large_calls, (task.title, size), threads, chosen)
+                ways = ways_of(task)
+                rows = {name: name if threads == 1 else f"{name}, {threads} threads" for name in (*ways, OVER_NUMBA)}
+                chosen = [name for name, row in rows.items() if matches(group, row, pattern)]
+                needed = [name for name in ways
+                          if name in chosen or (OVER_NUMBA in chosen and name in (WITH_NUMBA, NUMBA))]
+                there = [name for name in needed if import_or_note(MODULES[name], name, left_out)]
+                contest = Contest(large_calls, (task.title, size), threads, there)
                 for name in chosen:
-                    yield Entry(group, rows[name], task.bound if name == PLAN else None, contest, name)
+                    if name == OVER_NUMBA and NUMBA in there:
+                        yield Entry(group, rows[name], OVER_NUMBA_BOUND, contest, WITH_NUMBA, NUMBA)
+                    elif name in there:
+                        yield Entry(group, rows[name], task.bound if name == PLAN else None, contest, name)
 
 
 def ways_of(task: LargeTask) -> list[str]:
@@ -107,6 +115,6 @@ def by_copying(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Cal
 
 
 MAKERS: dict[str, Callable[[LargeTask, tuple[Any, ...], int], Call]] = {
-    PLAN: by_plan, WITH_NUMBA: by_plan_with_numba, "numexpr": by_numexpr, "numba": by_numba, "jax.jit": by_jax,
+    PLAN: by_plan, WITH_NUMBA: by_plan_with_numba, "numexpr": by_numexpr, NUMBA: by_numba, "jax.jit": by_jax,
     ROOFLINE: by_copying,
 }

@@ -8,7 +8,17 @@ import pytest
 from pydispatch.cli.bench import large
 from pydispatch.cli.bench.contests import FLOOR, ROOFLINE, check
 from pydispatch.cli.bench.kinds import import_or_note
-from pydispatch.cli.bench.large import MODULES, PLAN, SIZES, large_calls, large_cases, ways_of
+from pydispatch.cli.bench.large import (
+    MODULES,
+    NUMBA,
+    OVER_NUMBA,
+    PLAN,
+    SIZES,
+    WITH_NUMBA,
+    large_calls,
+    large_cases,
+    ways_of,
+)
 from pydispatch.cli.bench.large_tasks import LEAVES, TASKS
 from pydispatch.compiling import compile
 from pydispatch.operators.declare import IS_NUMPY_2_0
@@ -104,7 +114,21 @@ def test_rows_and_bounds():
     assert SIZES == (10**4, 10**5, 10**6, 10**7)
 
 
-def test_only_plans_have_bounds():
+@pytest.mark.parametrize("threads", [1, 2])
+def test_machine_code_of_numba_is_compared_with_loops_by_hand(monkeypatch, threads):
+    for name in (WITH_NUMBA, NUMBA):
+        monkeypatch.setitem(MODULES, name, "numpy")
+    pattern = f"*heat equation, 10,000 *{OVER_NUMBA}{', 2 threads' * (threads > 1)}"
+    chosen = [case for case in large_cases({}, pattern) if case.contest.threads == threads]
+    assert [(case.way, case.over, case.bound, case.contest.names) for case in chosen] == [
+        (WITH_NUMBA, NUMBA, 1.1, (WITH_NUMBA, NUMBA))]
+    for name in (WITH_NUMBA, NUMBA):
+        monkeypatch.setitem(MODULES, name, "no_such_module")
+    assert list(large_cases(left_out := {}, pattern)) == []
+    assert left_out == dict.fromkeys((WITH_NUMBA, NUMBA), "No module named 'no_such_module'")
+
+
+def test_rooflines_have_no_bounds():
     unbounded = list(large_cases({}, f"15 cheap*/{ROOFLINE}"))
     assert {case.bound for case in unbounded} == {None}
     assert len(unbounded) == 2 * len(SIZES)

@@ -118,10 +118,11 @@ OF_LOOPS = {
     STEP: dict.fromkeys(LOOPS, 1),
     GRADIENT: dict.fromkeys((f"{loop}, {how}" for loop in LOOPS for how in ("func.grad", "Tensor.backward")), 1.2),
 }
-WAYS = ("plan", "backend numba", "numexpr", "numba", "jax.jit", "roofline")
+WAYS = ("plan", "backend numba", "numexpr", "numba", "jax.jit", "roofline", "backend numba, over numba")
 OF_LARGE = {
     f"Large arrays: {task}, {size} elements, over NumPy": {
-        f"{way}{threads}": bound if way == "plan" else None for way in WAYS for threads in ("", ", 2 threads")
+        f"{way}{threads}": {"plan": bound, "backend numba, over numba": 1.1}.get(way)
+        for way in WAYS for threads in ("", ", 2 threads")
         if (task[:5], way) != ("cross", "numexpr")
     }
     for task, bound in {
