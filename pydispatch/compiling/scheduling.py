@@ -230,9 +230,11 @@ def modes_of(step: Step) -> frozenset[Mode]:
     """The ways in which a step can share a block with others."""
     if not isinstance(step, LoopStep) or step.core_sizes:
         return frozenset()
-    shape, strides = step.shape, step.strides
+    shape = step.shape
+    if not shape:
+        return frozenset()
     modes: list[Mode] = []
-    if len(shape) and shape[0] > 1 and (step.is_elementwise or strides[0][0]):
+    if shape[0] > 1 and (step.is_elementwise or step.strides[0][0]):
         modes.append(("rows", shape[0]))
     if step.is_elementwise and elements(step) > 1:
         outer, _, sizes, steps = iteration(step)
@@ -268,12 +270,15 @@ def in_blocks(
     def inside(body: Sequence[Step]) -> list[Step]:
         return in_blocks(body, n_threads, modes_of, smallest, fewest, uses, with_sums)
 
+    is_large = False
     for step in steps:
-        if isinstance(step, RepeatStep):
+        if isinstance(step, LoopStep):
+            is_large = is_large or elements(step) >= smallest
+        elif isinstance(step, RepeatStep):
             step.body, step.test = inside(step.body), inside(step.test)
         elif isinstance(step, ChooseStep):
             step.branches = inside(step.branches[0]), inside(step.branches[1])
-    if not any(isinstance(step, LoopStep) and elements(step) >= smallest for step in steps):
+    if not is_large:
         return list(steps)
     found: list[Step] = []
     groups = _gathered(steps, modes_of)
@@ -281,7 +286,7 @@ def in_blocks(
     for group in groups:
         added_up = _added_up(group, sums) if sums and group.modes else []
         if group.modes and (len(group.steps) + len(added_up) >= fewest or n_threads > 1) and (
-                max(map(_elements_of, group.steps)) >= smallest):
+                max(map(elements, group.steps)) >= smallest):
             parts = [_with_parts(group, i, total.steps[0], uses) for i, total in added_up]
             blocks = _as_blocks(group, uses, by_halves=bool(added_up))
             for (_, total), sums_of_parts in zip(added_up, parts, strict=True):
@@ -296,10 +301,6 @@ def has_large_loop(steps: Iterable[Step], smallest: int) -> bool:
     """Is there a loop over so many elements, among the steps or inside of them?"""
     return any(elements(step) >= smallest if isinstance(step, LoopStep) else has_large_loop(inner_steps(step), smallest)
                for step in steps)
-
-
-def _elements_of(step: Step) -> int:
-    return elements(step) if isinstance(step, LoopStep) else 0
 
 
 def row_strides(step: LoopStep, mode: Mode) -> list[int]:

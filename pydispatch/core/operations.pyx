@@ -84,8 +84,9 @@ cdef dict LIBRARY_FUNCTIONS = {function: number for number, function in enumerat
     numpy.sin, numpy.cos, numpy.tan, numpy.exp, numpy.log, numpy.tanh, numpy.arctan, numpy.sinh, numpy.cosh,
     numpy.expm1, numpy.log1p))}
 cdef dict CALLS_LIBRARY = {}    # of universal functions: what a trial has shown
-# with AVX-512, what NumPy 2.0 gives for a number is not what the trial sees
-cdef bint TAKES_OTHER_WAYS = numpy.__version__.startswith("2.0.")
+# A trial calls a loop on one number after the other. It proves nothing about NumPy 2.0, whose loops gave other bits for
+# some numbers of a plan on processors with AVX-512. There, plans call the loops themselves: slower, with NumPy's bits.
+cdef bint IS_NUMPY_2_0 = numpy.__version__.startswith("2.0.")
 
 
 cdef LibraryFunction function_of_loop(tuple loop, LoopCall* call) except? NULL:
@@ -95,7 +96,7 @@ cdef LibraryFunction function_of_loop(tuple loop, LoopCall* call) except? NULL:
     """
     cdef LibraryFunction function
     number = LIBRARY_FUNCTIONS.get(loop[1])
-    if number is None or loop[2][0] != cnp.NPY_DOUBLE or TAKES_OTHER_WAYS:
+    if number is None or loop[2][0] != cnp.NPY_DOUBLE or IS_NUMPY_2_0:
         return NULL
     function = library_function(number)
     known = CALLS_LIBRARY.get(loop[1])
