@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from pydispatch import Tensor
+from pydispatch import Tensor, compile, func, ops
 from pydispatch.autograd import gradcheck
+from pydispatch.tree import tree_leaves
 
 TRAIN = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -55,6 +56,28 @@ def test_the_formula_is_the_gradient(example, padding):
     random = np.random.default_rng(0)
     images, kernels = (Tensor(random.normal(size=shape), requires_grad=True) for shape in ((2, 4, 3, 2), (3, 3, 2, 2)))
     assert gradcheck(lambda images, kernels: example.convolve(images, kernels, padding), (images, kernels))
+
+
+def test_a_step_of_the_training_is_compiled(example):
+    random = np.random.default_rng(0)
+    parameters = [parameter.numpy() for parameter in (value.detach() for value in example.Network.initial(random))]
+    images, labels = random.random((5, 8, 8, 1)), np.array([3, 1, 4, 1, 5])
+
+    def fake(images, kernels, padding=0):
+        n, height, width, _ = images.shape
+        rows, columns, _, channels = kernels.shape
+        shape = n, height + 2 * padding - rows + 1, width + 2 * padding - columns + 1, channels
+        return ops.np.empty(shape, dtype=images.dtype)
+
+    example.convolve.register_fake(fake)        # a compiled function is traced without data
+
+    @func.value_and_grad
+    def step(parameters, images):
+        return example.cross_entropy(example.Network(*parameters).scores(images), labels)
+
+    found_and_expected = [tree_leaves(function(parameters, images)) for function in (compile(step), step)]
+    for found, expected in zip(*found_and_expected, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
 def run(folder, *options):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from distances_pack import kernels
 
-from pydispatch import Tensor, func, library, ops
+from pydispatch import Tensor, compile, func, library, ops
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.testing import opcheck
 
@@ -22,6 +22,12 @@ def test_values():
     np.testing.assert_allclose(ops.distances.smooth_abs(X), np.sqrt(X * X + 1) - 1)
     for x in (X, X.astype("f4"), np.arange(6).reshape(2, 3)[:, ::-1]):
         np.testing.assert_allclose(ops.distances.squared_distance(x, Y), (x - Y) ** 2)
+
+
+def test_compiled():
+    gradient = func.value_and_grad(lambda x: ops.distances.squared_distance(ops.distances.smooth_abs(x), Y).sum())
+    for found, expected in zip(compile(gradient)(X), gradient(X), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_functions_in_cython_call_operators():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, func, ops
+from pydispatch import Tensor, compile, func, ops
 from pydispatch.testing import opcheck
 from pydispatch.tracing import make_fx
 
@@ -31,6 +31,15 @@ def test_gradient_in_a_batch():
 def test_trace():
     graph = make_fx(lambda x: ops.smoothing.moving_sum(x, 2) * 2)(X)
     np.testing.assert_allclose(graph(X), 2 * (X[:, :-1] + X[:, 1:]))
+
+
+def test_compiled():
+    def loss(x):
+        return ops.smoothing.huber(ops.smoothing.moving_sum(ops.smoothing.softplus(x), 2), 1.5).sum()
+
+    gradient = func.value_and_grad(loss)
+    for found, expected in zip(compile(gradient)(X), gradient(X), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("width", [0, 5])
