@@ -1,7 +1,8 @@
 # Written by `python -m tests.numpy.stub`.  # ruff: noqa
 
+import builtins
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from pydispatch._core import Tensor
 
 _Raw: TypeAlias = NDArray[Any] | complex | np.generic
 _Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
+_T = TypeVar("_T")
 
 @overload
 def convolve(in1: Tensor, in2: Any, mode: Any = ..., method: Any = ...) -> Tensor: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
@@ -178,8 +178,6 @@ def in_precision(x: Any, dtype: Any) -> Any:
     return x if dtype is None else ops.np.astype(x, np.dtype(dtype))
 
 
-if TYPE_CHECKING:       # which cannot see what the next line defines
-    from pydispatch.namespaces.numpy_fft import *  # noqa: F403
 globals().update({name.removeprefix("fft."): function for name, function in FUNCTIONS.items()
                   if name.startswith("fft.")})
 __all__ = sorted([name.removeprefix("fft.") for name in FUNCTIONS if name.startswith("fft.")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -441,7 +441,5 @@ def with_last_axis(x: Any) -> Any:
 
 
 __all__ = sorted([name.removeprefix("linalg.") for name in FUNCTIONS if name.startswith("linalg.")] + ["LinAlgError"])
-if TYPE_CHECKING:       # which cannot see what the next line defines
-    from pydispatch.namespaces.numpy_linalg import *  # noqa: F403
 globals().update({name.removeprefix("linalg."): function for name, function in FUNCTIONS.items()
                   if name.startswith("linalg.")})

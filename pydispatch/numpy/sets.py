@@ -130,10 +130,11 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     """Is the element among others?"""
     element, others = as_nonscalar(element), flattened(test_elements)
     if not others.shape[0]:
-        return ops.np.full_like(element, invert, dtype=np.dtype(bool))
-    others = ops.np.sort(others)
-    position = ops.np.minimum(searchsorted(others, element), others.shape[0] - 1)
-    found = ops.np.equal(ops.np.take(others, position), element)
+        found = ops.np.any(ops.np.equal(ops.np.expand_dims(element, -1), others), -1)
+    else:
+        others = ops.np.sort(others)
+        position = ops.np.minimum(searchsorted(others, element), others.shape[0] - 1)
+        found = ops.np.equal(ops.np.take(others, position), element)
     return ops.np.logical_not(found) if invert else found
 
 

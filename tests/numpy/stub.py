@@ -1,7 +1,8 @@
 """What type checkers see of `pydispatch.numpy` and `pydispatch.scipy`: `python -m tests.numpy.stub` writes the stubs.
 
-A function that is an operator has the operator's arrays and results, by its schema; of others, checkers know the names
-of parameters. Modules import what loops define in them from stubs of `pydispatch/namespaces`.
+A function that is an operator has the operator's arrays and results, by its schema; `results.py` says what those give
+that are written with operators. Of others, checkers know the names of parameters. `pydispatch.scipy` imports what loops
+define in it from stubs of `pydispatch/namespaces`.
 """
 
 from __future__ import annotations
@@ -12,22 +13,34 @@ import inspect
 import keyword
 import re
 import textwrap
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import pydispatch.numpy as pnp
 from pydispatch._core import ArrayFunction, OpOverloadPacket
 from pydispatch.cli.stubs import has_arrays, hint, results
-from pydispatch.numpy.declare import FUNCTIONS, Adapter
+from pydispatch.numpy.declare import FUNCTIONS, NUMPY, Adapter, Face
 from pydispatch.registry.operators import load_all
 from pydispatch.registry.registrations import packets
-from pydispatch.schema import Argument, Schema
+from tests.numpy.results import (
+    AS_TOLD,
+    NAMED,
+    NO_ARRAYS,
+    NUMBER,
+    OF_NUMBERS_TOO,
+    ONE_OR_MORE,
+    OPTIONAL_ARRAYS,
+    RESULTS,
+    SEQUENCES,
+)
 
 STUB = Path(pnp.__file__).with_suffix(".pyi")
+MODULE_STUBS = {f"numpy.{name}": STUB.with_name(f"{name}.pyi") for name in ("linalg", "fft")}
 HIDDEN = {name: STUB.parents[1] / "namespaces" / f"{name.replace('.', '_')}.pyi" for name in (
-    "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg", "scipy.signal")}
+    "scipy.special", "scipy.linalg", "scipy.signal")}
 MODULES = ("fft", "lib", "linalg", "random")
 CLASSES = {"vectorize": "mapping", "r_": "indexing", "c_": "indexing"}
 
@@ -35,14 +48,13 @@ CLASSES = {"vectorize": "mapping", "r_": "indexing", "c_": "indexing"}
 TENSOR, ARRAY, RAW = "Tensor", "NDArray[Any]", "_Raw"
 OF_NUMBERS = {"reduction", "interp", "linalg_det", "matmul", "searchsorted", "take"}
 """Operators, and a tag, for which arrays often give a number: checkers would refuse it as a float were it an array."""
-OTHER_RESULTS = {"retstep", "disp", "return_sign"}
-"""Parameters with which a function gives more than its operator."""
 NOT_THE_OPERATORS = {"linalg_cho_factor"}       # gives a pair, unlike the operator of its name
 HEAD = """\
 # Written by `python -m tests.numpy.stub`.  # ruff: noqa: I001
 
+import builtins
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +64,7 @@ from pydispatch._core import Tensor
 TYPES = """\
 _Raw: TypeAlias = NDArray[Any] | complex | np.generic
 _Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
+_T = TypeVar("_T")
 """
 
 
@@ -60,26 +73,53 @@ def described(function: ArrayFunction) -> Any:
     return function.numpy_function if isinstance(function.implementation, Adapter) else function.implementation
 
 
-def names_of(ufunc: np.ufunc) -> list[str]:
-    """What NumPy calls the arrays that a ufunc takes."""
-    return ["x"] if ufunc.nin == 1 else [f"x{i}" for i in range(1, ufunc.nin + 1)]
+class Typed(NamedTuple):
+    """What checkers are told of a function: its result, its arrays, and for which values of others that is so.
+
+    `{}` stands for an array, or a Tensor. `raw` has the parameters that could make a Tensor of the result, `as_told`
+    those for which it is another one.
+    """
+
+    result: str
+    arrays: dict[str, str]
+    raw: dict[str, str]
+    as_told: dict[str, str]
+    gives_numbers: bool = False
+    takes_numbers: bool = False
 
 
-def parameters_of(function: ArrayFunction, hints: dict[str, str], *, out: bool) -> str:
-    """Its parameters, Any where `hints` says nothing; with `out` that is needed, and everything after it a keyword."""
+def positional(function: ArrayFunction) -> list[inspect.Parameter]:
+    """Its parameters but those that come by keyword only; NumPy's names of the arrays of a universal function."""
+    ufunc = function.numpy_function
+    if isinstance(ufunc, np.ufunc):
+        names = ["x"] if ufunc.nin == 1 else [f"x{i}" for i in range(1, ufunc.nin + 1)]
+        return [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
+    return [parameter for parameter in inspect.signature(described(function)).parameters.values()
+            if parameter.kind not in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD)]
+
+
+def takes_out(function: ArrayFunction) -> bool:
+    ufunc = function.numpy_function
+    return ufunc.nout == 1 if isinstance(ufunc, np.ufunc) else "out" in inspect.signature(
+        described(function)).parameters
+
+
+def parameters_of(function: ArrayFunction, hints: dict[str, str], needed: Collection[str]) -> str:
+    """Its parameters, Any where `hints` says nothing; after `out`, if that is needed, everything is a keyword."""
     if isinstance(function.numpy_function, np.ufunc):
-        names = names_of(function.numpy_function)
-        rest = ["/", "*", "out: _Out"] if out else ["/"] if hints else ["/", "*out: Any"]
-        return ", ".join([*[f"{name}: {hints.get(name, 'Any')}" for name in names], *rest, "**kwargs: Any"])
+        names = [parameter.name for parameter in positional(function)]
+        out = "out: _Out | tuple[_Out]" if "out" in needed else "out: None = ..."
+        return ", ".join([*[f"{name}: {hints.get(name, 'Any')}" for name in names], "/",
+                          *(["*", out] if hints else ["*out: Any"]), "**kwargs: Any"])
     found: list[str] = []
     parameters = list(inspect.signature(described(function)).parameters.values())
     for parameter, following in zip(parameters, [*parameters[1:], None], strict=True):
         kind = parameter.kind
-        is_result = out and parameter.name == "out"
-        if (kind is kind.KEYWORD_ONLY or is_result) and not any(text.startswith("*") for text in found):
+        if (kind is kind.KEYWORD_ONLY or (parameter.name == "out" and "out" in needed)) and not any(
+                text.startswith("*") for text in found):
             found.append("*")
         prefix = {kind.VAR_POSITIONAL: "*", kind.VAR_KEYWORD: "**"}.get(kind, "")
-        is_needed = parameter.default is parameter.empty or is_result or hints.get(parameter.name, "None") != "None"
+        is_needed = parameter.default is parameter.empty or parameter.name in needed
         default = "" if is_needed else " = ..."
         found.append(f"{prefix}{parameter.name}: {hints.get(parameter.name, 'Any')}{default}")
         if kind is kind.POSITIONAL_ONLY and (following is None or following.kind is not kind):
@@ -89,47 +129,70 @@ def parameters_of(function: ArrayFunction, hints: dict[str, str], *, out: bool) 
     return ", ".join(found)
 
 
-def arrays_of(packet: OpOverloadPacket | None, function: ArrayFunction) -> tuple[Schema | None, dict[str, Argument]]:
-    """The schema of an operator, and its arguments that are arrays, by the parameters of its function."""
-    schema = packet.default.schema if packet is not None else None
-    if packet is None or schema is None or packet.__name__ in NOT_THE_OPERATORS:
-        return None, {}
+def as_told(function: ArrayFunction) -> dict[str, str]:
+    """The values of its parameters for which it gives what checkers are told."""
     if isinstance(function.numpy_function, np.ufunc):
-        names = names_of(function.numpy_function)
-    else:
-        names = [parameter.name for parameter in inspect.signature(described(function)).parameters.values()
-                 if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
-    if OTHER_RESULTS & set(names):
-        return None, {}
-    return schema, {parameter: argument for parameter, argument in zip(names, schema.arguments, strict=False)
-                    if has_arrays(argument.type) and not argument.has_default}
+        return {}
+    names = inspect.signature(described(function)).parameters
+    return {name: told for name, told in AS_TOLD.items()
+            if name in names and (name != "mode" or function.numpy_function is np.linalg.qr)}
 
 
-def calls(packet: OpOverloadPacket | None, function: ArrayFunction) -> list[str]:
+def of_operator(packet: OpOverloadPacket | None, function: ArrayFunction) -> Typed | None:
+    """What the schema of an operator says."""
+    schema = packet.default.schema if packet is not None else None
+    parameters = positional(function)
+    if packet is None or schema is None or packet.__name__ in NOT_THE_OPERATORS or any(
+            parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return None
+    arguments = [(parameter.name, argument) for parameter, argument in zip(parameters, schema.arguments, strict=False)
+                 if has_arrays(argument.type)]
+    arrays = {name: hint(argument.type, "{}") for name, argument in arguments if not argument.has_default}
+    # NumPy's functions put several arrays in a list, where operators put them in a tuple
+    result = re.sub(r"^tuple\[(.+), \.\.\.\]$", r"list[\1]", results(schema, "{}"))
+    raw = {name: hint(argument.type, RAW) for name, argument in arguments if argument.has_default}
+    return Typed(result, arrays, raw, as_told(function), bool(OF_NUMBERS & {packet.__name__, *packet.default.tags}))
+
+
+def of_composed(name: str, function: ArrayFunction) -> Typed | None:
+    """What `GIVES` says of a function that is written with operators."""
+    result = RESULTS.get(name)
+    if result is None:
+        return None
+    parameters = [parameter for parameter in positional(function) if parameter.name != "out"]
+    arrays = {parameter.name: "{} | Sequence[{}]" if parameter.name in SEQUENCES else "{}" for parameter in parameters
+              if parameter.default is parameter.empty and parameter.name not in NO_ARRAYS}
+    raw = {parameter.name: f"{RAW} | None" for parameter in parameters
+           if parameter.default is not parameter.empty and parameter.name in OPTIONAL_ARRAYS}
+    return Typed(result.replace(NUMBER, "{}"), arrays, raw, as_told(function), NUMBER in result, name in OF_NUMBERS_TOO)
+
+
+def calls(name: str, packet: OpOverloadPacket | None, function: ArrayFunction) -> list[str]:
     """Its calls: those with Tensors, those with NumPy's arrays, and any other, of which nothing is known."""
-    schema, arrays = arrays_of(packet, function)
+    typed = of_composed(name, function) or of_operator(packet, function)
+
+    def call(result: str, hints: dict[str, str], needed: Collection[str] = ()) -> str:
+        return f"({parameters_of(function, hints, needed)}) -> {result}"
+
+    if name in ONE_OR_MORE:
+        return [*[f"(ary: {array}, /) -> {array}" for array in (TENSOR, ARRAY)], call("Any", {})]
+    if typed is None or "{}" not in typed.result:
+        return [call("Any" if typed is None else typed.result, {})]
     found = []
-    if packet is not None and schema is not None and arrays:
-        takes_out = isinstance(function.numpy_function, np.ufunc) or "out" in inspect.signature(
-            described(function)).parameters
-        written = {"out": "None"} if takes_out and not isinstance(function.numpy_function, np.ufunc) else {}
-        for parameter, argument in arrays.items():
-            hints = dict.fromkeys(arrays, "Any") | {parameter: hint(argument.type, TENSOR)} | written
-            found.append(f"({parameters_of(function, hints, out=False)}) -> {given(schema, TENSOR)}")
-        if takes_out:
-            hints = {"out": "_Out"} | dict.fromkeys(arrays, "Any")
-            found.insert(0, f"({parameters_of(function, hints, out=True)}) -> _Out")
-        if not OF_NUMBERS & {packet.__name__, *packet.default.tags}:
-            for array in arrays:        # numbers alone give a number
-                hints = {parameter: hint(argument.type, ARRAY if parameter == array else RAW)
-                         for parameter, argument in arrays.items()} | written
-                found.append(f"({parameters_of(function, hints, out=False)}) -> {given(schema, ARRAY)}")
-    return [*found, f"({parameters_of(function, {}, out=False)}) -> Any"]
-
-
-def given(schema: Schema, array: str) -> str:
-    """What a call gives; NumPy's functions put several arrays in a list, where operators put them in a tuple."""
-    return re.sub(r"^tuple\[(.+), \.\.\.\]$", r"list[\1]", results(schema, array))
+    arrays, no_out = typed.arrays, {"out": "None"} if takes_out(function) else {}
+    others = typed.as_told | no_out
+    if no_out:
+        found.append(call("_Out", dict.fromkeys(arrays, "Any") | {"out": "_Out"}, {*arrays, "out"}))
+    for array, template in arrays.items():
+        hints = dict.fromkeys(arrays, "Any") | {array: template.format(*[TENSOR] * 2)} | others
+        found.append(call(typed.result.replace("{}", TENSOR), hints, arrays))
+    if not typed.gives_numbers:
+        for array in arrays if arrays and not typed.takes_numbers else [None]:      # numbers alone give a number
+            hints = {name: template.format(*[ARRAY if name == array else RAW] * 2) for name, template in arrays.items()}
+            found.append(call(typed.result.replace("{}", ARRAY), hints | typed.raw | others, arrays))
+    if arrays or others or typed.raw:
+        found.append(call("Any", {}))
+    return found
 
 
 def stub_of(name: str, value: Any) -> str:
@@ -138,7 +201,7 @@ def stub_of(name: str, value: Any) -> str:
         return f"from numpy import {name} as {name}"
     if value.__name__ != name:
         return f"{name} = {value.__name__}"
-    found = calls(packets["np"].get(name), value)
+    found = calls(name, packets["np"].get(name), value)
     return overloads(name, found)
 
 
@@ -158,6 +221,12 @@ def definition(name: str, call: str) -> str:
     return f"def {name}(\n    {inner}\n) -> {result}: ..."
 
 
+def named_results(lines: Collection[str]) -> list[str]:
+    """The named tuples that functions give."""
+    return [f"class {name}(NamedTuple, Generic[_T]):\n" + "".join(f"    {field}: _T\n" for field in each._fields)
+            for name, each in NAMED.items() if any(f"{name}[" in line for line in lines)]
+
+
 def text() -> str:
     """The whole file."""
     load_all("np")
@@ -173,33 +242,49 @@ def text() -> str:
         *[f"from pydispatch.numpy import {name} as {name}" for name in MODULES],
         *[f"from pydispatch.numpy.{module} import {name} as {name}" for name, module in CLASSES.items()],
         "from pydispatch.numpy.standard import ArrayNamespaceInfo", "", TYPES,
-        "__array_namespace_info__ = ArrayNamespaceInfo", "__array_api_version__: str", "", *functions, "", *aliases, "",
+        "__array_namespace_info__ = ArrayNamespaceInfo", "__array_api_version__: str", "",
+        *named_results(functions), *functions, "", *aliases, "",
     ])
 
 
+def of_functions(face: Face, module: str, names: Collection[str]) -> list[str]:
+    """The lines for functions of a module, "linalg" say."""
+    lines = []
+    for name in sorted(names):
+        function = face.functions.get(f"{module}.{name}")
+        packet = packets[face.namespace].get(f"{module}_{name}")
+        full_name = f"{module}.{name}" if face is NUMPY else ""
+        lines.append(overloads(name, calls(full_name, packet, function)) if isinstance(function, ArrayFunction) else
+                     f"{name}: Any")
+    return lines
+
+
 def of_module(name: str) -> str:
-    """What checkers cannot see in a module of functions, since loops and tables define it."""
+    """The whole stub of a module of `pydispatch.numpy`."""
+    load_all("np")
     module = importlib.import_module(f"pydispatch.{name}")
-    face, _, family = name.partition(".")
-    namespace, functions = ("np", FUNCTIONS)
-    if face == "scipy":
-        from pydispatch.scipy.pack import FACE  # needs SciPy, which not everybody has
-        namespace, functions = "scipy", FACE.functions
-    load_all(namespace)
+    errors = ["from numpy.linalg import LinAlgError as LinAlgError\n"] if hasattr(module, "LinAlgError") else []
+    lines = of_functions(NUMPY, name.partition(".")[2], set(module.__all__) - {"LinAlgError"})
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *errors, TYPES, *named_results(lines), *lines, ""])
+
+
+def hidden_in(name: str) -> str:
+    """What checkers cannot see in a module of `pydispatch.scipy`, since loops and tables define it."""
+    from pydispatch.scipy.pack import FACE  # needs SciPy, which not everybody has
+    load_all("scipy")
+    module = importlib.import_module(f"pydispatch.{name}")
     defined = {node.name for node in ast.parse(Path(str(module.__file__)).read_text()).body
                if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    names = getattr(module, "__all__", [each.partition(".")[2] for each in functions if each.startswith(f"{family}.")])
-    lines = []
-    for each in sorted(set(names) - defined - {"LinAlgError", "LinAlgWarning"}):
-        function = functions.get(f"{family}.{each}")
-        if not isinstance(function, ArrayFunction):
-            lines.append(f"{each}: Any")
-        else:
-            lines.append(overloads(each, calls(packets[namespace].get(f"{family}_{each}"), function)))
+    family = name.partition(".")[2]
+    names = set(getattr(module, "__all__", [
+        each.partition(".")[2] for each in FACE.functions if each.startswith(f"{family}.")]))
+    lines = of_functions(FACE, family, names - defined - {"LinAlgError", "LinAlgWarning"})
     return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), TYPES, *lines, ""])
 
 
 if __name__ == "__main__":
     STUB.write_text(text())
-    for name, path in HIDDEN.items():
+    for name, path in MODULE_STUBS.items():
         path.write_text(of_module(name))
+    for name, path in HIDDEN.items():
+        path.write_text(hidden_in(name))

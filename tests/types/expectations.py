@@ -16,6 +16,7 @@ from pydispatch.scipy import signal, special
 
 tensor = Tensor(np.ones(3))
 array = np.ones(3)
+Row = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 # Python's operators
 
@@ -89,6 +90,9 @@ assert_type(pnp.reshape(tensor, (3, 1)), Tensor)
 assert_type(pnp.split(tensor, 3), list[Tensor])
 assert_type(pnp.einsum("i,i", tensor, array), Any)
 assert_type(pnp.where(tensor > 0, tensor, 0.0), Tensor)
+assert_type(pnp.add(array, array, out=(tensor,)), Tensor)
+assert_type(pnp.clip(array, 0.0, 1.0), NDArray[Any])
+assert_type(pnp.clip(array, tensor), Any)
 assert_type(pnp.linalg.inv(tensor), Tensor)
 assert_type(pnp.linalg.inv(array), NDArray[Any])
 assert_type(pnp.fft.fft(tensor, 4), Tensor)
@@ -97,6 +101,45 @@ assert_type(special.jv(1.0, array), NDArray[Any])
 assert_type(special.airy(tensor), tuple[Tensor, Tensor, Tensor, Tensor])
 assert_type(scipy_linalg.expm(tensor), Tensor)
 assert_type(signal.convolve(array, tensor), Tensor)
+
+# functions of pydispatch.numpy that are written with operators
+
+assert_type(pnp.diff(tensor), Tensor)
+assert_type(pnp.diff(array, prepend=0.0), NDArray[Any])
+assert_type(pnp.diff(array, prepend=tensor), Any)
+assert_type(pnp.median(tensor, axis=0), Tensor)
+assert_type(pnp.tensordot(array, tensor, 1), Tensor)
+assert_type(pnp.hstack([tensor, tensor]), Tensor)
+assert_type(pnp.hstack((array, array)), NDArray[Any])
+assert_type(pnp.hsplit(tensor, 3), list[Tensor])
+assert_type(pnp.meshgrid(tensor, tensor), tuple[Tensor, ...])
+assert_type(pnp.divmod(tensor, 2.0), tuple[Tensor, Tensor])
+assert_type(pnp.atleast_1d(tensor), Tensor)
+assert_type(pnp.unique(tensor), Tensor)
+assert_type(pnp.unique(tensor, return_counts=True), Any)
+assert_type(pnp.unique_counts(tensor).counts, Tensor)
+assert_type(pnp.array(tensor), Tensor)
+assert_type(pnp.zeros((2, 3)), NDArray[Any])
+assert_type(pnp.linspace(0.0, 1.0), NDArray[Any])
+assert_type(pnp.linspace(0.0, tensor, 5), Tensor)
+assert_type(pnp.shape(tensor), tuple[int, ...])
+assert_type(pnp.iscomplexobj(tensor), bool)
+assert_type(pnp.fft.fft2(tensor), Tensor)
+assert_type(pnp.linalg.norm(tensor), Tensor)
+assert_type(pnp.linalg.svd(array).S, NDArray[Any])
+assert_type(pnp.linalg.svd(tensor, compute_uv=False), Any)
+eigenvalues, eigenvectors = pnp.linalg.eigh(tensor)
+assert_type(eigenvectors, Tensor)
+middle: float = pnp.median(array)
+length: float = pnp.linalg.norm(array)
+
+
+def into_arrays(row: Row) -> None:
+    assert_type(pnp.add(tensor, tensor, out=(row,)), Row)
+    assert_type(pnp.add(tensor, tensor, out=row), Row)
+    assert_type(pnp.median(tensor, out=row), Row)
+
+
 determinant: float = pnp.linalg.det(array)
 between: float = pnp.interp(0.5, array, array)
 number: float = pnp.sum(array)
