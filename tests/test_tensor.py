@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKeySet, Tensor, autograd, func, ops
+from pydispatch import DispatchKeySet, Tensor, autograd, compile, func, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError
 from pydispatch.testing import LoggingMode, LoggingTensor
@@ -726,7 +726,7 @@ SHUFFLES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:you are shuffling a 'Tensor' object")
+@pytest.mark.filterwarnings("ignore:you are shuffling a '.*' object")
 @pytest.mark.parametrize("shuffle", SHUFFLES.values(), ids=list(SHUFFLES))
 @pytest.mark.parametrize("shape", [(8,), (5, 3), (4, 2, 2)], ids=str)
 def test_shuffling_keeps_every_element(shuffle, shape):
@@ -743,6 +743,14 @@ def test_shuffling_keeps_every_element(shuffle, shape):
     expected = np.empty_like(rows)
     expected[order] = rows
     np.testing.assert_array_equal(tracked.grad.array, expected)
+
+    def of_copy(x):
+        x = ops.np.copy(x)
+        shuffle(x)
+        return x
+
+    for transformed in (func.functionalize(of_copy), compile(of_copy)):
+        np.testing.assert_array_equal(transformed(rows), shuffled.array)
 
 
 def exchange(t):
@@ -801,10 +809,15 @@ EXCHANGES = [
     lambda f, x: f(Tensor(x)),
     lambda f, x: make_fx(f)(Tensor(np.zeros(4)))(Tensor(x)),
     lambda f, x: make_fx(f)(np.zeros(4)).compile()(x),
+    lambda f, x: compile(lambda y: f(ops.np.copy(y)))(x),
+    lambda f, x: func.functionalize(f)(x),
+    lambda f, x: func.functionalize(f, remove="mutations_and_views")(x),
+    lambda f, x: make_fx(func.functionalize(f))(np.zeros(4))(x),
     lambda f, x: func.vmap(lambda row: f(ops.np.copy(row)))(x[None])[0],
     lambda f, x: func.jvp(lambda y: f(ops.np.copy(y)), (x,), (x,))[1],
     lambda f, x: func.vjp(lambda y: f(ops.np.copy(y)), x)[0],
-], ids=["eager", "traced", "compiled", "vmap", "jvp", "vjp"])
+], ids=["eager", "traced", "compiled", "compile", "functionalize", "without views", "functionalize, traced", "vmap",
+        "jvp", "vjp"])
 @pytest.mark.parametrize(("function", "expected"), EXCHANGES)
 def test_swaps_of_views(function, expected, run):
     np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), expected)
@@ -812,11 +825,17 @@ def test_swaps_of_views(function, expected, run):
 
 @pytest.mark.parametrize("write", LIVE.values(), ids=list(LIVE))
 def test_writes_that_are_no_swaps_see_views_as_numpy_does(write):
+    def written(t):
+        write(t)
+        return t
+
     array = np.arange(4.0)
     t = Tensor(array.copy())
     write(array)
     write(t)
     np.testing.assert_array_equal(t.array, array)
+    np.testing.assert_array_equal(func.functionalize(written)(np.arange(4.0)), array)
+    np.testing.assert_array_equal(compile(lambda x: written(ops.np.copy(x)))(np.arange(4.0)), array)
 
 
 MODIFIERS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -211,9 +211,9 @@ def _traced(flat: Flat, specs: Specs) -> tuple[Flat, Graph]:
     """The graph of a function, and the function, or one like it that writes to nothing."""
     with np.errstate(all="ignore"):     # runs report errors; of what is known, too
         graph = _graph_of(flat, specs)
-        if any(map(writes, graph.nodes)):
+        if any(map(writes, _nodes_of(graph))):
             flat = Functional(flat)
-            graph = _graph_of(flat, specs, needs_layout=any(map(_may_be_view, graph.nodes)))
+            graph = _graph_of(flat, specs, needs_layout=any(map(_may_be_view, _nodes_of(graph))))
     if isinstance(flat, Functional):
         writer = next(filter(writes, graph.nodes), None)
         if writer is not None:
@@ -259,6 +259,14 @@ def writes(node: Node) -> bool:
     """Does the node write to an array?"""
     target = node.target
     return isinstance(target, OpOverload) and effects_of(target).writes
+
+
+def _nodes_of(graph: Graph) -> Iterator[Node]:
+    """Its nodes, and those of the functions that control flow in it calls."""
+    yield from graph.nodes
+    for constant in graph.constants.values():
+        if isinstance(constant, Graph):
+            yield from _nodes_of(constant)
 
 
 def _check_constants(graph: Graph) -> None:

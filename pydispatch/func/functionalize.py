@@ -15,10 +15,12 @@ from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.functions import returned_by
 from pydispatch.func.storages import (
     Elements,
+    Move,
     Replay,
     Storage,
     View,
     ViewStep,
+    is_same_place,
     laid_out,
     layout_of,
     share_elements,
@@ -218,6 +220,7 @@ class Functionalize(PythonInterpreter):
                 step = _step(replay, layout, origin)
                 wrapper = _core.wrap_value_at(self, laid_out(replay.kept(value), layout, copies=self.copies))
                 _attach(wrapper, View(origin.storage, (*origin.steps, step), layout, origin.root))
+                origin.storage.half_swap = None
                 return wrapper
         if any(_core.have_one_memory(value, self.value_of(source)) for source in sources):
             value = ops.np.copy(value)
@@ -230,8 +233,11 @@ class Functionalize(PythonInterpreter):
         targets = self.written_arguments(func, args, kwargs)
         declaration = declaration_of(func)
         if declaration is not None:
-            if not self.writes_nothing_new(func, args):
+            move = self.move_of(func, args)
+            if move is None or not is_same_place(move.target, move.source):     # as Python ends `x[key] += 1`
+                args = self.ending_a_swap(move, args)
                 self.store(targets[0], self.functional_result(declaration, args, kwargs, targets[0]))
+                self.view_of(targets[0]).storage.half_swap = move
             return targets[0]
         return self.write_to_copies(func, args, kwargs, targets)
 
@@ -247,14 +253,31 @@ class Functionalize(PythonInterpreter):
                     targets.append(leaf)
         return targets
 
-    def writes_nothing_new(self, func: OpOverload, args: tuple[Any, ...]) -> bool:
-        """Is this `x[key] = x[key]`, with which Python ends `x[key] += 1`?"""
+    def move_of(self, func: OpOverload, args: tuple[Any, ...]) -> Move | None:
+        """What `x[key] = y` moves where, if y is a view of the memory of x; None for any other call."""
         if func is not ops.np.setitem_.default or not _core.is_owned_by(args[2], self):
-            return False
-        target, value = self.view_of(args[0]), self.view_of(args[2])
-        if target.storage is not value.storage or target.layout is None or value.layout is None:
-            return False
-        return _is_same_array(_on_layouts(ops.np.getitem.default, target.layout, args[1]), value.layout)
+            return None
+        target, source = self.view_of(args[0]), self.view_of(args[2])
+        if target.storage is not source.storage:
+            return None
+        if target.layout is None or source.layout is None:
+            step = Replay(ops.np.getitem.default, (args[1],), {}, 0, self.copies)
+            return Move((*target.steps, step), source.steps, self.value_of(args[0]), args[1])
+        overwritten = _on_layouts(ops.np.getitem.default, target.layout, args[1])
+        return Move(overwritten, source.layout, self.value_of(args[0]), args[1])
+
+    def ending_a_swap(self, move: Move | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of the write; those of the second half of `t[i], t[j] = t[j], t[i]` with what t[i] held before.
+
+        Both views are made before the first half is written, which the second would see. As for a Tensor, a write and a
+        new view in between end the swap.
+        """
+        begun = self.view_of(args[0]).storage.half_swap if move is not None else None
+        if move is None or begun is None or not (
+                is_same_place(begun.target, move.source) and is_same_place(begun.source, move.target)):
+            return args
+        before = ops.np.getitem(begun.before, begun.key)
+        return (*args[:2], ops.np.copy(before) if self.copies else before, *args[3:])
 
     def store(self, wrapper: PythonWrapper, value: Any) -> None:
         """Let this be the new value."""
@@ -382,11 +405,6 @@ def _may_be_a_copy(func: OpOverload, source: Any) -> bool:
         return False
     shell = _core.bottom_array(source) if isinstance(source, Tensor) else None
     return isinstance(shell, Shell) and shell.strides != Shell(shape=shell.shape, dtype=shell.dtype).strides
-
-
-def _is_same_array(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    return _core.address(one) == _core.address(other) and (one.shape, one.strides, one.dtype, one.flags.writeable) == (
-        other.shape, other.strides, other.dtype, other.flags.writeable)
 
 
 def _as_array(value: Any) -> Any:

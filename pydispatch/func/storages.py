@@ -8,6 +8,7 @@ Steps and writes are calls of operators, so whatever holds for operators (gradie
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -135,14 +136,49 @@ class View:
         return source
 
 
+class Move(NamedTuple):
+    """A write of a view to another place in its memory: both places, the array before the write, and the key.
+
+    A place is a layout, or steps where there is no layout.
+    """
+
+    target: Any
+    source: Any
+    before: Any
+    key: Any
+
+
+def is_same_place(one: Any, other: Any) -> bool:
+    """Are these the same elements in the same order? Steps of different operators may lead there; then False."""
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(_is_same_step, one, other))
+    return not isinstance(other, tuple) and _core.address(one) == _core.address(other) and (
+        one.shape, one.strides, one.dtype, one.flags.writeable) == (
+        other.shape, other.strides, other.dtype, other.flags.writeable)
+
+
+def _is_same_step(one: ViewStep, other: ViewStep) -> bool:
+    if one is other:
+        return True
+    if not isinstance(one, Replay) or not isinstance(other, Replay):
+        return False
+    return one.func is other.func is ops.np.getitem.default and _items(one.args[0]) == _items(other.args[0])
+
+
+def _items(key: Any) -> list[Any]:
+    """The items of a basic key, its integers as ints."""
+    return [item if item is None or item is Ellipsis or isinstance(item, slice) else operator.index(item)
+            for item in (key if isinstance(key, tuple) else (key,))]
+
+
 class Storage:
     """One memory: the value of the whole, the pending writes, and the number of writes so far.
 
     `parts`, (positions, value) each, make up a base that does not exist yet. `obstacle` says why it cannot be written
-    to, `copies` that no value may share memory with another one.
+    to, `copies` that no value may share memory with another one. `half_swap` is the last write, if it moved a view.
     """
 
-    __slots__ = ("base", "copies", "generation", "obstacle", "parts", "pending", "written_inputs")
+    __slots__ = ("base", "copies", "generation", "half_swap", "obstacle", "parts", "pending", "written_inputs")
 
     def __init__(
         self, base: Any, *, copies: bool, parts: Sequence[tuple[Any, Any]] = (), obstacle: str | None = None
@@ -153,6 +189,7 @@ class Storage:
         self.obstacle = obstacle
         self.pending: list[tuple[tuple[ViewStep, ...], Any]] = []
         self.generation = 0
+        self.half_swap: Move | None = None
         self.written_inputs: dict[int, None] = {}
 
     def write(self, steps: tuple[ViewStep, ...], value: Any) -> None:
@@ -163,6 +200,7 @@ class Storage:
             self.pending.pop()
         self.pending.append((steps, value))
         self.generation += 1
+        self.half_swap = None
 
     def current_value(self) -> Any:
         """The value of the whole, after all writes."""

@@ -508,3 +508,44 @@ def test_functions_of_other_operators_are_plans_for_arrays_like_those_of_the_tra
     x = np.array(3.0)
     np.testing.assert_array_equal(compile(function)(x), function(x))
     assert kinds == ["FunctionOfOperator", "function"]
+
+
+# --- functions that write to arrays of their own ---------------------------------------------------------------------
+
+
+def written(x):
+    x = ops.np.copy(x)
+    x[0], x[1] = x[1], x[0]
+    x[1:] += 1.0
+    return x
+
+
+def written_in_turn(x):
+    turned = ops.np.reshape(x, (-1,)) * 1.0
+    turned[:1] = 3.0
+    return turned
+
+
+WRITING = {
+    "scan": lambda x: scan(lambda carry, row: (written(carry + row), written(row)), x, ROWS),
+    "while_loop": lambda x: while_loop(lambda n, x: n < 3, lambda n, x: (n + 1, written(x)), (np.array(0), x)),
+    "cond": lambda x: cond(x[0] > 0.0, written, lambda x: x * 1.0, (x,)),
+    "map": lambda x: map_slices(lambda row: written(row * x), ROWS),
+    "nested": lambda x: scan(
+        lambda carry, row: (cond(carry[0] > 0.0, written, written_in_turn, (carry,)), None), x, ROWS)[0],
+}
+LOOPED = {
+    "scan": lambda x: looped_scan(lambda carry, row: (written(carry + row), written(row)), x, ROWS),
+    "while_loop": lambda x: (3, written(written(written(x)))),
+    "cond": lambda x: written(x) if x[0] > 0.0 else x,
+    "map": lambda x: np.stack([written(row * x) for row in ROWS]),
+    "nested": lambda x: looped_scan(
+        lambda carry, row: (written(carry) if carry[0] > 0.0 else written_in_turn(carry), None), x, ROWS)[0],
+}
+
+
+@pytest.mark.parametrize("kind", WRITING)
+def test_functions_of_control_flow_write_to_their_own_arrays(kind):
+    found, expected = compile(WRITING[kind])(START), LOOPED[kind](START)
+    for one, other in zip(leaves_of(found), leaves_of(expected), strict=True):
+        np.testing.assert_allclose(one, np.asarray(other))
