@@ -96,9 +96,10 @@ class DefinitionHandle(OperatorHandle):
     @property
     def schema(self) -> Schema:
         """The schema; for an operator of the library it is parsed on first use."""
-        if not isinstance(self._schema, Schema):
-            self._schema = self._schema()
-        return self._schema
+        schema = self._schema       # which another thread may replace meanwhile
+        if not isinstance(schema, Schema):
+            schema = self._schema = schema()
+        return schema
 
     @property
     def is_parsed(self) -> bool:

@@ -25,7 +25,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.operators import dangling, find, find_or_raise, names_with_kernel
 from pydispatch.registry.registrations import add_listener, add_name
-from pydispatch.schema import parse_name
+from pydispatch.schema import parse_name, parse_schema
 
 S1 = "foo(Tensor x) -> Tensor"
 S2 = "foo(Tensor x, Tensor y) -> Tensor"
@@ -909,3 +909,21 @@ def test_an_overload_is_not_named_like_an_attribute_of_packets(foo, overload):
     with pytest.raises(RegistrationError, match=f"overload name '{overload}'.*\nchoose another"):
         foo.define(f"foo.{overload}(Tensor x) -> Tensor")
     assert find(f"{foo.name}.{overload}") is None
+
+
+def test_two_threads_parse_a_schema_at_once():
+    schema = parse_schema("race::f(Tensor x) -> Tensor")
+
+    class Unparsed:
+        """What parses the schema; while it is looked at, another thread is done with that."""
+
+        @property
+        def __class__(self):
+            definition._schema = schema
+            return Unparsed
+
+        def __call__(self):
+            return schema
+
+    definition = registrations.DefinitionHandle(Unparsed(), "here", None, (), {})
+    assert definition.schema is schema
