@@ -27,7 +27,7 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
-from pydispatch.tracing.trace import Tracer
+from pydispatch.tracing.trace import TraceMode
 
 COMPILED = HigherOrderOperator("compiled", n_results=lambda program, *arrays: len(program.results))
 """`COMPILED(program, *arrays)`: the results of a program, a tuple of arrays."""
@@ -132,8 +132,8 @@ def run_on_tape(program: Program, *arrays: Any) -> Arrays:
     return run_and_record(None, program, *arrays)
 
 
-@COMPILED.py_impl(Tracer)
-def inline(mode: Tracer, program: Program, *arrays: Any) -> Arrays:
+@COMPILED.py_impl(TraceMode)
+def inline(mode: TraceMode, program: Program, *arrays: Any) -> Arrays:
     """Trace the operators of the function."""
     with mode:
         return tuple(program.flat(*arrays))

@@ -1,6 +1,6 @@
 """`make_fx`: run a function once, and return a graph of the operators that it calls.
 
-The function runs on Tensors, not on proxies: a mode sees each call, runs it, and adds a node to the graph. The tracer
+The function runs on Tensors, not on proxies: a mode sees each call, runs it, and adds a node to the graph. The mode
 recognizes a value by the raw array under all its wrappers, so the value may be detached, saved on a tape, or wrapped
 by a transform on its way to the next call.
 """
@@ -92,12 +92,12 @@ def graph_of_call(
     fake_mode = _fake_mode_of(inputs) if fakes else None
     if fake_mode is not None:
         inputs = [fake_mode.from_array(value) if _core.is_array(value) else value for value in inputs]
-    tracer = Tracer(decompositions or {}, fake_mode, check_shapes)
+    mode = TraceMode(decompositions or {}, fake_mode, check_shapes)
     for name, value in zip(names, inputs, strict=True):
-        tracer.add_placeholder(name, value)
-    with fake_mode or nullcontext(), tracer:
+        mode.add_placeholder(name, value)
+    with fake_mode or nullcontext(), mode:
         result = f(*tree_unflatten(inputs, in_spec))
-    graph = tracer.finish(result)
+    graph = mode.finish(result)
     graph.in_spec, graph.check_shapes = in_spec, check_shapes
     return graph
 
@@ -217,7 +217,7 @@ ITEM = ops.np.item.default
 ONLY_FAKES = (FakeTensor,)
 
 
-class Tracer(DispatchMode):
+class TraceMode(DispatchMode):
     """The mode that adds a node for each operator, and keeps what it knows of the values that it has seen."""
 
     def __init__(self, decompositions: Decompositions, fake_mode: FakeMode | None, check_shapes: bool) -> None:
