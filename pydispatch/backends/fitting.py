@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pydispatch.registry.tables import is_device
 from pydispatch.schema import Argument, Fit, Schema, same_value
 from pydispatch.schema.fitting import Parameters, parameters_of
 from pydispatch.schema.frozen import REQUIRED
@@ -114,7 +115,7 @@ def ways_of(schema: Schema, found: Parameters) -> tuple[list[Way], list[Any]]:
         way, default = Way(argument, is_left_out=True), argument.default
         name = next((name for name in (argument.name, OTHER_NAMES.get(argument.name, "")) if name in by_name), None)
         i = len(ways)
-        if is_device(argument):
+        if is_device(argument):         # which a kernel of one backend need not know
             pass
         elif not argument.kw_only and in_order and i < len(parameters) and goes_there(argument, name, parameters[i][0]):
             way, default = Way(argument), parameters[i][1]
@@ -147,11 +148,6 @@ def check_required(found: Parameters, left: dict[str, Any], n_by_position: int) 
     for name, default in left.items():
         if default is REQUIRED:
             raise ValueError(f"it requires a parameter {name.rstrip('/')!r} that the operator does not have")
-
-
-def is_device(argument: Argument) -> bool:
-    """Does the argument name a backend, which a kernel of that backend need not know?"""
-    return str(argument.type) in ("Device", "Device?")
 
 
 def is_filled(argument: Argument, default: Any) -> bool:

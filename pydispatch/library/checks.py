@@ -9,22 +9,17 @@ from typing import Any
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import RegistrationError
 from pydispatch.registry.kernels import Kernel, check_function
-from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, OptionalType, Schema, Type
-
-
-def present(type: Type) -> Type:
-    """The type of a value that is not None."""
-    return type.inner if isinstance(type, OptionalType) else type
+from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, Schema, Type, without_none
 
 
 def is_array(type: Type) -> bool:
     """One array, or None where that is allowed."""
-    return present(type) == TENSOR
+    return without_none(type) == TENSOR
 
 
 def is_list_of_arrays(type: Type) -> bool:
     """A list of arrays; of None too, where that is allowed."""
-    type = present(type)
+    type = without_none(type)
     return isinstance(type, ListType) and is_array(type.inner)
 
 

@@ -17,11 +17,11 @@ from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
-from pydispatch.library.checks import check_role, gradient_names, is_list_of_arrays, present
+from pydispatch.library.checks import check_role, gradient_names, is_list_of_arrays
 from pydispatch.registry import registrations
 from pydispatch.registry.derivatives import CustomDerivative, node_name
 from pydispatch.registry.operators import schema_of
-from pydispatch.schema import ANY, OperatorName, Schema
+from pydispatch.schema import ANY, OperatorName, Schema, without_none
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
@@ -88,8 +88,8 @@ class NamedDerivative(CustomDerivative):
         schema = schema_of(op)
         self._arguments = DifferentiableArguments(op)
         self._inputs = inputs_type(op.name, schema)
-        self._keys = [a.name for a in schema.arguments if a.type.contains_arrays and present(a.type) != ANY]
-        self._untyped = [i for i, argument in enumerate(schema.arguments) if present(argument.type) == ANY]
+        self._keys = [a.name for a in schema.arguments if a.type.contains_arrays and without_none(a.type) != ANY]
+        self._untyped = [i for i, argument in enumerate(schema.arguments) if without_none(argument.type) == ANY]
         self._save = save
         self._backward = backward
         self._run_backward = split_for_numpy(f"backward of operator {op.name}", backward)

@@ -36,7 +36,16 @@ from pydispatch.schema.base_types import (
     TensorType,
     Type,
 )
-from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
+from pydispatch.schema.compound_types import (
+    DictType,
+    ListType,
+    OptionalType,
+    TupleType,
+    UnionType,
+    optional,
+    union,
+    without_none,
+)
 from pydispatch.schema.declared import parse_declared_signature
 from pydispatch.schema.fitting import EXACT, Fit, compare_signature, first_difference
 from pydispatch.schema.frozen import REQUIRED, described, same_value
@@ -111,6 +120,7 @@ __all__ = [
     "union",
     "unregister_opaque_type",
     "validate_namespace",
+    "without_none",
 ]
 
 __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
