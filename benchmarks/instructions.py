@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,13 @@ from pydispatch.cli.console import Cell, Column, console
 from pydispatch.cli.timing import make_loop
 from pydispatch.compiling import compile
 from pydispatch.library import Library
+from pydispatch.ops import ops
 
 REFERENCE = Path(__file__).with_name("instructions.json")
 TURNS = 200
+COMPILATIONS = 10   # turns of what compiles, each of which takes as long as a thousand calls
+COMPILATION = "compilation: "
+ROWS = 10_000       # of the logistic regression: more than where blocks begin
 TOLERANCE = 0.1     # other builds of the same Python differ by half of that
 VALGRIND = shutil.which("valgrind")
 
@@ -50,7 +55,7 @@ def calls(library: Library) -> dict[str, tuple[str, dict[str, Any]]]:
     cases += [("np.add: ", case) for case in dispatch.add_cases()]
     cases += [("either: ", case) for case in dispatch.backend_cases(library)]
     timed = {f"{prefix}{text}": (text, case.names) for prefix, case in cases for text in (case.call, case.over)}
-    return timed | gradient_calls() | compiled_calls()
+    return timed | gradient_calls() | compiled_calls() | compilations()
 
 
 def gradient_calls() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -78,6 +83,27 @@ def compiled_calls() -> dict[str, tuple[str, dict[str, Any]]]:
     return {name: (text, {"compiled": compiled, "x": x}) for name, (text, compiled) in timed.items()}
 
 
+def compilations() -> dict[str, tuple[str, dict[str, Any]]]:
+    """First calls of compiled functions, of few elements and of enough for blocks."""
+    names = {"compile": compile, "polynomial": program_of(0), "logistic": program_of(3)}
+    x, weights, features, labels = np.ones(4), np.ones(2), np.ones((ROWS, 2)), np.ones(ROWS)
+    return {f"{COMPILATION}{title}": (text, names | arguments) for title, text, arguments in (
+        ("a polynomial", "compile(polynomial)(x)", {"x": x}),
+        ("a logistic regression", "compile(logistic)(weights, features, labels)",
+         {"weights": weights, "features": features, "labels": labels}),
+    )}
+
+
+def program_of(number: int) -> Callable[..., Any]:
+    """A program of the benchmarks, of our operators."""
+    return programs()[number].make(differentiators.functions_of(ops.np))
+
+
+def turns_of(name: str) -> int:
+    """How often a call is made between two counts."""
+    return COMPILATIONS if name.startswith(COMPILATION) else TURNS
+
+
 def product(n: int, x: Any) -> Any:
     """So many multiplications, none of which can be left out."""
     result = x
@@ -96,10 +122,10 @@ def run_calls() -> None:
     gc.disable()
     with Library(NAMESPACE, "FRAGMENT") as library:
         timed = calls(library)
-        for text, names in timed.values():
-            loop = make_loop(text, names)
-            loop(TURNS)
-            for turns in (0, TURNS, 2 * TURNS):
+        for name, (text, names) in timed.items():
+            loop, once = make_loop(text, names), turns_of(name)
+            loop(once)
+            for turns in (0, once, 2 * once):
                 loop(turns)
                 os.sched_yield()
     print(json.dumps(list(timed)))
@@ -118,7 +144,7 @@ def count() -> dict[str, int]:
         parts = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         totals = [total_of(part) for part in parts[-3 * len(names):]]
     return {
-        name: round((twice - once) / TURNS)
+        name: round((twice - once) / turns_of(name))
         for name, once, twice in zip(names, totals[1::3], totals[2::3], strict=True)
     }
 

@@ -160,7 +160,7 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
     known = _known.get(op)
     if known is None or known[0] is not table:
         known = _function_and_rule(op)
-        if op in _known or declaration_of(op) is not None:      # which stays, so that nothing is kept alive
+        if known[0] is not None and declaration_of(op) is not None:     # which stays, so that nothing is kept alive
             _known[op] = known
     _, function, rule, is_foldable, schema = known
     if function is None and rule is None and not is_foldable:

@@ -53,7 +53,7 @@ def effects_of(op: OpOverload) -> OperatorEffects:
         table, bool(schema.written),
         bool(schema.returns) and not (schema.written or schema.takes_generator or not EFFECT_TAGS.isdisjoint(tags)),
         op.namespace in PACKS and "random" not in tags)
-    if declaration_of(op) is not None:
+    if table is not None and declaration_of(op) is not None:       # None: the next call computes it
         _effects[op] = found
     return found
 

@@ -7,8 +7,11 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch.compiling import compile
-from pydispatch.exceptions import DataDependentError
+from pydispatch.compiling.plan import compile_to_plan
+from pydispatch.exceptions import DataDependentError, OverrideWarning
+from pydispatch.library import impl
 from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
@@ -267,3 +270,19 @@ def test_numbers_that_are_objects_to_numpy_have_the_outcome_of_plain_calls():
 
 def test_a_number_that_is_written_to_is_copied():
     assert compile(lambda x: ops.np.setitem(x, (), 3))(-1) == 3
+
+
+def test_a_kernel_is_not_overlooked_though_nobody_calls_the_operator():
+    """Without a call there is no table, neither before nor after the registration, by which to tell them apart."""
+    op, x = ops.np.cosh.default, np.array([1.0, 2.0])
+    graph = make_fx(lambda x: (ops.np.cosh(x),))(x)
+    op.install_table(None)
+    compile_to_plan(graph)
+    op.install_table(None)
+    check_same(compile_to_plan(graph)(x), (np.cosh(x),))
+    op.install_table(None)
+    with pytest.warns(OverrideWarning):
+        handle = impl("np::cosh", "CPU", lambda x: x * 3.0)
+    with handle:
+        check_same(compile_to_plan(graph)(x), (x * 3.0,))
+    check_same(compile_to_plan(graph)(x), (np.cosh(x),))
