@@ -35,13 +35,15 @@ def propagate(
         if not any(map(_can_have_tangent, tree_leaves(result))):
             return
         tangents = tuple([tree_map(lambda leaf: _tangent(leaf, interpreter), value) for value in values])
-        _core.lowered(interpreter, _by_formulas, op, derivative, values, tangents, result, interpreter)
+        _core.lowered(interpreter, _core.as_tangents_of, derivative.name, result, _by_formulas, op, derivative, values,
+                      tangents, result, interpreter)
     else:
         ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, interpreter), value) for value in values]),
                       interpreter)
         derivative.setup(ctx, values, result)
         seal_for_forward(ctx, interpreter)
-        _core.lowered(interpreter, _by_custom_derivative, derivative, ctx, values, result, interpreter)
+        _core.lowered(interpreter, _core.as_tangents_of, derivative.name, result, _by_custom_derivative, derivative,
+                      ctx, values, result, interpreter)
 
 
 def _has_tangent(value: Any, interpreter: Any) -> bool:

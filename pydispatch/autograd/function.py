@@ -506,7 +506,8 @@ def _with_tangents(function: AnyFunction, args: tuple[Any, ...], output: Any, in
     if all(tangent is None for tangent in tangents) or not _core.current_state().forward:
         return output
     seal_for_forward(ctx, interpreter)
-    return _core.lowered(interpreter, _run_jvp, function, ctx, args, tangents, output, interpreter)
+    return _core.lowered(interpreter, _core.as_tangents_of, function.name, output, _run_jvp, function, ctx, args,
+                         tangents, output, interpreter)
 
 
 def _run_jvp(

@@ -154,7 +154,7 @@ cdef object tangent_traced(tracer, OpOverload op, Signature signature, Derivativ
     cdef OpenEvent opened
     if not isinstance(tracer, Recorder):
         return tangent_of_call(op, signature, derivative, frame, values, tangents, result, lower)
-    begin_named(<Recorder>tracer, derivative.name.removesuffix("Backward") + "Tangent", result.array, &opened)
+    begin_named(<Recorder>tracer, name_of_tangent(derivative.name), result.array, &opened)
     try:
         around = (<Recorder>tracer).around
         if around is None:
@@ -162,6 +162,26 @@ cdef object tangent_traced(tracer, OpOverload op, Signature signature, Derivativ
         return tangent_traced(around, op, signature, derivative, frame, values, tangents, result, lower)
     finally:
         end_event(<Recorder>tracer, &opened)
+
+
+def as_tangents_of(str name, output, function, *args):
+    """Call a function that makes the tangents of `output`; recorders are told of it, by the name of a tape's node."""
+    return tangents_traced(state_now().tracer, name, output, function, args)
+
+
+cdef object tangents_traced(tracer, str name, output, function, tuple args):
+    cdef OpenEvent opened
+    if not isinstance(tracer, Recorder):
+        return function(*args)
+    begin_named(<Recorder>tracer, name_of_tangent(name), output, &opened)
+    try:
+        return tangents_traced((<Recorder>tracer).around, name, output, function, args)
+    finally:
+        end_event(<Recorder>tracer, &opened)
+
+
+cdef str name_of_tangent(str name):
+    return name.removesuffix("Backward") + "Tangent"
 
 
 cdef object tangent_of_call(OpOverload op, Signature signature, Derivative derivative, Frame* frame, PyObject** values,

@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import DispatchKeySet, DispatchMode, Tensor, debug, ops
+from pydispatch import DispatchKeySet, DispatchMode, Tensor, debug, higher_order, ops
+from pydispatch.autograd import Function
 from pydispatch.debug.profile import Profile
 from pydispatch.exceptions import StateOrderError
-from pydispatch.func import functionalize, grad, hessian, jvp, vmap
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jvp, vmap
+from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.library import Library, custom_op
 from pydispatch.testing import LoggingTensor
 
@@ -399,6 +401,53 @@ def test_counts_are_kept_when_the_block_raises():
     with pytest.raises(ValueError, match="matmul"), debug.count_operators() as found:
         ops.np.matmul(ops.np.sin(X), X)
     assert found == {"np::sin": 1, "np::matmul": 1}
+
+
+class Doubled(Function):
+    @staticmethod
+    def forward(x):
+        return ops.np.multiply(x, 2.0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return ops.np.multiply(tangent, 2.0)
+
+
+def scaled(x):
+    return cond(ops.np.sum(x) > 0.0, lambda x: ops.np.tanh(x), lambda x: ops.np.sin(x), (x,))
+
+
+TANGENTS = {
+    "nested": (lambda: jvp(lambda x: jvp(ops.np.sin, (x,), (X,))[1], (X,), (X,)), {
+        # of sin at both levels, and at the outer one of cos(x) * X, the tangent at the inner one
+        "SinTangent": 2, "CosTangent": 1, "MultiplyTangent": 1}),
+    "jacfwd": (lambda: jacfwd(lambda x: ops.np.sin(x) * 2.0)(X[0]), {"SinTangent": 1, "MultiplyTangent": 1}),
+    "hessian": (lambda: hessian(lambda x: ops.np.sum(ops.np.sin(x)))(X[0]), {"SinTangent": 1, "SumTangent": 1}),
+    "list of arrays": (lambda: jvp(lambda x: ops.np.concatenate([x, x]), (X,), (X,)), {"ConcatenateTangent": 1}),
+    "several results": (lambda: jvp(lambda x: ops.np.linalg_qr(x), (np.eye(2),), (np.eye(2),)), {
+        "LinalgQrTangent": 1}),
+    "written": (lambda: jvp(lambda x: ops.np.sin_(ops.np.copy(x)), (X,), (X,)), {
+        "CopyTangent": 1, "SinTangent": 1}),
+    "Function": (lambda: jvp(Doubled.apply, (X,), (X,)), {"DoubledTangent": 1}),
+    "cond": (lambda: jvp(scaled, (X,), (X,)), {"SumTangent": 1, "TanhTangent": 1}),
+    "scan": (lambda: jvp(lambda x: scan(lambda carry, y: (carry * y, carry + y), x[0], x), (X,), (X,)), {
+        "GetitemTangent": 1, "MultiplyTangent": 2, "AddTangent": 2}),
+    "map": (lambda: jvp(lambda x: higher_order.map(ops.np.sin, x), (X,), (X,)), {"SinTangent": 2}),
+    "while_loop": (lambda: jvp(lambda x: while_loop(
+        lambda i, x: i < 3, lambda i, x: (i + 1, ops.np.sin(x)), (0, x)), (X,), (X,)), {"SinTangent": 3}),
+}
+
+
+@pytest.mark.parametrize(("program", "expected"), TANGENTS.values(), ids=TANGENTS)
+def test_tangents_are_those_of_a_program_counted_by_hand(program, expected):
+    with debug.profile() as profile:
+        program()
+    found = Counter(event.name for event in profile.events if event.name.endswith("Tangent"))
+    assert expected.items() <= found.items()
 
 
 def test_tangents_of_jvp_have_rows_of_their_own():
