@@ -357,21 +357,31 @@ def test_the_nearest_base_wins_and_caches_follow(backends):
     assert keys_of(np.ones(2).view(Base)) == DispatchKeySet("A")
 
 
-def test_a_base_that_is_registered_while_a_type_is_looked_up_counts(backends):
+@pytest.mark.parametrize("moment", range(7))
+def test_a_base_that_is_registered_while_a_type_is_looked_up_counts(backends, moment):
+    """At each look at one of the classes: first a pack is sought for them, then the nearest that is registered.
+
+    At the last look, at Last, the one at Base is over, and what it found would be noted.
+    """
     class Hooked(type):
         def __hash__(cls):
-            if cls.__name__ == "Last" and pending:
+            looks.append(cls.__name__)
+            if pending and len(looks) == moment + 1:
                 pending.pop()()
             return id(cls)
 
-    pending = []
+    pending, looks = [], []
     Last = Hooked("Last", (np.ndarray,), {})
     Base = Hooked("Base", (Last,), {})
     Sub = Hooked("Sub", (Base,), {})
-    pending.append(lambda: register_array_type(Base, "A"))      # after the look at Base, before the note on Sub
-    assert keys_of(np.ones(2).view(Sub)) == DispatchKeySet("A")
+    array = np.ones(2).view(Sub)
+    looks.clear()
+    pending.append(lambda: register_array_type(Base, "A"))
+    assert keys_of(array) == DispatchKeySet("A")
     assert not pending
-    assert keys_of(np.ones(2).view(Sub)) == DispatchKeySet("A")
+    assert keys_of(array) == DispatchKeySet("A")
+    if moment == 6:
+        assert looks[:7] == ["Sub", *["Sub", "Base", "Last"] * 2]
 
 
 # --- types of run-time backends are noted, for a few at a time ----------------------------------------------
