@@ -16,7 +16,7 @@ from pydispatch.numpy.declare import OF_NUMPY, Adapter, into
 from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
-from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
+from pydispatch.registry.backends import failed_on_unknown_sizes, has_unknown_sizes
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -101,7 +101,7 @@ _core.set_functions_of_numpy(REACHED)
 def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function on arrays of another backend.
 
-    An error on arrays of unknown sizes says so: Python's own speaks of the nan that it computed with.
+    An error on arrays of unknown sizes tells of these: Python's own speaks of the nan that it computed with.
     """
     try:
         return _called_on_backend(function, args, kwargs)
@@ -110,8 +110,7 @@ def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict
                         if _core.is_array(leaf) and has_unknown_sizes(leaf)), None)
         if unknown is None or isinstance(error, UnsupportedError):
             raise
-        raise unknown_sizes(f"{function.__module__}.{function.__name__}", unknown,
-                            f"the call failed with {error!r}") from error
+        raise failed_on_unknown_sizes(f"{function.__module__}.{function.__name__}", unknown, error) from error
 
 
 def _called_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
