@@ -8,7 +8,6 @@ by a transform on its way to the next call.
 from __future__ import annotations
 
 import contextvars
-import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from pydispatch._core import MetaArray, OpOverload, Shell, Tensor
 from pydispatch.autograd.residuals import watching_copies
 from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoKernelError
-from pydispatch.func.functions import TransformedFunction
+from pydispatch.func.functions import TransformedFunction, returned_by
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
 from pydispatch.operators.meta import view_of
@@ -74,7 +73,7 @@ def make_fx(
             raise DispatchTypeError(f"make_fx: a key of argument decompositions is {key!r}, expected an OpOverload\n"
                                     "name the overload: {ops.np.square.default: function}")
 
-    @functools.wraps(f)
+    @returned_by(make_fx, f, tracing_mode=tracing_mode, decompositions=decompositions, check_shapes=check_shapes)
     def traced(*args: Any) -> Graph:
         return graph_of_call(f, args, tracing_mode == "fake", table, check_shapes)
 

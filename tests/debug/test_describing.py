@@ -14,6 +14,7 @@ from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.debug import describing
 from pydispatch.operators.declare import PACKS
 from pydispatch.registry.operators import load_all
+from pydispatch.tracing import make_fx
 from tests.cases import in_one_case
 
 load_all("np")
@@ -142,7 +143,7 @@ def test_custom_operators_are_documented_as_their_functions():
         half.remove()
 
 
-@pytest.mark.parametrize("transform", [func.vmap, func.grad, func.jacfwd, compile], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("transform", [func.vmap, func.grad, func.jacfwd, compile, make_fx], ids=lambda f: f.__name__)
 def test_functions_that_transforms_return_are_described_on_demand(transform, monkeypatch):
     transformed = transform(ops.np.sin)
     assert transformed.__doc__ == ops.np.sin.__doc__
