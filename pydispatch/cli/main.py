@@ -85,7 +85,7 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     )
     command.add_argument("operator", help="namespace.operator[.overload]")
     command.add_argument(
-        "values", nargs="*", metavar="ARG",
+        "values", nargs="*", metavar="ARG", default=[],      # without a default, argparse calls it required
         help="ARG or name=ARG: a Python literal, or float64[2,3], Tensor:float64[3], meta:float64[3]",
     )
     command.set_defaults(run=run_explain)
