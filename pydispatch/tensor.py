@@ -127,10 +127,9 @@ def _repr(tensor: Tensor) -> str:
         return f"{name}({array!r}{''.join(notes)})"
     # NumPy's own repr of an array class of this name, so that it reads, wraps and abbreviates as NumPy's does
     text = repr(np.asarray(array).view(_printer(name)))[:-1]
-    width = np.get_printoptions()["linewidth"]
     for note in notes:
         last = len(text) - text.rfind("\n") - 1
-        fits = last + len(note) + 1 <= width
+        fits = last + len(note) + 1 <= np.get_printoptions()["linewidth"]
         text += note if fits else f",\n{' ' * (len(name) + 1)}{note[2:]}"
     return f"{text})"
 

@@ -19,6 +19,7 @@ cdef class ArrayFunction:
     cdef bint numpy_first                   # does NumPy's own function take arrays, and the operator only Tensors?
     cdef bint joins                         # is the first argument a list of arrays?
     cdef bint of_vectors                    # have those arrays to have one axis?
+    cdef bint after_text                    # is the first argument a text, which those arrays follow?
     cdef bint creates                         # does it make arrays of shapes and numbers, for the default backend?
     cdef int maker                          # what is called in place of NumPy's own where the arguments are simple
     cdef object builtin                     # what stands for it in the namespace, if that is not itself; or None

@@ -90,9 +90,9 @@ cdef bint holds_arrays(PyObject* value) noexcept:
 cdef inline bint is_operators_own(ArrayFunction self, PyObject* const* args, size_t nargsf,
                                   PyObject* kwnames) except -1:
     """Does the operator take this call as it is?"""
-    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
+    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf), first = self.after_text
     cdef PyTypeObject* cls
-    if self.operator is None or n < self.n_arrays or n > self.n_positional:
+    if self.operator is None or n < first + self.n_arrays or n > self.n_positional:
         return False
     if kwnames != NULL:
         for name in <tuple>kwnames:
@@ -100,7 +100,9 @@ cdef inline bint is_operators_own(ArrayFunction self, PyObject* const* args, siz
                 return False
     if self.joins:
         return holds_arrays(args[0])
-    for i in range(self.n_arrays):
+    if self.after_text and Py_TYPE(args[0]) != &PyUnicode_Type:
+        return False
+    for i in range(first, first + self.n_arrays):
         cls = Py_TYPE(args[i])
         if not (cls == &PyArray_Type or cls == TENSOR_TYPE or is_scalar_type(cls) or is_tensor_type(cls)):
             return False
@@ -385,12 +387,15 @@ cdef inline PyObject* call_numpys(ArrayFunction self, PyObject* entry, int whose
 
 # --- conversions -----------------------------------------------------------------------------------------------------
 #
-# An array may be its own result here, which takes NumPy no longer than CPython takes for a call. So these functions are
-# builtins, which CPython calls with less ado than other objects. A builtin with an object of ours as its `__self__`
-# would show that in its qualified name and when pickled; each has an entry point of its own instead.
+# An array may be its own result here, or no more than copied, which takes NumPy little longer than CPython takes for a
+# call. So these functions are builtins, which CPython calls with less ado than other objects. A builtin with an object
+# of ours as its `__self__` would show that in its qualified name and when pickled; each has an entry point of its own
+# instead.
 
 cdef enum:
-    MOST_BUILTINS = 4
+    MOST_BUILTINS = 6
+    KEEPS_NONE = -1         # kept flags of a conversion whose result is always another array,
+    NO_CONVERSION = -2      # and of any other function
 
 cdef list builtins = []             # the array function of each, and the texts that its definition points to
 cdef PyMethodDef definitions_of_builtins[MOST_BUILTINS]
@@ -416,7 +421,7 @@ cdef PyObject* convert_array(PyObject* function, PyObject* const* args, Py_ssize
     cdef PyObject* result
     cdef cnp.npy_intp extent = 1, stride
     cdef bint is_numpys
-    if n != 1 or kwnames != NULL:
+    if n != 1 or kwnames != NULL or self.kept_flags < 0:
         return call_function_in_c(function, args, n, kwnames)
     cls = Py_TYPE(args[0])
     if cls == &PyArray_Type:
@@ -450,13 +455,22 @@ cdef PyObject* convert_by_fourth(PyObject* _, PyObject* const* args, Py_ssize_t 
     return keep_or_convert(3, args, n, kwnames)
 
 
+cdef PyObject* convert_by_fifth(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    return keep_or_convert(4, args, n, kwnames)
+
+
+cdef PyObject* convert_by_sixth(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
+    return keep_or_convert(5, args, n, kwnames)
+
+
 cdef FunctionInC entries_of_builtins[MOST_BUILTINS]
 entries_of_builtins[:] = [<FunctionInC>convert_by_first, <FunctionInC>convert_by_second, <FunctionInC>convert_by_third,
-                          <FunctionInC>convert_by_fourth]
+                          <FunctionInC>convert_by_fourth, <FunctionInC>convert_by_fifth,
+                          <FunctionInC>convert_by_sixth]
 
 
 def as_builtin(ArrayFunction function not None, str signature not None):
-    """A builtin that converts as this function does, which `keeps` some arrays; with its name and documentation.
+    """A builtin that converts as this function does, which says what it `keeps`; with its name and documentation.
 
     Another one of that name, whose module was imported in part, calls this function from now on.
     """
@@ -466,8 +480,8 @@ def as_builtin(ArrayFunction function not None, str signature not None):
     cdef Py_ssize_t i = 0
     while i < len(builtins) and builtins[i][1] != name:
         i += 1
-    if i == MOST_BUILTINS or function.kept_flags < 0 or function.function_in_c == NULL:
-        raise ValueError(f"{function} cannot be a builtin: it keeps no arrays, NumPy's own is not in C, or there are "
+    if i == MOST_BUILTINS or function.kept_flags == NO_CONVERSION or function.function_in_c == NULL:
+        raise ValueError(f"{function} cannot be a builtin: it is no conversion, NumPy's own is not in C, or there are "
                          f"{MOST_BUILTINS} builtins already")
     builtins[i:i + 1] = [(function, name, text)]
     called_by_builtins[i] = <PyObject*>function
@@ -478,7 +492,8 @@ def as_builtin(ArrayFunction function not None, str signature not None):
     return function.builtin
 
 
-cdef dict KEPT_FLAGS = {None: -1, "K": 0, "C": NPY_ARRAY_C_CONTIGUOUS, "F": NPY_ARRAY_F_CONTIGUOUS}
+cdef dict KEPT_FLAGS = {None: NO_CONVERSION, "none": KEEPS_NONE, "K": 0, "C": NPY_ARRAY_C_CONTIGUOUS,
+                        "F": NPY_ARRAY_F_CONTIGUOUS}
 
 cdef object type_of_askers = type(numpy.sum) if type(numpy.sum) is not type(lambda: None) else None
 # the type of NumPy's functions that ask arguments for `__array_function__` before they call what they wrap
@@ -491,18 +506,18 @@ cdef class ArrayFunction:
     `implementation` is the same function written with operators. `operator` takes calls that have `n_arrays` to
     `n_positional` positional arguments, the first `n_arrays` of them arrays or numbers (vectors, if it is a function
     `of_vectors`), and only keywords that are in `keywords`; with `numpy_first`, only where NumPy's own function is not
-    called. With `joins` the first argument is a list of arrays. `added` are the keywords that NumPy's own function does
-    not have. A function that `creates` arrays of shapes and numbers makes those of the default backend, and NumPy's own
-    is called where that is "CPU".
+    called. With `joins` the first argument is a list of arrays; `after_text` these arrays follow a text. `added` are
+    the keywords that NumPy's own function does not have. A function that `creates` arrays of shapes and numbers makes
+    those of the default backend, and NumPy's own is called where that is "CPU".
 
-    `keeps` is the memory layout of arrays that are their own results: "C", "F" or, for any, "K". That is for
-    `as_builtin`; called by other ways the function asks NumPy's.
+    `keeps` is the memory layout of arrays that are their own results: "C", "F" or, for any, "K"; "none" of a conversion
+    without such arrays. That is for `as_builtin`; called by other ways the function asks NumPy's.
     """
 
     def __cinit__(self, numpy_function, implementation not None, OpOverloadPacket operator or None=None,
                   Py_ssize_t n_arrays=0, Py_ssize_t n_positional=0, frozenset keywords=frozenset(),
                   frozenset added=None, str keeps=None, bint numpy_first=False, bint joins=False, bint creates=False,
-                  bint of_vectors=False):
+                  bint of_vectors=False, bint after_text=False):
         self.vectorcall = <vectorcallfunc>call_array_function
         self.numpy_function, self.implementation, self.operator = numpy_function, implementation, operator
         self.numpys_own = numpy_function.__wrapped__ if type(numpy_function) is type_of_askers else numpy_function
@@ -518,7 +533,7 @@ cdef class ArrayFunction:
         self.n_arrays, self.n_positional, self.keywords = n_arrays, n_positional, keywords
         self.added = None if added is None else tuple(added)
         self.kept_flags, self.numpy_first, self.joins = KEPT_FLAGS[keeps], numpy_first, joins
-        self.creates, self.of_vectors = creates, of_vectors
+        self.creates, self.of_vectors, self.after_text = creates, of_vectors, after_text
         self.maker = (ZEROS if numpy_function is numpy.zeros else EMPTY if numpy_function is numpy.empty
                       else ARANGE if numpy_function is numpy.arange
                       else ASARRAY if numpy_function is numpy.asarray else NO_MAKER)

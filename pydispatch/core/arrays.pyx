@@ -148,6 +148,11 @@ def is_array(value):
     return word_of_array(<PyObject*>value) != 0
 
 
+def is_of_numpy(value):
+    """Is this an array of NumPy's, of that very class, or one of its scalars?"""
+    return Py_TYPE(<PyObject*>value) == &PyArray_Type or is_numpy_scalar(value)
+
+
 def is_array_type(cls):
     """Are instances of `cls` Tensors or raw arrays?"""
     return isinstance(cls, type) and (issubclass(cls, Tensor) or word_of_type(<PyTypeObject*>cls) != 0)

@@ -104,6 +104,21 @@ def operators_are_watched():
     return watches_arrays(state_now())
 
 
+def known_array(value):
+    """The raw array that has the elements of a value, to decide by; None where they are unknown.
+
+    They are unknown under `vmap` and modes, and in a trace, but not under `grad` and `jvp`. The array may be of any
+    backend, and without data on Meta.
+    """
+    if isinstance(value, Tensor) and watches_arrays(state_now()):
+        return None
+    while isinstance(value, Tensor):
+        if isinstance(value, Wrapper) and not isinstance((<Wrapper>value).interpreter, (Grad, Jvp)):
+            return None
+        value = (<Tensor>value).array
+    return value
+
+
 def tensors_are_followed():
     """Does it matter what is done with an untracked Tensor? Then a raw array in its place would be a constant."""
     cdef State state = state_now()

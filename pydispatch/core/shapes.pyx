@@ -125,7 +125,7 @@ cdef bint equal_dtypes(PyObject* left, PyObject* right) except -1:
     return dtype_of(left) == dtype_of(right)
 
 
-def expand(value, tuple shape):
+cpdef object expand(value, tuple shape):
     """`value` repeated to `shape`: of an array a read-only view, of a Tensor the operator `broadcast_to`."""
     cdef cnp.npy_intp dims[MAX_AXES]
     cdef cnp.npy_intp strides[MAX_AXES]
@@ -155,6 +155,23 @@ def expand(value, tuple shape):
     Py_INCREF(value)
     PyArray_SetBaseObject(<PyArrayObject*><PyObject*>result, <PyObject*>value)
     return result
+
+
+cpdef object restored(value, tuple shape, axis):
+    """A reduced array, with or without keepdims, reshaped so that it broadcasts to the `shape` before."""
+    cdef Py_ssize_t ndim = len(shape), i
+    cdef list extents = []
+    if axis is None or value.ndim == ndim:
+        return value
+    for i in range(ndim):
+        extents.append(1 if i in axis or i - ndim in axis else shape[i])
+    return value.reshape(tuple(extents))
+
+
+def spread(g, tuple a_shape, axis, where):
+    """The gradient of a sum over `axis`, for each element of an array of shape `a_shape`: a formula."""
+    terms = expand(restored(g, a_shape, axis), a_shape)
+    return terms if where is None else terms * where
 
 
 cdef inline object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims, cnp.npy_intp* strides):

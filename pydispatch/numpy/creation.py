@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch._core import Tensor, is_array
+from pydispatch._core import Tensor, is_array, known_array
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, known_array
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar
 from pydispatch.numpy.standard import check_device
 from pydispatch.ops import ops
 
@@ -35,7 +35,7 @@ OF_THE_STANDARD = ("device",)
 """Where it is passed NumPy's function is not called, which knows no device "CPU", as Tensors call theirs."""
 
 
-@array_function()
+@array_function(keeps="none")
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: str = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
     """An array from a value. From a nested sequence with Tensors in it, a Tensor that passes gradients on to these."""
@@ -83,7 +83,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: str | None = None) -> An
     return result
 
 
-@array_function(constant=True, added=OF_THE_STANDARD)
+@array_function(constant=True, added=OF_THE_STANDARD, keeps="none")
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """The array of another library, on the same memory; a Tensor of a Tensor, which may not be tracked."""
     check_device("from_dlpack", device)

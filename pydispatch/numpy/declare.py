@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import ArrayFunction, MetaArray, OpOverloadPacket, Tensor, is_array
+from pydispatch._core import ArrayFunction, MetaArray, OpOverloadPacket, Tensor, is_array, known_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
@@ -82,18 +82,19 @@ class Face:
     def array_function(
         self, module: str = "", *, constant: bool = False, added: Iterable[str] = (), takes_more: bool = False,
         keeps: str | None = None, operator: tuple[int, int, tuple[str, ...]] | None = None, joins: bool = False,
-        creates: bool = False, of_vectors: bool = False,
+        creates: bool = False, of_vectors: bool = False, after_text: bool = False,
     ) -> Callable[[F], F]:
         """Declare a function written with operators, with the signature of the library's function of that name.
 
         The function gets whatever the library's takes, and is called if an argument is a Tensor, if a transform, mode
         or guard is active, or if a keyword of `added`, which the library's does not have, is passed; always with
         `takes_more`, if it takes values that the library's refuses. `keeps` is the memory layout of arrays that are
-        their own results: "C", "F", or "K" for any; users get a builtin in place of such a function, since CPython
-        calls builtins more quickly. `operator` says which calls with Tensors the operator of the same name takes as
-        they are: how many leading arguments have to be arrays for that, how many it takes by position, and which by
-        keyword; with `joins` the first is a list of arrays, `of_vectors` they must have one axis. A function that
-        `creates` arrays of shapes and numbers makes them on the default backend.
+        their own results: "C", "F", or "K" for any, "none" of another conversion; users get a builtin in place of such
+        a function, since CPython calls builtins more quickly. `operator` says which calls with Tensors the operator of
+        the same name takes as they are: how many leading arguments have to be arrays for that, how many it takes by
+        position, and which by keyword; with `joins` the first is a list of arrays, `of_vectors` they must have one
+        axis, `after_text` they follow a text. A function that `creates` arrays of shapes and numbers makes them on the
+        default backend.
         """
         def declared(implementation: F) -> F:
             name = f"{module}.{implementation.__name__}".lstrip(".")
@@ -103,7 +104,7 @@ class Face:
                 n_arrays, n_positional, keywords = operator
                 of_operator = {"operator": self.packet(name.replace(".", "_")), "n_arrays": n_arrays,
                                "n_positional": n_positional, "keywords": frozenset(keywords), "numpy_first": True,
-                               "joins": joins, "of_vectors": of_vectors}
+                               "joins": joins, "of_vectors": of_vectors, "after_text": after_text}
             return self.declare(  # type: ignore[return-value]
                 name, implementation, kind, takes_more=takes_more, added=frozenset(added) or None, keeps=keeps,
                 creates=creates, **of_operator).public
@@ -201,17 +202,6 @@ def known_values(x: Any) -> np.ndarray | None:
     """
     x = known_array(x)
     return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
-
-
-def known_array(x: Any) -> Any:
-    """The raw array that has these elements, likewise; of any backend, whose arrays may be lazy."""
-    if isinstance(x, Tensor) and _core.operators_are_watched():
-        return None
-    while isinstance(x, Tensor):
-        if isinstance(x, _core.Wrapper) and not isinstance(x.interpreter, (_core.Grad, _core.Jvp)):
-            return None
-        x = x.array
-    return x
 
 
 def read_off(x: Any) -> np.ndarray:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch import _core
-from pydispatch._core import Tensor, is_array
+from pydispatch._core import Tensor, is_array, known_array
 from pydispatch.numpy import calculus, manipulation, operators  # noqa: F401  functions that have other names, too
 from pydispatch.numpy.creation import asarray
-from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, known_array, refuse
+from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, refuse
 
 # --- shapes and dtypes -----------------------------------------------------------------------------------------------
 
@@ -112,20 +113,23 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
 @array_function(constant=True)
 def array_repr(arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
     """The array as text, with its type."""
-    with np.printoptions(**printing(max_line_width, precision, suppress_small)):
-        return repr(arr)
+    return printed(repr, arr, max_line_width, precision, suppress_small)
 
 
 @array_function(constant=True)
 def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
     """The elements as text."""
-    with np.printoptions(**printing(max_line_width, precision, suppress_small)):
-        return str(a)
+    return printed(str, a, max_line_width, precision, suppress_small)
 
 
-def printing(max_line_width: Any, precision: Any, suppress_small: Any) -> dict[str, Any]:
+def printed(text_of: Callable[[Any], str], a: Any, max_line_width: Any, precision: Any, suppress_small: Any) -> str:
+    """The text of an array with some of the printing options changed; None leaves one as it is."""
     options = {"linewidth": max_line_width, "precision": precision, "suppress": suppress_small}
-    return {name: value for name, value in options.items() if value is not None}
+    changed = {name: value for name, value in options.items() if value is not None}
+    if not changed:
+        return text_of(a)
+    with np.printoptions(**changed):
+        return text_of(a)
 
 
 @array_function(constant=True)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch._core import is_array
 from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into
 from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.operators.products import Terms, path_of, result_of_step, taken_off, terms_of
@@ -22,15 +21,11 @@ EINSUM = packet("np", "einsum")
 LETTERS = ascii_uppercase + ascii_lowercase     # NumPy's for the axis numbers 0, 1, 2, ...
 
 
-@array_function()
+@array_function(operator=(2, 3, ()), after_text=True)
 def einsum(
     *operands: Any, out: Any = None, dtype: Any = None, order: str = "K", casting: str = "safe", optimize: Any = False
 ) -> Any:
     """Sums of products, with a letter for each axis."""
-    if len(operands) == 3 and dtype is None and out is None and optimize is False and casting == "safe":
-        subscripts, x1, x2 = operands
-        if type(subscripts) is str and is_array(x1) and is_array(x2):       # most calls; the same as below
-            return EINSUM(subscripts, x1, x2)
     if not operands:
         raise ValueError("must specify the einstein sum subscripts string and at least one operand, or at least one "
                          "operand and its corresponding subscripts list")

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import MetaArray, is_array
+from pydispatch._core import MetaArray, is_array, known_array
 from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, known_array, known_values
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, known_values
 from pydispatch.operators.declare import range_like
 from pydispatch.ops import ops
 

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel
+from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel, is_of_numpy
 from pydispatch.exceptions import RegistrationError
 from pydispatch.loading import deferred
 from pydispatch.operators.meta import broadcastable, meta_like, pointwise_meta
@@ -319,9 +319,8 @@ declare, declare_writer = LIBRARY.declare, LIBRARY.declare_writer
 operators, install = LIBRARY.operators, LIBRARY.install
 
 
-def is_plain(g) -> bool:
-    """Is this a NumPy array? Then a formula may call NumPy where operators would take more calls and a copy."""
-    return type(g) is np.ndarray or isinstance(g, np.generic)
+is_plain = is_of_numpy
+"""Is this a NumPy array? Then a formula may call NumPy where operators would take more calls and a copy."""
 
 
 def range_like(g, n: int):

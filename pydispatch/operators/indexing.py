@@ -17,11 +17,12 @@ from pydispatch._core import (
     Tensor,
     added_at,
     advanced_items,
-    elements_at,
     getitem,
     index,
+    is_vector_of_positions,
     setitem,
     sum_to,
+    take_along_axis,
 )
 from pydispatch.exceptions import DataDependentError, VmapError
 from pydispatch.operators.batching import (
@@ -206,21 +207,6 @@ def along_shape(name, shape, indices, axis):
     if len(indices) != len(shape):
         raise ValueError(f"{name}: argument indices has {len(indices)} axes, expected {len(shape)}")
     return broadcast_indices([indices, (*shape[:axis], 1, *shape[axis + 1:])])
-
-
-def is_vector_of_positions(x, indices, axis):
-    """Are these two vectors, of which the second has indices of the first?"""
-    return (type(x) is np.ndarray and type(indices) is np.ndarray and x.ndim == indices.ndim == 1
-            and indices.dtype.kind in "iu" and axis in (0, -1))
-
-
-def take_along_axis(arr, indices, axis=-1):
-    """NumPy's, which takes three times as long for vectors."""
-    if axis in (0, -1):
-        found = elements_at(arr, indices)
-        if found is not None:
-            return found
-    return arr[indices] if is_vector_of_positions(arr, indices, axis) else np.take_along_axis(arr, indices, axis)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pydispatch._core import ArrayMethod, MetaArray, Reduction, expand, sum_to
+from pydispatch._core import ArrayMethod, MetaArray, Reduction, expand, restored, spread, sum_to
 from pydispatch.operators.batching import batch_of, into, reshaped, rows_along
 from pydispatch.operators.declare import check_fit, declare, exact, named, operators
 from pydispatch.operators.meta import along, broadcastable, dtype_of, sample, shape_of
@@ -133,19 +133,6 @@ def accumulate_batch(op, info, in_dims, a, axis, dtype, *out):
 # derivatives of reductions
 
 
-def restored(value, shape, axis):
-    """A reduced array, with or without keepdims, reshaped so that it broadcasts to the `shape` before."""
-    if axis is None or value.ndim == len(shape):
-        return value
-    return value.reshape(tuple([1 if i in axis or i - len(shape) in axis else n for i, n in enumerate(shape)]))
-
-
-def spread(g, shape, axis, where):
-    """The gradient of a sum over `axis`, for each element of an array of `shape`."""
-    terms = expand(restored(g, shape, axis), shape)
-    return terms if where is None else terms * where
-
-
 def n_terms(shape, axis, where, dtype):
     """The number of elements that are reduced to one; with a mask, an array that broadcasts to `shape`."""
     if where is None or where is True:
@@ -212,8 +199,7 @@ def var_jvp_of_mean(t, a, axis, dtype, ddof, where, mean, correction, keepdims):
 
 
 reduction("sum", f"{TYPED}, {STARTED}", Reduction(np.add),
-          vjp=lambda g, a_shape, axis, where:
-          expand(g, a_shape) if axis is None and where is None else spread(g, a_shape, axis, where),
+          vjp=spread,
           jvp=lambda t, axis, keepdims, where: total(t, axis, keepdims=keepdims, where=where))
 reduction("prod", f"{TYPED}, {STARTED}", Reduction(np.multiply),
           vjp=lambda g, a, axis, dtype, initial, where:

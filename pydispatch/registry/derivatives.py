@@ -160,8 +160,10 @@ def _as_tuple(formulas: Any) -> tuple[Callable[..., Any] | None, ...]:
 
 
 def parameters_of(formula: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of the parameters of a Python function."""
-    code: Any = formula.__code__
+    """The names of the parameters of a function in Python, or of one in C whose documentation begins with them."""
+    code: Any = getattr(formula, "__code__", None)
+    if code is None:
+        return tuple(str(formula.__text_signature__)[1:-1].split(", "))
     return tuple(code.co_varnames[:code.co_argcount])
 
 

@@ -135,7 +135,9 @@ def test_arrays_that_are_their_own_results(name, x, kept):
 
 
 CONVERSIONS = ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
-"""What is a builtin in the namespace: an array may be its own result there."""
+"""Where an array may be its own result."""
+BUILTINS = (*CONVERSIONS, "array", "from_dlpack")
+"""What is a builtin in the namespace, these and other conversions."""
 
 
 def read_only(x):
@@ -210,7 +212,7 @@ def test_conversions_of_tensors_are_tensors(name):
     assert grad(lambda x: pnp.sum(function(x) * x))(np.array([1.0, 2.0])).tolist() == [2.0, 4.0]
 
 
-@pytest.mark.parametrize("name", CONVERSIONS)
+@pytest.mark.parametrize("name", BUILTINS)
 def test_conversions_are_builtins_that_tell_who_they_are(name):
     function = getattr(pnp, name)
     assert inspect.isbuiltin(function)
@@ -219,15 +221,15 @@ def test_conversions_are_builtins_that_tell_who_they_are(name):
     names = list(inspect.signature(function).parameters)
     assert names == list(inspect.signature(FUNCTIONS[name].implementation).parameters)
     assert pickle.loads(pickle.dumps(function)) is copy.deepcopy(function) is function is FUNCTIONS[name].public
-    assert len({getattr(pnp, other) for other in CONVERSIONS}) == len(CONVERSIONS)
+    assert len({getattr(pnp, other) for other in BUILTINS}) == len(BUILTINS)
 
 
 def test_only_conversions_are_builtins():
-    with pytest.raises(ValueError, match="cannot be a builtin: it keeps no arrays"):
+    with pytest.raises(ValueError, match="cannot be a builtin: it is no conversion"):
         as_builtin(FUNCTIONS["zeros"], "(shape)")
     other = ArrayFunction(np.asarray, lambda a: a, keeps="K")
     other.__dict__.update(__name__="other", __qualname__="other", __module__="there", __doc__="")
-    with pytest.raises(ValueError, match="4 builtins already"):
+    with pytest.raises(ValueError, match="6 builtins already"):
         as_builtin(other, "(a)")
 
 
