@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from importlib.metadata import EntryPoint, EntryPoints, packages_distributions, version
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from pydispatch.cli.doctor.findings import REINSTALL, Finding
 from pydispatch.cli.main import main
 from pydispatch.compiling import compile, compilers
 from pydispatch.exceptions import CompilationError
+from pydispatch.registry.packs import imported
 
 PACKAGE = Path(pydispatch.__file__).parent
 
@@ -146,7 +148,7 @@ def point_of(tmp_path, monkeypatch, name, source, distribution):
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, name, raising=False)
-    return EntryPoint(name, name, "group")._for(SimpleNamespace(name=distribution, version="1.0"))
+    return EntryPoint(name, name, extensions.OPERATORS)._for(SimpleNamespace(name=distribution, version="1.0"))
 
 
 @pytest.mark.parametrize(("source", "distribution", "found", "is_wrong"), [
@@ -161,19 +163,30 @@ def point_of(tmp_path, monkeypatch, name, source, distribution):
 ])
 def test_a_pack_that_fails_to_load_says_why(tmp_path, monkeypatch, source, distribution, found, is_wrong):
     point = point_of(tmp_path, monkeypatch, "doctored", source, distribution)
-    finding = extensions.examine_pack("ops.doctored", point)
+    finding = extensions.examine_pack("ops.doctored", point, partial(imported, "ops.doctored", point))
     assert found in finding.found
     assert "\n" not in finding.found
     assert finding.remedy == ("mend or reinstall it; to see where it fails: python -c 'import doctored'"
                               if is_wrong else "")
 
 
+def packs_found(monkeypatch, *points):
+    """What the doctor finds of packs, if these alone are installed."""
+    monkeypatch.setattr("pydispatch.registry.packs.installed", lambda path, group: EntryPoints(points))
+    monkeypatch.setattr(extensions, "installed", lambda path, group: EntryPoints(points))
+    return list(extensions.examine_packs())
+
+
 def test_two_packs_of_one_namespace_have_a_remedy(monkeypatch):
-    points = EntryPoints([EntryPoint("twice", module, extensions.OPERATORS) for module in ("one", "two")])
-    monkeypatch.setattr("pydispatch.registry.packs.installed", lambda path, group: points)
-    monkeypatch.setattr(extensions, "installed", lambda path, group: points)
-    (finding,) = extensions.examine_packs()
+    points = [EntryPoint("twice", module, extensions.OPERATORS) for module in ("one", "two")]
+    (finding,) = packs_found(monkeypatch, *points)
     assert (finding.subject, finding.remedy) == ("ops.twice", "uninstall all but one of them")
+
+
+def test_a_pack_that_declares_nothing_has_a_remedy(tmp_path, monkeypatch):
+    (finding,) = packs_found(monkeypatch, point_of(tmp_path, monkeypatch, "undeclared", "x = 1", "theirs"))
+    assert finding == ("ops.undeclared", "the pack theirs 1.0 (undeclared) declares no operator of this namespace",
+                       "its module has to end with the call of install() of its Pack('undeclared')")
 
 
 def raising(error, cause=None):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 import pydispatch
 from pydispatch.cli.doctor.findings import Finding, told
 from pydispatch.compiling import compilers
 from pydispatch.exceptions import CompilationError, PackError
-from pydispatch.registry.packs import BACKENDS, OPERATORS, described, imported, installed, pack_named
+from pydispatch.registry.packs import BACKENDS, OPERATORS, described, imported, installed, load_pack, pack_named
 
 
 def examine_packs() -> Iterator[Finding]:
@@ -23,19 +24,20 @@ def examine_packs() -> Iterator[Finding]:
             yield wrong(f"ops.{name}", error)
         else:
             assert point is not None
-            yield examine_pack(f"ops.{name}", point)
+            yield examine_pack(f"ops.{name}", point, partial(load_pack, name))
 
 
 def examine_backends() -> Iterator[Finding]:
     """Load each backend that is installed."""
     for point in sorted(installed(tuple(sys.path), BACKENDS), key=lambda point: point.name):
-        yield examine_pack(f"{point.name} arrays", point)
+        subject = f"{point.name} arrays"
+        yield examine_pack(subject, point, partial(imported, subject, point))
 
 
-def examine_pack(subject: str, point: EntryPoint) -> Finding:
+def examine_pack(subject: str, point: EntryPoint, load: Callable[[], object]) -> Finding:
     """Load a pack. One of ours whose library is not installed is none that fails."""
     try:
-        imported(subject, point)
+        load()
     except PackError as error:
         missing = missing_library(error.__cause__)
         is_ours = point.dist is not None and point.dist.name == pydispatch.__distribution__
