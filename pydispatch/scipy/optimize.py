@@ -329,7 +329,7 @@ def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arra
 def _newton_steps(
     gradient: Callable[[Any], Any], hessian: Callable[[Any], Any], x: Any, wanted: float
 ) -> tuple[Any, bool]:
-    """Where the gradient is zero near x, which it tells where values no longer differ; and whether it is small."""
+    """Where the gradient is zero near x, which it tells where values no longer differ; and whether that is a minimum."""
     g, h = gradient(x), hessian(x)
     for _ in range(5):
         try:
@@ -341,7 +341,15 @@ def _newton_steps(
             break
         x, g, h = new, new_g, hessian(new)
     rounding = 1e-12 * np.abs(h).max() * max(1.0, np.abs(x).max())
-    return x, bool(np.abs(g).max() <= max(wanted, rounding))
+    return x, bool(np.abs(g).max() <= max(wanted, rounding)) and _curves_upward(h)
+
+
+def _curves_upward(h: Any) -> bool:
+    """Has this Hessian no direction of descent, within rounding? At a maximum and at a saddle it has one."""
+    if not np.isfinite(h).all():
+        return False
+    curvatures = np.linalg.eigvalsh(h)
+    return bool(curvatures[0] >= -1e-8 * np.abs(curvatures).max())
 
 
 MINIMIZE = implicit_operator("minimize", _gradient, _find_minimum, is_symmetric=True)

@@ -267,6 +267,8 @@ BAD = {
     "minimize_maxiter": (lambda: minimize(lambda x: ((x - 3) ** 4).sum(), np.ones(2), options={"maxiter": 1}),
                          ConvergenceError, "Maximum number of iterations"),
     "minimize_vector": (lambda: minimize(lambda x: x, np.ones(2)), DispatchTypeError, r"fun returns float64\[2\]"),
+    "no_minimum": (lambda: minimize(lambda x: -x * x, 1.0), ConvergenceError, "precision loss"),
+    "saddle": (lambda: minimize(lambda x: x[0] ** 2 - x[1] ** 2, np.ones(2)), ConvergenceError, "precision loss"),
     "minimize_nan": (lambda: minimize(lambda x: (x * np.nan).sum(), np.ones(2)), ConvergenceError, "NaN"),
     "minimize_flat": (lambda: grad(lambda p: minimize(lambda x: (x.sum() - p) ** 2, np.zeros(2)).x[0])(np.array(1.0)),
                       np.linalg.LinAlgError, "the minimum is not isolated"),
