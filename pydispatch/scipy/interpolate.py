@@ -15,6 +15,7 @@ import numpy as np
 
 from pydispatch.numpy.declare import as_nonscalar, known_values
 from pydispatch.ops import ops
+from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.sparse.arrays import Structure
 from pydispatch.tree import register_pytree_node
@@ -72,19 +73,29 @@ def prepared(name: str, x: Any, y: Any, axis: int, *others: Any) -> tuple[Any, .
         raise ValueError(f"{name}: The length of `y` along `axis`={axis} doesn't match the length of `x`")
     if any(tuple(value.shape) != tuple(y.shape) for value in arrays[1:]):
         raise ValueError(f"{name}: The shapes of `y` and `dydx` must be identical.")
-    for label, value in zip(("x", "y", "dydx"), (x, *arrays), strict=False):
-        known = known_values(value)
-        if known is not None and not np.isfinite(known).all():
-            raise ValueError(f"{name}: `{label}` must contain only finite values.")
-    check_increasing(name, x)
+    x = increasing(finite(x, f"{name}: `x`"), name)
+    arrays = [finite(value, f"{name}: `{label}`") for label, value in zip(("y", "dydx"), arrays, strict=False)]
     return (x, NP.subtract(part(x, 1), part(x, None, -1)), axis, *[NP.moveaxis(value, axis, 0) for value in arrays])
 
 
-def check_increasing(name: str, x: Any) -> None:
-    """ValueError where the points are known and not strictly increasing."""
-    known = known_values(x)
-    if known is not None and (np.diff(known) <= 0).any():
-        raise ValueError(f"{name}: `x` must be strictly increasing sequence.")
+def check_finite(x: Any, who: str) -> None:
+    if not np.isfinite(x).all():
+        raise ValueError(f"{who} must contain only finite values.")
+
+
+def check_increasing(x: Any, who: str) -> None:
+    if (np.diff(x) <= 0).any():
+        raise ValueError(f"{who}: `x` must be strictly increasing sequence.")
+
+
+def check_knots(t: Any, who: str) -> None:
+    if (np.diff(t) < 0).any():
+        raise ValueError(f"{who}: Knots must be in a non-decreasing order.")
+
+
+finite = value_check("interpolate_finite", check_finite)
+increasing = value_check("interpolate_increasing", check_increasing)
+knots_in_order = value_check("interpolate_knots", check_knots)
 
 
 def as_columns(y: Any) -> Any:
@@ -134,8 +145,7 @@ class PPoly:
             raise ValueError(f"{name}: polynomial must be at least of order 0")
         if c.shape[1] != x.shape[0] - 1:
             raise ValueError(f"{name}: number of coefficients != len(x)-1")
-        check_increasing(name, x)
-        self.c, self.x, self.axis = c, x, axis
+        self.c, self.x, self.axis = c, increasing(x, name), axis
         self.extrapolate = True if extrapolate is None else extrapolate
 
     @classmethod
@@ -406,9 +416,7 @@ class BSpline:
             raise ValueError("BSpline: Knot vector must be one-dimensional.")
         if n < k + 1:
             raise ValueError(f"BSpline: Need at least {2 * k + 2} knots for degree {k}")
-        known = known_values(t)
-        if known is not None and (np.diff(known) < 0).any():
-            raise ValueError("BSpline: Knots must be in a non-decreasing order.")
+        t = knots_in_order(t, "BSpline")
         if not -c.ndim <= axis < c.ndim:
             raise ValueError(f"BSpline: axis {axis} is out of bounds for coefficients of {c.ndim} axes")
         self.axis = axis % c.ndim

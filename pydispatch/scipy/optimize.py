@@ -329,7 +329,7 @@ def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arra
 def _newton_steps(
     gradient: Callable[[Any], Any], hessian: Callable[[Any], Any], x: Any, wanted: float
 ) -> tuple[Any, bool]:
-    """Where the gradient is zero near x, which it tells where values no longer differ; and whether that is a minimum."""
+    """Where the gradient is zero near x, which it tells where values no longer differ; and is that a minimum?"""
     g, h = gradient(x), hessian(x)
     for _ in range(5):
         try:

@@ -96,27 +96,34 @@ class Tolerance:
     """
 
     def __init__(self, parts: Sequence[slice], batches: Sequence[tuple[int, ...]], rtol: float, atol: float) -> None:
-        self._parts = [(part, batch, math.prod(batch)) for part, batch in zip(parts, batches, strict=True)
-                       if part.stop > part.start]
+        self._batches = [batch for part, batch in zip(parts, batches, strict=True) if part.stop > part.start]
+        self._parts = [part for part in parts if part.stop > part.start]
+        ends = [range(part.start, part.stop + 1, (part.stop - part.start) // math.prod(batch))
+                for part, batch in zip(self._parts, self._batches, strict=True)]
+        self._starts = np.array([start for each in ends for start in each[:-1]], np.intp)
+        self._sizes = np.array([float(each.step) for each in ends for _ in each[:-1]])
         self._rtol, self._atol = rtol, atol
 
     def norm(self, vector: Any, scale: Any) -> float:
         """The largest root mean square of the vector over the scale; infinite if it is not finite."""
+        if not self._parts:
+            return 0.0
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            squares = [float(self._squares(vector, scale, part, n).max()) for part, _, n in self._parts]
-        if not all(map(math.isfinite, squares)):
-            return math.inf
-        return math.sqrt(max(squares, default=0.0))
+            largest = float(self._squares(vector, scale).max())
+        return math.sqrt(largest) if math.isfinite(largest) else math.inf
 
-    def _squares(self, vector: Any, scale: Any, part: slice, n: int) -> Any:
-        ratio = np.abs(vector[part] / scale[part]).reshape(n, -1)
-        return np.einsum("ij,ij->i", ratio, ratio) / ratio.shape[1]
+    def _squares(self, vector: Any, scale: Any) -> Any:
+        """The mean square of the vector over the scale, of each example of each array in turn."""
+        ratio = np.abs(vector / scale)
+        return np.add.reduceat(ratio * ratio, self._starts) / self._sizes
 
     def worst_example(self, vector: Any, scale: Any) -> str:
         """Which example of a batch has the largest error, for messages."""
         largest, index = -1.0, ()
-        for part, batch, n in self._parts:
-            squares = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale, part, n)
+        every = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale) if self._parts else ()
+        for batch in self._batches:
+            n = math.prod(batch)
+            squares, every = every[:n], every[n:]
             if batch and squares.max() > largest:
                 largest, index = squares.max(), np.unravel_index(squares.argmax(), batch)
         return described_example(tuple(map(int, index)))

@@ -19,6 +19,8 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import COMPOSITE, as_array, as_nonscalar, known_values
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
+from pydispatch.scipy.checks import value_check
+from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
 
 add, divide, exp, expm1, floor, log1p, multiply, negative, square, subtract, where = LIBRARY.operators(
@@ -465,7 +467,8 @@ def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: b
     if x.shape[-1] != dim:
         raise ValueError(f"stats.multivariate_normal: x has vectors of {x.shape[-1]} elements, mean has {dim}")
     x, mean, cov = [v if v.dtype == np.float64 else ops.np.astype(v, np.dtype(float)) for v in (x, mean, cov)]
-    factor = ops.np.linalg_cholesky(cov)
+    with ErrorsOf("stats.multivariate_normal"):
+        factor = ops.np.linalg_cholesky(cov)
     apart = subtract(x, mean)
     rows = ops.np.reshape(apart, (-1 if apart.size else 0, dim))
     white = ops.np.linalg_solve(factor, ops.np.transpose(rows))
@@ -505,29 +508,40 @@ def dirichlet_logpdf(x: Any, alpha: Any) -> Any:
         raise ValueError("stats.dirichlet: vector 'x' must have either the same number of entries as, or one entry "
                          f"fewer than, parameter vector 'a', but alpha.shape = {tuple(alpha.shape)} and x.shape = "
                          f"{tuple(x.shape)}")
-    if mask_of(positive, alpha) is not None and known_values(alpha) is not None:
-        raise ValueError("stats.dirichlet: all parameters must be greater than 0")
+    alpha = all_positive(alpha, "stats.dirichlet")
     if x.shape[0] == n - 1:
         last = subtract(1.0, ops.np.sum(x, 0, keepdims=True))
         x = ops.np.concatenate((x, last), 0)
-    check_on_simplex(known_values(x), known_values(alpha))
+    x = ops.np.moveaxis(on_simplex(ops.np.moveaxis(x, 0, -1), "stats.dirichlet"), -1, 0)
+    check_zeros(known_values(x), known_values(alpha))
     powers = ops.np.reshape(subtract(alpha, 1.0), (n, *(1,) * (x.ndim - 1)))
     constant = subtract(gammaln(ops.np.sum(alpha)), ops.np.sum(gammaln(alpha)))
     return add(ops.np.sum(xlogy(powers, x), 0), constant)
 
 
-def check_on_simplex(x: np.ndarray | None, alpha: np.ndarray | None) -> None:
-    """Raise what SciPy raises for vectors that are no probabilities, where their values are known."""
-    if x is None:
-        return
+def check_positive(alpha: Any, who: str) -> None:
+    if not (alpha > 0).all():
+        raise ValueError(f"{who}: all parameters must be greater than 0")
+
+
+def check_on_simplex(x: Any, who: str) -> None:
+    """Raise what SciPy raises for vectors along the last axis that are no probabilities."""
     if (x < 0).any():
-        raise ValueError("stats.dirichlet: each entry in 'x' must be greater than or equal to zero")
+        raise ValueError(f"{who}: each entry in 'x' must be greater than or equal to zero")
     if (x > 1).any():
-        raise ValueError("stats.dirichlet: each entry in 'x' must be smaller or equal one")
-    if (abs(x.sum(0) - 1) > 10e-10).any():
-        raise ValueError("stats.dirichlet: the input vector 'x' must lie within the normal simplex, but "
-                         f"np.sum(x, 0) = {x.sum(0)}")
-    if alpha is not None and ((x == 0) & (alpha < 1).reshape(-1, *(1,) * (x.ndim - 1))).any():
+        raise ValueError(f"{who}: each entry in 'x' must be smaller or equal one")
+    if (abs(x.sum(-1) - 1) > 10e-10).any():
+        raise ValueError(f"{who}: the input vector 'x' must lie within the normal simplex, but np.sum(x, 0) = "
+                         f"{x.sum(-1)}")
+
+
+all_positive = value_check("stats_positive", check_positive)
+on_simplex = value_check("stats_on_simplex", check_on_simplex)
+
+
+def check_zeros(x: np.ndarray | None, alpha: np.ndarray | None) -> None:
+    """Raise what SciPy raises where the density is infinite, if the values are known."""
+    if x is not None and alpha is not None and ((x == 0) & (alpha < 1).reshape(-1, *(1,) * (x.ndim - 1))).any():
         raise ValueError("stats.dirichlet: each entry in 'x' must be greater than zero if its alpha is less than one")
 
 
@@ -540,3 +554,5 @@ dirichlet = Methods("dirichlet", "The Dirichlet distribution.")
 add_method(dirichlet, "logpdf", dirichlet_logpdf)
 add_method(dirichlet, "pdf", dirichlet_pdf)
 add_refusals(dirichlet, {"rvs": REFUSED["rvs"]})
+
+SCIPY.install("stats")

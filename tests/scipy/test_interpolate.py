@@ -250,6 +250,32 @@ def test_errors_name_the_spline(name, way):
         WAYS[way](function)(values(6)[:, 0])
 
 
+VALUES = {
+    "order": (lambda x: interpolate.CubicSpline(x, POINTS)(0.3), POINTS[::-1].copy(), "CubicSpline: `x` must be str"),
+    "breakpoints": (lambda x: interpolate.PPoly(np.ones((2, 5)), x)(0.3), POINTS[::-1].copy(), "PPoly: `x` must be"),
+    "nan in x": (lambda x: interpolate.CubicSpline(x, POINTS)(0.3), NAN, "CubicSpline: `x` must contain only finite"),
+    "nan in y": (lambda y: interpolate.CubicSpline(POINTS, y)(0.3), NAN, "CubicSpline: `y` must contain only finite"),
+    "knots": (lambda t: interpolate.BSpline(t, POINTS, 1)(0.3), POINTS[::-1].copy(), "BSpline: Knots must be"),
+}
+LATER = {
+    "vmap": lambda function, bad: vmap(function)(np.stack([POINTS, bad])),
+    "gradients in a batch": lambda function, bad: vmap(grad(lambda x: ops.np.sum(function(x))))(
+        np.stack([POINTS, bad])),
+    "compile": lambda function, bad: pydispatch.compile(function)(bad),
+    "trace": lambda function, bad: make_fx(function)(POINTS)(bad),
+}
+
+
+@pytest.mark.parametrize("way", LATER)
+@pytest.mark.parametrize("name", VALUES)
+def test_bad_values_are_found_where_a_transform_or_a_trace_has_them(name, way):
+    function, bad, message = VALUES[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        LATER[way](function, bad)
+    if way in ("vmap", "gradients in a batch"):
+        assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
+
+
 def test_values_that_are_known_are_checked():
     with pytest.raises(ValueError, match="CubicSpline: `y` must contain only finite values"):
         interpolate.CubicSpline(POINTS, Tensor(NAN))

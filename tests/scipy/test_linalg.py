@@ -227,6 +227,7 @@ ERRORS = {
     "inv-nan": (linalg.inv, NAN, ValueError, "inv: array must not contain"),
     "det-nan": (linalg.det, NAN, ValueError, "det: array must not contain"),
     "solve-nan": (lambda a: linalg.solve(a, np.ones(2)), NAN, ValueError, "solve: array must not contain"),
+    "logm-nan": (linalg.logm, NAN, ValueError, "logm: array must not contain"),
     "lu_factor-nan": (lambda a: linalg.lu_factor(a)[0], NAN, ValueError, "lu_factor: array must not contain"),
 }
 SHAPES = {
@@ -277,6 +278,21 @@ def test_wrong_shapes_are_named(name, way):
     operator = "solve_triangular" if name == "right-hand side" else name
     with pytest.raises(ValueError, match=rf"^{operator}: "):
         WAYS[way](SHAPES[name])(WIDE)
+
+
+@pytest.mark.parametrize("name", ["expm", "sqrtm"])
+def test_wrong_shapes_raise_scipys_class(name):
+    with pytest.raises(np.linalg.LinAlgError, match=rf"^{name}: "):
+        getattr(linalg, name)(Tensor(WIDE))
+
+
+@pytest.mark.parametrize(("name", "call", "kind"), [
+    ("lu_solve", lambda b: linalg.lu_solve((Tensor(SINGULAR), np.arange(2)), b), np.linalg.LinAlgError),
+    ("cho_solve", lambda b: linalg.cho_solve((Tensor(NAN), True), b), ValueError),
+], ids=["lu_solve", "cho_solve"])
+def test_solutions_from_factors_name_themselves(name, call, kind):
+    with pytest.raises(kind, match=rf"^{name}: "):
+        call(np.ones(2))
 
 
 def test_a_stack_names_the_matrix():

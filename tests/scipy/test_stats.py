@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats as theirs
 
+import pydispatch
 from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import grad, jacfwd, vmap
@@ -195,6 +196,30 @@ BAD_CALLS = {
 def test_errors_name_the_function(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+THREE = np.array([0.2, 0.3, 0.5])
+BAD_VALUES = {
+    "simplex": (lambda x: stats.dirichlet.logpdf(x, np.ones(3)), THREE * 2, "^stats.dirichlet: .*simplex"),
+    "alpha": (lambda alpha: stats.dirichlet.pdf(THREE, alpha), -THREE, "^stats.dirichlet: all parameters"),
+}
+
+
+@pytest.mark.parametrize(("function", "bad", "message"), BAD_VALUES.values(), ids=BAD_VALUES)
+def test_bad_values_are_found_in_a_batch_and_in_a_plan(function, bad, message):
+    for transform in (vmap, lambda function: vmap(grad(function))):
+        with pytest.raises(ValueError, match=message) as caught:
+            transform(function)(np.stack([THREE, bad]))
+        assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
+    with pytest.raises(ValueError, match=message):
+        pydispatch.compile(function)(bad)
+
+
+def test_an_indefinite_covariance_of_a_batch_is_named():
+    covariances = np.stack([np.eye(2), -np.eye(2)])
+    with pytest.raises(np.linalg.LinAlgError, match=r"^stats\.multivariate_normal: ") as caught:
+        vmap(lambda cov: stats.multivariate_normal.logpdf(np.ones(2), np.zeros(2), cov))(covariances)
+    assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
 
 
 def test_the_rest_of_a_distribution_is_scipys():

@@ -25,9 +25,9 @@ def check_finite_values(name: str, *arrays: np.ndarray) -> None:
 
 
 def check_square(name: str, shape: tuple[int, ...], argument: str = "a") -> None:
-    """ValueError for what is no stack of square matrices."""
+    """LinAlgError, which is a ValueError, for what is no stack of square matrices: SciPy's functions raise either."""
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"{name}: expected square matrix, argument {argument} has shape {shape}")
+        raise LinAlgError(f"{name}: expected square matrix, argument {argument} has shape {shape}")
 
 
 def check_matrices(name: str, shape: tuple[int, ...]) -> None:

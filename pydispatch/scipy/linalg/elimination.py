@@ -16,6 +16,7 @@ from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.operators.batching import batch_of
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops
+from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.linalg.arguments import (
     check_finite_values,
     check_matrices,
@@ -159,12 +160,13 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False,
     check_systems("lu_solve", tuple(lu.shape), tuple(b.shape))
     solve = partial(ops.scipy.linalg_solve_triangular, lu, trans=trans)
     exchanges = ops.scipy.linalg_row_exchanges(lu, pivots)
-    if trans:
-        found = solve(b, lower=False, check_finite=check_finite)
-        return ops.np.matmul(exchanges, solve(found, lower=True, unit_diagonal=True, check_finite=False))
-    found = solve(ops.np.matmul(ops.np.swapaxes(exchanges, -1, -2), b), lower=True, unit_diagonal=True,
-                  check_finite=check_finite)
-    return solve(found, lower=False, check_finite=False)
+    with ErrorsOf("lu_solve"):
+        if trans:
+            found = solve(b, lower=False, check_finite=check_finite)
+            return ops.np.matmul(exchanges, solve(found, lower=True, unit_diagonal=True, check_finite=False))
+        found = solve(ops.np.matmul(ops.np.swapaxes(exchanges, -1, -2), b), lower=True, unit_diagonal=True,
+                      check_finite=check_finite)
+        return solve(found, lower=False, check_finite=False)
 
 
 @FACE.array_function("linalg")

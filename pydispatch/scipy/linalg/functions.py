@@ -130,9 +130,18 @@ def logarithm(a):
     return 2 ** n_roots * (weights * np.linalg.solve(unit + nodes * x, x)).sum(0)
 
 
-EXPM, LOGM = checked("expm", linalg.expm), checked("logm", over_stack(logarithm, "logm"))
+def finite_logarithm(a):
+    """The same; ValueError for nan and infinity, as in SciPy."""
+    if not np.isfinite(a).all():
+        raise ValueError("array must not contain infs or NaNs")
+    return logarithm(a)
+
+
+EXPM = checked("expm", linalg.expm)
 matrix_function("expm", EXPM, EXPM)
-matrix_function("logm", LOGM, quietly(LOGM))    # whose warnings belong to the matrix itself
+# warnings and errors belong to the matrix itself, and not to the blocks of its derivative
+matrix_function("logm", checked("logm", over_stack(finite_logarithm, "logm")),
+                quietly(checked("logm", over_stack(logarithm, "logm"))))
 
 
 def sqrtm_vjp(g, A, result):

@@ -23,6 +23,7 @@ from pydispatch.operators.linalg import adjoint, conjugated
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.packs import Joint
+from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.linalg.arguments import (
     check_finite_values,
     check_square,
@@ -204,4 +205,5 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     check_systems("cho_solve", tuple(c.shape), tuple(b.shape))
     solve = partial(ops.scipy.linalg_solve_triangular, lower=lower)
     first, second = (0, 2) if lower else (2, 0)
-    return solve(c, solve(c, b, first, check_finite=check_finite), second, check_finite=False)
+    with ErrorsOf("cho_solve"):
+        return solve(c, solve(c, b, first, check_finite=check_finite), second, check_finite=False)

@@ -1,0 +1,36 @@
+"""Checks of values: at once where the values are known, by an operator where a transform or a trace has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydispatch._core import MetaArray
+from pydispatch.numpy.declare import known_array, known_values
+from pydispatch.operators.meta import dtype_of, shape_of
+from pydispatch.scipy.pack import SCIPY
+
+
+def value_check(name: str, check: Callable[[Any, str], None]) -> Callable[[Any, str], Any]:
+    """Declare the operator of a check, and return the function that applies it.
+
+    `check(x, who)` raises what SciPy raises for values of NumPy's, beginning with the name of who asks. It looks along
+    the last axis, if along any: axes of a batch come first. The function returns x, which its caller has to use: a
+    compiled function leaves out what nothing uses.
+    """
+    def kernel(x: Any, who: str) -> Any:
+        check(x, who)
+        return x.copy()
+
+    SCIPY.declare(name, "Tensor x, str who", kernel, lambda x, who: MetaArray(shape_of(x), dtype_of(x)),
+                  vjp=lambda g: g, jvp=lambda t: t, vmap=lambda op, info, in_dims, x, who: (op(x, who), 0))
+    (operator,) = SCIPY.operators(name)
+
+    def checked(x: Any, who: str) -> Any:
+        known = known_values(x)
+        if known is not None:
+            check(known, who)
+            return x
+        return operator(x, who) if known_array(x) is None else x      # lazy backends have no values
+
+    return checked
