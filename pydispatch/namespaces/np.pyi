@@ -1294,6 +1294,7 @@ class Operators:
     logical_xor: _add
     logical_xor_: _add_
     matmul: _add
+    matmul_: _add_
     max: _max
     maximum: _add
     maximum_: _add_

@@ -17,6 +17,16 @@ _Value: TypeAlias = Tensor | OtherArray | _Raw
 
 
 @final
+class _interpolate_finite(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, who: str) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, who: str) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, who: str) -> Any: ...
+
+@final
 class _linalg_cho_factor(OpOverloadPacket):  # type: ignore[misc]
     default: OpOverload
     @overload
@@ -1257,6 +1267,9 @@ class _special_zeta_slope(OpOverloadPacket):  # type: ignore[misc]
 class Operators:
     """The operators of scipy."""
 
+    interpolate_finite: _interpolate_finite
+    interpolate_increasing: _interpolate_finite
+    interpolate_knots: _interpolate_finite
     linalg_cho_factor: _linalg_cho_factor
     linalg_cholesky: _linalg_cho_factor
     linalg_det: _linalg_det
@@ -1508,3 +1521,5 @@ class Operators:
     special_zeta: _special_zeta
     special_zeta_slope: _special_zeta_slope
     special_zetac: _special_bei
+    stats_on_simplex: _interpolate_finite
+    stats_positive: _interpolate_finite

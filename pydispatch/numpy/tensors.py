@@ -39,7 +39,7 @@ def making_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def of_fft() -> SimpleNamespace:
     """The extension fft."""
-    module = _numpy.fft
+    module: Any = _numpy.fft
     making = {name: making_tensors(getattr(module, name)) for name in MAKING_IN_FFT}
     return SimpleNamespace(**{name: getattr(module, name) for name in module.__all__} | making)
 

@@ -117,6 +117,7 @@ class Operation:
         if variant == "functional":
             return self.kernel, self.meta
         assert self.out is not None
+        assert self.in_place is not None
         refusal = self.pack.refusal
         meta = _meta_out(name, self.meta, self.fills_out and variant == "out", refusal)
         if variant == "out":

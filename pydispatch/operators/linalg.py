@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.exceptions import AxisError
@@ -31,8 +32,8 @@ MATMUL_LEFT_OUT = {
     **UFUNC_LEFT_OUT,
 }
 del MATMUL_LEFT_OUT["where"]
-AXES_OF_MATRICES = [(-2, -1), (-2, -1), (-2, -1)]
-AXES_OF_VECTOR = [(-1,), (-2, -1), (-1,)]
+AXES_OF_MATRICES: Any = [(-2, -1), (-2, -1), (-2, -1)]
+AXES_OF_VECTOR: Any = [(-1,), (-2, -1), (-1,)]
 
 
 def matmul_meta(x1, x2, *, out=None, **options):

@@ -159,7 +159,7 @@ def _as_tuple(formulas: Any) -> tuple[Callable[..., Any] | None, ...]:
     return formulas if isinstance(formulas, tuple) else (formulas,)
 
 
-def parameters_of(formula: Callable[..., Any]) -> tuple[str, ...]:
+def parameters_of(formula: Any) -> tuple[str, ...]:
     """The names of the parameters of a function in Python, or of one in C whose documentation begins with them."""
     code: Any = getattr(formula, "__code__", None)
     if code is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pydispatch._core import MetaArray
-from pydispatch.numpy.declare import known_array, known_values
+from pydispatch._core import MetaArray, known_array
+from pydispatch.numpy.declare import known_values
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.scipy.pack import SCIPY
 

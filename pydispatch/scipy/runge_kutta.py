@@ -119,8 +119,9 @@ class Tolerance:
 
     def worst_example(self, vector: Any, scale: Any) -> str:
         """Which example of a batch has the largest error, for messages."""
-        largest, index = -1.0, ()
-        every = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale) if self._parts else ()
+        largest = -1.0
+        index: tuple[Any, ...] = ()
+        every: Any = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale) if self._parts else ()
         for batch in self._batches:
             n = math.prod(batch)
             squares, every = every[:n], every[n:]

@@ -9,12 +9,12 @@ import numpy as np
 from scipy import special
 
 import pydispatch.numpy as pnp
-from pydispatch._core import MetaArray, Reduction, logarithm_and_shares
+from pydispatch._core import MetaArray, Reduction, logarithm_and_shares, restored
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.operators.declare import is_plain, operators
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.operators.pointwise import nonzero
-from pydispatch.operators.reductions import reduced_axes, reduced_behind, reduced_shape, restored
+from pydispatch.operators.reductions import reduced_axes, reduced_behind, reduced_shape
 from pydispatch.ops import ops
 from pydispatch.scipy.pack import FACE, SCIPY
 from pydispatch.scipy.special.declare import check_real, is_complex
