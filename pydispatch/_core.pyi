@@ -182,6 +182,7 @@ class MetaArray:
 @final
 class Shell(MetaArray):
     fake: bool
+    place: Any
     def __init__(
         self, like: Any = None, *, shape: _Shape | None = None, dtype: DTypeLike | None = None,
         strides: Iterable[int] | None = None, device: _Keys | None = None, base: Any = None,

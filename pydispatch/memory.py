@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
+
+
+def items_of(key: Any) -> list[Any]:
+    """The items of a basic key, its integers as ints: two lists of them that are equal select the same view."""
+    return [item if item is None or item is Ellipsis or isinstance(item, slice) else operator.index(item)
+            for item in (key if isinstance(key, tuple) else (key,))]
 
 
 def addresses(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -66,8 +66,13 @@ def _write_own_view(tensor: Tensor, key: Any, view: Tensor) -> None:
 
 
 def _place_of(tensor: Tensor) -> Any:
-    """Where the values of a Tensor lie; None where that is nowhere in NumPy's memory."""
+    """Where the values of a Tensor lie, or would; None where that is unknown."""
     array = _core.bottom_array(tensor)
+    batch = array
+    while type(batch) is _core.MetaArray:       # one example, which lies where the batch without data would
+        batch = batch.base
+    if isinstance(batch, _core.Shell):
+        return None if batch.place is None else (batch.place, array.shape, array.strides, array.dtype)
     return (array.ctypes.data, array.shape, array.strides, array.dtype) if isinstance(array, np.ndarray) else None
 
 

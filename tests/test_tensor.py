@@ -14,7 +14,7 @@ import weakref
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKeySet, Tensor, autograd, compile, func, ops
+from pydispatch import DispatchKeySet, Tensor, autograd, compile, func, higher_order, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError
 from pydispatch.testing import LoggingMode, LoggingTensor
@@ -810,14 +810,19 @@ EXCHANGES = [
     lambda f, x: make_fx(f)(Tensor(np.zeros(4)))(Tensor(x)),
     lambda f, x: make_fx(f)(np.zeros(4)).compile()(x),
     lambda f, x: compile(lambda y: f(ops.np.copy(y)))(x),
+    lambda f, x: compile(func.vmap(lambda row: f(ops.np.copy(row))))(x[None])[0],
     lambda f, x: func.functionalize(f)(x),
     lambda f, x: func.functionalize(f, remove="mutations_and_views")(x),
     lambda f, x: make_fx(func.functionalize(f))(np.zeros(4))(x),
+    lambda f, x: make_fx(f, tracing_mode="fake")(np.zeros(4))(x),
+    lambda f, x: make_fx(lambda y: higher_order.map(lambda row: f(ops.np.copy(row)), y))(np.zeros((1, 4)))(x[None])[0],
+    lambda f, x: make_fx(func.vmap(lambda row: f(ops.np.copy(row))), tracing_mode="fake")(np.zeros((1, 4)))(x[None])[0],
+    lambda f, x: f(LoggingTensor(x)).elem,
     lambda f, x: func.vmap(lambda row: f(ops.np.copy(row)))(x[None])[0],
     lambda f, x: func.jvp(lambda y: f(ops.np.copy(y)), (x,), (x,))[1],
     lambda f, x: func.vjp(lambda y: f(ops.np.copy(y)), x)[0],
-], ids=["eager", "traced", "compiled", "compile", "functionalize", "without views", "functionalize, traced", "vmap",
-        "jvp", "vjp"])
+], ids=["eager", "traced", "compiled", "compile", "compile vmap", "functionalize", "without views", "functionalize, traced", "fake",
+        "fake in map", "fake in vmap", "LoggingTensor", "vmap", "jvp", "vjp"])
 @pytest.mark.parametrize(("function", "expected"), EXCHANGES)
 def test_swaps_of_views(function, expected, run):
     np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), expected)
@@ -836,6 +841,8 @@ def test_writes_that_are_no_swaps_see_views_as_numpy_does(write):
     np.testing.assert_array_equal(t.array, array)
     np.testing.assert_array_equal(func.functionalize(written)(np.arange(4.0)), array)
     np.testing.assert_array_equal(compile(lambda x: written(ops.np.copy(x)))(np.arange(4.0)), array)
+    np.testing.assert_array_equal(make_fx(written, tracing_mode="fake")(np.zeros(4))(np.arange(4.0)), array)
+    np.testing.assert_array_equal(written(LoggingTensor(np.arange(4.0))).elem.array, array)
 
 
 MODIFIERS = {

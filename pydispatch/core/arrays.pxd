@@ -10,6 +10,7 @@ cdef class MetaArray:                   # an array without data
 cdef class Shell(MetaArray):            # what a wrapper without memory holds
     cdef uint64_t keys                  # of the backend that it pretends to be of
     cdef public bint fake               # is it a FakeTensor's? Errors say so
+    cdef public object place            # what equals that of another view of the same elements; None: unknown
 
 cdef enum:
     N_KNOWN_TYPES = 64

@@ -311,6 +311,7 @@ cdef int take_metadata(Shell shell, PyObject* array) except -1:
     if Py_TYPE(array) == &PyArray_Type:
         shell.shape = shape_of(array)
         shell.dtype = <object>PyArray_DESCR(<PyArrayObject*>array)
+        shell.place = <size_t>PyArray_DATA(<PyArrayObject*>array)
         if not PyArray_FLAGS(<PyArrayObject*>array) & NPY_ARRAY_C_CONTIGUOUS:
             shell.steps = (<object>array).strides
     elif isinstance(<object>array, MetaArray):
@@ -319,6 +320,7 @@ cdef int take_metadata(Shell shell, PyObject* array) except -1:
         shell.steps = (<MetaArray>array).steps
         if isinstance(<object>array, Shell):
             shell.keys = (<Shell>array).keys
+            shell.place = (<Shell>array).place
     else:
         shell.shape = shape_of(array)
         shell.dtype = dtype_of(array)

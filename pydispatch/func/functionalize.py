@@ -219,8 +219,9 @@ class Functionalize(PythonInterpreter):
                     origin.storage.obstacle = MAY_BE_A_COPY
                 step = _step(replay, layout, origin)
                 wrapper = _core.wrap_value_at(self, laid_out(replay.kept(value), layout, copies=self.copies))
-                _attach(wrapper, View(origin.storage, (*origin.steps, step), layout, origin.root))
-                origin.storage.half_swap = None
+                view = View(origin.storage, (*origin.steps, step), layout, origin.root)
+                _attach(wrapper, view)
+                origin.storage.has_view(view)
                 return wrapper
         if any(_core.have_one_memory(value, self.value_of(source)) for source in sources):
             value = ops.np.copy(value)
@@ -260,21 +261,21 @@ class Functionalize(PythonInterpreter):
         target, source = self.view_of(args[0]), self.view_of(args[2])
         if target.storage is not source.storage:
             return None
-        if target.layout is None or source.layout is None:
-            step = Replay(ops.np.getitem.default, (args[1],), {}, 0, self.copies)
-            return Move((*target.steps, step), source.steps, self.value_of(args[0]), args[1])
-        overwritten = _on_layouts(ops.np.getitem.default, target.layout, args[1])
-        return Move(overwritten, source.layout, self.value_of(args[0]), args[1])
+        step = Replay(ops.np.getitem.default, (args[1],), {}, 0, self.copies)
+        overwritten = (*target.steps, step) if target.layout is None else _on_layouts(
+            ops.np.getitem.default, target.layout, args[1])
+        return Move(overwritten, source.place, self.value_of(args[0]), args[1])
 
     def ending_a_swap(self, move: Move | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of the write; those of the second half of `t[i], t[j] = t[j], t[i]` with what t[i] held before.
 
-        Both views are made before the first half is written, which the second would see. As for a Tensor, a write and a
-        new view in between end the swap.
+        Both views are made before the first half is written, which the second would see. As for a Tensor, another write
+        and a new view of another place end the swap.
         """
         begun = self.view_of(args[0]).storage.half_swap if move is not None else None
         if move is None or begun is None or not (
-                is_same_place(begun.target, move.source) and is_same_place(begun.source, move.target)):
+                self.view_of(args[2]).is_stale
+                and is_same_place(begun.target, move.source) and is_same_place(begun.source, move.target)):
             return args
         before = ops.np.getitem(begun.before, begun.key)
         return (*args[:2], ops.np.copy(before) if self.copies else before, *args[3:])

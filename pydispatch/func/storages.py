@@ -8,7 +8,6 @@ Steps and writes are calls of operators, so whatever holds for operators (gradie
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +16,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload
 from pydispatch.autograd.values import bottom_of
-from pydispatch.memory import addresses, positions_among
+from pydispatch.memory import addresses, items_of, positions_among
 from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
@@ -111,6 +110,11 @@ class View:
         self.generation = storage.generation    # of the value that its owner knows
 
     @property
+    def place(self) -> Any:
+        """What tells which elements it holds; see `is_same_place`."""
+        return self.steps if self.layout is None else self.layout
+
+    @property
     def is_stale(self) -> bool:
         """Has the storage been written to since?"""
         return self.generation != self.storage.generation
@@ -162,13 +166,7 @@ def _is_same_step(one: ViewStep, other: ViewStep) -> bool:
         return True
     if not isinstance(one, Replay) or not isinstance(other, Replay):
         return False
-    return one.func is other.func is ops.np.getitem.default and _items(one.args[0]) == _items(other.args[0])
-
-
-def _items(key: Any) -> list[Any]:
-    """The items of a basic key, its integers as ints."""
-    return [item if item is None or item is Ellipsis or isinstance(item, slice) else operator.index(item)
-            for item in (key if isinstance(key, tuple) else (key,))]
+    return one.func is other.func is ops.np.getitem.default and items_of(one.args[0]) == items_of(other.args[0])
 
 
 class Storage:
@@ -201,6 +199,12 @@ class Storage:
         self.pending.append((steps, value))
         self.generation += 1
         self.half_swap = None
+
+    def has_view(self, view: View) -> None:
+        """Note that a view was made: one of a third place ends a swap that has begun."""
+        begun = self.half_swap
+        if begun is not None and not (is_same_place(view.place, begun.target) or is_same_place(view.place, begun.source)):
+            self.half_swap = None
 
     def current_value(self) -> Any:
         """The value of the whole, after all writes."""

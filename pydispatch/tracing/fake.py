@@ -21,6 +21,7 @@ from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataE
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey, outranked_by
 from pydispatch.library.fakes import in_fake_mode
+from pydispatch.memory import items_of
 from pydispatch.modes import DispatchMode, below_python, default_backend
 from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.ops import ops
@@ -35,6 +36,7 @@ CAPACITY = 4096
 """The number of answers, and of kinds, that are kept; when there are more, all of them are forgotten."""
 
 ITEM = ops.np.item.default
+GETITEM = ops.np.getitem.default
 WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
 """Operators whose results have undefined values."""
 
@@ -191,6 +193,13 @@ def _described(value: Any, fakes: list[FakeTensor]) -> Any:
 def _describe_keywords(kwargs: dict[str, Any], question: list[Any], fakes: list[FakeTensor]) -> None:
     for name, value in kwargs.items():
         question += name, _described(value, fakes)
+
+
+def _note_part(whole: Shell, key: Any, part: Shell) -> None:
+    """Let the view that a basic key selects be known as that part of the array."""
+    if whole.place is None:
+        whole.place = object()
+    part.place = whole.place, items_of(key)
 
 
 def _fakes_of(leaves: list[Any]) -> list[FakeTensor]:
@@ -367,9 +376,11 @@ class FakeMode(DispatchMode):
             answer = answers_of_library.get(question) or self._answers.get(question)
         except TypeError:               # something in it is UNKNOWN
             question = None
-        if answer is None:
-            return self._find(func, args, kwargs or {}, question)
-        return answer.given(self, fakes)
+        result = (
+            self._find(func, args, kwargs or {}, question) if answer is None else answer.given(self, fakes))
+        if func is GETITEM and len(fakes) == 1 and type(result) is FakeTensor and not kwargs:
+            _note_part(fakes[0].array, args[1], result.array)
+        return result
 
     def _find(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], question: Any) -> Any:
         """The results of a call, by running it without data; the answer is kept if the call has a question.
