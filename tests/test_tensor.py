@@ -821,8 +821,8 @@ EXCHANGES = [
     lambda f, x: func.vmap(lambda row: f(ops.np.copy(row)))(x[None])[0],
     lambda f, x: func.jvp(lambda y: f(ops.np.copy(y)), (x,), (x,))[1],
     lambda f, x: func.vjp(lambda y: f(ops.np.copy(y)), x)[0],
-], ids=["eager", "traced", "compiled", "compile", "compile vmap", "functionalize", "without views", "functionalize, traced", "fake",
-        "fake in map", "fake in vmap", "LoggingTensor", "vmap", "jvp", "vjp"])
+], ids=["eager", "traced", "compiled", "compile", "compile vmap", "functionalize", "without views",
+        "functionalize, traced", "fake", "fake in map", "fake in vmap", "LoggingTensor", "vmap", "jvp", "vjp"])
 @pytest.mark.parametrize(("function", "expected"), EXCHANGES)
 def test_swaps_of_views(function, expected, run):
     np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ from pydispatch.func.storages import (
     views_of_inputs,
 )
 from pydispatch.func.values import as_passed, check_no_wrapper
-from pydispatch.memory import addresses, overlaps_itself, positions_among
+from pydispatch.memory import addresses, items_of, overlaps_itself, positions_among
 from pydispatch.operators.declare import Declaration, declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -215,7 +216,7 @@ class Functionalize(PythonInterpreter):
             if shared:
                 if layout is not None and layout.shape != tuple(value.shape):
                     raise _depends_on_elements(replay.func)
-                if layout is None and _may_be_a_copy(replay.func, below):
+                if layout is None and _may_be_a_copy(replay.func, below, origin.steps):
                     origin.storage.obstacle = MAY_BE_A_COPY
                 step = _step(replay, layout, origin)
                 wrapper = _core.wrap_value_at(self, laid_out(replay.kept(value), layout, copies=self.copies))
@@ -400,12 +401,28 @@ def _overlap(view: View, other: View) -> bool:
 MAY_BE_A_COPY = "an operator returned a view or a copy of it, and a wrapper without memory cannot tell which"
 
 
-def _may_be_a_copy(func: OpOverload, source: Any) -> bool:
-    """May the call have copied the elements of a wrapper, as NumPy does when strides require it?"""
+def _may_be_a_copy(func: OpOverload, source: Any, steps: tuple[ViewStep, ...]) -> bool:
+    """May the call have copied the elements of a wrapper, as NumPy does when strides require it?
+
+    The strides of a fake do not tell what the steps to it, from an array in C order, do to the order in memory.
+    """
     if func not in (ops.np.reshape.default, ops.np.ravel.default):
         return False
     shell = _core.bottom_array(source) if isinstance(source, Tensor) else None
-    return isinstance(shell, Shell) and shell.strides != Shell(shape=shell.shape, dtype=shell.dtype).strides
+    return isinstance(shell, Shell) and (
+        shell.strides != Shell(shape=shell.shape, dtype=shell.dtype).strides or not all(map(_keeps_order, steps)))
+
+
+def _keeps_order(step: ViewStep) -> bool:
+    """Do the elements that the step selects in an array in C order follow each other in memory?"""
+    if not isinstance(step, Replay):
+        return False
+    if step.func is ops.np.getitem.default:
+        items = list(itertools.dropwhile(lambda item: isinstance(item, int), items_of(step.args[0])))
+        return items in ([], [Ellipsis]) or (
+            len(items) == 1 and isinstance(items[0], slice) and items[0].step in (None, 1))
+    return step.func in (ops.np.reshape.default, ops.np.ravel.default, ops.np.expand_dims.default,
+                         ops.np.squeeze.default)
 
 
 def _as_array(value: Any) -> Any:

@@ -203,7 +203,7 @@ class Storage:
     def has_view(self, view: View) -> None:
         """Note that a view was made: one of a third place ends a swap that has begun."""
         begun = self.half_swap
-        if begun is not None and not (is_same_place(view.place, begun.target) or is_same_place(view.place, begun.source)):
+        if begun is not None and not any(is_same_place(view.place, place) for place in (begun.target, begun.source)):
             self.half_swap = None
 
     def current_value(self) -> Any:

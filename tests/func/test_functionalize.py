@@ -1241,3 +1241,39 @@ def test_texts_of_graphs(row):
     graph = make_fx(functionalize(functools.partial(ROWS[row], ops.np)))(line())
     graph.eliminate_dead_code()
     assert text_of(graph) == GRAPHS[row]
+
+
+# --- views of arrays without data ------------------------------------------------------------------------------------
+
+RESHAPED = {    # an array of shape (3, 4) to what may be a view of all or some of it
+    "itself": lambda x: x.reshape(-1),
+    "rows": lambda x: x[1:].reshape(-1),
+    "one row": lambda x: x[1].reshape(2, 2),
+    "part of a row": lambda x: x[1, :2].reshape(2, 1),
+    "Ellipsis": lambda x: x[1, ...].reshape(2, 2),
+    "reshaped before": lambda x: x.reshape(2, 6)[0].reshape(3, 2),
+    "transposed": lambda x: x.T.reshape(-1),
+    "columns": lambda x: x[:, :2].reshape(-1),
+    "last": lambda x: x[..., 0].reshape(3, 1),
+    "every other row": lambda x: x[::2].reshape(-1),
+    "reversed": lambda x: x[::-1].reshape(-1),
+    "ravel of columns": lambda x: ops.np.ravel(x[:, 1:]),
+}
+REFUSED = {"transposed", "columns", "last", "every other row", "reversed", "ravel of columns"}
+
+
+@pytest.mark.parametrize("name", RESHAPED)
+def test_a_reshape_without_data_is_written_as_with_data_or_refused(name):
+    def written(x):
+        x = x * 1.0
+        part = RESHAPED[name](x)
+        part[0] = 100.0
+        return x, part * 1.0
+
+    x = np.arange(12.0).reshape(3, 4)
+    same(functionalize(written)(x), written(x))
+    if name in REFUSED:
+        with pytest.raises(FunctionalizationError, match="a view or a copy"):
+            make_fx(functionalize(written), tracing_mode="fake")(x)
+    else:
+        same(make_fx(functionalize(written), tracing_mode="fake")(np.zeros((3, 4)))(x), written(x))
