@@ -70,7 +70,7 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     )
     command.add_argument("script", metavar="SCRIPT", help="the file of a Python program, run as python would run it")
     command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARG", help="what the script gets in sys.argv")
-    command.add_argument("--sort", choices=SORTS, default="own", help="what the table is sorted by: own")
+    command.add_argument("--sort", choices=SORTS, default="own", help="what the table is sorted by (default: own)")
     command.add_argument(
         "--by", choices=GROUPINGS, default="operator", help="a row per operator, or for each also per line or shapes"
     )

@@ -163,18 +163,18 @@ cdef Py_ssize_t check_described(tuple items, Py_ssize_t place, list arrays) exce
         raise ValueError(f"an item is missing after {place}")
     item = items[place]
     if type(item) is not tuple or not item or EXPECTED_KINDS.get(item[0]) is None:
-        raise TypeError(f"item {place} is {item!r}, which describes nothing")
+        raise TypeError(f"item {place} is {item!r}, expected one of {', '.join(EXPECTED_KINDS)}, and what describes it")
     kind, *rest = item
     if kind == "array":
         arrays.append(tuple(rest))
     elif len(rest) != 1 or kind == "dict" and type(rest[0]) is not tuple:
-        raise TypeError(f"item {place} is {item!r}, a {kind} of which little is said")
+        raise TypeError(f"item {place} is {item!r}, which lacks its number of items, its keys in a tuple, or its value")
     elif kind == "dict":
         n = len(rest[0])
     elif kind != "value":
         n = rest[0]
     if n < 0:
-        raise ValueError(f"item {place} is {item!r}, with fewer parts than none")
+        raise ValueError(f"item {place} is {item!r}, with a negative number of items")
     place += 1
     enter_recursive_call()
     try:
