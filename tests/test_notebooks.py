@@ -137,5 +137,3 @@ def test_a_cell_that_the_frontend_names_is_a_place_of_its_own():
     finally:
         client.stop_channels()
         kernel.shutdown_kernel(now=True)
-
-

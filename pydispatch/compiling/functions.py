@@ -372,4 +372,3 @@ def _expected(value: Any, found: list[tuple[Any, ...]]) -> bool:
 
 COMPARED = frozenset((int, float, complex, bool, str, bytes, type(None)))
 """The types of what the core compares, without a call of Python."""
-

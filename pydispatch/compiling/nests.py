@@ -259,5 +259,3 @@ def nests_in(nodes: Sequence[Node]) -> Iterator[Nest]:
             yield node
         else:
             yield from nests_in(inside(node))
-
-

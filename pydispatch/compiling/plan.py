@@ -155,5 +155,3 @@ def _place(value: Value) -> str:
         return f"@{storage.offset + value.offset}"
     start = f"+{value.offset}" if value.offset else ""
     return f"{storage.kind}{storage.number}{start}"
-
-

@@ -1014,4 +1014,3 @@ def _loop_on_rows(
 
 def _arrays(values: Sequence[Value], numbers: _Numbers) -> tuple[tuple[Any, ...], ...]:
     return tuple([(*numbers.place(value), value.shape, value.template.strides, value.dtype) for value in values])
-

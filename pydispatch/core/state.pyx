@@ -295,4 +295,3 @@ def trace_from_start(tracer):
     root.tracer = tracer
     root.spare = None
     compute_plain(root)
-

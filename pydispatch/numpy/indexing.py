@@ -169,5 +169,3 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
             filler = ops.np.zeros_like(bits, shape=(*shape[:-2], wanted - n))
             bits = ops.np.concatenate([bits, filler], -1)
     return ops.np.moveaxis(bits, -1, axis)
-
-

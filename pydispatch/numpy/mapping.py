@@ -111,5 +111,3 @@ def core_ndims(signature: str | None) -> list[int] | None:
         return None
     return [len([name for name in term.split(",") if name.strip()])
             for term in re.findall(r"\(([^()]*)\)", signature.partition("->")[0])]
-
-

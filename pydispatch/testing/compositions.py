@@ -274,4 +274,3 @@ def _loops_are_fine() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerformanceWarning)
         yield
-
