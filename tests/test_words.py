@@ -31,12 +31,13 @@ WORDS = [
     "LevelRule", "CheckpointRule", "VmappedFunction", "vmapped",
     "mapped", "is_mapped", "is_mapped_mask", "saved value", "saved values", "stand_ins", "_pull_back",
     "_push_forward", "forward-mode rule", "meta rule", "meta rules", "autograd record",
-    "rule_of", "_Tracer", "mapped_in_general", "misplaced",
+    "rule_of", "_Tracer", "mapped_in_general", "misplaced", "pulled_back", "pushed_forward", "put_in_slot",
+    "slot_for_result", "set_entry", "take_outline", "have_same_outline",
 ]
 IDENTIFIERS = [
     r"\.makes\b", r"\bmakes ?=", r"\.draws\b", r"\bdraws=", r"\bcomposites ?= ?[\"']", r"\.composites\b",
     r"^class (?:Rule|Place|Run|Chain|Fold|Writing|Batch|Substitute|_Record)\b",
-    r"\bstate\.top\b", r"\btable\.rule\b", r"\bnode\.rule\b",
+    r"\bstate\.top\b", r"\bstate\.entry\b", r"\btable\.rule\b", r"\bnode\.rule\b",
     r"^cdef class (?:Node|Step|Entry|Place|Run|Chain)\b",
 ]
 
