@@ -18,6 +18,7 @@ One routine per step; every way to call enters at a step and leaves at the end.
 
 import _thread
 import contextvars
+import functools
 import gc
 import math
 import operator

@@ -411,8 +411,9 @@ def clip(
     """The universal function that NumPy's calls."""
     _only_defaults(others, dtype=None, casting="same_kind")
     low, high = a_min if min is None else min, a_max if max is None else max
+    a = builder.as_value(a)     # an array for NumPy, though it be a number
     if low is None and high is None:
-        return builder.as_value(a)
+        return a
     if low is None:
         return builder.ufunc(np.minimum, (a, high))
     if high is None:

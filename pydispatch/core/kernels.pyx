@@ -55,7 +55,8 @@ cdef class Reduction:
 
     def __cinit__(self, ufunc):
         self.vectorcall = <vectorcallfunc>call_reduction
-        self.reduce = ufunc.reduce
+        # of objects too the answer is a bool, as that of NumPy's `all` and `any`
+        self.reduce = functools.partial(ufunc.reduce, dtype=bool) if ufunc in LOGICAL else ufunc.reduce
         self.adds = ufunc is numpy.add
         find_fold(&self.fold, ufunc)
         self.__name__ = f"{ufunc.__name__}.reduce"

@@ -124,13 +124,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 @array_function()
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """The product of vectors, of matrices, or with a number; else sums over the last axis and the last but one."""
-    a, b = as_array(a), as_array(b)
-    left, right = getattr(a, "ndim", 0), getattr(b, "ndim", 0)
-    if not left or not right:
+    a, b = as_nonscalar(a), as_nonscalar(b)
+    if not a.ndim or not b.ndim:
         return into(out, ops.np.multiply(a, b))
-    if (left <= 2 and right <= 2) or right == 1:
+    if (a.ndim <= 2 and b.ndim <= 2) or b.ndim == 1:
         return into(out, ops.np.matmul(a, b))
-    return into(out, tensordot.on_tensors(a, b, ((left - 1,), (right - 2,))))   # type: ignore[attr-defined]
+    return into(out, tensordot.on_tensors(a, b, ((a.ndim - 1,), (b.ndim - 2,))))   # type: ignore[attr-defined]
 
 
 @array_function()

@@ -244,11 +244,13 @@ def check_kth(a: Any, kth: Any, axis: int | None) -> None:
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """The indices that sort by the last key, then by the one before it where that ties, and so on."""
     keys = [as_nonscalar(key) for key in ([ops.np.getitem(keys, i) for i in range(keys.shape[0])]
-                                          if is_array(keys) else keys)]
+                                          if is_array(keys) and keys.ndim else keys)]
     if not keys:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
     if len({tuple(key.shape) for key in keys}) > 1:
         raise ValueError("all keys need to be the same shape")
+    if not keys[0].ndim:
+        return ops.np.zeros_like(keys[0], dtype=np.dtype(np.intp))
     order = ops.np.argsort(keys[0], axis, None, stable=True)
     for key in keys[1:]:
         step = ops.np.argsort(ops.np.take_along_axis(key, order, axis), axis, None, stable=True)

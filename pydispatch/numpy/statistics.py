@@ -558,7 +558,7 @@ def nan_quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, k
     a = as_nonscalar(a)
     if not a.size:
         return nanmean(a, axis, out=out, keepdims=keepdims)
-    if a.dtype.kind != "f" or weights is not None:
+    if (a.dtype.kind != "f" and name != "nanmedian") or weights is not None:
         return quantiles(name, a, q, axis, out, method, keepdims, weights)
     q = as_quantile(q, a)
     if not isinstance(q, np.ndarray):
@@ -579,7 +579,9 @@ def nan_quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, k
     left = ops.np.take_along_axis(rows, below, -1)
     right = ops.np.take_along_axis(rows, ops.np.minimum(ops.np.add(below, 1), last), -1)
     if name == "nanmedian":     # no difference, which would be nan of two infinite elements
-        found = ops.np.where(ops.np.equal(weight, 0), left, ops.np.divide(ops.np.add(left, right), 2))
+        alone = ops.np.equal(weight, 0)
+        found = ops.np.divide(ops.np.where(alone, left, ops.np.add(left, right)), ops.np.subtract(
+            np.asarray(2, q.dtype), alone))
     else:
         found = ops.np.add(left, ops.np.multiply(ops.np.subtract(right, left), weight))
     found = ops.np.reshape(found, (*found.shape[:-1], *q.shape))
@@ -604,9 +606,10 @@ def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_i
 def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = ABSENT) -> Any:
     """The median of the elements that are not nan."""
     a = as_nonscalar(a)
-    if a.dtype.kind != "f":
+    if a.dtype.kind not in "fc":
         return median(a, axis, out, overwrite_input, keepdims is True)
-    return nan_quantiles("nanmedian", a, np.asarray(0.5, a.dtype), axis, out, "linear", keepdims, None)
+    half = np.asarray(0.5, np.empty(0, a.dtype).real.dtype)
+    return nan_quantiles("nanmedian", a, half, axis, out, "linear", keepdims, None)
 
 
 # --- correlations ----------------------------------------------------------------------------------------------------

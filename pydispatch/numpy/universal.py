@@ -78,7 +78,7 @@ def reduce(
     """`ufunc.reduce`: combine the elements along axes, from the first to the last."""
     array = as_nonscalar(array)
     operator = FUNCTIONS.get(REDUCTIONS.get(function.__name__, ""))
-    if operator is not None:
+    if operator is not None and (array.dtype != object or dtype is not None):   # `all` of objects is a bool, not one
         options: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
         if dtype is not None:
             array = ops.np.astype(array, dtype)

@@ -255,7 +255,7 @@ LISTED: dict[str, list[Sample]] = {
         *(call(values, min=0, max=array((4,))) for values in (CUBE, EMPTY[:, :1], SCALAR, 7, True)),
         call(CUBE, min=1), call(CUBE, max=1),
         *(call(CUBE, 0, 1, **options) for options in ({"dtype": FLOAT32}, {"casting": "no"}, {"min": 2})),
-        call(CUBE, array((3,)), 1), call(strided(), 0, 1),
+        call(CUBE, array((3,)), 1), call(strided(), 0, 1), call(7, np.array(0, np.int8), 1),
     ],
     "where": [
         *(call(array((3,), bool), array((3,), one), array((3,), other, 1)) for one, other in product(DTYPES, DTYPES)),
@@ -679,7 +679,9 @@ def einsum(subscripts, x1, x2=None, others=(), **kwargs):
 def covariance(a, divisor):
     """By the definition, since np.cov takes no stacks."""
     apart = np.asarray(a) - np.mean(a, -1, keepdims=True)
-    return np.matmul(apart, np.asarray(apart.conj()).mT) / np.asarray(divisor).item()      # as its schema says
+    number = np.asarray(divisor)[()]
+    products = np.matmul(apart, np.asarray(apart.conj()).mT)
+    return products / (number if number.dtype == np.uint64 else number.item())      # as its schema says
 
 
 STATEMENTS: dict[str, Callable[..., Any]] = {

@@ -6,12 +6,25 @@ import pytest
 from pydispatch import Tensor
 from pydispatch.exceptions import DispatchTypeError
 
+COMPLEX = np.array([[1 + 2j, np.nan, 3 - 1j], [complex(2, np.nan), 5 - 1j, 1]])
+OBJECTS = np.array([[1, "x", None], [0, 2, ""]], object)
 INFINITE = np.array([[np.inf, np.inf, np.inf], [1.0, np.inf, np.nan], [-np.inf, 2.0, -np.inf]])
 
 
 @pytest.mark.parametrize(("function", "args"), [
     pytest.param(np.nanmedian, (INFINITE, 1), id="medians of infinite elements"),
     pytest.param(np.nanmedian, (np.array([np.inf]),), id="median of one infinite element"),
+    pytest.param(np.nanmedian, (COMPLEX,), id="median of complex elements that are not nan"),
+    pytest.param(np.nanmedian, (COMPLEX, 0), id="medians of complex elements, of pairs and alone"),
+    pytest.param(np.nanmedian, (COMPLEX.astype("c8"), 1), id="medians of single-precision complex elements"),
+    pytest.param(np.lexsort, (np.array([3.0, 1.0, 2.0]),), id="keys that are numbers"),
+    pytest.param(np.lexsort, (np.array([3, 1]), 0), id="keys that are numbers, along an axis"),
+    pytest.param(np.dot, (np.float32([1, 2]), 1j), id="dot with a complex number"),
+    pytest.param(np.dot, (np.float32([1, 2]), 2.5), id="dot with a number"),
+    pytest.param(np.dot, (2, np.float32([1, 2])), id="dot of a number"),
+    pytest.param(np.any, (OBJECTS,), id="any of objects"),
+    pytest.param(np.all, (OBJECTS, 0), id="all of objects along an axis"),
+    pytest.param(np.logical_or.reduce, (OBJECTS, 0), id="objects joined by or"),
     pytest.param(np.delete, (np.arange(4.0), np.array([1, -1])), id="delete at indices that are a Tensor"),
     pytest.param(np.polyder, (np.arange(4.0), 9), id="polyder beyond the last coefficient"),
     pytest.param(np.diff, (np.arange(4.0), 9), id="diff beyond the last element"),
@@ -23,6 +36,7 @@ def test_the_result_is_numpys(function, args):
     expected = function(*args)
     assert isinstance(found, Tensor)
     assert found.shape == np.shape(expected)
+    assert found.dtype == np.asarray(expected).dtype
     np.testing.assert_array_equal(found.array, expected)
 
 
