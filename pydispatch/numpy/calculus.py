@@ -77,7 +77,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if len(varargs) == 1 and getattr(spacings[0], "ndim", None) and len(axes) > 1:
         raise TypeError("invalid number of arguments")
     spacings = spacings * len(axes) if len(spacings) == 1 else spacings
-    if f.dtype.kind not in "fcmM":
+    if f.dtype.kind == "M":
+        f = ops.np.subtract(f, np.zeros((), f.dtype))       # the slopes are spans, of which halves are taken
+    elif f.dtype.kind not in "fcm":
         f = ops.np.astype(f, float)
     found = tuple([slope(f, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)])
     return found[0] if len(found) == 1 else found
@@ -164,14 +166,14 @@ def along(x: Any, ndim: int, axis: int) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral of samples along an axis, by trapezoids."""
     y = as_nonscalar(y)
-    axis = normalize_axis_index(axis, y.ndim)
+    of_heights = normalize_axis_index(axis, y.ndim)     # x may have more axes, and so may the result
     width = as_array(dx)
     if x is not None:
         x = as_nonscalar(x)
         width = diff.on_tensors(x, axis=0 if x.ndim == 1 else axis)     # type: ignore[attr-defined]
         if x.ndim == 1:
-            width = along(width, y.ndim, axis)
-    heights = ops.np.add(part(y, axis, 1, None), part(y, axis, None, -1))
+            width = along(width, y.ndim, of_heights)
+    heights = ops.np.add(part(y, of_heights, 1, None), part(y, of_heights, None, -1))
     return ops.np.sum(ops.np.divide(ops.np.multiply(width, heights), 2.0), axis)
 
 

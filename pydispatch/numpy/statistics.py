@@ -281,9 +281,14 @@ def in_place_of(found: Any, q_ndim: int, kept: tuple[int, ...], keepdims: Any, d
     if q_ndim:
         axes = tuple(range(found.ndim - q_ndim, found.ndim))
         found = ops.np.moveaxis(found, axes, tuple(range(q_ndim)))
-    if keepdims is True:
+    if is_asked_for(keepdims):
         found = ops.np.reshape(found, (*found.shape[:q_ndim], *kept))
     return into(out, found if found.dtype == dtype else ops.np.astype(found, dtype))
+
+
+def is_asked_for(keepdims: Any) -> bool:
+    """Are the reduced axes to be kept? Anything true says so."""
+    return keepdims is not ABSENT and bool(keepdims)
 
 
 def weighted_quantiles(
@@ -389,7 +394,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
         if rows.dtype.kind in "fc" and (known is None or has_nan_last(known, order)):
             last = at_places(rows, order, slice(-1, None))
             found = ops.np.where(ops.np.squeeze(ops.np.isnan(last), -1), ops.np.squeeze(last, -1), found)
-    if keepdims is True:
+    if is_asked_for(keepdims):
         found = ops.np.reshape(found, kept)
     return into(out, found)
 
@@ -607,7 +612,7 @@ def nanmedian(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool =
     """The median of the elements that are not nan."""
     a = as_nonscalar(a)
     if a.dtype.kind not in "fc":
-        return median(a, axis, out, overwrite_input, keepdims is True)
+        return median(a, axis, out, overwrite_input, keepdims)
     half = np.asarray(0.5, np.empty(0, a.dtype).real.dtype)
     return nan_quantiles("nanmedian", a, half, axis, out, "linear", keepdims, None)
 
@@ -763,7 +768,7 @@ def edges_of(a: Any, bins: Any, limits: Any) -> Any:
     if edges.ndim != 1:
         raise ValueError("`bins` must be 1d, when an array")
     known = known_values(edges)
-    if known is not None and (np.diff(known) < 0).any():
+    if known is not None and (known[1:] < known[:-1]).any():
         raise ValueError("`bins` must increase monotonically, when an array")
     return made(edges, a)
 

@@ -49,6 +49,7 @@ def view_meta(kernel):
         result = kernel(stand_in(a), *args, **options)
         if isinstance(result, list):
             return [view_of(a, piece.shape, piece.dtype) for piece in result]
+        result = np.asarray(result)     # of a number NumPy may return it as it is
         return MetaArray(result.shape, result.dtype) if copy else view_of(a, result.shape, result.dtype)
     return meta
 

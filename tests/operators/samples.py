@@ -687,7 +687,7 @@ def covariance(a, divisor):
 STATEMENTS: dict[str, Callable[..., Any]] = {
     "complex": complex_numbers,
     "detach": lambda a: np.asarray(a).view(),
-    "getitem": lambda x, key: np.asarray(x[key]),
+    "getitem": lambda x, key: np.asarray(x[tuple(key) if isinstance(key, list) else key]),      # as of any argument
     "index": lambda x, key: x[key],
     "setitem": setitem,
     "index_put": index_put,
