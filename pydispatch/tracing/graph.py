@@ -357,18 +357,8 @@ class Graph:
 
     def _linked(self, node: Node) -> Node:
         """The node, in its place in the order."""
-        before = self._before or self.output_node
-        after = self.last if before is None else before.prev
-        node.prev, node.next = after, before
-        if after is None:
-            self.first = node
-        else:
-            after.next = node
-        if before is None:
-            self.last = node
-        else:
-            before.prev = node
-        self._cache.clear()
+        self._link(node, self.output_node if self._before is None else self._before)
+        self.note_change()
         return node
 
     # --- editing ---
@@ -414,6 +404,18 @@ class Graph:
     def note_change(self) -> None:
         """Forget what was computed from the nodes, after they have changed."""
         self._cache.clear()
+
+    def _link(self, node: Node, before: Node | None) -> None:
+        after = self.last if before is None else before.prev
+        node.prev, node.next = after, before
+        if after is None:
+            self.first = node
+        else:
+            after.next = node
+        if before is None:
+            self.last = node
+        else:
+            before.prev = node
 
     def _unlink(self, node: Node) -> None:
         if node.prev is None:
