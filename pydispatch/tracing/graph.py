@@ -305,7 +305,7 @@ class Graph:
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], inputs: dict[Node, None]
     ) -> Node:
         """Like `call_function`, for arguments that are known to be right: `inputs` are the nodes in them."""
-        node = Node(self, "call_function", self._names.fresh(self._name_of_call(target)), target)
+        node = self._new_node("call_function", self._name_of_call(target), target)
         node._args, node._kwargs, node._inputs = args, kwargs, list(inputs)
         for used in inputs:
             used.users[node] = None
