@@ -10,7 +10,7 @@ from pydispatch.cli.console import Cell, Column, Plain, Rich
 from pydispatch.exceptions import PackError
 from pydispatch.keys import backend_names
 from pydispatch.registry.backends import BACKENDS
-from pydispatch.registry.packs import load_backend_packs
+from pydispatch.registry.packs import load_backend_packs, missing_library
 
 
 def run_backends(out: Plain | Rich, arguments: argparse.Namespace) -> None:
@@ -18,7 +18,9 @@ def run_backends(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     name = arguments.name
     if name.lower() not in map(str.lower, backend_names()):
         for error in load_backend_packs(name):
-            print(error, file=sys.stderr)
+            missing = missing_library(error.__cause__)
+            subject = str(error).partition(":")[0]
+            print(f"{subject}: needs {missing}, which is not installed" if missing else error, file=sys.stderr)
     if name:
         covered = coverage(name)
         out.table([Column("operator"), Column(""), Column("kernel, or why there is none", wraps=True)],

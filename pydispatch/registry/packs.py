@@ -83,6 +83,16 @@ def imported(what: str, point: EntryPoint) -> ModuleType:
                         f"mend or reinstall it; to see where it fails: python -c 'import {point.module}'") from error
 
 
+def missing_library(error: BaseException | None) -> str:
+    """The library of others whose absence raised this error, or one of its causes; "" if there is no such one."""
+    while error is not None:
+        name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        if name not in ("", "pydispatch"):
+            return name
+        error = error.__cause__
+    return ""
+
+
 def load_backend_pack(what: str, module: str) -> None:
     """Import the pack of the backend for arrays of a module, if one is installed; PackError if that fails.
 

@@ -105,6 +105,17 @@ def test_a_pack_that_fails_is_named_each_time(folder, failure):
     assert failure != "error" or text.count("PackError") == 2
 
 
+@pytest.mark.parametrize(("source", "expected"), [
+    ("import no_such_library.core", "backend arrays: needs no_such_library, which is not installed\n"),
+    ("1 / 0", "failed to load: ZeroDivisionError: division by zero\nmend or reinstall it"),
+], ids=["library is not installed", "error"])
+def test_the_command_line_tells_which_packs_do_not_load(folder, source, expected):
+    path, add = folder
+    add("pack_of_arrays", source)
+    done = python(path, "from pydispatch.cli.main import main\nmain(['backends', 'arrays'])")
+    assert expected in done.stderr
+
+
 def test_two_packs_for_the_same_arrays(folder):
     path, add = folder
     add("one_pack", PACK)

@@ -11,7 +11,16 @@ import pydispatch
 from pydispatch.cli.doctor.findings import Finding, told
 from pydispatch.compiling import compilers
 from pydispatch.exceptions import CompilationError, PackError
-from pydispatch.registry.packs import BACKENDS, OPERATORS, described, imported, installed, load_pack, pack_named
+from pydispatch.registry.packs import (
+    BACKENDS,
+    OPERATORS,
+    described,
+    imported,
+    installed,
+    load_pack,
+    missing_library,
+    pack_named,
+)
 
 
 def examine_packs() -> Iterator[Finding]:
@@ -43,16 +52,6 @@ def examine_pack(subject: str, point: EntryPoint, load: Callable[[], object]) ->
         is_ours = point.dist is not None and point.dist.name == pydispatch.__distribution__
         return Finding(subject, f"needs {missing}, not installed") if missing and is_ours else wrong(subject, error)
     return Finding(subject, f"loads: {described(point)}")
-
-
-def missing_library(error: BaseException | None) -> str:
-    """The library of others whose absence raised this error, or one of its causes; "" if there is no such one."""
-    while error is not None:
-        name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-        if name not in ("", "pydispatch"):
-            return name
-        error = error.__cause__
-    return ""
 
 
 def wrong(subject: str, error: Exception) -> Finding:
