@@ -65,8 +65,13 @@ def attributes_on_demand(
 
 def deferred(module: str, name: str) -> Callable[..., Any]:
     """A function of a module of the package that is loaded when the function is called."""
+    found: Any = None
+
     def function(*args: Any, **options: Any) -> Any:
-        return getattr(import_module(f"pydispatch.{module}"), name)(*args, **options)
+        nonlocal found
+        if found is None:
+            found = getattr(import_module(f"pydispatch.{module}"), name)
+        return found(*args, **options)
     function.__name__ = function.__qualname__ = name
     return function
 

@@ -170,6 +170,7 @@ def _printer(name: str) -> type[np.ndarray[Any, Any]]:
 
 
 _printers: dict[str, type[np.ndarray[Any, Any]]] = {}
+_printer("Tensor")      # that of nearly all texts is made here, so that the first one need not wait for it
 
 
 def _format(tensor: Tensor, spec: str) -> str:

@@ -230,10 +230,11 @@ def stacked(values: Iterable[Any]) -> Any:
 
 def into(out: Any, result: Any, casting: Any = "unsafe") -> Any:
     """`result`, written into `out` unless that is None; DispatchTypeError for an array that cannot hold a Tensor."""
-    if isinstance(out, tuple):
-        out, = out
     if out is None:
         return result
+    if isinstance(out, tuple):
+        out, = out
+        return into(out, result, casting)
     if not is_array(out):
         raise TypeError(f"out is {_core.a_type(out)}, expected an array")
     if casting != "unsafe" and not np.can_cast(result.dtype, out.dtype, casting):

@@ -91,8 +91,9 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if len(x.shape) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
     exponents = np.arange(x.shape[0] if N is None else N)
-    powers = ops.np.power(ops.np.expand_dims(x, 1), exponents if increasing else exponents[::-1])
-    return ops.np.astype(powers, np.promote_types(x.dtype, int))
+    powers = ops.np.power(ops.np.reshape(x, (-1, 1)), exponents if increasing else exponents[::-1])
+    dtype = np.promote_types(x.dtype, int)
+    return powers if powers.dtype == dtype else ops.np.astype(powers, dtype)
 
 
 # positions, which have no gradient

@@ -16,8 +16,8 @@ from pydispatch.numpy.declare import array_function, as_nonscalar, known_values
 from pydispatch.numpy.diagonals import vander
 from pydispatch.ops import ops
 
-inv, lstsq, matrix_rank, pinv, real_where_known = [
-    deferred("numpy.linalg", name) for name in ("inv", "lstsq", "matrix_rank", "pinv", "real_where_known")]
+inv, lstsq, real_where_known = [
+    deferred("numpy.linalg", name) for name in ("inv", "lstsq", "real_where_known")]
 
 
 def coefficients(p: Any) -> Any:
@@ -215,10 +215,10 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
     if full:
         found, residuals, rank, singular = lstsq(powers, values, rcond)
         return ops.np.divide(found, scale_of_result), residuals, rank, singular, rcond
-    solution = ops.np.matmul(pinv(powers, rcond), values)
+    solution = ops.np.matmul(ops.np.linalg_pinv(powers, float(rcond)), values)
     found = ops.np.divide(solution, scale_of_result)
     known = known_values(powers)
-    rank = None if known is None else known_values(matrix_rank(known, rtol=rcond))
+    rank = None if known is None else np.linalg.matrix_rank(known, rtol=float(rcond))
     if rank is not None and rank != order:
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
     if not cov:

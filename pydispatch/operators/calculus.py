@@ -101,6 +101,7 @@ class Segments:
         self.plain = type(x) is np.ndarray and type(xp) is np.ndarray and xp.ndim == 1
         self.n = xp.shape[-1]
         self.position = interval(x, xp)
+        self.next = self.position + int(self.n > 1)
         self.start = self.pick(xp, 0)
         self.length = self.pick(xp, 1) - self.start
 
@@ -114,13 +115,12 @@ class Segments:
 
     def pick(self, values, following):
         """The sample at the start of each element's segment, or the one at its end."""
-        if self.n == 1:
-            following = 0
+        position = self.next if following else self.position
         if self.xp.ndim == 1:
-            if type(values) is np.ndarray and type(self.position) is np.ndarray:
-                return values[self.position + following if following else self.position]
-            return take(values, self.position + following)
-        return reshaped(take_along(values, self.flat(self.position + following), -1), tuple(self.x.shape))
+            if type(values) is np.ndarray and type(position) is np.ndarray:
+                return values[position]
+            return take(values, position)
+        return reshaped(take_along(values, self.flat(position), -1), tuple(self.x.shape))
 
     def flat(self, values):
         """The elements that belong to a row of sample points as one axis."""
@@ -150,7 +150,7 @@ class Segments:
     def summed(self, at_start, at_end):
         """Values of the elements added up at the starts of their segments, and at the ends."""
         shape = tuple(self.xp.shape)
-        starts, ends = self.position, self.position + (self.n > 1)
+        starts, ends = self.position, self.next
         if self.plain and is_plain(at_start) and at_start.dtype == float:
             return np.bincount(np.concatenate((starts.ravel(), ends.ravel())),
                                np.concatenate((at_start.ravel(), at_end.ravel())), self.n)

@@ -143,7 +143,7 @@ def n_terms(shape, axis, where, dtype):
 def mean_vjp(g, a_shape, axis, where):
     """The gradient of a mean; for a mean over no elements nothing is divided, so nothing warns."""
     if where is None:
-        return expand(restored(g, a_shape, axis) / (n_terms(a_shape, axis, None, None) or 1), a_shape)
+        return spread(g / (n_terms(a_shape, axis, None, None) or 1), a_shape, axis, None)
     n = n_terms(a_shape, axis, where, g.dtype)
     return spread(restored(g, a_shape, axis) / nonzero(n), a_shape, axis, where)
 
