@@ -411,14 +411,14 @@ def clip(
     """The universal function that NumPy's calls."""
     _only_defaults(others, dtype=None, casting="same_kind")
     low, high = a_min if min is None else min, a_max if max is None else max
-    a = builder.as_value(a)     # an array for NumPy, though it be a number
+    values = builder.as_value(a)        # an array for NumPy, though it be a number
     if low is None and high is None:
-        return a
+        return values
     if low is None:
-        return builder.ufunc(np.minimum, (a, high))
+        return builder.ufunc(np.minimum, (values, high))
     if high is None:
-        return builder.ufunc(np.maximum, (a, low))
-    return builder.ufunc(umath.clip, (a, low, high))     # type: ignore[attr-defined]    # it has no public name
+        return builder.ufunc(np.maximum, (values, low))
+    return builder.ufunc(umath.clip, (values, low, high))     # type: ignore[attr-defined]    # it has no public name
 
 
 def _only_defaults(given: dict[str, Any], **defaults: Any) -> None:

@@ -268,6 +268,7 @@ LISTED: dict[str, list[Sample]] = {
         *(call(array(one), array(other, shift=1)) for one, other in (
             ((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((3,), (4, 3, 2)), ((4, 2, 3), (3, 2)),
             ((4, 1, 2, 3), (5, 3, 2)), ((2, 0), (0, 3)), ((0, 3), (3, 2)),
+            ((2, 3), (3, 3)), ((3,), (3, 3)), ((4, 2, 3), (3, 3)),      # their products fit into the first
             ((2, 3), (2, 3)), ((), (3,)), ((3,), (2,)), ((4, 2, 3), (5, 3, 2)))),
         *(call(WIDE, array((3, 2)), dtype=dtype) for dtype in DTYPES),
         call(WIDE, array((3, 2)), dtype=INT8, casting="unsafe"), call(BYTES, SHORT, casting="no"),
@@ -590,7 +591,7 @@ POINTS: dict[str, list[Sample]] = {
     ] for name in ("var", "std")},
     "matmul": [
         *(call(points(one, complex, 2), points(other, complex)) for one, other in (
-            ((2, 3), (3, 2)), ((2,), (3, 2, 2)), ((3, 2, 2), (2,)), ((2,), (2,)))),
+            ((2, 3), (3, 2)), ((2,), (3, 2, 2)), ((3, 2, 2), (2,)), ((2,), (2,)), ((3, 2), (2, 2)))),
         call(points((3, 2)), points((3, 4, 2, 2))), call(points((1, 2, 2)), array((3, 2, 1), np.int8)),
         call(points((2, 2), np.float32), points((2, 2))),
     ],
