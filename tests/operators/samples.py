@@ -641,14 +641,19 @@ def smooth_samples(name: str) -> list[Sample]:
 # --- what NumPy does -------------------------------------------------------------------------------------------------
 
 
+def as_key(key):
+    """A key as operators take it: a list is a tuple, as it is in any of their arguments."""
+    return tuple(key) if isinstance(key, list) else key
+
+
 def setitem(x, key, value):
     x = np.array(x)
-    x[key] = value
+    x[as_key(key)] = value
     return x
 
 
 def index_put(x, key, values, accumulate=False):
-    x = np.array(x)
+    x, key = np.array(x), as_key(key)
     if accumulate:
         np.add.at(x, key, values if np.ndim(values) == 0 else np.broadcast_to(values, x[key].shape))
     else:
@@ -688,8 +693,8 @@ def covariance(a, divisor):
 STATEMENTS: dict[str, Callable[..., Any]] = {
     "complex": complex_numbers,
     "detach": lambda a: np.asarray(a).view(),
-    "getitem": lambda x, key: np.asarray(x[tuple(key) if isinstance(key, list) else key]),      # as of any argument
-    "index": lambda x, key: x[key],
+    "getitem": lambda x, key: np.asarray(x[as_key(key)]),
+    "index": lambda x, key: x[as_key(key)],
     "setitem": setitem,
     "index_put": index_put,
     "scatter_add": scatter_add,

@@ -40,9 +40,9 @@ from tests.operators.samples import Sample, numpy_function, samples
 MEMORY = 4 << 30
 """Bytes of address space for the process that calls: nonsense asks for huge arrays."""
 LONG = 5.0
-"""Seconds that no call takes that NumPy has made in a tenth of that."""
+"""Seconds of the processor that no call takes that NumPy has made in a tenth of that."""
 ENDLESS = 10.0
-"""Seconds after which a call is given up: Python's own powers of huge numbers never end."""
+"""Seconds of the processor after which a call is given up: Python's own powers of huge numbers never end."""
 FEW = 100_000
 """Elements that are compared one by one; of more, shape and dtype are."""
 INTERNAL = (SystemError, AssertionError, NameError, RecursionError, NotImplementedError, AttributeError, KeyError)
@@ -217,6 +217,8 @@ NOT_NUMPYS = {
     "view", "to_device", "__dlpack__", "__dlpack_device__",             # of NumPy's memory
 }
 ROUNDED = {"power", "arctan2"}          # NumPy's loops round an element by its place in a row
+CRASHING = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}
+"""NumPy 2.4 crashes in `np.less(300, np.ones(3, np.int8), where=np.ones(3, bool))`."""
 WITHOUT_END = {"sinc_derivative"}       # takes time in proportion to its order
 NOT_COMPARED = {
     "setxor1d", "intersect1d", "setdiff1d", "union1d", "in1d",          # of elements wrongly said to be unique
@@ -242,13 +244,13 @@ SPECIAL = (
 
 
 def outcome(function: Callable[..., Any], sample: Sample) -> tuple[Any, BaseException | None]:
-    signal.setitimer(signal.ITIMER_REAL, ENDLESS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, ENDLESS)
     try:
         return function(*sample.args, **sample.kwargs), None
     except Exception as error:
         return None, error
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def give_up(*_: Any) -> None:
@@ -324,17 +326,19 @@ class Fuzzer:
 
     def call(self, target: Target, seed: str) -> None:
         sample = target.draw(random.Random(seed))
+        if "where" in sample.kwargs and target.name.rpartition(".")[2].rstrip(")") in CRASHING:
+            return
         given, reference = tree_map(copied, tuple(sample)), tree_map(copied, tuple(sample))
         if target.on_tensors:
             given = tree_map(to_tensor, given)
-        start = time.monotonic()
+        start = time.process_time()
         expected, theirs = outcome(target.theirs, Sample(*reference))
         if isinstance(theirs, TimeoutError):
             return
-        middle = time.monotonic()
+        middle = time.process_time()
         found, ours = outcome(target.ours, Sample(*given))
-        if time.monotonic() - middle > LONG > 10 * (middle - start):
-            self.note(target, seed, sample, f"took {time.monotonic() - middle:.1f} s")
+        if time.process_time() - middle > LONG > 10 * (middle - start):
+            self.note(target, seed, sample, f"took {time.process_time() - middle:.1f} s")
         self.counts["calls"] += 1
         if ours is None and theirs is None:
             self.counts["computed by both"] += 1
@@ -380,7 +384,7 @@ TARGETS = [*of_operators(), *of_methods(), *of_special_methods(), *of_functions(
 if __name__ == "__main__":
     seconds, turns, seed, notes = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    signal.signal(signal.SIGALRM, give_up)
+    signal.signal(signal.SIGVTALRM, give_up)
     fuzzer = Fuzzer(TARGETS, int(seed), os.open(notes, os.O_WRONLY | os.O_CREAT))
     fuzzer.run(float(seconds), int(turns))
     print(json.dumps({"counts": fuzzer.counts, "failures": fuzzer.failures}))
