@@ -119,9 +119,9 @@ def torch_transform(functions: Any) -> MakeGradient:
     )
 
 
-def torch_compiled(torch: Any) -> MakeGradient:
+def torch_compiled(inductor: Any) -> MakeGradient:
     """`torch.compile` of the program, each time anew, with the tape around; it calls a compiler of C++."""
-    inductor = importlib.import_module("torch._inductor")
+    torch = importlib.import_module("torch")
     inductor.config.compile_threads = 1         # so that the compiler's work counts
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -181,7 +181,7 @@ OURS = {
 THEIRS = {
     "torch.Tensor.backward": Differentiator("torch", torch_tape),
     "torch.func.grad": Differentiator("torch.func", torch_transform),
-    "torch.compile": Differentiator("torch", torch_compiled, needs_compiler=True, not_of=(euler,)),
+    "torch.compile": Differentiator("torch._inductor", torch_compiled, needs_compiler=True, not_of=(euler,)),
     "autograd.grad (HIPS)": Differentiator("autograd", hips),
     "jax.grad": Differentiator("jax", jax_eager),
     "jax.jit of jax.grad": Differentiator("jax", jax_compiled),
