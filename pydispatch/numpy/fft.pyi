@@ -13,6 +13,8 @@ _Raw: TypeAlias = NDArray[Any] | complex | np.generic
 _Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
 _T = TypeVar("_T")
 
+__all__: list[str]
+
 @overload
 def fft(a: Any, n: Any = ..., axis: Any = ..., norm: Any = ..., *, out: _Out) -> _Out: ...
 @overload

@@ -15,6 +15,8 @@ _Raw: TypeAlias = NDArray[Any] | complex | np.generic
 _Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
 _T = TypeVar("_T")
 
+__all__: list[str]
+
 class EigResult(NamedTuple, Generic[_T]):
     eigenvalues: _T
     eigenvectors: _T

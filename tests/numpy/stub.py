@@ -265,7 +265,8 @@ def of_module(name: str) -> str:
     module = importlib.import_module(f"pydispatch.{name}")
     errors = ["from numpy.linalg import LinAlgError as LinAlgError\n"] if hasattr(module, "LinAlgError") else []
     lines = of_functions(NUMPY, name.partition(".")[2], set(module.__all__) - {"LinAlgError"})
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *errors, TYPES, *named_results(lines), *lines, ""])
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *errors, TYPES, "__all__: list[str]\n",
+                      *named_results(lines), *lines, ""])
 
 
 def hidden_in(name: str) -> str:
