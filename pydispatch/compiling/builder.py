@@ -114,9 +114,12 @@ class Builder:
             if dtype is not None and dtype.kind != "c" and isinstance(value, (complex, np.complexfloating)):
                 raise CannotLowerError("NumPy warns where an imaginary part is dropped")
             try:
-                return self.constant(np.asarray(value, dtype))
+                number = np.asarray(value, dtype)
             except (OverflowError, ValueError) as error:
                 raise CannotLowerError(str(error)) from error
+            if number.dtype.hasobject:
+                raise CannotLowerError(f"{value} is an object to NumPy")
+            return self.constant(number)
         raise CannotLowerError(f"an argument is {_core.a_type(value)}")
 
     # --- steps ---

@@ -55,8 +55,9 @@ cdef class Reduction:
 
     def __cinit__(self, ufunc):
         self.vectorcall = <vectorcallfunc>call_reduction
-        # of objects too the answer is a bool, as that of NumPy's `all` and `any`
-        self.reduce = functools.partial(ufunc.reduce, dtype=bool) if ufunc in LOGICAL else ufunc.reduce
+        self.reduce = ufunc.reduce
+        if ufunc in (numpy.logical_and, numpy.logical_or):      # `all` and `any` of objects too is a bool
+            self.reduce = functools.partial(ufunc.reduce, dtype=bool)
         self.adds = ufunc is numpy.add
         find_fold(&self.fold, ufunc)
         self.__name__ = f"{ufunc.__name__}.reduce"

@@ -157,7 +157,7 @@ cpdef object expand(value, tuple shape):
     return result
 
 
-cpdef object restored(value, tuple shape, axis):
+cpdef object restored(value, shape, axis):
     """A reduced array, with or without keepdims, reshaped so that it broadcasts to the `shape` before."""
     cdef Py_ssize_t ndim = len(shape), i
     cdef list extents = []
@@ -168,9 +168,10 @@ cpdef object restored(value, tuple shape, axis):
     return value.reshape(tuple(extents))
 
 
-def spread(g, tuple a_shape, axis, where):
+def spread(g, a_shape, axis, where):
     """The gradient of a sum over `axis`, for each element of an array of shape `a_shape`: a formula."""
-    terms = expand(restored(g, a_shape, axis), a_shape)
+    cdef tuple shape = tuple(a_shape)       # that of PyTorch's arrays is of a subclass
+    terms = expand(restored(g, shape, axis), shape)
     return terms if where is None else terms * where
 
 
