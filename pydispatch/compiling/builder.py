@@ -118,7 +118,7 @@ class Builder:
             except (OverflowError, ValueError) as error:
                 raise CannotLowerError(str(error)) from error
             if number.dtype.hasobject:
-                raise CannotLowerError(f"{value} is an object to NumPy")
+                raise CannotLowerError(f"no dtype holds {value}")
             return self.constant(number)
         raise CannotLowerError(f"an argument is {_core.a_type(value)}")
 
@@ -186,13 +186,12 @@ class Builder:
         """The result of a universal function of values and numbers; CannotLowerError unless it has one result."""
         if len(values) != function.nin or function.nout != 1:
             raise CannotLowerError(f"{function.__name__} takes {function.nin} operands and has {function.nout} results")
-        arrays = [value for value in values if isinstance(value, Value)]
         loop, dtypes = loop_of(function, *[
-            value.template.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
+            value.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
         if function is np.power and dtypes[0].kind in "iu":
             raise CannotLowerError("powers of integers may raise")
-        shape = common_shape([value.template.shape for value in arrays])
-        if self.can_fold(arrays, shape, dtypes[-1]) and is_quiet(function, values):
+        shape = common_shape([value.template.shape for value in values if isinstance(value, Value)])
+        if self.can_fold(values, shape, dtypes[-1]) and is_quiet(function, values):
             return self.fold(function, *[self.as_value(value, dtype)
                                          for value, dtype in zip(values, dtypes[:-1], strict=True)])
         operands = [value if isinstance(value, Value) and value.template.dtype is dtype else self.as_value(value, dtype)

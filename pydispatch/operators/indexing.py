@@ -220,7 +220,7 @@ def scatter_add(x, indices, values, axis):
     if is_vector_of_positions(x, indices, axis):
         np.add.at(x, indices, values)
         return
-    along_shape("scatter_add_", x.shape, indices.shape, axis)
+    along_shape("scatter_add_", x.shape, np.shape(indices), axis)
     grid = list(grid_of(x.shape))
     grid[axis] = indices
     np.add.at(x, tuple(grid), values)

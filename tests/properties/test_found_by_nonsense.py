@@ -60,6 +60,11 @@ def test_unsigned_bins_that_fall_are_refused(function):
         function(Tensor(np.arange(3.0)), np.array([3, 2, 1], "u1"))
 
 
+def test_values_scattered_at_a_number_are_refused():
+    with pytest.raises(ValueError, match="argument indices has 0 axes, expected 1"):
+        ops.np.scatter_add_(np.ones(3), 2**70, 1.0, 0)
+
+
 @pytest.mark.parametrize("wrap", [lambda f: f, pydispatch.compile], ids=["called", "compiled"])
 def test_a_view_of_a_number_that_no_dtype_holds_is_refused(wrap):
     with pytest.raises(DispatchTypeError, match="expected Tensor, found int"):
