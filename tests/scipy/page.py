@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
-from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON
+from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON, SOLVERS
 from tests.numpy.page import KINDS_IN_ORDER
 
 PAGE = Path(__file__).parents[2] / "docs" / "scipy.md"
+OF_STRUCTURES = ("sparse", "interpolate")
+"""Modules whose functions take or make structures of arrays, and so are not declared one by one."""
 WRITTEN_FOR = "1.17"
 """The version of SciPy whose functions the tables have."""
 
@@ -33,7 +36,17 @@ def table() -> list[str]:
         kinds = {**{kind: within(family, kind) for kind in KINDS_IN_ORDER},
                  "passed on": sorted(PASSED_ON.get(family, ()))}
         rows += [f"| `{family}` | {kind} | {listed(names)} |" for kind, names in kinds.items() if names]
+    rows += [f"| `{module}` | written with operators | {listed(public(module))} |" for module in OF_STRUCTURES]
+    rows += [f"| `{module}` | operator on functions | {listed(public(module))} |" for module in SOLVERS]
     return rows
+
+
+def public(module: str) -> list[str]:
+    """The functions and classes that a module without declarations defines, and those of its `linalg`."""
+    namespace = import_module(f"pydispatch.scipy.{module}")
+    names = [f"linalg.{name}" for name in getattr(namespace, "linalg", SimpleNamespace(__all__=())).__all__]
+    return sorted([name for name in namespace.__all__
+                   if getattr(getattr(namespace, name), "__module__", "").startswith("pydispatch.")] + names)
 
 
 def reasons() -> list[str]:
