@@ -41,8 +41,10 @@ def other_python(request: pytest.FixtureRequest) -> tuple[int, Path]:
 
 
 def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
+    """What a command prints; nothing that it imports is found by the PYTHONPATH of the one who runs the tests."""
+    around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     completed = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd=cwd,
-                               env=os.environ | variables)
+                               env=around | variables)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout
 
