@@ -24,12 +24,13 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="module")
 def example():
-    """The example as a module, with the right formula in force."""
+    """The example as a module, with the right formula in force; its operator is taken back."""
     spec = importlib.util.spec_from_file_location("digits_example", TRAIN)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.convolve.register_autograd(module.gradients, setup_context=module.save)
-    return module
+    yield module
+    module.convolve.remove()
 
 
 def convolution_by_loops(images, kernels):
