@@ -393,7 +393,7 @@ cdef inline PyObject* call_numpys(ArrayFunction self, PyObject* entry, int whose
 # instead.
 
 cdef enum:
-    MOST_BUILTINS = 6
+    MOST_BUILTINS = 5
     KEEPS_NONE = -1         # kept flags of a conversion whose result is always another array,
     NO_CONVERSION = -2      # and of any other function
 
@@ -459,14 +459,9 @@ cdef PyObject* convert_by_fifth(PyObject* _, PyObject* const* args, Py_ssize_t n
     return keep_or_convert(4, args, n, kwnames)
 
 
-cdef PyObject* convert_by_sixth(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
-    return keep_or_convert(5, args, n, kwnames)
-
-
 cdef FunctionInC entries_of_builtins[MOST_BUILTINS]
 entries_of_builtins[:] = [<FunctionInC>convert_by_first, <FunctionInC>convert_by_second, <FunctionInC>convert_by_third,
-                          <FunctionInC>convert_by_fourth, <FunctionInC>convert_by_fifth,
-                          <FunctionInC>convert_by_sixth]
+                          <FunctionInC>convert_by_fourth, <FunctionInC>convert_by_fifth]
 
 
 def as_builtin(ArrayFunction function not None, str signature not None):

@@ -83,7 +83,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: str | None = None) -> An
     return result
 
 
-@array_function(constant=True, added=OF_THE_STANDARD, keeps="none")
+@array_function(constant=True, added=OF_THE_STANDARD)
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """The array of another library, on the same memory; a Tensor of a Tensor, which may not be tracked."""
     check_device("from_dlpack", device)
