@@ -47,7 +47,15 @@ def stacked(rows: Sequence[Arrays] | StackedRows) -> Arrays:
         if wholes is not None:
             return wholes
         rows = rows.in_order()
-    return tuple([_stack(column) for column in zip(*rows, strict=True)])
+    return tuple([_stack(column) for column in columns_of(rows)])
+
+
+def columns_of(rows: Sequence[Arrays]) -> list[list[Any]]:
+    """What stands at each place of the rows.
+
+    Not `zip(*rows)`: it makes an iterator for each row, and so many new objects set the garbage collector to work.
+    """
+    return [[row[k] for row in rows] for k in range(len(rows[0]))] if rows else []
 
 
 def _stack(column: Sequence[Any]) -> Any:
@@ -159,7 +167,7 @@ class Recording:
     def run(self, function: Callable[..., tuple[Arrays, list[Arrays]]], *args: Any) -> Arrays:
         """The results of `function(*args)`, (carry, what each step returned besides), as values below."""
         carry, rows = _core.raised(self.interpreter, function, *args)
-        columns = list(zip(*rows, strict=True))
+        columns = columns_of(rows)
         self._final = edges_at(self.interpreter, carry)
         self._columns = [edges_at(self.interpreter, column) for column in columns]
         return (*_core.leaves_below(carry, self.interpreter),
@@ -171,16 +179,22 @@ class Recording:
 
     def gradients(self, wanted: Sequence[bool], grads: Arrays, *, keep: bool) -> Arrays:
         """One gradient for each argument that is wanted. `keep` the graph for another time?"""
-        pairs = list(zip(self._final, map(as_raw_constant, grads[:len(self._final)]), strict=True))
-        for edges, gradient in zip(self._columns, grads[len(self._final):], strict=True):
-            if gradient is not None:
-                whole = as_raw_constant(gradient)
-                pairs += zip(edges, [whole[i, ...] for i in self.order], strict=True)
-        roots = [(edge, sent) for edge, sent in pairs if edge is not None and sent is not None]
+        roots: list[Any] = []
+        cotangents: list[Any] = []
+        for edge, sent in zip(self._final, grads, strict=False):
+            if edge is not None and sent is not None:
+                roots.append(edge)
+                cotangents.append(as_raw_constant(sent))
+        for edges, sent in zip(self._columns, grads[len(self._final):], strict=True):
+            if sent is not None:
+                whole = as_raw_constant(sent)
+                reached = [(edge, i) for edge, i in zip(edges, self.order, strict=True) if edge is not None]
+                roots += [edge for edge, _ in reached]
+                cotangents += [whole[i, ...] for _, i in reached]
         targets = [target for target, is_wanted in zip(self._targets, wanted, strict=True) if is_wanted]
         flat = tuple([edge for target in targets for edge in (target if isinstance(target, list) else (target,))])
         found = iter(_core.run_backward(
-            tuple([edge for edge, _ in roots]), tuple([sent for _, sent in roots]), create_graph=False, keep_graph=keep,
+            tuple(roots), tuple(cotangents), create_graph=False, keep_graph=keep,
             inputs=flat, interpreter=self.interpreter, stops=True) if roots else [None] * len(flat))
         metas = [meta for meta, is_wanted in zip(self._metas, wanted, strict=True) if is_wanted]
         return tuple([self._gradient(target, meta, found) for target, meta in zip(targets, metas, strict=True)])
