@@ -14,39 +14,53 @@ cdef extern from *:
     #define JOINED_CODE(operation, side) (JOINED_ARITHMETIC + ((operation) - DO_ADD) * N_SIDES + (side))
 
     #if defined(__x86_64__) && defined(__GNUC__)
+    /* Each operation jumps to the next by itself: the processor guesses where to from where the jump is. */
+    #define JOINED_NOW operand = w->address + at; goto *labels[w->code];
     #define JOINED_VECTOR(k, e) { enum { K = k }; e; }
     #define JOINED_EACH(e) \
         JOINED_VECTOR(0, e) JOINED_VECTOR(1, e) JOINED_VECTOR(2, e) JOINED_VECTOR(3, e) \
-        JOINED_VECTOR(4, e) JOINED_VECTOR(5, e) JOINED_VECTOR(6, e) JOINED_VECTOR(7, e) w++; continue;
-    #define IN_MEMORY_NOW (*(Vector*)(w->address + at + K * sizeof(Vector)))
-    #define JOINED_OPERATION(operation, sign) \
-        case JOINED_CODE(operation, RIGHT_ROW): JOINED_EACH(a[K] = a[K] sign IN_MEMORY_NOW) \
-        case JOINED_CODE(operation, RIGHT_NUMBER): { \
-            Vector number = *(Number*)w->address - (Vector){0}; JOINED_EACH(a[K] = a[K] sign number) } \
-        case JOINED_CODE(operation, LEFT_ROW): JOINED_EACH(a[K] = IN_MEMORY_NOW sign a[K]) \
-        case JOINED_CODE(operation, LEFT_NUMBER): { \
-            Vector number = *(Number*)w->address - (Vector){0}; JOINED_EACH(a[K] = number sign a[K]) }
+        JOINED_VECTOR(4, e) JOINED_VECTOR(5, e) JOINED_VECTOR(6, e) JOINED_VECTOR(7, e) w++; JOINED_NOW
+    #define IN_MEMORY_NOW (*(Vector*)(operand + K * sizeof(Vector)))
+    /* so many bytes ahead: measured on arrays that no cache holds */
+    #define ASK_FOR_LATER __builtin_prefetch(operand + 1024 + K * sizeof(Vector))
+    #define NUMBER_NOW (*(Number*)w->address - (Vector){0})
+    #define JOINED_OPERATION(name, sign) \
+        name##_right_row: JOINED_EACH(a[K] = a[K] sign IN_MEMORY_NOW) \
+        name##_right_number: { Vector number = NUMBER_NOW; JOINED_EACH(a[K] = a[K] sign number) } \
+        name##_left_row: JOINED_EACH(a[K] = IN_MEMORY_NOW sign a[K]) \
+        name##_left_number: { Vector number = NUMBER_NOW; JOINED_EACH(a[K] = number sign a[K]) }
+    #define JOINED_LABELS(operation, name) \
+        [JOINED_CODE(operation, RIGHT_ROW)] = &&name##_right_row, \
+        [JOINED_CODE(operation, RIGHT_NUMBER)] = &&name##_right_number, \
+        [JOINED_CODE(operation, LEFT_ROW)] = &&name##_left_row, \
+        [JOINED_CODE(operation, LEFT_NUMBER)] = &&name##_left_number
     #define DEFINE_JOINED(isa, bits, name, kind, root) \
         __attribute__((target(isa))) static void name(const JoinedWord* first, npy_intp n) { \
             typedef kind Number __attribute__((may_alias, aligned(1))); \
             typedef kind Vector __attribute__((vector_size(bits / 8), aligned(1), may_alias)); \
+            static const void* const labels[] = { \
+                [JOINED_END] = &&end, [JOINED_LEAVE] = &&leave, [JOINED_TAKE] = &&take, \
+                [JOINED_TAKE_NUMBER] = &&take_number, [JOINED_NEGATIVE] = &&negative, [JOINED_SQRT] = &&square_root, \
+                [JOINED_TWICE] = &&twice, [JOINED_SQUARE] = &&square, \
+                JOINED_LABELS(DO_ADD, add), JOINED_LABELS(DO_SUBTRACT, subtract), \
+                JOINED_LABELS(DO_MULTIPLY, multiply), JOINED_LABELS(DO_DIVIDE, divide) }; \
             Vector a[8] = {{0}}; \
             npy_intp at, stop = n * (npy_intp)sizeof(kind); \
             for (at = 0; at < stop; at += 8 * (npy_intp)sizeof(Vector)) { \
                 const JoinedWord* w = first; \
-                while (w->code != JOINED_END) switch (w->code) { \
-                    case JOINED_LEAVE: JOINED_EACH(IN_MEMORY_NOW = a[K]) \
-                    case JOINED_TAKE: JOINED_EACH(a[K] = IN_MEMORY_NOW) \
-                    case JOINED_TAKE_NUMBER: { \
-                        Vector number = *(Number*)w->address - (Vector){0}; JOINED_EACH(a[K] = number) } \
-                    case JOINED_NEGATIVE: JOINED_EACH(a[K] = -a[K]) \
-                    case JOINED_SQRT: JOINED_EACH(__asm__ (root " %1, %0" : "=v"(a[K]) : "v"(a[K]))) \
-                    case JOINED_TWICE: JOINED_EACH(a[K] = a[K] + a[K]) \
-                    case JOINED_SQUARE: JOINED_EACH(a[K] = a[K] * a[K]) \
-                    JOINED_OPERATION(DO_ADD, +) JOINED_OPERATION(DO_SUBTRACT, -) \
-                    JOINED_OPERATION(DO_MULTIPLY, *) JOINED_OPERATION(DO_DIVIDE, /) \
-                    default: NO_OTHER_CODE \
-                } } }
+                char* operand; \
+                JOINED_NOW \
+                leave: JOINED_EACH(IN_MEMORY_NOW = a[K]) \
+                take: JOINED_EACH(ASK_FOR_LATER; a[K] = IN_MEMORY_NOW) \
+                take_number: { Vector number = NUMBER_NOW; JOINED_EACH(a[K] = number) } \
+                negative: JOINED_EACH(a[K] = -a[K]) \
+                square_root: JOINED_EACH(__asm__ (root " %1, %0" : "=v"(a[K]) : "v"(a[K]))) \
+                twice: JOINED_EACH(a[K] = a[K] + a[K]) \
+                square: JOINED_EACH(a[K] = a[K] * a[K]) \
+                JOINED_OPERATION(add, +) JOINED_OPERATION(subtract, -) \
+                JOINED_OPERATION(multiply, *) JOINED_OPERATION(divide, /) \
+                end:; \
+            } }
     DEFINE_JOINED("avx2", 256, joined_doubles, double, "vsqrtpd")
     DEFINE_JOINED("avx2", 256, joined_floats, float, "vsqrtps")
     DEFINE_JOINED("avx512f", 512, wide_joined_doubles, double, "vsqrtpd")
