@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pydispatch import _core, loading
-from pydispatch._core import BatchedTensor, Tensor
+from pydispatch._core import BatchedTensor, Tensor, Wrapper
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
@@ -51,6 +51,9 @@ def _write_own_view(tensor: Tensor, key: Any, view: Tensor) -> None:
     in case another view of it exists, and the second takes that. As views, the second would write the values
     that are there already.
     """
+    if isinstance(tensor, Wrapper) and tensor.interpreter.makes_new_values:
+        ops.np.setitem_(tensor, key, view)
+        return
     begun = _core.take_half_swap(tensor)
     may_begin = _core.has_other_views(tensor)
     target = ops.np.getitem(tensor, key)

@@ -14,11 +14,12 @@ import weakref
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKeySet, Tensor, autograd, compile, func, higher_order, ops
+from pydispatch import DispatchKeySet, DispatchMode, Tensor, autograd, compile, func, higher_order, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError
 from pydispatch.testing import LoggingMode, LoggingTensor
 from pydispatch.tracing import FakeMode, make_fx
+from pydispatch.tree import tree_map
 from tests.cases import in_one_case
 
 
@@ -707,6 +708,77 @@ def test_tolist_of_a_wrapper_names_itself():
 # --- what writes in place ------------------------------------------------------------------------------------
 
 
+class Forwarding(func.Transform):
+    """Every operator, on the values below."""
+
+    def process(self, func, args, kwargs):
+        args, kwargs = tree_map(lambda leaf: leaf.array if self.owns(leaf) else leaf, (args, kwargs))
+        return tree_map(lambda leaf: self.wrap(leaf) if is_array(leaf) else leaf, func(*args, **kwargs))
+
+
+class Doubling(func.Transform):
+    """Every operator, on the values below and on those in the notes."""
+
+    def process(self, func, args, kwargs):
+        values, notes = [tree_map(lambda leaf: getattr(leaf, name) if self.owns(leaf) else leaf, (args, kwargs))
+                         for name in ("array", "note")]
+        return tree_map(lambda value, note: self.wrap(value, note) if is_array(value) else value,
+                        func(*values[0], **values[1]), func(*notes[0], **notes[1]))
+
+
+def is_array(value):
+    return isinstance(value, (np.ndarray, np.generic, Tensor))
+
+
+def forwarded(f):
+    def run(x):
+        with Forwarding() as interpreter:
+            result = f(interpreter.wrap(x))
+            return result.array if interpreter.owns(result) else result
+
+    return run
+
+
+def doubled(f):
+    def run(x):
+        note = ops.np.copy(x)
+        with Doubling() as interpreter:
+            result = f(interpreter.wrap(x, note))
+            np.testing.assert_array_equal(*map(func.concrete_value, (result.array, result.note)))
+            return result.array
+
+    return run
+
+
+class OnArrays(DispatchMode):
+    """Every operator, on the arrays of its Tensors."""
+
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        args, kwargs = tree_map(lambda leaf: leaf.array if isinstance(leaf, Tensor) else leaf, (args, kwargs or {}))
+        return tree_map(lambda leaf: Tensor(leaf) if is_array(leaf) else leaf, func(*args, **kwargs))
+
+
+class HandlingArrays(Tensor):
+    """Every operator, on the arrays of its Tensors."""
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        args, kwargs = tree_map(lambda leaf: leaf.array if isinstance(leaf, Tensor) else leaf, (args, kwargs or {}))
+        return tree_map(lambda leaf: cls(leaf) if is_array(leaf) else leaf, func(*args, **kwargs))
+
+
+def under(mode, f):
+    def run(x):
+        with mode():
+            return f(x)
+
+    return run
+
+
+def of_copy(f):
+    return lambda x: f(ops.np.copy(x))
+
+
 def shuffle_by_hand(t):
     for i, j in ((0, 3), (3, 1), (2, 0)):
         t[i], t[j] = t[j], t[i]
@@ -744,13 +816,13 @@ def test_shuffling_keeps_every_element(shuffle, shape):
     expected[order] = rows
     np.testing.assert_array_equal(tracked.grad.array, expected)
 
-    def of_copy(x):
+    def shuffled_copy(x):
         x = ops.np.copy(x)
         shuffle(x)
         return x
 
-    for transformed in (func.functionalize(of_copy), compile(of_copy)):
-        np.testing.assert_array_equal(transformed(rows), shuffled.array)
+    for transform in (func.functionalize, compile, forwarded, doubled, lambda f: compile(forwarded(f))):
+        np.testing.assert_array_equal(transform(shuffled_copy)(rows), shuffled.array)
 
 
 def exchange(t):
@@ -821,8 +893,30 @@ EXCHANGES = [
     lambda f, x: func.vmap(lambda row: f(ops.np.copy(row)))(x[None])[0],
     lambda f, x: func.jvp(lambda y: f(ops.np.copy(y)), (x,), (x,))[1],
     lambda f, x: func.vjp(lambda y: f(ops.np.copy(y)), x)[0],
+    lambda f, x: forwarded(f)(x),
+    lambda f, x: forwarded(f)(Tensor(x)),
+    lambda f, x: doubled(f)(x),
+    lambda f, x: forwarded(doubled(f))(x),
+    lambda f, x: forwarded(func.vmap(of_copy(f)))(x[None])[0],
+    lambda f, x: func.vmap(forwarded(of_copy(f)))(x[None])[0],
+    lambda f, x: forwarded(lambda y: func.vjp(of_copy(f), y)[0])(x),
+    lambda f, x: func.vjp(forwarded(of_copy(f)), x)[0],
+    lambda f, x: func.jvp(forwarded(of_copy(f)), (x,), (x,))[1],
+    lambda f, x: forwarded(func.functionalize(f))(x),
+    lambda f, x: func.functionalize(forwarded(f))(x),
+    lambda f, x: compile(forwarded(of_copy(f)))(x),
+    lambda f, x: make_fx(forwarded(f))(np.zeros(4))(x),
+    lambda f, x: make_fx(forwarded(f), tracing_mode="fake")(np.zeros(4))(x),
+    lambda f, x: forwarded(under(LoggingMode, f))(x),
+    lambda f, x: under(LoggingMode, forwarded(f))(x),
+    lambda f, x: forwarded(f)(LoggingTensor(x)).elem,
+    lambda f, x: under(OnArrays, f)(Tensor(x)),
+    lambda f, x: f(HandlingArrays(x)),
 ], ids=["eager", "traced", "compiled", "compile", "compile vmap", "functionalize", "without views",
-        "functionalize, traced", "fake", "fake in map", "fake in vmap", "LoggingTensor", "vmap", "jvp", "vjp"])
+        "functionalize, traced", "fake", "fake in map", "fake in vmap", "LoggingTensor", "vmap", "jvp", "vjp",
+        "own", "own of Tensor", "own pair", "own of own pair", "own of vmap", "vmap of own", "own of vjp", "vjp of own",
+        "jvp of own", "own of functionalize", "functionalize of own", "compile own", "own, traced", "own, fake",
+        "own of mode", "mode of own", "own of LoggingTensor", "mode on arrays", "class on arrays"])
 @pytest.mark.parametrize(("function", "expected"), EXCHANGES)
 def test_swaps_of_views(function, expected, run):
     np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), expected)
@@ -843,6 +937,32 @@ def test_writes_that_are_no_swaps_see_views_as_numpy_does(write):
     np.testing.assert_array_equal(compile(lambda x: written(ops.np.copy(x)))(np.arange(4.0)), array)
     np.testing.assert_array_equal(make_fx(written, tracing_mode="fake")(np.zeros(4))(np.arange(4.0)), array)
     np.testing.assert_array_equal(written(LoggingTensor(np.arange(4.0))).elem.array, array)
+    np.testing.assert_array_equal(forwarded(written)(np.arange(4.0)), array)
+    np.testing.assert_array_equal(doubled(written)(np.arange(4.0)), array)
+    np.testing.assert_array_equal(written(HandlingArrays(np.arange(4.0))).array, array)
+    with OnArrays():
+        result = written(Tensor(np.arange(4.0)))
+    np.testing.assert_array_equal(result.array, array)
+
+
+def gradient_after_a_write(y, view):
+    """The gradient of `x * y`, where y is written to in between."""
+    backward = func.vjp(lambda x: (x * y).sum(), np.ones(4))[1]
+    view(y)[...] = 5.0
+    return backward(np.array(1.0))[0]
+
+
+@in_one_case
+@pytest.mark.parametrize("run", [
+    lambda f, x: f(Tensor(x)), lambda f, x: func.vmap(f)(x[None]), lambda f, x: func.functionalize(f)(x),
+    lambda f, x: forwarded(f)(x), lambda f, x: forwarded(f)(Tensor(x)), lambda f, x: f(HandlingArrays(x)),
+    lambda f, x: under(OnArrays, f)(Tensor(x)),
+], ids=["Tensor", "vmap", "functionalize", "own", "own of Tensor", "class on arrays", "mode on arrays"])
+@pytest.mark.parametrize("view", [lambda y: y, lambda y: y[:2], lambda y: y.reshape((2, 2))[1]],
+                         ids=["whole", "slice", "view of a view"])
+def test_a_value_that_a_gradient_needs_is_not_written_to(run, view):
+    with pytest.raises(AutogradError, match="modified by an in-place operator"):
+        run(lambda y: gradient_after_a_write(y, view), np.arange(4.0))
 
 
 MODIFIERS = {

@@ -145,6 +145,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef PublishedState around
     cdef tuple args, types
     cdef object result = NotImplemented
+    cdef long long writes
     cdef object rule = rule_for(table, type(active.mode))
     cdef object composite = composite_entry(table, frame.word) if active.decompose_composites else None
     if (composite is None and active.decompose_composites and frame.word & TRACKED_FLAG and state.grad
@@ -155,6 +156,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     lower = lowered_state(state)
     args = stripped_positionals(signature, frame)
     types = types_in(signature, frame)
+    writes = writes_to_mutable(signature, frame)
     publish_deeper(&around, lower)
     try:
         if rule is not None:
@@ -167,6 +169,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
                 return dispatch(op, table, frame, lower, kind)
     finally:
         withdraw_deeper(&around)
+        count_unseen_write(signature, frame, writes)
     if result is NotImplemented:        # a rule declined a composite, which the mode sees decomposed
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, kind)
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (

@@ -231,7 +231,8 @@ cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor
             continue
         candidates = (<object>value,) if word_of_array(value) else array_leaves(<object>value)
         for candidate in candidates:
-            if isinstance(candidate, Tensor) and memory_owner(candidate) is owner:
+            if (isinstance(candidate, Tensor) and interpreter_of(<Tensor>candidate) is interpreter_of(view)
+                    and memory_owner(candidate) is owner):
                 if signature.detaches:
                     view.memory = memory_of_detached(candidate)
                     return 0

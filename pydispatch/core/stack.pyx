@@ -31,6 +31,11 @@ cdef class Interpreter:
         """Does it have to see what functions do with values of other interpreters: draw numbers, write?"""
         return False
 
+    @property
+    def makes_new_values(self):
+        """Does a write to one of its values make a new value below? Then it follows views and swaps itself."""
+        return False
+
     def is_off(self, State state not None):
         """Has this state switched off what it does? Then its values are constants."""
         return False

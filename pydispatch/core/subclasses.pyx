@@ -223,10 +223,13 @@ cdef tuple types_in(Signature signature, Frame* frame):
 
 
 cdef inline object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result):
-    """Step 7 for what a handler returned: Tensors stay as they are."""
+    """Step 7 for what a handler returned: Tensors stay as they are, and views of arguments share their memory."""
     if signature.returns_fresh_tensor and isinstance(result, Tensor) and (<Tensor>result).word:
         return result
-    return finish_all(op, signature, handler, frame, result, False)
+    result = finish_all(op, signature, handler, frame, result, False)
+    if frame.word & TENSOR_FLAG and not signature.returns_fresh_tensor:
+        share_views_of_handler(signature, frame, result)
+    return result
 
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
@@ -246,16 +249,12 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
         result = ask_handlers(op, table, frame, &found, types, state, &handling)
     finally:
         release_relevant_arguments(&found)
-        if writes >= 0 and writes_to_mutable(signature, frame) == writes:
-            bump_versions(signature, frame)
+        count_unseen_write(signature, frame, writes)
     if handling == NULL:        # no argument has a handler, or none any longer
         return run(op, table, frame, keys & ~PYTHON_BIT, state, kind)
     if result is NotImplemented:
         raise upcalls.no_handler(op, declined_modes(frame, state), types)
-    result = finish_handled(op, signature, frame, <object>handling, result)
-    if frame.word & TENSOR_FLAG and not signature.returns_fresh_tensor:
-        share_views_of_handler(signature, frame, result)
-    return result
+    return finish_handled(op, signature, frame, <object>handling, result)
 
 
 cdef object ask_handlers(
@@ -336,6 +335,13 @@ cdef long long writes_to_mutable(Signature signature, Frame* frame) noexcept:
         if signature.mutable & bit(i) and frame.values[i] != NULL and is_tensor_type(Py_TYPE(frame.values[i])):
             total = max(total, 0) + total_version(<Tensor>frame.values[i])
     return total
+
+
+cdef int count_unseen_write(Signature signature, Frame* frame, long long writes) except -1:
+    """Count a handler's write, unless what it called has: `writes` is what writes_to_mutable was before."""
+    if writes >= 0 and writes_to_mutable(signature, frame) == writes:
+        bump_versions(signature, frame)
+    return 0
 
 
 cdef int share_views_of_handler(Signature signature, Frame* frame, result) except -1:

@@ -66,6 +66,8 @@ cdef object call_transform(OpOverload op, Signature signature, Frame* frame, Sta
     """Let a transform written in Python, or a rule for the class of a transform, do what a call means."""
     cdef PublishedState around
     args, kwargs = arguments_with(frame, signature, None)
+    if signature.mutable:
+        bump_versions(signature, frame)
     publish_deeper(&around, lowered_state(state))
     try:
         result = interpreter.process(op, args, kwargs) if rule is None else rule(interpreter, op, args, kwargs)

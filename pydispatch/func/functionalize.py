@@ -78,7 +78,7 @@ class Functionalize(PythonInterpreter):
         self.copies = copies
         self.inputs: list[tuple[Any, PythonWrapper]] = []
 
-    sees_functions = True
+    sees_functions = makes_new_values = True
 
     # into the interpreter and out of it
 
