@@ -20,7 +20,8 @@ except ImportError:
         raise
     raise ImportError(reason) from None
 
-from pydispatch import autograd, backends, exceptions, loading, modes, operators, registry, schema, tensor, tree
+from pydispatch import autograd, backends, exceptions, loading, modes, operators, registry, schema, tree
+from pydispatch import tensor as _tensor  # noqa: F401  which gives Tensor NumPy's attributes
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (
@@ -96,7 +97,6 @@ __all__ = [
     "schema",
     "scipy",
     "subclasses",
-    "tensor",
     "testing",
     "tracing",
     "tree",

@@ -24,6 +24,7 @@ from pydispatch.library.custom_operator import parse_custom_name, read_signature
 from pydispatch.library.derivatives import NamedDerivative, inputs_type
 from pydispatch.library.fakes import add_fake, check_may_fake, get_ctx
 from pydispatch.library.targets import as_decorator, keys_of_devices, name_of
+from pydispatch.loading import only_public
 from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
@@ -35,6 +36,7 @@ from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, 
 F = TypeVar("F", bound=Callable[..., Any])
 
 __all__ = ["custom_op", "get_ctx", "impl", "impl_abstract", "impl_backward", "impl_save_for_backward"]
+__dir__ = only_public(globals())
 
 SAVE, BACKWARD, ABSTRACT, FORMULA, HALF = "save_for_backward", "backward", "abstract", "autograd", "half"
 DIFFERENTIABLE_RETURNS = (TENSOR, ListType(TENSOR), INT, FLOAT, BOOL)

@@ -60,7 +60,12 @@ def attributes_on_demand(
         value = namespace[name] = module if modules[name] == name else getattr(module, name)
         return value
 
-    return find, lambda: sorted(namespace["__all__"])
+    return find, only_public(namespace)
+
+
+def only_public(namespace: dict[str, Any]) -> Callable[[], list[str]]:
+    """`__dir__` of a public module: `dir`, and so an editor, shows its `__all__` and nothing else."""
+    return lambda: sorted(namespace["__all__"])
 
 
 def deferred(module: str, name: str) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, State, Tensor, below_python
 from pydispatch.exceptions import DispatchTypeError, UntrackedResultWarning
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
+from pydispatch.loading import only_public
 from pydispatch.registry.sites import frames_to_caller
 from pydispatch.tree import tree_leaves
 
@@ -24,6 +25,7 @@ __all__ = [
     "DispatchMode", "Guard", "below_autograd", "below_python", "current_mode", "default_backend", "exclude_keys",
     "force_keys", "include_keys", "mode_stack", "no_dispatch", "restore_entry_state",
 ]
+__dir__ = only_public(globals())
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,9 +9,15 @@ from typing import Any, TypeVar
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.loading import only_public
 from pydispatch.registry.operators import schema_of
 from pydispatch.schema import Schema
 from pydispatch.tree import tree_leaves
+
+__all__ = [
+    "flatten", "is_traceable_wrapper", "return_and_correct_aliasing", "unflatten",
+]
+__dir__ = only_public(globals())
 
 T = TypeVar("T", bound=Tensor)
 

@@ -18,7 +18,15 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import RegistrationError
-from pydispatch.loading import deferred
+from pydispatch.loading import deferred, only_public
+
+__all__ = [
+    "DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "TreeSpec", "keystr", "register_dataclass",
+    "register_pytree_node", "register_pytree_node_class", "tree_all", "tree_broadcast", "tree_flatten",
+    "tree_flatten_with_path", "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_with_path", "tree_reduce",
+    "tree_structure", "tree_transpose", "tree_unflatten",
+]
+__dir__ = only_public(globals())
 
 
 class TreeSpec(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydispatch import loading
 from pydispatch._core import TapeNode
-from pydispatch.autograd import tensors
+from pydispatch.autograd import tensors as _tensors  # noqa: F401  which gives Tensor its attributes
 from pydispatch.autograd.backward import backward, grad
 from pydispatch.autograd.hooks import register_multi_grad_hook
 from pydispatch.autograd.residuals import disable_saved_tensors_hooks, saved_tensors_hooks
@@ -31,7 +31,7 @@ __all__ = [
     "Function", "GradcheckError", "TapeNode", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
     "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled",
     "is_inference_mode_enabled", "no_grad", "once_differentiable", "register_multi_grad_hook",
-    "saved_tensors_hooks", "set_forward_enabled", "set_grad_enabled", "tensors",
+    "saved_tensors_hooks", "set_forward_enabled", "set_grad_enabled",
 ]
 
 __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {

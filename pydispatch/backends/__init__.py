@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from pydispatch.backends.meta import MetaArray
+from pydispatch.loading import only_public
 
 __all__ = ["MetaArray"]
+__dir__ = only_public(globals())

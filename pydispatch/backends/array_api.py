@@ -19,7 +19,11 @@ import numpy as np
 from pydispatch.backends.standard import FUNCTIONS
 from pydispatch.exceptions import UnsupportedError
 from pydispatch.keys import DispatchKey
+from pydispatch.loading import only_public
 from pydispatch.registry.backends import dtype_of, register_backend
+
+__all__ = ["register_array_api"]
+__dir__ = only_public(globals())
 
 FLOATING = frozenset(("mean", "std", "var"))
 """Functions that compute with floating-point numbers; those of `linalg` do too."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pydispatch._core import MetaArray
 from pydispatch.keys import register_array_type
+from pydispatch.loading import only_public
 
 __all__ = ["MetaArray"]
+__dir__ = only_public(globals())
 
 register_array_type(MetaArray, "Meta")

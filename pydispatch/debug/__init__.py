@@ -7,8 +7,10 @@ from pydispatch.debug.nan import nan_detector
 from pydispatch.debug.profile import Profile, count_operators, profile
 from pydispatch.debug.state import dump_state, dump_table
 from pydispatch.debug.trace import trace
+from pydispatch.loading import only_public
 
 __all__ = [
     "Explanation", "MemoryUse", "Profile", "check_invariants", "count_operators", "dump_state", "dump_table", "memory",
     "nan_detector", "profile", "trace",
 ]
+__dir__ = only_public(globals())

@@ -8,8 +8,10 @@ from pydispatch.func.jvp import jvp
 from pydispatch.func.linearize import linearize
 from pydispatch.func.transform import Transform
 from pydispatch.func.vmap import vmap
+from pydispatch.loading import only_public
 
 __all__ = [
     "Transform", "concrete_value", "functionalize", "grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
     "value_and_grad", "vjp", "vmap",
 ]
+__dir__ = only_public(globals())

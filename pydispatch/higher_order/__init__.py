@@ -11,6 +11,7 @@ from pydispatch.higher_order.map import MAP, map
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import SCAN, scan
 from pydispatch.higher_order.while_loop import WHILE, while_loop
+from pydispatch.loading import only_public
 
 __all__ = [
     "Functionalize",
@@ -24,6 +25,7 @@ __all__ = [
     "scan",
     "while_loop",
 ]
+__dir__ = only_public(globals())
 
 for _function, _operator in (
     (associative_scan, ASSOCIATIVE_SCAN), (cond, COND), (map, MAP), (scan, SCAN), (while_loop, WHILE),

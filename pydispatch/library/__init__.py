@@ -14,6 +14,7 @@ from pydispatch.library.custom_operator import (
 )
 from pydispatch.library.fakes import get_ctx
 from pydispatch.library.registration import Library, define, get_kernel, impl, register_pydispatch
+from pydispatch.loading import only_public
 from pydispatch.registry.c_functions import c_function
 from pydispatch.registry.kernels import fallthrough_kernel
 from pydispatch.schema import check_strict, infer_schema, register_opaque_type, unregister_opaque_type
@@ -23,3 +24,4 @@ __all__ = [
     "get_kernel", "impl", "infer_schema", "register_autograd", "register_fake", "register_kernel",
     "register_opaque_type", "register_pydispatch", "register_vmap", "unregister_opaque_type",
 ]
+__dir__ = only_public(globals())

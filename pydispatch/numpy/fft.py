@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch._core import is_array
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import (
     FUNCTIONS,
     array_function,
@@ -181,3 +182,4 @@ def in_precision(x: Any, dtype: Any) -> Any:
 globals().update({name.removeprefix("fft."): function for name, function in FUNCTIONS.items()
                   if name.startswith("fft.")})
 __all__ = sorted([name.removeprefix("fft.") for name in FUNCTIONS if name.startswith("fft.")])
+__dir__ = only_public(globals())

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.loading import only_public
 from pydispatch.numpy import diagonals, products
 from pydispatch.numpy.declare import (
     ABSENT,
@@ -441,5 +442,6 @@ def with_last_axis(x: Any) -> Any:
 
 
 __all__ = sorted([name.removeprefix("linalg.") for name in FUNCTIONS if name.startswith("linalg.")] + ["LinAlgError"])
+__dir__ = only_public(globals())
 globals().update({name.removeprefix("linalg."): function for name, function in FUNCTIONS.items()
                   if name.startswith("linalg.")})

@@ -16,6 +16,7 @@ from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Philox,
 from pydispatch import _core
 from pydispatch._core import ActiveMode, ArrayFunction, Tensor, Vmap, is_array
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import REASONS, REFUSED, as_array, as_nonscalar, declare, into
 from pydispatch.operators import distributions  # noqa: F401  declares the operators
 from pydispatch.ops import ops
@@ -344,6 +345,7 @@ for _name in LEGACY:
         globals()[_name] = declare(f"random.{_name}", legacy(_name), REFUSED)
         REASONS[f"random.{_name}"] = REASON
 __all__ += [name for name in LEGACY if hasattr(np.random, name)]
+__dir__ = only_public(globals())
 
 if TYPE_CHECKING:
     def __getattr__(name: str) -> Any: ...

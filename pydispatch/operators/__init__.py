@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
+from pydispatch.loading import only_public
 from pydispatch.operators import (
     calculus,
     casting,
@@ -27,6 +28,7 @@ from pydispatch.ops import ops
 from pydispatch.registry.registrations import operators
 
 __all__ = ["DECLARATIONS", "VARIANTS", "Variants", "install"]
+__dir__ = only_public(globals())
 
 CATEGORIES = (
     pointwise, special, reductions, sorting, searching, linalg, products, calculus, shapes, indexing, creation, casting,

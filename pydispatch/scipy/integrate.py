@@ -54,6 +54,7 @@ from pydispatch.higher_order.transformed import (
     without_data,
     wrapped,
 )
+from pydispatch.loading import only_public
 from pydispatch.ops import ops
 from pydispatch.registry.sites import frames_to_caller
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
@@ -62,6 +63,7 @@ from pydispatch.scipy.runge_kutta import State, Tolerance, interpolant, interpol
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["IntegrationWarning", "odeint", "quad"]
+__dir__ = only_public(globals())
 
 TOLERANCE = 1.49012e-8      # SciPy's for odeint
 

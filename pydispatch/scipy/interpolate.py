@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import as_nonscalar, known_values
 from pydispatch.ops import ops
 from pydispatch.scipy.checks import value_check
@@ -21,6 +22,7 @@ from pydispatch.scipy.sparse.arrays import Structure
 from pydispatch.tree import register_pytree_node
 
 __all__ = ["BSpline", "CubicHermiteSpline", "CubicSpline", "PPoly", "PchipInterpolator", "make_interp_spline"]
+__dir__ = only_public(globals())
 
 NP = ops.np
 

@@ -20,6 +20,7 @@ from scipy import ndimage, signal
 
 from pydispatch._core import MetaArray, is_array, sum_to
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import as_nonscalar, into, known_values
 from pydispatch.operators.batching import batch_of_one
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
@@ -585,3 +586,5 @@ def map_coordinates(input: Any, coordinates: Any, output: Any = None, order: int
 SCIPY.install("ndimage")
 globals().update({name.removeprefix("ndimage."): function for name, function in FACE.functions.items()
                   if name.startswith("ndimage.")})
+__all__ = sorted(name.removeprefix("ndimage.") for name in FACE.functions if name.startswith("ndimage."))
+__dir__ = only_public(globals())

@@ -29,6 +29,7 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import gradients_of, with_gradients
+from pydispatch.loading import only_public
 from pydispatch.ops import ops
 from pydispatch.scipy.implicit import (
     DENSE_SIZE,
@@ -45,6 +46,7 @@ from pydispatch.scipy.implicit import (
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["OptimizeResult", "fixed_point", "linear_solve", "minimize", "root"]
+__dir__ = only_public(globals())
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------

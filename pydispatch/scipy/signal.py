@@ -15,6 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from scipy import signal
 
 from pydispatch._core import MetaArray, convolve_vectors, correlate_vectors, sum_to
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import as_nonscalar, known_values
 from pydispatch.numpy.manipulation import pad
 from pydispatch.operators.batching import axis_behind, batch_of, batch_of_one, rank, reshaped
@@ -487,3 +488,5 @@ if TYPE_CHECKING:       # which cannot see what the next line defines
     from pydispatch.namespaces.scipy_signal import *  # noqa: F403
 globals().update({name.removeprefix("signal."): function for name, function in FACE.functions.items()
                   if name.startswith("signal.")})
+__all__ = sorted(name.removeprefix("signal.") for name in FACE.functions if name.startswith("signal."))
+__dir__ = only_public(globals())

@@ -16,6 +16,7 @@ from scipy import stats
 import pydispatch.scipy.special  # noqa: F401  (declares the operators of the formulas)
 from pydispatch._core import is_array
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import COMPOSITE, as_array, as_nonscalar, known_values
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
@@ -556,3 +557,5 @@ add_method(dirichlet, "pdf", dirichlet_pdf)
 add_refusals(dirichlet, {"rvs": REFUSED["rvs"]})
 
 SCIPY.install("stats")
+__all__ = sorted(name for name, value in globals().items() if isinstance(value, (Distribution, Methods)))
+__dir__ = only_public(globals())

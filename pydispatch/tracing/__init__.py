@@ -1,5 +1,6 @@
 """Programs as graphs: traced, printed, edited, run, compiled, drawn."""
 
+from pydispatch.loading import only_public
 from pydispatch.tracing.calling import call_graph, flatten_arguments, interpret
 from pydispatch.tracing.codegen import generate, listing
 from pydispatch.tracing.compilation import compile_graph
@@ -30,6 +31,7 @@ __all__ = [
     "register_decomposition",
     "spec_of",
 ]
+__dir__ = only_public(globals())
 
 # The operations on a graph are functions in modules that import `graph`; here they become its methods.
 Graph.generate = generate

@@ -7,5 +7,7 @@ is first seen.
 from pydispatch.backends.sparse import kernels, scipy  # noqa: F401  which register when they are imported
 from pydispatch.backends.sparse.densifying import densifying
 from pydispatch.backends.sparse.operators import from_values, sample, to_dense, values
+from pydispatch.loading import only_public
 
 __all__ = ["densifying", "from_values", "sample", "to_dense", "values"]
+__dir__ = only_public(globals())

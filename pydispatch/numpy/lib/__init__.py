@@ -16,4 +16,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *dir(_numpy.lib)})
+    return sorted({*__all__, *_numpy.lib.__all__})

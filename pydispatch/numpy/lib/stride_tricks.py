@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import array_function, as_nonscalar
 from pydispatch.ops import ops
 
 __all__ = ["sliding_window_view"]
+__dir__ = only_public(globals())
 
 
 @array_function("lib.stride_tricks")

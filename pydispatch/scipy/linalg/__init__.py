@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scipy.linalg import LinAlgError, LinAlgWarning  # noqa: F401
 
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import OPERATOR as _OPERATOR
 from pydispatch.scipy.linalg import elimination, functions, general, structured, triangular  # noqa: F401
 from pydispatch.scipy.pack import FACE as _FACE
@@ -22,3 +23,4 @@ if TYPE_CHECKING:       # which cannot see what the next line defines
 globals().update(_FUNCTIONS)
 _FACE.kinds.update({f"linalg.{name}": _OPERATOR for name in _FUNCTIONS if f"linalg_{name}" in _SCIPY.of_families})
 __all__ = sorted([*_FUNCTIONS, "LinAlgError", "LinAlgWarning"])
+__dir__ = only_public(globals())

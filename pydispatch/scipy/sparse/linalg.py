@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydispatch.loading import only_public
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
 from pydispatch.scipy.sparse.arrays import as_sparse
 
 __all__ = ["spsolve"]
+__dir__ = only_public(globals())
 
 
 def spsolve(A: Any, b: Any) -> Any:

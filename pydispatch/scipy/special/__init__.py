@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scipy import special as _special
 
+from pydispatch.loading import only_public
 from pydispatch.scipy.pack import FACE as _FACE
 from pydispatch.scipy.pack import PASSED_ON as _PASSED_ON
 from pydispatch.scipy.pack import SCIPY as _SCIPY
@@ -34,3 +35,4 @@ if TYPE_CHECKING:       # which cannot see what the next line defines
     from pydispatch.namespaces.scipy_special import *  # noqa: F403
 globals().update(_FUNCTIONS)
 __all__ = sorted(_FUNCTIONS)
+__dir__ = only_public(globals())
