@@ -42,6 +42,9 @@ def documentation(op: OpOverload | OpOverloadPacket) -> str:
     declaration = declaration_of(main)
     told = list(_facts(main, declaration))
     body = _docstring_of(main) if declaration is None else line_of(declaration)
+    if declaration is not None and declaration.variant == "inplace":
+        written = main.schema.arguments[0].name
+        body += f" In place: the result is written into {written}, which is returned."
     return "\n\n".join(filter(None, ["\n".join(schemas), body, "\n".join(told), _example(main, declaration)]))
 
 
@@ -98,8 +101,7 @@ def _facts(op: OpOverload, declaration: Declaration | None) -> Iterator[str]:
             yield f"Shapes: {SHAPES[category]}."
         elif call is not None:
             shapes = ", ".join(str(np.shape(value)) for value in _arrays(call[1:3]))
-            yield f"Shapes: {shapes} -> {_each(np.shape, call[3])}, in the example." if shapes else (
-                f"Shapes: {_each(np.shape, call[3])}, in the example.")
+            yield f"Shapes: {f'{shapes} -> ' if shapes else ''}{_each(np.shape, call[3])} in the example."
         dtypes = "" if call is None else _dtypes(declaration, call)
         if dtypes:
             yield f"Dtypes: {dtypes}."
@@ -161,23 +163,23 @@ def _gradient(op: OpOverload, declaration: Declaration | None) -> str:
             return "that of the operators that its kernel calls"
         return "none is registered"
     if not declaration.differentiable:
-        return "none, the results are constants"
+        return "none; the results are constants"
     if declaration.variant == "out":
-        return "none, results of variants with out= are not tracked"
-    if declaration.differentiated_as is not None:
-        return "of every order, in reverse and in forward mode"
-    if declaration.vjp is None:
-        return "none"
-    names = ", ".join(_differentiable(op, declaration.vjp))
+        return "none; results of variants with out= are not tracked"
+    if declaration.vjp is None and declaration.differentiated_as is None:
+        return "none; a call with a tracked argument raises NoDerivativeError"
+    names = ", ".join(_differentiable(op, declaration))
     return f"of {names}; of every order, in reverse and in forward mode"
 
 
-def _differentiable(op: OpOverload, vjp: Any) -> list[str]:
-    arrays = [argument.name for argument in op.schema.arguments if argument.type.contains_arrays]
-    if isinstance(vjp, Joint):
-        return arrays
+def _differentiable(op: OpOverload, declaration: Declaration) -> list[str]:
+    """The arguments that have gradients: all arrays, where one formula is for all of them."""
+    arguments = [argument for argument in op.schema.arguments if argument.type.contains_arrays]
+    vjp = declaration.vjp
+    if declaration.differentiated_as is not None or isinstance(vjp, Joint):
+        return [argument.name for argument in arguments if str(argument.type) != "Any"]
     formulas = vjp if isinstance(vjp, tuple) else (vjp,)
-    return [name for name, formula in zip(arrays, formulas, strict=False) if formula is not None]
+    return [argument.name for argument, formula in zip(arguments, formulas, strict=False) if formula is not None]
 
 
 # --- an example ------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ def value_check(name: str, check: Callable[[Any, str], None]) -> Callable[[Any, 
     def kernel(x: Any, who: str) -> Any:
         check(x, who)
         return x.copy()
+    kernel.__doc__ = check.__doc__
 
     SCIPY.declare(name, "Tensor x, str who", kernel, lambda x, who: MetaArray(shape_of(x), dtype_of(x)),
                   vjp=lambda g: g, jvp=lambda t: t, vmap=lambda op, info, in_dims, x, who: (op(x, who), 0))

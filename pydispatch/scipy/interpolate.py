@@ -81,16 +81,19 @@ def prepared(name: str, x: Any, y: Any, axis: int, *others: Any) -> tuple[Any, .
 
 
 def check_finite(x: Any, who: str) -> None:
+    """Raise what SciPy raises for values that are infinite or no numbers."""
     if not np.isfinite(x).all():
         raise ValueError(f"{who} must contain only finite values.")
 
 
 def check_increasing(x: Any, who: str) -> None:
+    """Raise what SciPy raises for values along the last axis of which one is not greater than the one before."""
     if (x[..., 1:] <= x[..., :-1]).any():
         raise ValueError(f"{who}: `x` must be strictly increasing sequence.")
 
 
 def check_knots(t: Any, who: str) -> None:
+    """Raise what SciPy raises for knots along the last axis that are not in order."""
     if (t[..., 1:] < t[..., :-1]).any():
         raise ValueError(f"{who}: Knots must be in a non-decreasing order.")
 

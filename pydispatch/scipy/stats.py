@@ -521,6 +521,7 @@ def dirichlet_logpdf(x: Any, alpha: Any) -> Any:
 
 
 def check_positive(alpha: Any, who: str) -> None:
+    """Raise what SciPy raises for parameters that are not positive."""
     if not (alpha > 0).all():
         raise ValueError(f"{who}: all parameters must be greater than 0")
 

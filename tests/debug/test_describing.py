@@ -55,6 +55,21 @@ def test_every_variant_documents_itself(name):
     assert list(inspect.signature(op).parameters) == [argument.name for argument in op.schema.arguments]
 
 
+def test_every_operator_of_scipy_has_a_line():
+    load_all("scipy")
+    for name, declaration in {**PACKS["scipy"].declarations, **PACKS["scipy"].of_families}.items():
+        if declaration.variant == "functional":
+            _, line, *_ = getattr(ops.scipy, name).__doc__.split("\n\n")
+            assert not line.startswith(("Shapes: ", "Gradient: ")), name
+            assert line.endswith("."), name
+
+
+def test_variants_in_place_say_where_the_result_is():
+    said = "Add arguments element-wise. In place: the result is written into x1, which is returned."
+    assert said in ops.np.add_.__doc__
+    assert "In place" not in ops.np.add.__doc__
+
+
 def test_shapes_dtypes_and_gradients():
     assert facts(ops.np.add) == {
         "Shapes": "the arguments broadcast, and the result has an element for each of theirs.",
@@ -64,10 +79,13 @@ def test_shapes_dtypes_and_gradients():
     }
     assert facts(ops.np.sqrt)["Dtypes"].startswith("bool -> float16; int64 -> float64; float32 -> float32")
     assert "float" not in facts(ops.np.bitwise_and)["Dtypes"]
-    assert facts(ops.np.isnan)["Gradient"] == "none, the results are constants."
+    assert facts(ops.np.isnan)["Gradient"] == "none; the results are constants."
+    assert facts(ops.np.sort)["Gradient"] == "of a; of every order, in reverse and in forward mode."
+    assert facts(ops.np.random_permutation)["Gradient"] == (
+        "none; a call with a tracked argument raises NoDerivativeError.")
     assert facts(ops.np.take)["Gradient"] == "of a; of every order, in reverse and in forward mode."
-    assert facts(ops.np.matmul)["Shapes"] == "(2, 2), (2,) -> (2,), in the example."
-    assert facts(ops.np.add.out)["Gradient"] == "none, results of variants with out= are not tracked."
+    assert facts(ops.np.matmul)["Shapes"] == "(2, 2), (2,) -> (2,) in the example."
+    assert facts(ops.np.add.out)["Gradient"] == "none; results of variants with out= are not tracked."
 
 
 def test_help_shows_the_operator_and_not_its_class():

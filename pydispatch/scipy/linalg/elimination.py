@@ -46,6 +46,7 @@ lu_of_stack = over_stack(lu_of_one, "lu_factor")
 
 
 def lu_kernel(a, overwrite_a=False, check_finite=True):
+    """The factors L and U in one matrix, and which rows were exchanged, as constants."""
     a = np.asarray(a)
     check_matrices("lu_factor", a.shape)
     if check_finite:
@@ -124,6 +125,11 @@ def lu_jvp(t, pivots, result):
     return lower @ in_triangle(t, True, True) + in_triangle(t, False) @ upper
 
 
+def lu_of_matrix_kernel(a, lu, pivots):
+    """The factors L and U in one matrix, which are known, as a function of the matrix: it gives them its gradient."""
+    return lu.copy()
+
+
 def lu_with_derivative(a, overwrite_a=False, check_finite=True):
     """One factorization; the exchanges are constants, and so is the place of each element of L and U."""
     lu, pivots = constant_lu(a, check_finite=check_finite)
@@ -139,7 +145,7 @@ LU_DERIVATIVES: dict[str, dict[str, Any]] = {"lu_factor": {"differentiated_as": 
 for name, parts in LU_DERIVATIVES.items():
     SCIPY.declare(f"linalg_{name}", "Tensor a, bool overwrite_a=False, bool check_finite=True", lu_kernel, lu_meta,
                   returns="(Tensor, Tensor)", tags=("linalg",), vmap=matrices_batch("lu_factor"), **parts)
-SCIPY.declare("linalg_lu_of_matrix", "Tensor a, Tensor lu, Tensor pivots", lambda a, lu, pivots: lu.copy(),
+SCIPY.declare("linalg_lu_of_matrix", "Tensor a, Tensor lu, Tensor pivots", lu_of_matrix_kernel,
               lambda a, lu, pivots: MetaArray(shape_of(lu), dtype_of(lu)), tags=("linalg",), vjp=lu_vjp, jvp=(lu_jvp,),
               vmap=lu_of_matrix_batch)
 SCIPY.declare("linalg_row_exchanges", "Tensor lu, Tensor pivots", row_exchanges_kernel, row_exchanges_meta,

@@ -64,6 +64,7 @@ def direction_kernel(function):
     The direction is as large as the matrix there: a much larger one would cost precision.
     """
     def kernel(a, e):
+        """The derivative of a function of matrices along a direction."""
         scale = largest(e) / largest(a)
         return scale * corner(function(block_matrix(a, e / scale)), a.shape[-1])
     return kernel

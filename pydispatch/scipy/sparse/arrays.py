@@ -121,6 +121,7 @@ def product_shape(data, x, structure, transposed):
 
 
 def product_kernel(data, x, structure, transposed=False):
+    """The product of sparse matrices, given by values and structure, and dense ones."""
     shape = product_shape(data.shape, x.shape, structure, transposed)
     *batch, n_rows, k = shape
     if not prod(shape):
@@ -182,6 +183,7 @@ def in_doubles(dtype):
 
 
 def solution_kernel(data, b, structure, transposed=False):
+    """The solutions of systems whose matrices are sparse, given by values and structure."""
     shape = solution_shape(data.shape, b.shape, structure)
     dtype = in_doubles(np.result_type(data, b))
     result = np.empty(shape, dtype)

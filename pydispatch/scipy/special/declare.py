@@ -157,4 +157,5 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
         with np.errstate(all="ignore"):
             found = function(*[np.asarray(x, float) if not isinstance(x, int) else x for x in args])
         return np.asarray(found).astype(dtype)[()]
+    kernel.__doc__ = function.__doc__
     return named(kernel, function.__name__)

@@ -28,6 +28,7 @@ BLOCK = 64
 
 
 def carlson_kernel(x: Any, y: Any, z: Any, p: Any, k: int = 0, a: int = 1, b: int = 1, c: int = 1, d: int = 0) -> Any:
+    """A symmetric elliptic integral (DLMF 19.16) or a derivative of one, by the numbers that choose its integrand."""
     arrays = np.broadcast_arrays(x, y, z, p)
     shape = arrays[0].shape
     flat = np.stack([array.ravel() for array in arrays])

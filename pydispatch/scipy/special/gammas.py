@@ -150,6 +150,11 @@ def zeta_slope_by_series(s: Any, q: Any) -> Any:
     return total
 
 
+def zeta_slope_kernel(s: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """The derivative of zeta(s, q) in s."""
+    return zeta_slope_by_series(*np.broadcast_arrays(s, q))
+
+
 def riemann_slope(s: Any) -> Any:
     """The derivative of the Riemann zeta function; left of 0 by its functional equation (25.4.1)."""
     left = s < 0
@@ -166,7 +171,7 @@ def zeta_vjp_of_order(g: Any, x: Any, q: Any) -> Any:
     return g * (riemann_slope(x) if q is None else zeta_slope(x, q))
 
 
-helper("zeta_slope", "Tensor s, Tensor q", in_double(lambda s, q: zeta_slope_by_series(*np.broadcast_arrays(s, q))),
+helper("zeta_slope", "Tensor s, Tensor q", in_double(zeta_slope_kernel),
        differentiated_as=lambda s, q: zeta_slope_by_series(s + 0 * q, q + 0 * s))
 pointwise("zeta", "Tensor x, Tensor? q=None", (
     zeta_vjp_of_order, lambda g, x, q: g * (-x * zeta(x + 1, q))), instead=2.0)

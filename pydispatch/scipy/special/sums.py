@@ -55,6 +55,7 @@ def with_shares_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> t
 
 
 def weighted_kernel(a: Any, b: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The logarithm of the weighted sum of exponentials."""
     return special.logsumexp(a, axis, b, keepdims)
 
 
@@ -67,6 +68,7 @@ def precise(terms: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 
 def signed_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> Any:
+    """The logarithm of the absolute value of the weighted sum of exponentials, and the sign of that sum."""
     return tuple(special.logsumexp(a, axis, b, keepdims, return_sign=True))
 
 
