@@ -2,7 +2,7 @@
 
 A function that is an operator has the operator's arrays and results, by its schema; `results.py` says what those give
 that are written with operators. Of others, checkers know the names of parameters. `pydispatch.scipy` imports what loops
-define in it from stubs of `pydispatch/namespaces`.
+define in it from stubs of `pydispatch/namespaces`. Universal functions of as many arguments and results have one class.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import inspect
 import keyword
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +43,7 @@ STUB = Path(pnp.__file__).with_suffix(".pyi")
 MODULE_STUBS = {f"numpy.{name}": STUB.with_name(f"{name}.pyi") for name in ("linalg", "fft")}
 HIDDEN = {name: STUB.parents[1] / "namespaces" / f"{name.replace('.', '_')}.pyi" for name in (
     "scipy.special", "scipy.linalg", "scipy.signal")}
+UNIVERSAL = STUB.parents[1] / "namespaces" / "universal.pyi"
 MODULES = ("fft", "lib", "linalg", "random")
 CLASSES = {"vectorize": "mapping", "r_": "indexing", "c_": "indexing"}
 
@@ -65,6 +68,35 @@ TYPES = """\
 _Raw: TypeAlias = NDArray[Any] | complex | np.generic
 _Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
 _T = TypeVar("_T")
+"""
+METHODS = """\
+class Methods:
+    nin: int
+    nout: int
+    nargs: int
+    ntypes: int
+    types: list[str]
+    identity: Any
+    signature: str | None
+    @overload
+    def reduce(self, array: Tensor, /, *args: Any, **kwargs: Any) -> Tensor: ...
+    @overload
+    def reduce(self, array: Any, /, *args: Any, **kwargs: Any) -> Any: ...
+    @overload
+    def accumulate(self, array: Tensor, /, *args: Any, **kwargs: Any) -> Tensor: ...
+    @overload
+    def accumulate(self, array: Any, /, *args: Any, **kwargs: Any) -> Any: ...
+    @overload
+    def reduceat(self, array: Tensor, /, *args: Any, **kwargs: Any) -> Tensor: ...
+    @overload
+    def reduceat(self, array: Any, /, *args: Any, **kwargs: Any) -> Any: ...
+    @overload
+    def outer(self, A: Tensor, B: Any, /, **kwargs: Any) -> Tensor: ...
+    @overload
+    def outer(self, A: Any, B: Tensor, /, **kwargs: Any) -> Tensor: ...
+    @overload
+    def outer(self, A: Any, B: Any, /, **kwargs: Any) -> Any: ...
+    def at(self, a: Any, indices: Any, b: Any = ..., /) -> None: ...
 """
 
 
@@ -201,13 +233,52 @@ def stub_of(name: str, value: Any) -> str:
         return f"from numpy import {name} as {name}"
     if value.__name__ != name:
         return f"{name} = {value.__name__}"
-    found = calls(name, packets["np"].get(name), value)
-    return overloads(name, found)
+    return function_of(name, calls(name, packets["np"].get(name), value), "Universal")
 
 
-def overloads(name: str, found: list[str]) -> str:
+def function_of(name: str, found: list[str], kind: str) -> str:
+    """A function by its class, if it shares one, else by its definitions."""
+    return f"{name}: {kind}{shared()[tuple(found)]}" if tuple(found) in shared() else overloads(name, found)
+
+
+def overloads(name: str, found: Collection[str]) -> str:
     """The definitions of a function, one for each of its calls."""
     return "\n".join(("@overload\n" if len(found) > 1 else "") + definition(name, call) for call in found)
+
+
+@cache
+def shared() -> dict[tuple[str, ...], str]:
+    """The calls that many universal functions share, and the numbers of their arguments and results."""
+    from pydispatch.scipy.pack import FACE  # needs SciPy, which not everybody has
+    for family in HIDDEN:
+        importlib.import_module(f"pydispatch.{family}")
+    for namespace in ("np", "scipy"):
+        load_all(namespace)
+    found = Counter()
+    for face in (NUMPY, FACE):
+        for name, function in face.functions.items():
+            ufunc = function.numpy_function if isinstance(function, ArrayFunction) else None
+            if isinstance(ufunc, np.ufunc):
+                full_name = name if face is NUMPY else ""
+                packet = packets[face.namespace].get(name.replace(".", "_"))
+                found[f"{ufunc.nin}{ufunc.nout}", tuple(calls(full_name, packet, function))] += 1
+    return {each: numbers for (numbers, each), n in found.items() if n > 2 and len(each) > 1}
+
+
+def universal() -> str:
+    """The stub with the classes of universal functions; those of NumPy have its methods besides."""
+    lines = []
+    for found, numbers in sorted(shared().items(), key=lambda item: item[1]):
+        inner = overloads("__call__", [f"(self, {call.removeprefix('(')}" for call in found])
+        lines += [f"class Function{numbers}:\n{textwrap.indent(inner, '    ')}",
+                  f"class Universal{numbers}(Function{numbers}, Methods): ...\n"]
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), TYPES, METHODS, *lines])
+
+
+def imported_classes(lines: Collection[str]) -> list[str]:
+    """The import of the classes that lines like `add: Universal21` name."""
+    names = sorted({match[1] for line in lines if (match := re.fullmatch(r"\w+: ((?:Universal|Function)\d+)", line))})
+    return [f"from pydispatch.namespaces.universal import {', '.join(names)}\n"] if names else []
 
 
 def definition(name: str, call: str) -> str:
@@ -234,16 +305,17 @@ def text() -> str:
              and name not in (*MODULES, *CLASSES)]
     lines = {name: stub_of(name, FUNCTIONS.get(name, getattr(pnp, name))) for name in names}
     imports = sorted(line for line in lines.values() if line.startswith("from"))
+    classes = [line for line in lines.values() if re.match(r"\w+: Universal", line)]
     functions = [line for line in lines.values() if line.startswith(("def", "@"))]
-    aliases = [line for line in lines.values() if " = " in line and not line.startswith(("def", "from", "@"))]
+    aliases = [line for line in lines.values() if re.match(r"\w+ = ", line)]
     return "\n".join([
         HEAD,
         *imports, "",
         *[f"from pydispatch.numpy import {name} as {name}" for name in MODULES],
         *[f"from pydispatch.numpy.{module} import {name} as {name}" for name, module in CLASSES.items()],
-        "from pydispatch.numpy.standard import ArrayNamespaceInfo", "", TYPES,
+        "from pydispatch.numpy.standard import ArrayNamespaceInfo", *imported_classes(classes), TYPES,
         "__array_namespace_info__ = ArrayNamespaceInfo", "__array_api_version__: str", "",
-        *named_results(functions), *functions, "", *aliases, "",
+        *named_results(functions), *classes, *functions, "", *aliases, "",
     ])
 
 
@@ -254,8 +326,8 @@ def of_functions(face: Face, module: str, names: Collection[str]) -> list[str]:
         function = face.functions.get(f"{module}.{name}")
         packet = packets[face.namespace].get(f"{module}_{name}")
         full_name = f"{module}.{name}" if face is NUMPY else ""
-        lines.append(overloads(name, calls(full_name, packet, function)) if isinstance(function, ArrayFunction) else
-                     f"{name}: Any")
+        lines.append(function_of(name, calls(full_name, packet, function), "Function")
+                     if isinstance(function, ArrayFunction) else f"{name}: Any")
     return lines
 
 
@@ -280,10 +352,11 @@ def hidden_in(name: str) -> str:
     names = set(getattr(module, "__all__", [
         each.partition(".")[2] for each in FACE.functions if each.startswith(f"{family}.")]))
     lines = of_functions(FACE, family, names - defined - {"LinAlgError", "LinAlgWarning"})
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), TYPES, *lines, ""])
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *imported_classes(lines), TYPES, *lines, ""])
 
 
 if __name__ == "__main__":
+    UNIVERSAL.write_text(universal())
     STUB.write_text(text())
     for name, path in MODULE_STUBS.items():
         path.write_text(of_module(name))

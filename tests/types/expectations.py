@@ -38,6 +38,21 @@ assert_type(tensor[0], Tensor)
 assert_type(tensor.sum(), Tensor)
 assert_type(tensor.grad, Tensor | None)
 
+
+# arrays of any shape; those of an unknown dtype, for which NumPy answers before it asks the Tensor
+
+
+def typed(known: NDArray[np.float64], unknown: NDArray[Any]) -> None:
+    assert_type(known + tensor, Tensor)
+    assert_type(known @ tensor, Tensor)
+    assert_type(ops.np.add(known, known), NDArray[Any])
+    assert_type(tensor + unknown, Tensor)
+    assert_type(unknown + tensor, Any)
+    assert_type(ops.np.add(unknown, tensor), Tensor)
+    assert_type(ops.np.where(unknown, unknown, tensor), Tensor)
+    assert_type(pnp.add(unknown, tensor), Tensor)
+
+
 # operators of the library: a Tensor gives a Tensor, an array an array
 
 assert_type(ops.np.add(tensor, tensor), Tensor)
@@ -82,6 +97,9 @@ assert_type(pnp.add(tensor, 1.0), Tensor)
 assert_type(pnp.add(array, tensor), Tensor)
 assert_type(pnp.add(array, 1.0), NDArray[Any])
 assert_type(pnp.add(tensor, array, out=tensor), Tensor)
+assert_type(pnp.add.reduce(tensor), Tensor)
+assert_type(pnp.multiply.outer(array, tensor), Tensor)
+assert_type(pnp.add.nin, int)
 assert_type(pnp.sum(tensor, axis=0), Tensor)
 assert_type(pnp.sum(tensor, out=tensor), Tensor)
 assert_type(pnp.concatenate([tensor, tensor], axis=0), Tensor)

@@ -26,11 +26,26 @@ CLASSES = {"Tensor": Tensor, "complex": (int, float, complex), "np.generic": np.
 
 
 @functools.cache
+def calls_of_universal() -> dict[str, list[ast.FunctionDef]]:
+    """The calls of each class of universal functions, without `self`."""
+    found = {}
+    for node in ast.parse((FOLDER.parent / "namespaces" / "universal.pyi").read_text()).body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Function"):
+            calls = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            for call in calls:
+                del call.args.posonlyargs[0]
+            found[node.name.replace("Function", "Universal")] = calls
+    return found
+
+
+@functools.cache
 def overloads_in(module: str) -> dict[str, list[ast.FunctionDef]]:
     found: dict[str, list[ast.FunctionDef]] = {}
     for node in ast.parse((FOLDER / STUBS[module]).read_text()).body:
         if isinstance(node, ast.FunctionDef):
             found.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) in calls_of_universal():
+            found[ast.unparse(node.target)] = calls_of_universal()[ast.unparse(node.annotation)]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in found:  # an alias
             found[ast.unparse(node.targets[0])] = found[node.value.id]
     return found
