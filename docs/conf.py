@@ -24,6 +24,7 @@ myst_heading_anchors = 3        # `page.md#a-section` works, as it does on the w
 exclude_patterns = ["_build"]
 html_theme = "furo"             # light and dark, wide and narrow
 html_title = "pydispatch"
+html_show_copyright = False    # there is no year to show
 html_favicon = "static/icon.svg"
 html_static_path = ["static"]
 html_css_files = ["site.css"]

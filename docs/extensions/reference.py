@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import re
+import textwrap
 import types
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy
 from sphinx.application import Sphinx
 
-import pydispatch
 from pydispatch import ops
 from pydispatch.operators import DECLARATIONS, decompositions, distributions, fourier
 from pydispatch.operators.declare import OF_FAMILIES
@@ -35,8 +32,6 @@ TITLES = {
     "join": "joining and splitting", "rearrangement": "rearranging", "indexing": "indexing",
     "creation": "making arrays", "conversion": "conversion", "random": "random numbers", "fft": "Fourier transforms",
 }
-SAMPLES = ("np.array([0.25, 0.5])", "np.array([1.5, 2.0])", "np.array([6, 4])", "np.array([True, False])",
-           "np.array([[2.0, 1.0], [1.0, 3.0]])")
 SIGNATURE = re.compile(r"[\w.]+\(.*?\)(?:\s*->.*?)?(?:\n\n|$)", re.DOTALL)
 
 
@@ -46,8 +41,12 @@ def summary(function: Any) -> str:
     match = SIGNATURE.match(text)
     if match:
         text = text[match.end():]
-    paragraph = " ".join(text.lstrip().partition("\n\n")[0].split())
-    return re.sub(r"`{1,2}([^`]+)`{1,2}", r"`\1`", paragraph)
+    return code_in(" ".join(text.lstrip().partition("\n\n")[0].split()))
+
+
+def code_in(line: str) -> str:
+    """A line of NumPy's with code as Markdown marks it."""
+    return re.sub(r"`{1,2}([^`]+)`{1,2}", r"`\1`", line)
 
 
 def arguments(function: Any) -> str:
@@ -70,69 +69,27 @@ class Dots:
         return "..."
 
 
-def numpys(name: str) -> Any:
-    """The function of NumPy's that an operator computes, or None."""
-    family, _, rest = name.partition("_")
-    if family == "random":
-        return getattr(numpy.random.Generator, rest.removesuffix("_like"), None)
-    if family in ("linalg", "fft"):
-        return getattr(getattr(numpy, family), rest, None)
-    return getattr(numpy, name, None)
-
-
 def declared(name: str) -> Any:
     """The declaration of an operator of the library."""
     return DECLARATIONS.get(name) or OF_FAMILIES[name]
 
 
-def told(name: str) -> str:
-    """What an operator does, in a line."""
-    for function in (numpys(name), declared(name).operation.kernel):
-        line = summary(function) if callable(function) and not isinstance(function, type) else ""
-        if line and not line.startswith(("Create ", "partial(")):
-            return line
-    return ""
-
-
-def example(name: str) -> str:
-    """A call on small arrays and its result, for an operator that needs nothing but arrays; else nothing."""
-    operator = getattr(ops.np, name).default
-    needed = [argument for argument in operator.schema.arguments if not argument.has_default]
-    if not needed or len(needed) > 3 or any(str(argument.type) != "Tensor" for argument in needed):
-        return ""
-    choices = [[sample] * len(needed) for sample in SAMPLES]
-    choices[0] = list(itertools.islice(itertools.cycle(SAMPLES[:2]), len(needed)))
-    for chosen in choices:
-        call = f"ops.np.{name}({', '.join(chosen)})"
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            try:
-                result = eval(call, {"ops": ops, "np": numpy})
-                if not isinstance(result, tuple) and numpy.isfinite(result).all():
-                    return f"```python\n>>> {call}\n{result!r}\n```\n"
-            except (TypeError, ValueError, LookupError, Warning, pydispatch.exceptions.DispatchError):
-                continue
-    return ""
-
-
 def operator_entry(name: str) -> str:
-    """The entry of one operator and its variants."""
+    """The entry of one operator and its variants: what `help` says of it."""
     operation = declared(name).operation
     variants = [variant.partition(".") for variant in operation.variants if variant]
     schemas = [getattr(getattr(ops.np, packet), overload or "default").schema for packet, _, overload in variants]
-    derivatives = "in both modes, of every order" if operation.differentiable else "none, its result is constant"
-    shown = "\n".join(f"- `{schema}`" for schema in schemas)
-    body = "\n\n".join(filter(None, [told(name), shown, f"Derivatives: {derivatives}.", example(name)]))
-    return f"````{{py:function}} pydispatch.ops.np.{name}{arguments(getattr(ops.np, name).default)}\n{body}\n````\n"
+    packet = getattr(ops.np, name)
+    _, line, facts, *example = packet.__doc__.split("\n\n", 3)
+    listed = "\n".join([*[f"- `{schema}`" for schema in schemas], *[f"- {fact}" for fact in facts.splitlines()]])
+    code = textwrap.dedent("".join(example).removeprefix("Example:\n\n"))
+    body = "\n\n".join(filter(None, [code_in(line), listed, f"```python\n{code}\n```" if code else ""]))
+    return f"````{{py:function}} pydispatch.ops.np.{name}{arguments(packet.default)}\n{body}\n````\n"
 
 
 def public(namespace: str) -> list[str]:
-    """The names of a namespace: those that it lists, or those that SciPy has too and that are not SciPy's own."""
+    """The names of a namespace that are no modules."""
     module = importlib.import_module(f"pydispatch.{namespace}")
-    if not hasattr(module, "__all__"):
-        theirs = vars(importlib.import_module(namespace))
-        return [name for name, value in vars(module).items()
-                if name in theirs and value is not theirs[name] and not isinstance(value, types.ModuleType)]
     return [name for name in module.__all__ if not isinstance(getattr(module, name), types.ModuleType)]
 
 

@@ -1,0 +1,110 @@
+"""Pickles that earlier versions wrote are read: those in `pickles/`, one file for each version.
+
+`python -m tests.test_pickles` writes those of this version, once, when it is released.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pydispatch
+from pydispatch import DispatchKey, Tensor, compile, func, ops
+from pydispatch.exceptions import OperatorNotFoundError
+from pydispatch.testing import LoggingTensor
+from pydispatch.tracing import make_fx
+from pydispatch.tree import tree_structure
+
+FOLDER = Path(__file__).parent / "pickles"
+FILES = sorted(FOLDER.glob("*.json"))
+X = np.arange(6.0).reshape(2, 3)
+
+
+def loss(parameters, x):
+    return ops.np.sum(ops.np.tanh(ops.np.matmul(x, parameters["w"])) + parameters["b"])
+
+
+PARAMETERS = {"w": np.full((3, 2), 0.25), "b": np.array([1.0, -1.0])}
+
+
+def values():
+    """What is pickled, by name."""
+    gradient = func.value_and_grad(loss)
+    return {
+        "tensor": Tensor(X), "of float32, in Fortran's order": Tensor(np.asfortranarray(X, np.float32)),
+        "leaf": Tensor(X, requires_grad=True), "subclass": LoggingTensor(Tensor(X)),
+        "key": DispatchKey.AutogradCPU, "keys": Tensor(X).keys, "operator": ops.np.add, "overload": ops.np.add.out,
+        "structure": tree_structure(PARAMETERS), "graph": make_fx(loss)(PARAMETERS, X),
+        "graph of a gradient": make_fx(gradient)(PARAMETERS, X), "transformed": func.grad(ops.np.sum),
+        "compiled": compile(ops.np.sum),
+    }
+
+
+def check(name, found):
+    """Is it what was pickled?"""
+    expected = values()[name]
+    assert type(found) is type(expected)
+    match name:
+        case "tensor" | "of float32, in Fortran's order" | "leaf":
+            np.testing.assert_array_equal(found.detach().numpy(), X)
+            assert (found.dtype, found.strides, found.requires_grad) == (
+                expected.dtype, expected.strides, expected.requires_grad)
+        case "subclass":
+            np.testing.assert_array_equal(found.elem.numpy(), X)
+        case "key" | "keys" | "structure":
+            assert found == expected
+        case "operator" | "overload":
+            assert found is expected
+        case "graph":
+            assert found(PARAMETERS, X) == loss(PARAMETERS, X)
+            assert str(found).splitlines()[0] == str(expected).splitlines()[0]
+        case "graph of a gradient":
+            value, gradient = found(PARAMETERS, X)
+            assert value == loss(PARAMETERS, X)
+            slope = 1 - np.tanh(X @ PARAMETERS["w"]) ** 2
+            np.testing.assert_allclose(gradient["w"], X.T @ slope)
+            np.testing.assert_allclose(gradient["b"], [2.0, 2.0])
+        case "transformed":
+            np.testing.assert_array_equal(found(X), np.ones((2, 3)))
+        case "compiled":
+            assert found(X) == 15.0
+
+
+@pytest.mark.parametrize("name", values())
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_pickles_of_earlier_versions_are_read(file, name):
+    found = json.loads(file.read_text())["pickles"]
+    if name not in found:
+        pytest.skip("that version did not pickle it")
+    check(name, pickle.loads(base64.b64decode(found[name])))
+
+
+@pytest.mark.parametrize("name", values())
+def test_what_is_pickled_now_is_read(name):
+    check(name, pickle.loads(pickle.dumps(values()[name])))
+
+
+def test_every_release_has_pickles():
+    changelog = (Path(__file__).parents[1] / "CHANGELOG.md").read_text()
+    released = set(re.findall(r"^## \[?(\d+\.\d+\.\d+)", changelog, re.MULTILINE))
+    assert released <= {file.stem for file in FILES}
+
+
+def test_a_pickle_of_an_operator_that_is_gone_names_it():
+    """As one that a later version, or another program, has."""
+    text = pickle.dumps(make_fx(ops.np.add)(X, X))
+    with pytest.raises(OperatorNotFoundError, match="no operator np::adx"):
+        pickle.loads(text.replace(b"np::add", b"np::adx"))
+
+
+if __name__ == "__main__":
+    written = {name: base64.b64encode(pickle.dumps(value, protocol=4)).decode() for name, value in values().items()}
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{pydispatch.__version__}.json").write_text(
+        json.dumps({"numpy": np.__version__, "pickles": written}, indent=1) + "\n")
