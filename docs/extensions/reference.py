@@ -81,7 +81,8 @@ def operator_entry(name: str) -> str:
     schemas = [getattr(getattr(ops.np, packet), overload or "default").schema for packet, _, overload in variants]
     packet = getattr(ops.np, name)
     _, line, facts, *example = packet.__doc__.split("\n\n", 3)
-    listed = "\n".join([*[f"- `{schema}`" for schema in schemas], *[f"- {fact}" for fact in facts.splitlines()]])
+    told = [fact for fact in facts.splitlines() if not fact.startswith("Variants: ")]      # whose schemas are listed
+    listed = "\n".join(f"- {item}" for item in [*[f"`{schema}`" for schema in schemas], *told])
     code = textwrap.dedent("".join(example).removeprefix("Example:\n\n"))
     body = "\n\n".join(filter(None, [code_in(line), listed, f"```python\n{code}\n```" if code else ""]))
     return f"````{{py:function}} pydispatch.ops.np.{name}{arguments(packet.default)}\n{body}\n````\n"

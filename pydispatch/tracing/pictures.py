@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from typing import NamedTuple
 
 from pydispatch.tracing.drawing import label_of
 from pydispatch.tracing.graph import Graph, Node
@@ -22,67 +23,94 @@ def graph_in_notebook(graph: Graph) -> str:
 
 
 def layered_svg(graph: Graph) -> str:
-    """The nodes in layers, each below what it uses, with lines from there."""
+    """The nodes in layers, each below what it uses, with lines from there that pass between other boxes."""
     labels = {node: label_of(node) for node in graph.nodes}
     sizes = {node: (max(map(len, label)) * CHARACTER + 12, len(label) * LINE + 8) for node, label in labels.items()}
-    layers = _layers(graph)
-    centres: dict[Node, tuple[float, float]] = {}
-    widest = max((sum(sizes[node][0] + GAP for node in layer) for layer in layers), default=0.0)
+    layers, above = _layers(graph)
+    heights = [max(sizes[place.node][1] for place in layer if place.is_box) for layer in layers]
+    widths = {place: sizes[place.node][0] if place.is_box else 0.0 for place in above}
+    areas: dict[_Place, _Area] = {}
+    widest = max((sum(widths[place] + GAP for place in layer) for layer in layers), default=0.0)
     top = 4.0
-    for layer in layers:
-        left = (widest - sum(sizes[node][0] + GAP for node in layer)) / 2 + GAP / 2
-        height = max(sizes[node][1] for node in layer)
-        for node in layer:
-            centres[node] = left + sizes[node][0] / 2, top + height / 2
-            left += sizes[node][0] + GAP
+    for layer, height in zip(layers, heights, strict=True):
+        left = (widest - sum(widths[place] + GAP for place in layer)) / 2 + GAP / 2
+        for place in layer:
+            own = sizes[place.node][1] if place.is_box else height
+            areas[place] = _Area(left + widths[place] / 2, top + (height - own) / 2, top + (height + own) / 2)
+            left += widths[place] + GAP
         top += height + STEP
-    lines = [_line(centres[used], sizes[used], centres[node], sizes[node])
-             for node in graph.nodes for used in node.all_input_nodes]
-    boxes = [_box(node, labels[node], centres[node], sizes[node]) for node in graph.nodes]
+    lines = [_line(areas[source], areas[place]) for place, sources in above.items() for source in sources]
+    lines += [_passage(areas[place]) for place in above if not place.is_box]
+    boxes = [_box(place.node, labels[place.node], areas[place], widths[place]) for place in above if place.is_box]
     width, height = max(widest, 1.0), max(top - STEP + 4, 1.0)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="monospace" font-size="11" fill="none" '
             f'stroke="currentColor">{"".join(lines)}{"".join(boxes)}</svg>')
 
 
-def _layers(graph: Graph) -> list[list[Node]]:
-    """The nodes by the longest way to them, those of each layer near what they use."""
+class _Place(NamedTuple):
+    """Where a layer has the box of a node, or a line from the node to one further down."""
+
+    node: Node
+    depth: int
+    is_box: bool
+
+
+class _Area(NamedTuple):
+    """The middle of a place, its top and its bottom."""
+
+    x: float
+    top: float
+    bottom: float
+
+
+def _layers(graph: Graph) -> tuple[list[list[_Place]], dict[_Place, list[_Place]]]:
+    """The nodes by the longest way to them, those of each layer near what they use; and what is above each place."""
     depths: dict[Node, int] = {}
-    layers: list[list[Node]] = []
     for node in graph.nodes:
-        depth = depths[node] = max((depths[used] + 1 for used in node.all_input_nodes), default=0)
-        if depth == len(layers):
-            layers.append([])
-        layers[depth].append(node)
+        depths[node] = max((depths[used] + 1 for used in node.all_input_nodes), default=0)
+    layers: list[list[_Place]] = [[] for _ in range(max(depths.values(), default=-1) + 1)]
+    above: dict[_Place, list[_Place]] = {}
+
+    def place_of(node: Node, depth: int) -> _Place:
+        return _Place(node, depth, depths[node] == depth)
+
+    for node, depth in depths.items():
+        end = max((depths[user] for user in node.users), default=depth + 1)
+        for layer in range(depth, max(end, depth + 1)):
+            place = place_of(node, layer)
+            layers[layer].append(place)
+            above[place] = [place_of(used, layer - 1) for used in (node.all_input_nodes if place.is_box else [node])]
     for _ in range(SWEEPS):
-        places = {node: i / len(layer) for layer in layers for i, node in enumerate(layer)}
+        positions = {place: i / len(layer) for layer in layers for i, place in enumerate(layer)}
         for layer in layers[1:]:
-            layer.sort(key=lambda node: _mean([places[used] for used in node.all_input_nodes]))
-            places |= {node: i / len(layer) for i, node in enumerate(layer)}
-    return layers
+            layer.sort(key=lambda place: _mean([positions[source] for source in above[place]]))
+            positions |= {place: i / len(layer) for i, place in enumerate(layer)}
+    return layers, above
 
 
 def _mean(numbers: list[float]) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _line(
-    source: tuple[float, float], source_size: tuple[float, float], target: tuple[float, float],
-    target_size: tuple[float, float],
-) -> str:
-    x, y = source[0], source[1] + source_size[1] / 2
-    to_x, to_y = target[0], target[1] - target_size[1] / 2
-    middle = (y + to_y) / 2
-    return (f'<path d="M{x:.1f},{y:.1f} C{x:.1f},{middle:.1f} {to_x:.1f},{middle:.1f} {to_x:.1f},{to_y:.1f}" '
-            'stroke-opacity="0.6"/>')
+def _line(source: _Area, target: _Area) -> str:
+    """From the bottom of a place to the top of one below."""
+    middle = (source.bottom + target.top) / 2
+    return (f'<path d="M{source.x:.1f},{source.bottom:.1f} C{source.x:.1f},{middle:.1f} {target.x:.1f},{middle:.1f} '
+            f'{target.x:.1f},{target.top:.1f}" stroke-opacity="0.6"/>')
 
 
-def _box(node: Node, label: list[str], centre: tuple[float, float], size: tuple[float, float]) -> str:
-    left, top = centre[0] - size[0] / 2, centre[1] - size[1] / 2
-    corner = 3 if node.op == "call_function" else size[1] / 2
+def _passage(area: _Area) -> str:
+    """Through a layer, beside its boxes."""
+    return f'<path d="M{area.x:.1f},{area.top:.1f} V{area.bottom:.1f}" stroke-opacity="0.6"/>'
+
+
+def _box(node: Node, label: list[str], area: _Area, width: float) -> str:
+    height = area.bottom - area.top
+    corner = 3 if node.op == "call_function" else height / 2
     texts = "".join(
-        f'<text x="{centre[0]:.1f}" y="{top + 4 + LINE * (i + 0.75):.1f}" text-anchor="middle" fill="currentColor" '
+        f'<text x="{area.x:.1f}" y="{area.top + 4 + LINE * (i + 0.75):.1f}" text-anchor="middle" fill="currentColor" '
         f'stroke="none" fill-opacity="{0.75 if i else 1}">{escape(line)}</text>'
         for i, line in enumerate(label))
-    return (f'<g><rect x="{left:.1f}" y="{top:.1f}" width="{size[0]:.1f}" height="{size[1]:.1f}" rx="{corner:.1f}"/>'
-            f"{texts}</g>")
+    return (f'<g><rect x="{area.x - width / 2:.1f}" y="{area.top:.1f}" width="{width:.1f}" height="{height:.1f}" '
+            f'rx="{corner:.1f}"/>{texts}</g>')

@@ -95,21 +95,56 @@ def test_an_explanation_is_a_tree_that_can_be_closed():
     assert len(inner) == sum(line.startswith("│  ") for line in str(explanation).splitlines())
 
 
-def test_a_graph_is_a_picture_of_its_nodes_and_edges():
-    graph = make_fx(lambda x, w: ops.np.tanh(ops.np.matmul(x, w)) + x.sum())(np.ones((2, 2)), np.ones((2, 2)))
+def points_of(path):
+    """Points along a line of a picture, from its beginning to its end."""
+    x, y, kind, rest = re.fullmatch(r"M([\d.]+),([\d.]+) ([CV])(.*)", path).groups()
+    start = np.array([float(x), float(y)])
+    if kind == "V":
+        return np.linspace(start, (start[0], float(rest)), 50)
+    (a, b, end), t = np.array(re.findall(r"([\d.]+),([\d.]+)", rest), float), np.linspace(0, 1, 50)[:, None]
+    return (1 - t) ** 3 * start + 3 * (1 - t) ** 2 * t * a + 3 * (1 - t) * t ** 2 * b + t ** 3 * end
+
+
+def gradient_of_two_layers(x, w, v):
+    return func.grad(lambda w, v: ops.np.sum(ops.np.tanh(ops.np.tanh(x @ w) @ v) * x), argnums=(0, 1))(w, v)
+
+
+@pytest.mark.parametrize(("function", "n"), [
+    (lambda x, w: ops.np.tanh(ops.np.matmul(x, w)) + x.sum(), 2), (gradient_of_two_layers, 3),
+], ids=["few", "many"])
+def test_a_graph_is_a_picture_of_its_nodes_and_edges(function, n):
+    graph = make_fx(function)(*[np.ones((2, 2))] * n)
     root = shown(graph)
     svg = "{http://www.w3.org/2000/svg}"
     boxes = list(root.iter(f"{svg}g"))
     assert [box.find(f"{svg}text").text for box in boxes] == [node.name for node in graph.nodes]
-    assert len(list(root.iter(f"{svg}path"))) == sum(len(node.all_input_nodes) for node in graph.nodes)
-    places = {box.find(f"{svg}text").text: box.find(f"{svg}rect").attrib for box in boxes}
-    for node in graph.nodes:
-        for used in node.all_input_nodes:       # what is used is above
-            assert float(places[used.name]["y"]) < float(places[node.name]["y"])
-    rectangles = [tuple(float(each[name]) for name in ("x", "y", "width", "height")) for each in places.values()]
-    for i, (x, y, width, height) in enumerate(rectangles):
-        for a, b, wide, high in rectangles[:i]:
+    rectangles = {box.find(f"{svg}text").text: tuple(
+        float(box.find(f"{svg}rect").attrib[name]) for name in ("x", "y", "width", "height")) for box in boxes}
+    for i, (x, y, width, height) in enumerate(rectangles.values()):
+        for a, b, wide, high in list(rectangles.values())[:i]:
             assert x + width <= a or a + wide <= x or y + height <= b or b + high <= y
+    lines = [points_of(path.attrib["d"]) for path in root.iter(f"{svg}path")]
+    for points in lines:                # none crosses a box
+        for x, y, width, height in rectangles.values():
+            inside = (points > [x + 0.2, y + 0.2]) & (points < [x + width - 0.2, y + height - 0.2])
+            assert not inside.all(axis=1).any()
+    # the lines that begin at a box lead to the boxes of those that use it, and only down
+    following = {}
+    for points in lines:
+        assert (np.diff(points[:, 1]) >= 0).all()
+        following.setdefault(tuple(points[0].round(1)), []).append(tuple(points[-1].round(1)))
+    tops = {(round(x + width / 2, 1), y): name for name, (x, y, width, _) in rectangles.items()}
+
+    def reached(point):
+        for end in following.get(point, ()):
+            yield from [tops[end]] if end in tops else reached(end)
+
+    for node in graph.nodes:
+        x, y, width, height = rectangles[node.name]
+        users = {user.name for user in node.users}
+        found = {name for a, b in following if abs(a - x - width / 2) < 0.2 and abs(b - y - height) < 0.2
+                 for name in reached((a, b))}
+        assert found == users
 
 
 def test_a_large_graph_is_shown_as_its_program():
