@@ -77,10 +77,10 @@ def _layers(graph: Graph) -> tuple[list[list[_Place]], dict[_Place, list[_Place]
 
     for node, depth in depths.items():
         end = max((depths[user] for user in node.users), default=depth + 1)
-        for layer in range(depth, max(end, depth + 1)):
-            place = place_of(node, layer)
-            layers[layer].append(place)
-            above[place] = [place_of(used, layer - 1) for used in (node.all_input_nodes if place.is_box else [node])]
+        for level in range(depth, max(end, depth + 1)):
+            place = place_of(node, level)
+            layers[level].append(place)
+            above[place] = [place_of(used, level - 1) for used in (node.all_input_nodes if place.is_box else [node])]
     for _ in range(SWEEPS):
         positions = {place: i / len(layer) for layer in layers for i, place in enumerate(layer)}
         for layer in layers[1:]:
