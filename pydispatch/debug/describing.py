@@ -153,8 +153,10 @@ def _cast(value: Any, dtype: Any, with_numbers: bool) -> Any:
 def _gradient(op: OpOverload, declaration: Declaration | None) -> str:
     handle = derivative_of(op)
     if handle is not None and isinstance(handle.derivative, CustomDerivative):
-        missing = handle.derivative.missing
-        return missing.partition("\n")[0] if missing else f"by the functions registered at {handle.site}"
+        if not handle.derivative.missing:
+            return f"by the functions registered at {handle.site}"
+        what = "a call with a tracked argument" if handle.derivative.refuses_calls else "a backward pass through it"
+        return f"none is registered; {what} raises NoDerivativeError"
     if declaration is None:
         kernels = kernels_of(op)
         if any(key.is_autograd or key is DispatchKey.Autograd for key in kernels):

@@ -157,6 +157,10 @@ def test_custom_operators_are_documented_as_their_functions():
         assert half.__doc__ == "Half of it."
         assert "Half of it." in ops.describing.half.__doc__
         assert "in the example" not in ops.describing.half.__doc__
+        assert facts(ops.describing.half)["Gradient"] == (
+            "none is registered; a backward pass through it raises NoDerivativeError.")
+        half.register_autograd(lambda ctx, g: g / 2)
+        assert facts(ops.describing.half)["Gradient"].startswith("by the functions registered at ")
     finally:
         half.remove()
 
