@@ -171,6 +171,11 @@ class WriteProblem(Enum):
         self.remedy = remedy
 
 
+def needs_memory(error: AutogradError) -> bool:
+    """Was a write refused because what it writes to is a wrapper without memory, such as a fake's?"""
+    return WriteProblem.WITHOUT_MEMORY.why in str(error)
+
+
 def write_error(op: OpOverload, argument: str, problem: str, target: Any,
                 interpreter: Interpreter | None) -> AutogradError:
     """An in-place write that would lose a gradient; `problem` names a WriteProblem."""

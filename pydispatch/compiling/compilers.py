@@ -15,6 +15,7 @@ from pydispatch.compiling.plan import compile_to_plan
 from pydispatch.exceptions import CompilationError, DispatchTypeError, RegistrationError
 from pydispatch.registry.sites import remember, replaces_former
 from pydispatch.tracing import Graph
+from pydispatch.tracing.values import device_of
 
 Lower = Callable[..., Callable[..., tuple[Any, ...]]]
 
@@ -78,6 +79,16 @@ def _loaded(name: str, module: str, function: str) -> Lower:
     return lower
 
 
+def numpy_array(value: Any, what: str) -> np.ndarray[Any, Any]:
+    """The elements of a NumPy array or scalar; DispatchTypeError for other arrays, such as masked ones."""
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(value, (np.ndarray, np.generic)) and device_of(value) == "CPU":
+        return np.asarray(value)        # of a subclass that means the same, such as numpy.memmap
+    raise DispatchTypeError(f"compile: {what} is {_core.a_type(value)}, expected a NumPy array\n"
+                            "call the function itself, not compiled, for other arrays")
+
+
 class NewResults:
     """A function with results that are new arrays in C order, whatever it returns."""
 
@@ -88,7 +99,8 @@ class NewResults:
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         others = [*self._known, *arrays]
         results = []
-        for result in map(np.asarray, self._function(*arrays)):
+        for found in self._function(*arrays):
+            result = numpy_array(found, "a result") if isinstance(found, np.ndarray) else np.asarray(found)
             flags = result.flags
             is_new = flags.c_contiguous and flags.writeable and flags.aligned and result.dtype.isnative
             if not is_new or any(np.may_share_memory(result, other) for other in others):

@@ -100,8 +100,8 @@ class Compiled(CompiledFunction):
         functools.update_wrapper(self, f, NAMES)
         self.__wrapped__: Callable[..., Any] = f
         self.backend = backend
-        self.static_argnums = _as_positions("static_argnums", static_argnums)
-        self.donate = _as_positions("donate", donate)
+        self.static_argnums = _as_positions("static_argnums", static_argnums, f)
+        self.donate = _as_positions("donate", donate, f)
         self._programs: dict[Any, Program] = {}
         self._reasons: list[str] = []
         self._general_hits = 0
@@ -203,10 +203,15 @@ def _found_by_name(compiled: Compiled) -> Any:
     return found
 
 
-def _as_positions(name: str, given: Any) -> tuple[int, ...]:
+def _as_positions(name: str, given: Any, f: Callable[..., Any]) -> tuple[int, ...]:
     positions = tuple(given) if isinstance(given, Sequence) else (given,)
     if not all(isinstance(position, int) and not isinstance(position, bool) for position in positions):
         raise DispatchTypeError(f"compile: {name} is {given!r}, expected positions of arguments\nwrite {name}=(0, 2)")
+    parameters = simple_parameters(f)
+    for position in positions if parameters is not None else ():
+        if not -len(parameters) <= position < len(parameters):
+            raise DispatchTypeError(f"compile: {name} is {given!r}, and f has the parameters {', '.join(parameters)}\n"
+                                    "count positions from 0, or from the end, with -1 for the last one")
     return positions
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from pydispatch import _core, func
+from pydispatch import func
 from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized, needs_grad
 from pydispatch.autograd.values import meta_of
+from pydispatch.compiling.compilers import numpy_array
 from pydispatch.compiling.programs import Differentiated, Flat, Program
-from pydispatch.exceptions import DispatchTypeError
 from pydispatch.higher_order.closures import Arrays
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import (
@@ -38,18 +36,9 @@ register_common_rules(COMPILED)
 @COMPILED.py_impl("CompositeExplicitAutograd")
 def run(program: Program, *arrays: Any) -> Arrays:
     """The results of the program on raw arrays; Tensors if an argument is one."""
-    results = program.run(*[_raw_array(value) for value in arrays])
+    results = program.run(*[
+        numpy_array(value.array if isinstance(value, Tensor) else value, "an argument") for value in arrays])
     return tuple(map(Tensor, results)) if any(isinstance(value, Tensor) for value in arrays) else results
-
-
-def _raw_array(value: Any) -> np.ndarray[Any, Any]:
-    array = value.array if isinstance(value, Tensor) else value
-    if type(array) is np.ndarray:
-        return array
-    if isinstance(array, (np.ndarray, np.generic)):
-        return np.asarray(array)
-    raise DispatchTypeError(f"compile: an argument is {_core.a_type(array)}, expected a NumPy array\n"
-                            "call the function itself, not compiled, for other arrays")
 
 
 @COMPILED.py_impl("Meta")

@@ -16,7 +16,7 @@ import numpy as np
 
 from pydispatch import _core, func
 from pydispatch._core import OpOverload
-from pydispatch.autograd.views import WriteProblem
+from pydispatch.autograd.views import needs_memory
 from pydispatch.compiling.compilers import NewResults, compiler_named, takes_threads
 from pydispatch.compiling.plan import PlanFunction
 from pydispatch.exceptions import AutogradError, CompilationError, DataDependentError
@@ -234,7 +234,7 @@ def _graph_of(flat: Flat, specs: Specs, *, needs_layout: bool = False) -> Graph:
             mode = FakeMode(allow_real_inputs=True)
             return graph_of_call(flat, tuple([mode.new_fake(shape, dtype) for shape, dtype in specs]), True)
     except AutogradError as error:
-        if WriteProblem.WITHOUT_MEMORY.why not in str(error):
+        if not needs_memory(error):
             raise
     values = [(np.ones if dtype.kind in "fc" else np.zeros)(shape, dtype) for shape, dtype in specs]
     try:

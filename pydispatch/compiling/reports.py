@@ -26,12 +26,12 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
 
 
 def difference(key: Any, known: Sequence[Any]) -> str:
-    """The first difference between these arguments and those that were compiled last, in words."""
+    """The first difference between these arguments and the last ones that had the same structure, in words."""
     spec, leaves = key
-    old_spec, old_leaves = known[-1]
-    if spec != old_spec:
+    alike = [old_leaves for old_spec, old_leaves in known if old_spec == spec]
+    if not alike:
         return "the arguments have another structure"
-    for i, (leaf, old) in enumerate(zip(leaves, old_leaves, strict=True)):
+    for i, (leaf, old) in enumerate(zip(leaves, alike[-1], strict=True)):
         if leaf != old:
             return f"argument {i} is {_shown(leaf)} and was {_shown(old)}"
     return "the arguments are new"

@@ -21,7 +21,8 @@ from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, Shell, Tensor
 from pydispatch.autograd.residuals import watching_copies
 from pydispatch.autograd.values import bottom_of
-from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoKernelError
+from pydispatch.autograd.views import needs_memory
+from pydispatch.exceptions import AliasingError, AutogradError, DataDependentError, DispatchTypeError, NoKernelError
 from pydispatch.func.functions import TransformedFunction, returned_by
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
@@ -34,7 +35,7 @@ from pydispatch.tracing.effects import effects_of
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.literals import PLAIN_TYPES, is_literal
-from pydispatch.tracing.values import map_values, spec_of
+from pydispatch.tracing.values import device_of, map_values, spec_of
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
@@ -408,8 +409,8 @@ class TraceMode(DispatchMode):
         try:
             return contextvars.Context().run(
                 graph_of_call, function, fakes, True, self.decompositions, self._check_shapes)
-        except (DataDependentError, NoKernelError):
-            if self._fake_mode is not None:
+        except (DataDependentError, NoKernelError, AutogradError) as error:
+            if self._fake_mode is not None or (isinstance(error, AutogradError) and not needs_memory(error)):
                 raise
         return graph_of_call(function, examples, False, self.decompositions, self._check_shapes)
 
@@ -554,7 +555,9 @@ class TraceMode(DispatchMode):
             )
         if any(constant.copied and constant.lies_in(owner) for constant in self._constants.values()):
             raise _overlap_error()
-        snapshot = np.array(array) if isinstance(array, np.ndarray) else array
+        snapshot = array
+        if isinstance(array, np.ndarray):       # a subclass of another backend, such as a masked array, stays one
+            snapshot = np.array(array, subok=device_of(array) != "CPU")
         node = self.graph.add_constant(snapshot)
         node.meta["val"] = spec_of(array)
         self._constants[id(array)] = constant = _Constant(node, array, snapshot)

@@ -11,9 +11,16 @@ from numpy import ma
 
 import pydispatch.backends.masked
 import pydispatch.numpy as pnp
-from pydispatch import Tensor, func, ops
-from pydispatch.exceptions import DispatchError, NoKernelError, UntakenArgumentError
+from pydispatch import Tensor, compile, func, ops
+from pydispatch.exceptions import (
+    CompilationError,
+    DispatchError,
+    DispatchTypeError,
+    NoKernelError,
+    UntakenArgumentError,
+)
 from pydispatch.operators.declare import IS_NUMPY_2_0
+from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.cases import in_one_case
 from tests.numpy.calls import quietly
@@ -185,6 +192,26 @@ def test_composites_compute_what_kernels_do(name, dtype):
             continue
         check(of_tensor.array, of_array)
         assert of_tensor.dtype == of_array.dtype
+
+
+@pytest.mark.parametrize("backend", ["plan", "python"])
+def test_plans_refuse_them(backend):
+    """A plan computes with elements alone: it would take what is masked for a number."""
+    def doubled(x):
+        return ops.np.sum(x * 2.0)
+
+    compiled = compile(doubled, backend=backend)
+    compiled(np.ones(4))
+    with pytest.raises(DispatchTypeError, match="an argument is a MaskedArray, expected a NumPy array\ncall the func"):
+        compiled(M)
+    with pytest.raises(DispatchTypeError, match="an argument is a MaskedArray"):
+        func.grad(compiled)(M)
+    with pytest.raises((DispatchTypeError, CompilationError), match="MaskedArray"):
+        compile(lambda x: ops.np.add(x, M), backend=backend)(np.ones(4))
+
+
+def test_a_graph_keeps_those_that_the_function_captures():
+    check(make_fx(lambda x: ops.np.add(x, M))(np.ones(4))(np.full(4, 2.0)), M + 2.0)
 
 
 def test_without_a_mask_they_are_ordinary_arrays():

@@ -549,3 +549,22 @@ def test_functions_of_control_flow_write_to_their_own_arrays(kind):
     found, expected = compile(WRITING[kind])(START), LOOPED[kind](START)
     for one, other in zip(leaves_of(found), leaves_of(expected), strict=True):
         np.testing.assert_allclose(one, np.asarray(other))
+
+
+def added_up(function, x):
+    """The sum of the squares of all that a function returns."""
+    total = 0.0
+    for leaf in leaves_of(function(x)):
+        total = total + ops.np.sum(leaf * leaf * 0.5)
+    return total
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WRITING if kind != "while_loop"])
+def test_compiled_gradients_of_functions_of_control_flow_that_write(kind):
+    """Against differences: what a trace of the gradient writes to are wrappers without memory."""
+    shift = 1e-6 * np.eye(len(START))
+    differences = [(added_up(LOOPED[kind], START + h) - added_up(LOOPED[kind], START - h)) / 2e-6 for h in shift]
+    of_sum = lambda x: added_up(WRITING[kind], x)       # noqa: E731
+    for gradient in (compile(grad(of_sum)), grad(compile(of_sum)), compile(grad(compile(of_sum)))):
+        np.testing.assert_allclose(gradient(START), differences, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(on_tape(compile(of_sum))(START), differences, rtol=1e-5, atol=1e-7)

@@ -127,6 +127,13 @@ def test_reasons(one, other, words):
     assert any(word in reason for word in words.split("|")), reason
 
 
+def test_a_reason_names_the_difference_to_arguments_of_the_same_structure():
+    compiled = compile(lambda x, n=1: x * n)
+    for args, kwargs in (((X,), {}), ((X,), {"n": 2}), ((X.astype(np.float32),), {})):
+        compiled(*args, **kwargs)
+    assert "compilation 3: argument 0 is float32[3, 4] and was float64[3, 4]" in compiled.explain(X)
+
+
 def test_the_graph_is_a_copy_of_nothing_in_the_arguments():
     graph = compile(lambda x, y: x * y + V).graph(X, X)
     assert [node.name for node in graph.placeholders] == ["x_1", "y_1"]
