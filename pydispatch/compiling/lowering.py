@@ -23,7 +23,7 @@ from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.compilation import plain_kernel
 from pydispatch.tracing.effects import is_pure
 from pydispatch.tracing.targets import name_of
-from pydispatch.tracing.values import LEAVES, map_values
+from pydispatch.tracing.values import LEAVES, map_values, values_in
 from pydispatch.tree import tree_leaves
 
 LEAVES.add(Value)
@@ -237,23 +237,40 @@ class OperatorCall:
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], copied: Sequence[int]
     ) -> None:
         self.target, self.args, self.kwargs, self.copied = target, args, kwargs, copied
+        inside = values_in([*[arg for arg in args if type(arg) is not Slot], kwargs])
+        # other functions may change what they get, so each call needs it anew
+        self._is_flat = isinstance(target, OpOverload) and not any(type(leaf) is Slot for leaf in inside)
 
     def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> None:
         if self.copied:
             inputs = tuple([array.copy() if i in self.copied else array for i, array in enumerate(inputs)])
-        args, kwargs = map_values(
-            lambda leaf: inputs[leaf.position] if isinstance(leaf, Slot) else leaf, (self.args, self.kwargs))
-        found = [leaf for leaf in tree_leaves(self.target(*args, **kwargs)) if leaf is not None]
+        args, kwargs = self._arguments(inputs)
+        result = self.target(*args, **kwargs)
+        if type(result) is np.ndarray and len(outputs) == 1:
+            self._copy(result, outputs[0])
+            return
+        found = [leaf for leaf in tree_leaves(result) if leaf is not None]
         if len(found) != len(outputs):
             raise CompilationError(f"{name_of(self.target)} returned {len(found)} arrays, expected {len(outputs)}, as "
                                    "in the trace\nreturn as many whenever shapes and dtypes are equal")
         for output, result in zip(outputs, found, strict=True):
-            array = np.asarray(result.array if isinstance(result, Tensor) else result)
-            if array.shape != output.shape or native(array.dtype) != output.dtype:
-                raise CompilationError(
-                    f"{name_of(self.target)} returned {array.dtype}{list(array.shape)}, expected {output.dtype}"
-                    f"{list(output.shape)}, as in the trace\nreturn the same whenever shapes and dtypes are equal")
-            output[...] = array
+            self._copy(np.asarray(result.array if isinstance(result, Tensor) else result), output)
+
+    def _arguments(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments of the call, with these arrays in the slots."""
+        if self._is_flat:
+            return [inputs[arg.position] if type(arg) is Slot else arg for arg in self.args], self.kwargs
+        filled: tuple[Sequence[Any], dict[str, Any]] = map_values(
+            lambda leaf: inputs[leaf.position] if isinstance(leaf, Slot) else leaf, (self.args, self.kwargs))
+        return filled
+
+    def _copy(self, array: Array, output: Array) -> None:
+        """Copy a result to its place."""
+        if array.shape != output.shape or (array.dtype is not output.dtype and native(array.dtype) != output.dtype):
+            raise CompilationError(
+                f"{name_of(self.target)} returned {array.dtype}{list(array.shape)}, expected {output.dtype}"
+                f"{list(output.shape)}, as in the trace\nreturn the same whenever shapes and dtypes are equal")
+        output[...] = array
 
 
 def call(
