@@ -153,15 +153,20 @@ def lower_associative_scan(
     builder: Builder, lower: LowerGraph, combine: Graph, xs: Values, args: Values, length: int, reverse: bool
 ) -> tuple[Value, ...]:
     """The steps of the operators that it calls for this length."""
-    def run(xs: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
-        return run_associative_scan(combine, xs, args, length, reverse)
+    def run(*values: Any) -> Any:
+        return run_associative_scan(combine, values[:len(xs)], values[len(xs):], length, reverse)
 
-    def like(values: Values) -> tuple[Any, ...]:
-        return tuple([np.empty(value.shape, value.dtype) for value in values])
-
-    graph = make_fx(run, tracing_mode="fake")(like(xs), like(args))
-    results: tuple[Value, ...] = lower(builder, graph, (*xs, *args))
+    given = (*xs, *args)
+    results: tuple[Value, ...] = lower(builder, graph_at_call(run, given), given)
     return results
+
+
+def graph_at_call(function: Callable[..., Any], given: Values) -> Graph:
+    """The graph of a function of such arrays; all of its calls are at the line that the builder has now."""
+    graph = make_fx(function, tracing_mode="fake")(*[np.empty(value.shape, value.dtype) for value in given])
+    for node in graph.nodes:
+        node.meta.pop("site", None)
+    return graph
 
 
 BODIES: dict[Any, Callable[..., tuple[Value, ...]]] = {

@@ -208,10 +208,9 @@ def _as_positions(name: str, given: Any, f: Callable[..., Any]) -> tuple[int, ..
     if not all(isinstance(position, int) and not isinstance(position, bool) for position in positions):
         raise DispatchTypeError(f"compile: {name} is {given!r}, expected positions of arguments\nwrite {name}=(0, 2)")
     parameters = simple_parameters(f)
-    for position in positions if parameters is not None else ():
-        if not -len(parameters) <= position < len(parameters):
-            raise DispatchTypeError(f"compile: {name} is {given!r}, and f has the parameters {', '.join(parameters)}\n"
-                                    "count positions from 0, or from the end, with -1 for the last one")
+    if parameters is not None and not all(-len(parameters) <= position < len(parameters) for position in positions):
+        raise DispatchTypeError(f"compile: {name} is {given!r}, and f has the parameters {', '.join(parameters)}\n"
+                                "count positions from 0, or from the end, with -1 for the last one")
     return positions
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.compiling.builder import Builder, CannotLowerError, native
-from pydispatch.compiling.control_flow import BODIES
+from pydispatch.compiling.control_flow import BODIES, graph_at_call
 from pydispatch.compiling.rules import RULES, Rule, operands, pointwise
 from pydispatch.compiling.values import Array, Value
 from pydispatch.exceptions import CompilationError
@@ -204,7 +205,22 @@ def _function_and_rule(op: OpOverload) -> _Known:
         elif kernel.function is declared.kernels["CPU"]:
             name = str(op.name)
             rule, is_foldable = RULES.get(name), name in FOLDABLE
+            if rule is None and declared.planned_as is not None:
+                rule = functools.partial(composite, declared.planned_as)
     return table, function, rule, is_foldable, op.schema
+
+
+def composite(function: Callable[..., Any], builder: Builder, spec: Any, **arguments: Any) -> Any:
+    """The rule of an operator that is planned as a composite: its steps, all of them at the line of the call."""
+    names = [name for name, value in arguments.items() if isinstance(value, Value)]
+    given = [arguments[name] for name in names]
+    if len(given) != len([leaf for leaf in values_in(list(arguments.values())) if isinstance(leaf, Value)]):
+        raise CannotLowerError("an argument is a list of arrays")
+
+    def of_values(*values: Any) -> Any:
+        return function(**{**arguments, **dict(zip(names, values, strict=True))})
+
+    return lower_graph(builder, graph_at_call(of_values, given), given)
 
 
 FOLDABLE = frozenset({"np::arange", "np::linspace", "np::eye"})

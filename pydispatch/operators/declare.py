@@ -19,6 +19,9 @@ pass computes anyway, such as the order in which it sorts. It is a composite: a 
 operators. When a derivative is needed it runs in place of the operator, so the formulas of the operators that it calls
 are the derivative, and their residuals are its residuals.
 
+`planned_as` is what a compiled plan has in the place of the operator, where it would call the kernel otherwise: a
+composite whose operators do what the kernel does, in the same order, so that the bits are the same.
+
 `vmap` is the batching rule: "pointwise", a mapping from arguments to functions, or a function. In a mapping,
 `function(value, ndim, n)` returns the value of that argument for the operator on the whole batch, from the value for
 one example (its default if it was not passed), the number of axes that the first argument has in an example, and the
@@ -85,14 +88,16 @@ class Operation:
     """
 
     __slots__ = ("arguments", "broadcasts", "differentiable", "differentiated_as", "fills_out", "in_place", "jvp",
-                 "kernel", "left_out", "meta", "out", "pack", "put", "returns", "tags", "variants", "vjp", "vmap")
+                 "kernel", "left_out", "meta", "out", "pack", "planned_as", "put", "returns", "tags", "variants", "vjp",
+                 "vmap")
 
     def __init__(self, pack: Pack, variants: Variants, arguments: str, kernel: Callable, meta: Callable, *,
                  returns: str = "Tensor", out: Callable | None = None, fills_out: bool = False,
                  in_place: Callable | None = None, tags: Iterable[str] = (),
                  left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
                  differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None,
-                 vmap: BatchingDeclaration = None, differentiated_as: Callable | None = None):
+                 vmap: BatchingDeclaration = None, differentiated_as: Callable | None = None,
+                 planned_as: Callable | None = None):
         self.pack = pack
         self.variants = variants
         self.arguments = arguments
@@ -111,6 +116,7 @@ class Operation:
         self.put = put
         self.vmap = vmap
         self.differentiated_as = differentiated_as
+        self.planned_as = planned_as
 
     def kernels_of(self, variant: str, name: str) -> tuple[Callable, Callable]:
         """The kernels of a variant: of arrays, and of MetaArrays."""
@@ -191,6 +197,11 @@ class Declaration:
     def differentiated_as(self) -> Callable | None:
         """The composite that runs in its place when a derivative is needed."""
         return self.operation.differentiated_as if self.variant == "functional" else None
+
+    @property
+    def planned_as(self) -> Callable | None:
+        """The composite that a plan has in its place."""
+        return self.operation.planned_as if self.variant == "functional" else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.operation, name)

@@ -118,8 +118,8 @@ def test_every_operator_has_a_kernel_and_a_meta_rule(name):
 def test_kernels_take_every_argument_with_its_default(name):
     """So tables need not compare them with their schemas."""
     declaration = LIBRARY.declaration(name)
-    composite = declaration.differentiated_as
-    for kernel in (*declaration.kernels.values(), *([] if composite is None else [composite])):
+    composites = filter(None, (declaration.differentiated_as, declaration.planned_as))
+    for kernel in (*declaration.kernels.values(), *composites):
         assert compare_signature(parse_schema(declaration.schema_text), kernel) == EXACT
 
 

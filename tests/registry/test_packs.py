@@ -37,6 +37,40 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
                           env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])})
 
 
+PLANNED = """
+import numpy as np
+from pydispatch import compile, ops
+from pydispatch.packs import Pack
+pack = Pack("planned")
+centred_by_operators = lambda x, *, scale=1.0: (x - ops.np.sum(x) / 4.0) * scale
+pack.declare("centred", "Tensor x, *, float scale=1.0", lambda x, scale=1.0: (x - x.sum() / 4.0) * scale,
+             lambda x, scale=1.0: x, planned_as=centred_by_operators)
+pack.install()
+x = np.array([1.0, 2.0, 3.0, np.inf])
+
+def function(x):
+    return ops.planned.centred(x * 2.0, scale=0.5)      # the line of all of its steps
+
+compiled = compile(function)
+assert ", 0 calls of Python," in compiled.explain(x), compiled.explain(x)
+assert "call planned::centred" not in compiled.plan(x)
+assert np.array_equal(compiled(np.arange(4.0)), function(np.arange(4.0)))
+with np.errstate(invalid="raise"):
+    try:
+        compiled(x)
+    except FloatingPointError as error:
+        print(error)
+"""
+
+
+def test_an_operator_says_what_it_is_in_a_plan(tmp_path):
+    script = tmp_path / "planned.py"
+    script.write_text(PLANNED)
+    done = python(tmp_path, str(script))
+    line = 1 + PLANNED[:PLANNED.index("    return ops.planned")].count("\n")
+    assert done.stdout == f"invalid value encountered in subtract (at {script}:{line})\n", done.stderr
+
+
 USES = {
     "call": "print(ops.found.twice(np.ones(2)).tolist())",
     "overload": "print(ops.found.twice.default(np.ones(2)).tolist())",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -297,6 +298,45 @@ def test_softmax_is_scipys(name, values):
     shares = scipy.special.softmax(a)
     expected = np.eye(len(a)) - shares if name == "log_softmax" else np.diag(shares) - np.outer(shares, shares)
     np.testing.assert_allclose(jacobian, expected, rtol=1e-14, atol=1e-300)
+
+
+def with_warnings(function, *args):
+    """The result, and what NumPy warns of, without lines."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = function(*args)
+    return np.asarray(result), [str(warning.message).partition(" (at")[0] for warning in caught]
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "softmax", "log_softmax"])
+@pytest.mark.parametrize("values", [*SPECIAL_SUMS, [math.nan, 1.0]], ids=str)
+def test_they_warn_as_scipys(name, values):
+    for axis in (None, 0):
+        _, expected = with_warnings(getattr(scipy.special, name), np.array(values), axis)
+        found = with_warnings(getattr(ops.scipy, f"special_{name}"), np.array(values), axis)
+        assert found[1] == expected
+
+
+IN_PLANS = {
+    **{str(values): np.array(values) for values in [*SPECIAL_SUMS, [math.nan, 1.0], [-0.0, 0.0]]},
+    "rows": np.arange(12.0).reshape(3, 4) ** 2, "integers": np.arange(6),
+    "float32": np.arange(6, dtype=np.float32).reshape(2, 3), "complex": np.array([1 + 2j, 2 - 1j]),
+    "blocks": np.random.default_rng(0).standard_normal((3000, 5)), "axes of length 1": np.ones((1, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("kind", IN_PLANS)
+def test_they_are_steps_of_a_plan(name, kind):
+    operator, a = getattr(ops.scipy, f"special_{name}"), IN_PLANS[kind]
+    for axis in (None, *range(-1, a.ndim), tuple(range(a.ndim))):
+        compiled = compile_function(lambda x: operator(x, axis))        # noqa: B023
+        expected, messages = with_warnings(operator, a, axis)
+        for _ in range(2):
+            found, also = with_warnings(compiled, a)
+            assert (found.dtype, also) == (expected.dtype, messages)
+            np.testing.assert_array_equal(found, expected)
+        assert ", 0 calls of Python," in compiled.explain(a)
 
 
 def test_sums_of_numbers_and_of_nothing():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from cmath import isfinite as is_finite_number  # which raises no floating-point errors
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from pydispatch.ops import ops
 from pydispatch.scipy.pack import FACE, SCIPY
 from pydispatch.scipy.special.declare import check_real, is_complex
 
-exp, isinf, multiply, total, where = operators("exp", "isinf", "multiply", "sum", "where")
+exp, isfinite, isinf, log, most, multiply, total, where, zeros_like = operators(
+    "exp", "isfinite", "isinf", "log", "max", "multiply", "sum", "where", "zeros_like")
 MAX, SUM = Reduction(np.maximum), Reduction(np.add)
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -35,7 +37,7 @@ def logsumexp_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any
         return special.logsumexp(a, axis, None, keepdims)
     largest = MAX(a, axis, keepdims=True)
     check = SUM(largest)
-    if check - check != 0:
+    if not is_finite_number(check):
         return special.logsumexp(a, axis, None, keepdims) if axis != () else a.copy()
     powers = np.exp(a - largest)
     sums = SUM(powers, axis, keepdims=True)
@@ -83,7 +85,7 @@ def log_softmax_kernel(x: Any, axis: Any = None) -> Any:
     x = np.asarray(x)
     largest = x.max(axis, keepdims=True)
     check = largest.sum()
-    if check - check != 0:
+    if not is_finite_number(check):
         largest = np.where(np.isfinite(largest), largest, 0)
     shifted = x - largest
     sums = np.exp(shifted).sum(axis, keepdims=True)
@@ -91,6 +93,24 @@ def log_softmax_kernel(x: Any, axis: Any = None) -> Any:
         return shifted - np.log(sums)
     with np.errstate(divide="ignore"):
         return shifted - np.log(sums)
+
+
+# --- the same as steps of a plan -------------------------------------------------------------------------------------
+
+
+def softmax_by_operators(x: Any, axis: Any = None) -> Any:
+    powers = exp(x - most(x, axis, keepdims=True))
+    return powers / total(powers, axis, keepdims=True)
+
+
+def log_softmax_by_operators(x: Any, axis: Any = None) -> Any:
+    largest = most(x, axis, keepdims=True)
+    shifted = x - where(isfinite(largest), largest, zeros_like(largest))
+    sums = total(exp(shifted), axis, keepdims=True)
+    return shifted - where(sums == 0, -math.inf, log(nonzero(sums)))
+
+
+# --- without data ----------------------------------------------------------------------------------------------------
 
 
 def reduced_meta(a, axis=None, b=None, *, keepdims=False):
@@ -128,7 +148,7 @@ def shares(a: Any, axis: Any, result: Any) -> Any:
     result = restored(result, a.shape, axis)
     if is_plain(result) and is_plain(a):
         check = result.sum()
-        if check - check == 0:
+        if is_finite_number(check):
             return np.exp(a - result)
     if is_complex(a):
         return exp(a - result)
@@ -213,10 +233,11 @@ SCIPY.declare("special_logsumexp_signed", ARGUMENTS, signed_kernel, signed_meta,
                   lambda t, a, axis, keepdims, result: with_constant_sign(
                       total(t * signed_shares(a, axis, None, result), axis, keepdims=keepdims))))
 SCIPY.declare("special_softmax", "Tensor x, int[1]? axis=None", softmax_kernel, same_meta, tags=("reduction",),
-              vmap={"axis": reduced_behind}, vjp=softmax_vjp, jvp=softmax_vjp)
+              vmap={"axis": reduced_behind}, vjp=softmax_vjp, jvp=softmax_vjp, planned_as=softmax_by_operators)
 SCIPY.declare("special_log_softmax", "Tensor x, int[1]? axis=None", log_softmax_kernel, same_meta, tags=("reduction",),
               vmap={"axis": reduced_behind}, vjp=log_softmax_vjp,
-              jvp=lambda t, axis, result: t - total(exp(result) * t, axis, keepdims=True))
+              jvp=lambda t, axis, result: t - total(exp(result) * t, axis, keepdims=True),
+              planned_as=log_softmax_by_operators)
 
 # --- functions -------------------------------------------------------------------------------------------------------
 
