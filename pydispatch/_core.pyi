@@ -863,7 +863,7 @@ class ArrayFunction:
         operator: OpOverloadPacket | None = None, n_arrays: int = 0, n_positional: int = 0,
         keywords: frozenset[str] = ..., added: frozenset[str] | None = None, keeps: str | None = None,
         numpy_first: bool = False, joins: bool = False, creates: bool = False, of_vectors: bool = False,
-        after_text: bool = False,
+        after_text: bool = False, on_error: Callable[[Exception], None] | None = None,
     ) -> Self: ...
     @property
     def numpy_function(self) -> Callable[..., Any] | None: ...

@@ -22,6 +22,7 @@ cdef class ArrayFunction:
     cdef bint after_text                    # is the first argument a text, which those arrays follow?
     cdef bint creates                         # does it make arrays of shapes and numbers, for the default backend?
     cdef int maker                          # what is called in place of NumPy's own where the arguments are simple
+    cdef object on_error                    # gets the errors of calls, to name the function in them; or None
     cdef object builtin                     # what stands for it in the namespace, if that is not itself; or None
     cdef dict __dict__                      # its name, documentation and signature
 

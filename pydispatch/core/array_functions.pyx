@@ -344,6 +344,16 @@ cdef PyObject* call_array_function(PyObject* function, PyObject* const* args, si
     return PyObject_Vectorcall(<PyObject*>self.implementation, args, nargsf, kwnames)
 
 
+cdef PyObject* call_naming_errors(PyObject* function, PyObject* const* args, size_t nargsf,
+                                  PyObject* kwnames) except NULL:
+    """The call of a function with an `on_error`."""
+    try:
+        return call_array_function(function, args, nargsf, kwnames)
+    except Exception as error:
+        (<ArrayFunction>function).on_error(error)
+        raise
+
+
 cdef bint holds_array_of_other(PyObject* const* args, Py_ssize_t n, int depth) except -1:
     """Is there a raw array of another backend than NumPy's, whose methods are not those of Tensors, in lists too?"""
     cdef Py_ssize_t i
@@ -503,7 +513,8 @@ cdef class ArrayFunction:
     `of_vectors`), and only keywords that are in `keywords`; with `numpy_first`, only where NumPy's own function is not
     called. With `joins` the first argument is a list of arrays; `after_text` these arrays follow a text. `added` are
     the keywords that NumPy's own function does not have. A function that `creates` arrays of shapes and numbers makes
-    those of the default backend, and NumPy's own is called where that is "CPU".
+    those of the default backend, and NumPy's own is called where that is "CPU". `on_error` gets each error that a call
+    raises, and may add to its message.
 
     `keeps` is the memory layout of arrays that are their own results: "C", "F" or, for any, "K"; "none" of a conversion
     without such arrays. That is for `as_builtin`; called by other ways the function asks NumPy's.
@@ -512,7 +523,7 @@ cdef class ArrayFunction:
     def __cinit__(self, numpy_function, implementation not None, OpOverloadPacket operator or None=None,
                   Py_ssize_t n_arrays=0, Py_ssize_t n_positional=0, frozenset keywords=frozenset(),
                   frozenset added=None, str keeps=None, bint numpy_first=False, bint joins=False, bint creates=False,
-                  bint of_vectors=False, bint after_text=False):
+                  bint of_vectors=False, bint after_text=False, on_error=None):
         self.vectorcall = <vectorcallfunc>call_array_function
         self.numpy_function, self.implementation, self.operator = numpy_function, implementation, operator
         self.numpys_own = numpy_function.__wrapped__ if type(numpy_function) is type_of_askers else numpy_function
@@ -525,6 +536,9 @@ cdef class ArrayFunction:
             self.self_in_c = PyCFunction_GET_SELF(<PyObject*>self.numpys_own)
             if operator is None:
                 self.vectorcall = <vectorcallfunc>call_function_in_c
+        self.on_error = on_error
+        if on_error is not None:
+            self.vectorcall = <vectorcallfunc>call_naming_errors
         self.n_arrays, self.n_positional, self.keywords = n_arrays, n_positional, keywords
         self.added = None if added is None else tuple(added)
         self.kept_flags, self.numpy_first, self.joins = KEPT_FLAGS[keeps], numpy_first, joins
@@ -553,6 +567,17 @@ cdef class ArrayFunction:
 
 
 cdef object call_on_tensors(ArrayFunction function, tuple args, dict kwargs):
+    if function.on_error is None:
+        return call_own(function, args, kwargs)
+    try:
+        return call_own(function, args, kwargs)
+    except Exception as error:
+        function.on_error(error)
+        raise
+
+
+cdef object call_own(ArrayFunction function, tuple args, dict kwargs):
+    """Call the operator or the implementation."""
     cdef tuple values = args, names = None
     cdef PyObject* kwnames = NULL
     if kwargs:

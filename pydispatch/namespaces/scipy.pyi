@@ -17,7 +17,7 @@ _Value: TypeAlias = Tensor | OtherArray | _Raw
 
 
 @final
-class _interpolate_finite(OpOverloadPacket):  # type: ignore[misc]
+class _interpolate_closed(OpOverloadPacket):  # type: ignore[misc]
     default: OpOverload
     @overload
     def __call__(self, x: Tensor, who: str) -> Tensor: ...
@@ -134,13 +134,13 @@ class _linalg_solve_sylvester(OpOverloadPacket):  # type: ignore[misc]
 class _linalg_solve_triangular(OpOverloadPacket):  # type: ignore[misc]
     default: OpOverload
     @overload
-    def __call__(self, a: Tensor, b: _Value, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ...) -> Tensor: ...
+    def __call__(self, a: Tensor, b: _Value, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ..., is_factor: bool = ...) -> Tensor: ...
     @overload
-    def __call__(self, a: _Value, b: Tensor, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ...) -> Tensor: ...
+    def __call__(self, a: _Value, b: Tensor, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ..., is_factor: bool = ...) -> Tensor: ...
     @overload
-    def __call__(self, a: _Raw, b: _Raw, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ...) -> NDArray[Any]: ...
+    def __call__(self, a: _Raw, b: _Raw, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ..., is_factor: bool = ...) -> NDArray[Any]: ...
     @overload
-    def __call__(self, a: _Value, b: _Value, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ...) -> Any: ...
+    def __call__(self, a: _Value, b: _Value, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ..., is_factor: bool = ...) -> Any: ...
 
 @final
 class _ndimage_convolve(OpOverloadPacket):  # type: ignore[misc]
@@ -1267,9 +1267,10 @@ class _special_zeta_slope(OpOverloadPacket):  # type: ignore[misc]
 class Operators:
     """The operators of scipy."""
 
-    interpolate_finite: _interpolate_finite
-    interpolate_increasing: _interpolate_finite
-    interpolate_knots: _interpolate_finite
+    interpolate_closed: _interpolate_closed
+    interpolate_finite: _interpolate_closed
+    interpolate_increasing: _interpolate_closed
+    interpolate_knots: _interpolate_closed
     linalg_cho_factor: _linalg_cho_factor
     linalg_cholesky: _linalg_cho_factor
     linalg_det: _linalg_det
@@ -1293,6 +1294,7 @@ class Operators:
     signal_convolve: _signal_convolve
     signal_lfilter: _signal_lfilter
     signal_lfilter_from: _signal_lfilter_from
+    signal_sections: _interpolate_closed
     sparse_product: _sparse_product
     sparse_sampled_product: _sparse_sampled_product
     sparse_solution: _sparse_solution
@@ -1521,5 +1523,7 @@ class Operators:
     special_zeta: _special_zeta
     special_zeta_slope: _special_zeta_slope
     special_zetac: _special_bei
-    stats_on_simplex: _interpolate_finite
-    stats_positive: _interpolate_finite
+    stats_definite: _interpolate_closed
+    stats_finite_there: _interpolate_closed
+    stats_on_simplex: _interpolate_closed
+    stats_positive: _interpolate_closed

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -37,13 +38,16 @@ class Face:
     """The functions of a library, by the names that they have there, for Tensors too.
 
     `module` is the name of ours, `namespace` that of the operators; `functions` has each by its name in the library,
-    such as "sum" and "linalg.solve", `kinds` what it is, and `reasons` why a refused one is refused.
+    such as "sum" and "linalg.solve", `kinds` what it is, and `reasons` why a refused one is refused. `on_error` gets
+    the name of a function and what its call raises.
     """
 
-    def __init__(self, module: str, namespace: str, library: ModuleType):
+    def __init__(self, module: str, namespace: str, library: ModuleType,
+                 on_error: Callable[[str, Exception], None] | None = None):
         self.module = module
         self.namespace = namespace
         self.library = library
+        self.on_error = on_error
         self.functions: dict[str, ArrayFunction] = {}
         self.kinds: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
@@ -64,6 +68,8 @@ class Face:
     ) -> ArrayFunction:
         """Declare the function of this name; with `takes_more` the library's own is never called in its place."""
         original = self.original(name)
+        if self.on_error is not None:
+            of_operator["on_error"] = partial(self.on_error, name)
         function = ArrayFunction(None if takes_more else original, implementation, **of_operator)
         module, _, base = name.rpartition(".")
         function.__dict__.update(

@@ -4,6 +4,27 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from numpy.exceptions import AxisError
+
+from pydispatch.exceptions import DispatchError
+
+
+def name_function(name: str, error: Exception) -> None:
+    """Let the message begin with the name of a function, such as "linalg.inv", unless it does, or with a part of it.
+
+    Errors of pydispatch's own say which operator or function they are about.
+    """
+    found = str(error).partition("(")[0].partition(":")[0]
+    if isinstance(error, DispatchError) or not error.args or (found and f".{found}." in f".{name}."):
+        return
+    if isinstance(error, AxisError) and error.axis is not None and error.ndim is not None:
+        prefix = error.args[2] if len(error.args) > 2 else None     # the message comes from the numbers, behind a text
+        AxisError.__init__(error, error.axis, error.ndim, f"{name}: {prefix}" if prefix else name)
+    elif isinstance(error, AxisError):
+        AxisError.__init__(error, f"{name}: {error}")
+    else:
+        error.args = (f"{name}: {error}", *error.args[1:])
+
 
 class ErrorsOf:
     """Errors that are raised inside begin with this name and keep their class."""
@@ -18,5 +39,5 @@ class ErrorsOf:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
                  ) -> None:
-        if isinstance(error, Exception) and error.args and not str(error).startswith(self.name):
-            error.args = (f"{self.name}: {error}", *error.args[1:])
+        if isinstance(error, Exception):
+            name_function(self.name, error)

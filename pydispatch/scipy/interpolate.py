@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch.loading import only_public
-from pydispatch.numpy.declare import as_nonscalar, known_values
+from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
 from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.pack import SCIPY
@@ -98,6 +98,12 @@ def check_knots(t: Any, who: str) -> None:
         raise ValueError(f"{who}: Knots must be in a non-decreasing order.")
 
 
+def check_closed(y: Any, who: str) -> None:
+    if not np.allclose(y[..., 0], y[..., -1], rtol=1e-15, atol=1e-15):
+        raise ValueError(f"{who} must be identical (within machine precision) when bc_type='periodic'.")
+
+
+closed = value_check("interpolate_closed", check_closed)
 finite = value_check("interpolate_finite", check_finite)
 increasing = value_check("interpolate_increasing", check_increasing)
 knots_in_order = value_check("interpolate_knots", check_knots)
@@ -310,7 +316,10 @@ class CubicSpline(CubicHermiteSpline):
 
     def __init__(self, x: Any, y: Any, axis: int = 0, bc_type: Any = "not-a-knot", extrapolate: Any = None):
         x, dx, axis, y = prepared("CubicSpline", x, y, axis)
-        start, end = conditions(bc_type, y, axis)
+        start, end = conditions(bc_type, y)
+        if start == "periodic":
+            y = closed(NP.moveaxis(y, 0, -1), f"CubicSpline: The first and last `y` point along axis {axis}")
+            y = NP.moveaxis(y, -1, 0)
         if extrapolate is None:
             extrapolate = "periodic" if start == "periodic" else True
         shape = tuple(y.shape)
@@ -318,13 +327,9 @@ class CubicSpline(CubicHermiteSpline):
         self.take_slopes(x, dx, y, NP.reshape(slopes, shape), axis, extrapolate)
 
 
-def conditions(bc_type: Any, y: Any, axis: int) -> tuple[Any, Any]:
+def conditions(bc_type: Any, y: Any) -> tuple[Any, Any]:
     """The conditions at both ends: a name, or the order of a derivative and its values as a row."""
     if isinstance(bc_type, str):
-        known = known_values(y) if bc_type == "periodic" else None
-        if known is not None and not np.allclose(known[0], known[-1], rtol=1e-15, atol=1e-15):
-            raise ValueError(f"CubicSpline: The first and last `y` point along axis {axis} must be identical (within "
-                             "machine precision) when bc_type='periodic'.")
         bc_type = (bc_type, bc_type)
     elif len(bc_type) != 2:
         raise ValueError("CubicSpline: `bc_type` must contain 2 elements to specify start and end conditions.")

@@ -277,27 +277,25 @@ def as_image(input: Any, output: Any) -> Any:
     return ops.np.astype(input, wide) if wide != input.dtype else input
 
 
-def filtered(name: str, input: Any, weights: Any, mode: Any, cval: Any, origin: Any, axes: Any, correlates: bool
-             ) -> Any:
+def filtered(input: Any, weights: Any, mode: Any, cval: Any, origin: Any, axes: Any, correlates: bool) -> Any:
     """The image convolved with weights along some of its axes, or correlated."""
     weights, ndim = as_nonscalar(weights), len(input.shape)
     shape, n = tuple(weights.shape), len(axes)
-    with ErrorsOf(name):
-        if len(shape) != n or 0 in shape:
-            raise RuntimeError(f"weights.ndim ({len(shape)}) must match len(axes) ({n})")
-        if not isinstance(mode, str):
-            raise RuntimeError("A sequence of modes is not supported")
-        origins = dict(zip(axes, each_of(origin, n), strict=True))
-        lengths = dict(zip(sorted(axes), shape, strict=True))
-        if correlates:
-            weights = ops.np.flip(ops.np.conjugate(weights) if weights.dtype.kind == "c" else weights)
-            origins = {axis: -shift - (lengths[axis] % 2 == 0) for axis, shift in origins.items()}
-        if n != ndim:
-            weights = ops.np.reshape(weights, tuple([lengths.get(axis, 1) for axis in range(ndim)]))
-        shifts = tuple([int(origins.get(axis, 0)) for axis in range(ndim)])
-        if any(shifts):
-            return CONVOLVE(input, weights, mode, cval, shifts)
-        return CONVOLVE(input, weights, mode, cval)
+    if len(shape) != n or 0 in shape:
+        raise RuntimeError(f"weights.ndim ({len(shape)}) must match len(axes) ({n})")
+    if not isinstance(mode, str):
+        raise RuntimeError("A sequence of modes is not supported")
+    origins = dict(zip(axes, each_of(origin, n), strict=True))
+    lengths = dict(zip(sorted(axes), shape, strict=True))
+    if correlates:
+        weights = ops.np.flip(ops.np.conjugate(weights) if weights.dtype.kind == "c" else weights)
+        origins = {axis: -shift - (lengths[axis] % 2 == 0) for axis, shift in origins.items()}
+    if n != ndim:
+        weights = ops.np.reshape(weights, tuple([lengths.get(axis, 1) for axis in range(ndim)]))
+    shifts = tuple([int(origins.get(axis, 0)) for axis in range(ndim)])
+    if any(shifts):
+        return CONVOLVE(input, weights, mode, cval, shifts)
+    return CONVOLVE(input, weights, mode, cval)
 
 
 @FACE.array_function("ndimage")
@@ -305,8 +303,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: str = "reflect"
              axes: Any = None) -> Any:
     """The image convolved with weights."""
     input = as_image(input, output)
-    return into_output(output, filtered("ndimage.convolve", input, weights, mode, cval, origin,
-                                        axes_of(axes, input.ndim), False))
+    return into_output(output, filtered(input, weights, mode, cval, origin, axes_of(axes, input.ndim), False))
 
 
 @FACE.array_function("ndimage")
@@ -314,32 +311,31 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: str = "reflect
               *, axes: Any = None) -> Any:
     """The image correlated with weights."""
     input = as_image(input, output)
-    return into_output(output, filtered("ndimage.correlate", input, weights, mode, cval, origin,
-                                        axes_of(axes, input.ndim), True))
+    return into_output(output, filtered(input, weights, mode, cval, origin, axes_of(axes, input.ndim), True))
 
 
-def filtered_along(name: str, input: Any, weights: Any, axis: int, output: Any, mode: str, cval: Any, origin: Any,
+def filtered_along(input: Any, weights: Any, axis: int, output: Any, mode: str, cval: Any, origin: Any,
                    correlates: bool) -> Any:
     """The image filtered along one axis."""
     input, weights = as_image(input, output), as_nonscalar(weights)
     if weights.ndim != 1 or weights.shape[0] < 1:
-        raise RuntimeError(f"{name}: no filter weights given")
+        raise RuntimeError("no filter weights given")
     axes = (normalize_axis_index(axis, input.ndim),)
-    return into_output(output, filtered(name, input, weights, mode, cval, origin, axes, correlates))
+    return into_output(output, filtered(input, weights, mode, cval, origin, axes, correlates))
 
 
 @FACE.array_function("ndimage")
 def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
                origin: int = 0) -> Any:
     """The image convolved with weights along an axis."""
-    return filtered_along("ndimage.convolve1d", input, weights, axis, output, mode, cval, origin, False)
+    return filtered_along(input, weights, axis, output, mode, cval, origin, False)
 
 
 @FACE.array_function("ndimage")
 def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
                 origin: int = 0) -> Any:
     """The image correlated with weights along an axis."""
-    return filtered_along("ndimage.correlate1d", input, weights, axis, output, mode, cval, origin, True)
+    return filtered_along(input, weights, axis, output, mode, cval, origin, True)
 
 
 # --- filters with weights of their own -------------------------------------------------------------------------------
@@ -354,9 +350,9 @@ def gaussian_weights(name: str, sigma: Any, order: int, truncate: float, radius:
                                     "here\npass radius=")
         radius = int(truncate * float(known) + 0.5)
     if not isinstance(radius, (int, np.integer)) or radius < 0:
-        raise ValueError(f"{name}: radius must be a nonnegative integer")
+        raise ValueError("radius must be a nonnegative integer")
     if order < 0:
-        raise ValueError(f"{name}: order must be non-negative")
+        raise ValueError("order must be non-negative")
     plain = not is_array(sigma) or isinstance(sigma, (np.ndarray, np.generic))
     maker: Any = np if plain else ops.np
     x = np.arange(-radius, radius + 1)
@@ -385,7 +381,7 @@ def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, ou
     `sigma` may be a Tensor, with a gradient for a given `radius`.
     """
     weights = gaussian_weights("ndimage.gaussian_filter1d", sigma, order, truncate, radius)
-    return filtered_along("ndimage.gaussian_filter1d", input, weights, axis, output, mode, cval, 0, False)
+    return filtered_along(input, weights, axis, output, mode, cval, 0, False)
 
 
 @FACE.array_function("ndimage")
@@ -398,21 +394,20 @@ def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, 
     for axis, width, degree, boundary, reach in zip(axes, *lists, strict=True):
         if is_array(width) or width > 1e-15:
             weights = gaussian_weights("ndimage.gaussian_filter", width, degree, truncate, reach)
-            image = filtered_along("ndimage.gaussian_filter", image, weights, axis, None, boundary, cval, 0, False)
+            image = filtered_along(image, weights, axis, None, boundary, cval, 0, False)
     return into_output(output, image if image is not input else ops.np.copy(input))
 
 
-def averaged(name: str, image: Any, size: int, axis: int, mode: str, cval: float, origin: int) -> Any:
+def averaged(image: Any, size: int, axis: int, mode: str, cval: float, origin: int) -> Any:
     """The means of so many elements along an axis: like SciPy's, their sum divided, and cut off for integers."""
-    with ErrorsOf(name):
-        if size < 1:
-            raise RuntimeError("incorrect filter size")
-        if not 0 <= size // 2 + origin < size:
-            raise ValueError("invalid origin")
+    if size < 1:
+        raise RuntimeError("incorrect filter size")
+    if not 0 <= size // 2 + origin < size:
+        raise ValueError("invalid origin")
     dtype = image.dtype
     if dtype.kind not in "fc":
         image = ops.np.astype(image, np.dtype(float))
-    total = filtered_along(name, image, np.ones(size), axis, None, mode, cval, origin, True)
+    total = filtered_along(image, np.ones(size), axis, None, mode, cval, origin, True)
     found = ops.np.divide(total, size)
     return found if found.dtype == dtype else ops.np.astype(found, dtype)
 
@@ -421,8 +416,7 @@ def averaged(name: str, image: Any, size: int, axis: int, mode: str, cval: float
 def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
                      cval: float = 0.0, origin: int = 0) -> Any:
     """The means of neighbours along an axis."""
-    return into_output(output, averaged("ndimage.uniform_filter1d", as_image(input, output), size, axis, mode, cval,
-                                        origin))
+    return into_output(output, averaged(as_image(input, output), size, axis, mode, cval, origin))
 
 
 @FACE.array_function("ndimage")
@@ -434,7 +428,7 @@ def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "r
     lists = [each_of(value, len(axes)) for value in (size, mode, origin)]
     for axis, length, boundary, shift in zip(axes, *lists, strict=True):
         if length > 1:
-            image = averaged("ndimage.uniform_filter", image, int(length), axis, boundary, cval, shift)
+            image = averaged(image, int(length), axis, boundary, cval, shift)
     return into_output(output, image if image is not input else ops.np.copy(input))
 
 

@@ -13,6 +13,7 @@ except ImportError as error:
 
 from pydispatch.numpy.declare import Face
 from pydispatch.packs import Pack
+from pydispatch.scipy.errors import name_function
 
 FAMILIES = (
     "signal",
@@ -29,6 +30,6 @@ SOLVERS = ("integrate", "optimize")
 
 SCIPY = Pack("scipy", {family: f"pydispatch.scipy.{family}" for family in FAMILIES})
 SCIPY.install()
-FACE = Face("pydispatch.scipy", "scipy", scipy)
+FACE = Face("pydispatch.scipy", "scipy", scipy, name_function)
 PASSED_ON: dict[str, tuple[str, ...]] = {}
 """By family: names that are SciPy's own here too, since no array comes in."""

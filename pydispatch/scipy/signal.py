@@ -16,13 +16,14 @@ from scipy import signal
 
 from pydispatch._core import MetaArray, convolve_vectors, correlate_vectors, sum_to
 from pydispatch.loading import only_public
-from pydispatch.numpy.declare import as_nonscalar, known_values
+from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.numpy.manipulation import pad
 from pydispatch.operators.batching import axis_behind, batch_of, batch_of_one, rank, reshaped
 from pydispatch.operators.calculus import MODES
 from pydispatch.operators.calculus import convolve_kernel as convolve_rows
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
+from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
 
@@ -218,39 +219,38 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     """The sums of products of the elements of one array and the conjugates of the other one at each distance."""
     in1, in2 = as_nonscalar(in1), as_nonscalar(in2)
     if in1.ndim != in2.ndim:
-        raise ValueError("signal.correlate: in1 and in2 should have the same dimensionality")
+        raise ValueError("in1 and in2 should have the same dimensionality")
     return CONVOLVE(in1, reversed_conjugate(in2), mode, method)
 
 
 @FACE.array_function("signal")
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """The convolution along some axes, by Fourier transforms; the other axes broadcast."""
-    return convolved_along("fftconvolve", in1, in2, mode, axes)
+    return convolved_along(in1, in2, mode, axes)
 
 
 @FACE.array_function("signal")
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """The same as `fftconvolve`. SciPy's own, which arrays go to, transforms a long array piece by piece."""
-    return convolved_along("oaconvolve", in1, in2, mode, axes)
+    return convolved_along(in1, in2, mode, axes)
 
 
-def convolved_along(name: str, in1: Any, in2: Any, mode: str, axes: Any) -> Any:
+def convolved_along(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
     """The convolution along some axes, by default all of them."""
     in1, in2 = [x if x.dtype.kind in "fc" else ops.np.astype(x, np.dtype(float)) for x in map(as_nonscalar, (in1, in2))]
     ndim = in1.ndim
     if ndim != in2.ndim:
-        raise ValueError(f"signal.{name}: in1 and in2 should have the same dimensionality")
+        raise ValueError("in1 and in2 should have the same dimensionality")
     if 0 in in1.shape or 0 in in2.shape:
         return ops.np.zeros_like(in1, shape=(0,), dtype=np.dtype(float))
     if axes is None:
         return CONVOLVE(in1, in2, mode, "fft")
     axes = normalize_axis_tuple(axes, ndim)
     if not axes:
-        raise ValueError(f"signal.{name}: when provided, axes cannot be empty")
+        raise ValueError("when provided, axes cannot be empty")
     others = [axis for axis in range(ndim) if axis not in axes]
     if any(in1.shape[axis] != in2.shape[axis] and 1 not in (in1.shape[axis], in2.shape[axis]) for axis in others):
-        raise ValueError(f"signal.{name}: incompatible shapes for in1 and in2: "
-                         f"{tuple(in1.shape)} and {tuple(in2.shape)}")
+        raise ValueError(f"incompatible shapes for in1 and in2: {tuple(in1.shape)} and {tuple(in2.shape)}")
     order = (*others, *axes)
     found = ops.np.transpose(CONVOLVE(ops.np.transpose(in1, order), ops.np.transpose(in2, order), mode, "fft",
                                       batch_ndim=len(others)), tuple(np.argsort(order).tolist()))
@@ -269,29 +269,29 @@ BOUNDARIES = {"fill": "constant", "pad": "constant", "wrap": "wrap", "circular":
 @FACE.array_function("signal")
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     """The convolution of two matrices; what surrounds the first is a number, or that matrix again."""
-    return convolved_matrices("convolve2d", in1, as_nonscalar(in2), mode, boundary, fillvalue, -1)
+    return convolved_matrices(in1, as_nonscalar(in2), mode, boundary, fillvalue, -1)
 
 
 @FACE.array_function("signal")
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     """The correlation of two matrices; what surrounds the first is a number, or that matrix again."""
-    return convolved_matrices("correlate2d", in1, reversed_conjugate(as_nonscalar(in2)), mode, boundary, fillvalue, 0)
+    return convolved_matrices(in1, reversed_conjugate(as_nonscalar(in2)), mode, boundary, fillvalue, 0)
 
 
-def convolved_matrices(name: str, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any, rounds: int) -> Any:
+def convolved_matrices(in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any, rounds: int) -> Any:
     """The convolution of two matrices, of which the first goes on beyond its boundary.
 
     Where it has two elements in the middle, the mode "same" takes the first if it `rounds` by -1, else the second.
     """
     in1 = as_nonscalar(in1)
     if not in1.ndim == in2.ndim == 2:
-        raise ValueError(f"signal.{name}: inputs must both be 2-D arrays")
+        raise ValueError("inputs must both be 2-D arrays")
     if boundary not in BOUNDARIES:
-        raise ValueError(f"signal.{name}: boundary is {boundary!r}, expected one of {', '.join(BOUNDARIES)}")
+        raise ValueError(f"boundary is {boundary!r}, expected one of {', '.join(BOUNDARIES)}")
     if mode == "valid":
         return CONVOLVE(in1, in2, mode, "direct")
     if mode not in MODES:
-        raise ValueError(f"signal.{name}: acceptable mode flags are 'valid', 'same', or 'full'")
+        raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
     options = {"constant_values": fillvalue} if BOUNDARIES[boundary] == "constant" else {}
     wide = pad(in1, [(m - 1, m - 1) for m in in2.shape], BOUNDARIES[boundary], **options)
     found = CONVOLVE(wide, in2, "valid", "direct")
@@ -456,23 +456,29 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return LFILTER(b, a, x, axis) if zi is None else LFILTER_FROM(b, a, x, as_nonscalar(zi), axis)
 
 
+def check_sections(sos: Any, who: str) -> None:
+    if not (sos[..., 3] == 1).all():
+        raise ValueError(f"{who}: sos[:, 3] should be all ones")
+
+
+sections = value_check("signal_sections", check_sections)
+
+
 @FACE.array_function("signal")
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """The array filtered along an axis by sections of second order, one after the other."""
     sos, x = as_nonscalar(sos), as_nonscalar(x)
     if sos.ndim != 2 or sos.shape[1] != 6:
-        raise ValueError(f"signal.sosfilt: sos array must be shape (n_sections, 6), not {tuple(sos.shape)}")
-    known = known_values(sos)
-    if known is not None and not (known[:, 3] == 1).all():
-        raise ValueError("signal.sosfilt: sos[:, 3] should be all ones")
+        raise ValueError(f"sos array must be shape (n_sections, 6), not {tuple(sos.shape)}")
+    sos = sections(sos, "signal.sosfilt")
     if not x.ndim:
-        raise ValueError("signal.sosfilt: x must be at least 1D")
+        raise ValueError("x must be at least 1D")
     axis = normalize_axis_index(axis, x.ndim)
     states = []
     if zi is not None:
         zi, shape = as_nonscalar(zi), (sos.shape[0], *x.shape[:axis], 2, *x.shape[axis + 1:])
         if tuple(zi.shape) != shape:
-            raise ValueError(f"signal.sosfilt: zi must have shape {shape}, got {tuple(zi.shape)}")
+            raise ValueError(f"zi must have shape {shape}, got {tuple(zi.shape)}")
     for i in range(sos.shape[0]):
         b, a = ops.np.getitem(sos, (i, slice(0, 3))), ops.np.getitem(sos, (i, slice(3, 6)))
         if zi is None:

@@ -11,6 +11,7 @@ from math import inf, log, nan, pi
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from scipy import stats
 
 import pydispatch.scipy.special  # noqa: F401  (declares the operators of the formulas)
@@ -21,7 +22,6 @@ from pydispatch.numpy.declare import COMPOSITE, as_array, as_nonscalar, known_va
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
 from pydispatch.scipy.checks import value_check
-from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
 
 add, divide, exp, expm1, floor, log1p, multiply, negative, square, subtract, where = LIBRARY.operators(
@@ -32,6 +32,7 @@ betainc, betaincc, betaincinv, betaln, gammainc, gammaincc, gammaincinv, gammaln
 log_ndtr, ndtr, ndtri, poch, stdtr, stdtrit, xlog1py, xlogy = SCIPY.operators(
     "special_log_ndtr", "special_ndtr", "special_ndtri", "special_poch", "special_stdtr", "special_stdtrit",
     "special_xlog1py", "special_xlogy")
+cholesky, = SCIPY.operators("linalg_cholesky")
 LOG_2, LOG_PI, LOG_2_PI = log(2), log(pi), log(2 * pi)
 Check = Callable[..., Any]      # (numpy or ops.np, values) -> which of them are allowed
 
@@ -447,11 +448,26 @@ def normal_parameters(mean: Any, cov: Any) -> tuple[int, Any, Any]:
     if cov.ndim == 0 or (cov.ndim == 1 and cov.shape[0] == dim):
         cov = multiply(cov, np.eye(dim))
     if cov.ndim != 2 or cov.shape[0] != cov.shape[1]:
-        raise ValueError("stats.multivariate_normal: array 'cov' must be square if it is two dimensional, but "
+        raise ValueError("array 'cov' must be square if it is two dimensional, but "
                          f"cov.shape = {tuple(cov.shape)}, and mean has {dim} elements")
     if cov.shape[0] != dim:
-        raise ValueError(f"stats.multivariate_normal: mean has {dim} elements, cov is of shape {tuple(cov.shape)}")
+        raise ValueError(f"mean has {dim} elements, cov is of shape {tuple(cov.shape)}")
     return dim, mean, cov
+
+
+def check_definite(diagonal: Any, who: str) -> None:
+    """Raise what SciPy raises for a covariance that is singular but for rounding, from the diagonal of its factor.
+
+    The eigenvalues, which SciPy compares, are at least as far apart as the squares of these elements.
+    """
+    if diagonal.size and (diagonal.min(-1) ** 2 <= ROUNDED * diagonal.max(-1) ** 2).any():
+        raise LinAlgError(f"{who}: the covariance must be symmetric positive definite\n"
+                          "add a little to its diagonal, for example cov + 1e-9 * numpy.eye(n)")
+
+
+definite = value_check("stats_definite", check_definite)
+ROUNDED = 1e6 * np.finfo(float).eps
+"""The quotient of eigenvalues from which on SciPy takes the smaller one for 0."""
 
 
 def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
@@ -466,15 +482,15 @@ def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: b
     elif x.ndim == 1 and dim == 1:
         x = ops.np.reshape(x, (x.shape[0], 1))
     if x.shape[-1] != dim:
-        raise ValueError(f"stats.multivariate_normal: x has vectors of {x.shape[-1]} elements, mean has {dim}")
+        raise ValueError(f"x has vectors of {x.shape[-1]} elements, mean has {dim}")
     x, mean, cov = [v if v.dtype == np.float64 else ops.np.astype(v, np.dtype(float)) for v in (x, mean, cov)]
-    with ErrorsOf("stats.multivariate_normal"):
-        factor = ops.np.linalg_cholesky(cov)
+    factor = cholesky(cov, lower=True)
     apart = subtract(x, mean)
     rows = ops.np.reshape(apart, (-1 if apart.size else 0, dim))
     white = ops.np.linalg_solve(factor, ops.np.transpose(rows))
     distance = ops.np.reshape(ops.np.sum(square(white), 0), tuple(apart.shape[:-1]))
     diagonal = ops.np.getitem(ops.np.reshape(factor, (dim * dim,)), slice(None, None, dim + 1))
+    diagonal = definite(diagonal, "stats.multivariate_normal")
     constant = add(multiply(ops.np.sum(ops.np.log(diagonal)), 2.0), dim * LOG_2_PI)
     found = multiply(add(distance, constant), -0.5)
     kept = tuple([n for n in found.shape if n != 1])
@@ -503,10 +519,10 @@ def dirichlet_logpdf(x: Any, alpha: Any) -> Any:
     """The logarithm of the density at vectors along the first axis; their last element may be left out."""
     x, alpha = as_nonscalar(x), as_nonscalar(alpha)
     if alpha.ndim != 1:
-        raise ValueError(f"stats.dirichlet: parameter vector 'a' must be one dimensional, but a.shape = {alpha.shape}")
+        raise ValueError(f"parameter vector 'a' must be one dimensional, but a.shape = {alpha.shape}")
     n = alpha.shape[0]
     if not x.ndim or x.shape[0] not in (n, n - 1):
-        raise ValueError("stats.dirichlet: vector 'x' must have either the same number of entries as, or one entry "
+        raise ValueError("vector 'x' must have either the same number of entries as, or one entry "
                          f"fewer than, parameter vector 'a', but alpha.shape = {tuple(alpha.shape)} and x.shape = "
                          f"{tuple(x.shape)}")
     alpha = all_positive(alpha, "stats.dirichlet")
@@ -514,10 +530,12 @@ def dirichlet_logpdf(x: Any, alpha: Any) -> Any:
         last = subtract(1.0, ops.np.sum(x, 0, keepdims=True))
         x = ops.np.concatenate((x, last), 0)
     x = ops.np.moveaxis(on_simplex(ops.np.moveaxis(x, 0, -1), "stats.dirichlet"), -1, 0)
-    check_zeros(known_values(x), known_values(alpha))
-    powers = ops.np.reshape(subtract(alpha, 1.0), (n, *(1,) * (x.ndim - 1)))
+    alphas = ops.np.reshape(alpha, (n, *(1,) * (x.ndim - 1)))
+    inside = mask_of(lambda of, x, alphas: of.logical_or(of.not_equal(x, 0), of.greater_equal(alphas, 1)), x, alphas)
+    if inside is not None:
+        x = where(all_finite_there(inside, "stats.dirichlet"), x, 1.0)
     constant = subtract(gammaln(ops.np.sum(alpha)), ops.np.sum(gammaln(alpha)))
-    return add(ops.np.sum(xlogy(powers, x), 0), constant)
+    return add(ops.np.sum(xlogy(subtract(alphas, 1.0), x), 0), constant)
 
 
 def check_positive(alpha: Any, who: str) -> None:
@@ -537,14 +555,15 @@ def check_on_simplex(x: Any, who: str) -> None:
                          f"{x.sum(-1)}")
 
 
+def check_finite_there(inside: Any, who: str) -> None:
+    """Raise what SciPy raises where the density is infinite."""
+    if not inside.all():
+        raise ValueError(f"{who}: each entry in 'x' must be greater than zero if its alpha is less than one")
+
+
 all_positive = value_check("stats_positive", check_positive)
 on_simplex = value_check("stats_on_simplex", check_on_simplex)
-
-
-def check_zeros(x: np.ndarray | None, alpha: np.ndarray | None) -> None:
-    """Raise what SciPy raises where the density is infinite, if the values are known."""
-    if x is not None and alpha is not None and ((x == 0) & (alpha < 1).reshape(-1, *(1,) * (x.ndim - 1))).any():
-        raise ValueError("stats.dirichlet: each entry in 'x' must be greater than zero if its alpha is less than one")
+all_finite_there = value_check("stats_finite_there", check_finite_there)
 
 
 def dirichlet_pdf(x: Any, alpha: Any) -> Any:

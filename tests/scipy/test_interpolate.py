@@ -255,6 +255,8 @@ VALUES = {
     "breakpoints": (lambda x: interpolate.PPoly(np.ones((2, 5)), x)(0.3), POINTS[::-1].copy(), "PPoly: `x` must be"),
     "nan in x": (lambda x: interpolate.CubicSpline(x, POINTS)(0.3), NAN, "CubicSpline: `x` must contain only finite"),
     "nan in y": (lambda y: interpolate.CubicSpline(POINTS, y)(0.3), NAN, "CubicSpline: `y` must contain only finite"),
+    "ends": (lambda x: interpolate.CubicSpline(POINTS, (x - POINTS[0]) * (x - POINTS[-1]), bc_type="periodic")(0.3),
+             2 * POINTS, "CubicSpline: The first and last"),
     "knots": (lambda t: interpolate.BSpline(t, POINTS, 1)(0.3), POINTS[::-1].copy(), "BSpline: Knots must be"),
 }
 LATER = {

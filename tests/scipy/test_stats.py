@@ -188,7 +188,7 @@ BAD_CALLS = {
     "covariance": (lambda: stats.multivariate_normal.logpdf(X, X, np.ones((2, 3))), ValueError, "must be square"),
     "indefinite": (lambda: stats.multivariate_normal.logpdf(X, X, -np.eye(2)), np.linalg.LinAlgError, "definite"),
     "simplex": (lambda: stats.dirichlet.logpdf(Tensor(np.array([0.5, 0.6, 0.5])), np.ones(3)), ValueError, "simplex"),
-    "alpha": (lambda: stats.dirichlet.logpdf(X, np.ones((2, 2))), ValueError, "stats.dirichlet: .*one dimensional"),
+    "alpha": (lambda: stats.dirichlet.logpdf(X, np.ones((2, 2))), ValueError, "dirichlet.logpdf: .*one dimensional"),
 }
 
 
@@ -217,7 +217,7 @@ def test_bad_values_are_found_in_a_batch_and_in_a_plan(function, bad, message):
 
 def test_an_indefinite_covariance_of_a_batch_is_named():
     covariances = np.stack([np.eye(2), -np.eye(2)])
-    with pytest.raises(np.linalg.LinAlgError, match=r"^stats\.multivariate_normal: ") as caught:
+    with pytest.raises(np.linalg.LinAlgError, match=r"^stats\.multivariate_normal\b") as caught:
         vmap(lambda cov: stats.multivariate_normal.logpdf(np.ones(2), np.zeros(2), cov))(covariances)
     assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
 

@@ -14,6 +14,7 @@ from pydispatch._core import MetaArray
 from pydispatch.operators.batching import padded, rank
 from pydispatch.operators.decompositions import multiply, solve_batch, stack_batch
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.ops import ops
 from pydispatch.scipy.pack import FACE
 
 
@@ -21,19 +22,19 @@ def check_finite_values(name: str, *arrays: np.ndarray) -> None:
     """ValueError where an element is infinite or nan."""
     for x in arrays:
         if x.dtype.kind in "fc" and not np.isfinite(x).all():
-            raise ValueError(f"{name}: array must not contain infs or NaNs")
+            raise ValueError(f"linalg.{name}: array must not contain infs or NaNs")
 
 
 def check_square(name: str, shape: tuple[int, ...], argument: str = "a") -> None:
     """LinAlgError, which is a ValueError, for what is no stack of square matrices: SciPy's functions raise either."""
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise LinAlgError(f"{name}: expected square matrix, argument {argument} has shape {shape}")
+        raise LinAlgError(f"linalg.{name}: expected square matrix, argument {argument} has shape {shape}")
 
 
 def check_matrices(name: str, shape: tuple[int, ...]) -> None:
     """ValueError for what is no stack of matrices."""
     if len(shape) < 2:
-        raise ValueError(f"{name}: expected a matrix, argument a has shape {shape}")
+        raise ValueError(f"linalg.{name}: expected a matrix, argument a has shape {shape}")
 
 
 def precise(x: Any) -> np.dtype:
@@ -46,7 +47,7 @@ def precise(x: Any) -> np.dtype:
 def named_example(name: str, i: int, batch: tuple[int, ...], error: str) -> str:
     """The message of an error in one of a stack of matrices."""
     where = f" in matrix {tuple(map(int, np.unravel_index(i, batch)))} of the stack" if batch else ""
-    return f"{name}: {error}{where}"
+    return f"linalg.{name}: {error}{where}"
 
 
 def over_stack(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -86,8 +87,13 @@ def check_systems(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> 
     """The shape of the stack of systems with square matrices; ValueError where their shapes do not match."""
     check_square(name, shape)
     if not other or shape[-1] != other[-1 if len(other) == 1 else -2]:
-        raise ValueError(f"{name}: shapes of a {shape} and b {other} are incompatible")
+        raise ValueError(f"linalg.{name}: shapes of a {shape} and b {other} are incompatible")
     return () if len(shape) == 2 and len(other) < 3 else broadcast((shape[:-2], other[:-2]))
+
+
+def of_column(solve: Callable[[Any], Any], b: Any) -> Any:
+    """The solution for a vector, from a function of matrices: a stack of vectors would be taken for a matrix."""
+    return ops.np.getitem(solve(ops.np.expand_dims(b, -1)), (..., 0))
 
 
 def systems_batch(name):

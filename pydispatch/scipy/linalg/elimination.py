@@ -14,7 +14,7 @@ from scipy.linalg.lapack import get_lapack_funcs
 from pydispatch._core import MetaArray
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.operators.batching import batch_of
-from pydispatch.operators.meta import dtype_of, shape_of
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.linalg.arguments import (
@@ -23,6 +23,7 @@ from pydispatch.scipy.linalg.arguments import (
     check_systems,
     in_triangle,
     matrices_batch,
+    of_column,
     over_stack,
     precise,
 )
@@ -37,7 +38,7 @@ def lu_of_one(a):
     factor, = get_lapack_funcs(("getrf",), (a,))
     lu, pivots, info = factor(a)
     if info > 0:
-        warnings.warn(f"lu_factor: Diagonal number {info} is exactly zero. Singular matrix.", LinAlgWarning,
+        warnings.warn(f"linalg.lu_factor: Diagonal number {info} is exactly zero. Singular matrix.", LinAlgWarning,
                       stacklevel=2)
     return lu, pivots
 
@@ -112,16 +113,18 @@ def unpacked(lu: Any) -> tuple[Any, Any]:
 def lu_vjp(g, pivots, result):
     lower, upper = unpacked(result)
     g = in_triangle(lower.mT @ g, True, True) + in_triangle(g @ upper.mT, False)
-    g = solved(lower, g, 1, True, True)
-    g = solved(upper, g.mT, 0, False, False).mT
+    with ErrorsOf("linalg.lu_factor"):
+        g = solved(lower, g, 1, True, True)
+        g = solved(upper, g.mT, 0, False, False).mT
     return row_exchanges(result, pivots) @ g
 
 
 def lu_jvp(t, pivots, result):
     lower, upper = unpacked(result)
     t = row_exchanges(result, pivots).mT @ t
-    t = solved(lower, t, 0, True, True)
-    t = solved(upper, t.mT, 1, False, False).mT
+    with ErrorsOf("linalg.lu_factor"):
+        t = solved(lower, t, 0, True, True)
+        t = solved(upper, t.mT, 1, False, False).mT
     return lower @ in_triangle(t, True, True) + in_triangle(t, False) @ upper
 
 
@@ -158,21 +161,31 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> A
     return ops.scipy.linalg_lu_factor(as_nonscalar(a), check_finite=check_finite)
 
 
+def in_order(b: Any, order: Any) -> Any:
+    """The rows of right-hand sides, which may be infinite, in another order for each of a stack."""
+    if order.ndim == 1:
+        return ops.np.take(b, order, 0 if b.ndim == 1 else -2)
+    rows = ops.np.expand_dims(order, -1)
+    shape = (*broadcast((tuple(order.shape[:-1]), tuple(b.shape[:-2]))), *b.shape[-2:])
+    return ops.np.take_along_axis(ops.np.broadcast_to(b, shape), ops.np.broadcast_to(rows, shape), -2)
+
+
 @FACE.array_function("linalg")
 def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     """The solution of a system from what `lu_factor` returned."""
     lu, pivots = map(as_nonscalar, lu_and_piv)
     b = as_nonscalar(b)
     check_systems("lu_solve", tuple(lu.shape), tuple(b.shape))
-    solve = partial(ops.scipy.linalg_solve_triangular, lu, trans=trans)
+    if b.ndim < 2 < lu.ndim:
+        return of_column(lambda b: lu_solve((lu, pivots), b, trans, check_finite=check_finite), b)
+    solve = partial(ops.scipy.linalg_solve_triangular, lu, trans=trans, is_factor=True)
     exchanges = ops.scipy.linalg_row_exchanges(lu, pivots)
-    with ErrorsOf("lu_solve"):
-        if trans:
-            found = solve(b, lower=False, check_finite=check_finite)
-            return ops.np.matmul(exchanges, solve(found, lower=True, unit_diagonal=True, check_finite=False))
-        found = solve(ops.np.matmul(ops.np.swapaxes(exchanges, -1, -2), b), lower=True, unit_diagonal=True,
-                      check_finite=check_finite)
-        return solve(found, lower=False, check_finite=False)
+    if trans:
+        found = solve(b, lower=False, check_finite=check_finite)
+        found = solve(found, lower=True, unit_diagonal=True, check_finite=False)
+        return in_order(found, ops.np.argmax(exchanges, -1))
+    found = solve(in_order(b, ops.np.argmax(exchanges, -2)), lower=True, unit_diagonal=True, check_finite=check_finite)
+    return solve(found, lower=False, check_finite=False)
 
 
 @FACE.array_function("linalg")

@@ -166,7 +166,7 @@ def as_square(name: str, A: Any) -> Any:
 
 def refuse_error_estimate(name: str, disp: Any) -> None:
     if disp is False:
-        raise NotImplementedError(f"{name} of a Tensor has no error estimate\nleave out disp=False")
+        raise NotImplementedError(f"linalg.{name}: a Tensor has no error estimate\nleave out disp=False")
 
 
 @FACE.array_function("linalg")
@@ -199,7 +199,7 @@ def check_sylvester(a, b, q):
     check_square("solve_sylvester", a)
     check_square("solve_sylvester", b, "b")
     if len(q) < 2 or q[-2:] != (a[-1], b[-1]):
-        raise ValueError(f"solve_sylvester: argument q has shape {q}, expected (..., {a[-1]}, {b[-1]}) beside "
+        raise ValueError(f"linalg.solve_sylvester: argument q has shape {q}, expected (..., {a[-1]}, {b[-1]}) beside "
                          f"a and b of shapes {a} and {b}")
     return broadcast((a[:-2], b[:-2], q[:-2]))
 

@@ -116,7 +116,7 @@ STRUCTURES = frozenset((
 
 def check_structure(name: str, assume_a: Any) -> None:
     if assume_a not in STRUCTURES:
-        raise ValueError(f"{name}: {assume_a} is not a recognized matrix structure")
+        raise ValueError(f"linalg.{name}: {assume_a} is not a recognized matrix structure")
 
 
 @of_every_version

@@ -23,7 +23,6 @@ from pydispatch.operators.linalg import adjoint, conjugated
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.packs import Joint
-from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.linalg.arguments import (
     check_finite_values,
     check_square,
@@ -31,6 +30,7 @@ from pydispatch.scipy.linalg.arguments import (
     in_triangle,
     matrices_batch,
     named_example,
+    of_column,
     over_stack,
     precise,
     square_meta,
@@ -44,36 +44,41 @@ triangular, = SCIPY.operators("linalg_solve_triangular")
 TRANSPOSITIONS = {"N": 0, "T": 1, "C": 2}
 
 
-def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
-    """SciPy's, whose checks take longer than a small system; of stacks too."""
+def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True,
+                      is_factor=False):
+    """SciPy's, whose checks take longer than a small system; of stacks too.
+
+    What SciPy does with factors takes no notice of zeros on a diagonal, so that results are infinite, or nan.
+    """
+    unchecked = unit_diagonal or is_factor
     a, b = np.asarray(a), np.asarray(b)
     batch = check_systems("solve_triangular", a.shape, b.shape)
     if check_finite:
         check_finite_values("solve_triangular", a, b)
     if batch == () and a.dtype is DOUBLE and b.dtype is DOUBLE and b.size:
-        return solve_one_triangle(blas.dtrsm, a, b, trans, lower, unit_diagonal, 0, ())
+        return solve_one_triangle(blas.dtrsm, a, b, trans, lower, unit_diagonal, unchecked, 0, ())
     dtype = precise(np.result_type(a, b))
     if not b.size or not prod(batch):
         return np.empty((*batch, *b.shape[-2:]) if b.ndim > 1 else (*batch, *b.shape), dtype)
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
     solve, = get_blas_funcs(("trsm",), (a, b))
     if not batch:
-        return solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, 0, ())
+        return solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, unchecked, 0, ())
     core = b.shape[-1:] if b.ndim == 1 else b.shape[-2:]
     a = np.broadcast_to(a, (*batch, *a.shape[-2:])).reshape((-1, *a.shape[-2:]))
     b = np.broadcast_to(b, (*batch, *core)).reshape((-1, *core))
     result = np.empty(b.shape, dtype)
     for i, (matrix, side) in enumerate(zip(a, b, strict=True)):
-        result[i] = solve_one_triangle(solve, matrix, side, trans, lower, unit_diagonal, i, batch)
+        result[i] = solve_one_triangle(solve, matrix, side, trans, lower, unit_diagonal, unchecked, i, batch)
     return result.reshape((*batch, *core))
 
 
-def solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, i, batch):
+def solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, unchecked, i, batch):
     """The solution of one system; `solve` is BLAS's trsm, which wants columns to be contiguous.
 
     LAPACK's trtrs, which SciPy calls, starts threads for the smallest system.
     """
-    if not unit_diagonal and not (diagonal := a.diagonal()).all():
+    if not unchecked and not (diagonal := a.diagonal()).all():
         zero = int((diagonal == 0).argmax())
         raise LinAlgError(named_example("solve_triangular", i, batch,
                                         f"singular matrix: resolution failed at diagonal {zero}"))
@@ -85,31 +90,32 @@ def solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, i, batch):
     return x[:, 0] if b.ndim == 1 else x
 
 
-def triangular_meta(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
+def triangular_meta(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True,
+                    is_factor=False):
     other = shape_of(b)
     batch = check_systems("solve_triangular", shape_of(a), other)
     core = other if len(other) == 1 else other[-2:]
     return MetaArray((*batch, *core), precise(np.result_type(dtype_of(a), dtype_of(b))))
 
 
-def solved(a, b, trans, lower, unit_diagonal):
+def solved(a, b, trans, lower, unit_diagonal, is_factor=False):
     """The solution for right-hand sides that are vectors, in a stack too, if `b` has fewer axes than `a` needs."""
-    return triangular(a, b, trans, lower, unit_diagonal, check_finite=False)
+    return triangular(a, b, trans, lower, unit_diagonal, check_finite=False, is_factor=is_factor)
 
 
-def solved_vectors(a, b, trans, lower, unit_diagonal):
+def solved_vectors(a, b, trans, lower, unit_diagonal, is_factor):
     """`solved` for a `b` whose last axis is a vector, in each of a stack."""
     if b.ndim == 1:
-        return solved(a, b, trans, lower, unit_diagonal)
-    return solved(a, b[..., None], trans, lower, unit_diagonal)[..., 0]
+        return solved(a, b, trans, lower, unit_diagonal, is_factor)
+    return solved(a, b[..., None], trans, lower, unit_diagonal, is_factor)[..., 0]
 
 
-def triangular_vjp(g, a, result, b_shape, trans, lower, unit_diagonal):
+def triangular_vjp(g, a, result, b_shape, trans, lower, unit_diagonal, is_factor):
     solve = solved_vectors if len(b_shape) == 1 else solved
     if trans == 2 and is_complex(a):
-        of_b = conjugated(solve(a, conjugated(g), 0, lower, unit_diagonal))
+        of_b = conjugated(solve(a, conjugated(g), 0, lower, unit_diagonal, is_factor))
     else:
-        of_b = solve(a, g, 0 if trans else 1, lower, unit_diagonal)
+        of_b = solve(a, g, 0 if trans else 1, lower, unit_diagonal, is_factor)
     left, right = (result, of_b) if trans else (of_b, result)
     of_a = left[..., :, None] * right[..., None, :] if len(b_shape) == 1 else left @ right.mT
     of_a = -in_triangle(of_a, lower, unit_diagonal)
@@ -118,22 +124,23 @@ def triangular_vjp(g, a, result, b_shape, trans, lower, unit_diagonal):
     return sum_to(of_a, tuple(a.shape)), sum_to(of_b, b_shape)
 
 
-def triangular_jvp_of_a(t, a, result, b_shape, trans, lower, unit_diagonal):
+def triangular_jvp_of_a(t, a, result, b_shape, trans, lower, unit_diagonal, is_factor):
     t = in_triangle(t, lower, unit_diagonal)
     t = t if not trans else t.mT if trans == 1 else adjoint(t)
     if len(b_shape) == 1:
-        return -solved_vectors(a, (t @ result[..., None])[..., 0], trans, lower, unit_diagonal)
-    return -solved(a, t @ result, trans, lower, unit_diagonal)
+        return -solved_vectors(a, (t @ result[..., None])[..., 0], trans, lower, unit_diagonal, is_factor)
+    return -solved(a, t @ result, trans, lower, unit_diagonal, is_factor)
 
 
-def triangular_jvp_of_b(t, a, b_shape, trans, lower, unit_diagonal):
-    return (solved_vectors if len(b_shape) == 1 else solved)(a, t, trans, lower, unit_diagonal)
+def triangular_jvp_of_b(t, a, b_shape, trans, lower, unit_diagonal, is_factor):
+    return (solved_vectors if len(b_shape) == 1 else solved)(a, t, trans, lower, unit_diagonal, is_factor)
 
 
 SCIPY.declare(
     "linalg_solve_triangular", "Tensor a, Tensor b, int trans=0, bool lower=False, bool unit_diagonal=False, "
-    "bool overwrite_b=False, bool check_finite=True", triangular_kernel, triangular_meta, tags=("linalg",),
-    vjp=Joint(triangular_vjp), jvp=(triangular_jvp_of_a, triangular_jvp_of_b), vmap=systems_batch("solve_triangular"))
+    "bool overwrite_b=False, bool check_finite=True, bool is_factor=False", triangular_kernel, triangular_meta,
+    tags=("linalg",), vjp=Joint(triangular_vjp), jvp=(triangular_jvp_of_a, triangular_jvp_of_b),
+    vmap=systems_batch("solve_triangular"))
 
 
 @FACE.array_function("linalg", operator=(2, 2, ("lower", "unit_diagonal", "check_finite")))
@@ -165,6 +172,11 @@ def cholesky_kernel(name, clean):
         if check_finite:
             check_finite_values(name, a)
         a = a.astype(precise(a.dtype), copy=False)
+        if a.ndim > 2 and clean:
+            try:
+                return np.linalg.cholesky(a, upper=not lower)
+            except LinAlgError:
+                pass                # the loop finds the matrix
         return stacked(a, lower, clean) if a.size else a.copy()
     return kernel
 
@@ -203,7 +215,8 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     c, lower = as_nonscalar(c_and_lower[0]), bool(c_and_lower[1])
     b = as_nonscalar(b)
     check_systems("cho_solve", tuple(c.shape), tuple(b.shape))
-    solve = partial(ops.scipy.linalg_solve_triangular, lower=lower)
+    if b.ndim < 2 < c.ndim:
+        return of_column(lambda b: cho_solve((c, lower), b, check_finite=check_finite), b)
+    solve = partial(ops.scipy.linalg_solve_triangular, lower=lower, is_factor=True)
     first, second = (0, 2) if lower else (2, 0)
-    with ErrorsOf("cho_solve"):
-        return solve(c, solve(c, b, first, check_finite=check_finite), second, check_finite=False)
+    return solve(c, solve(c, b, first, check_finite=check_finite), second, check_finite=False)
