@@ -86,23 +86,60 @@ def long_axes(weights_shape: Any, batch_ndim: int) -> list[int]:
     return [axis for axis in range(batch_ndim, len(weights_shape)) if weights_shape[axis] > 1]
 
 
+SMALL = 4096
+"""Products for an example of a batch up to which the call of SciPy's function takes longer than they do."""
+
+
 def convolve_kernel(
     input: Any, weights: Any, mode: str = "reflect", cval: float = 0.0, origin: Any = None, *, batch_ndim: int = 0
 ) -> Any:
     """SciPy's; the one along an axis where that is all."""
     with ErrorsOf("ndimage.convolve"):
         check_filter(input, weights, mode, origin, batch_ndim)
-        batch = weights.shape[:batch_ndim]
-        if prod(batch) != 1:
-            return each_image(lambda image, weights: convolve_kernel(image, weights, mode, cval, origin), input,
-                              weights, batch_ndim)
-        axes = long_axes(weights.shape, batch_ndim)
-        shifts = (0,) * (input.ndim - batch_ndim) if origin is None else origin
-        if len(axes) <= 1 < weights.ndim or weights.ndim == 1:
-            axis = axes[0] if axes else weights.ndim - 1
-            return ndimage.convolve1d(input, weights.reshape(-1), axis, mode=mode, cval=cval,
-                                      origin=shifts[axis - batch_ndim])
-        return ndimage.convolve(input, weights, mode=mode, cval=cval, origin=(*[0] * batch_ndim, *shifts))
+        ndim = input.ndim - batch_ndim
+        shifts, axes = (0,) * ndim if origin is None else origin, long_axes(weights.shape[batch_ndim:], 0)
+        axis = (axes[0] if axes else ndim - 1) - ndim
+
+        def filter_with_one(image: Any, weights: Any) -> Any:
+            if len(axes) <= 1:
+                return ndimage.convolve1d(image, weights.reshape(-1), axis, mode=mode, cval=cval, origin=shifts[axis])
+            leading = [0] * (image.ndim - ndim)
+            return ndimage.convolve(image, weights, mode=mode, cval=cval, origin=(*leading, *shifts))
+
+        if prod(weights.shape[:batch_ndim]) == 1:
+            return filter_with_one(input, weights)
+        found = None
+        if prod(weights.shape[batch_ndim:]) * prod(input.shape[batch_ndim:]) <= SMALL:
+            with np.errstate(all="ignore"):
+                found = sum_of_shifted(input, weights, mode, cval, origin, batch_ndim)
+        return each_image(filter_with_one, input, weights, batch_ndim) if found is None else found
+
+
+def windows_of(input: Any, shape: Any, mode: str, cval: float, origin: Any, batch_ndim: int) -> Any:
+    """For each element of weights of this shape, its place in them and what it is multiplied by: the shifted image."""
+    lengths, wide = input.shape[batch_ndim:], input
+    for axis, (before, after) in enumerate(widths_of(shape, origin)):
+        if before or after:
+            wide = extended(wide, batch_ndim + axis, before, after, mode, cval)
+    for lag in np.ndindex(*shape):
+        window = tuple([slice(k, k + n) for k, n in zip(lag, lengths, strict=True)])
+        yield tuple([m - 1 - k for m, k in zip(shape, lag, strict=True)]), wide[(..., *window)]
+
+
+def sum_of_shifted(input: Any, weights: Any, mode: str, cval: float, origin: Any, batch_ndim: int) -> Any:
+    """The filter with weights for each example, all examples at once; None for others than finite real numbers.
+
+    SciPy leaves out weights that are 0, so that these do not make a sum nan.
+    """
+    if not (input.dtype.kind == weights.dtype.kind == "f" and np.isfinite(input).all()):
+        return None
+    shape, ones = weights.shape[batch_ndim:], (1,) * (input.ndim - batch_ndim)
+    batch = broadcast([x.shape[:batch_ndim] for x in (input, weights)])
+    result = np.zeros((*batch, *input.shape[batch_ndim:]))
+    term = np.empty_like(result)
+    for place, shifted in windows_of(input, shape, mode, cval, origin, batch_ndim):
+        result += np.multiply(shifted, weights[(..., *place)].reshape(*weights.shape[:batch_ndim], *ones), out=term)
+    return result.astype(input.dtype, copy=False)
 
 
 def each_image(function: Any, one: np.ndarray, other: np.ndarray, batch_ndim: int) -> np.ndarray:
@@ -155,20 +192,18 @@ def weigh_kernel(input: Any, g: Any, shape: Any, mode: str = "reflect", cval: fl
     """The sums of products of `g` with the shifted image, for each element of weights of this shape."""
     shape = tuple(shape)
     axes = long_axes((1,) * batch_ndim + shape, batch_ndim)
-    wide = input
-    for axis in axes:
-        wide = extended(wide, axis, *widths_of(shape, origin)[axis - batch_ndim], mode, cval)
     if prod(shape) > MANY:
+        wide = input
+        for axis in axes:
+            wide = extended(wide, axis, *widths_of(shape, origin)[axis - batch_ndim], mode, cval)
         others = tuple([axis for axis in range(batch_ndim, g.ndim) if axis not in axes])
         found = signal.fftconvolve(wide, np.flip(g, tuple(axes)), "valid", axes).sum(others, keepdims=True)
         return np.flip(found, tuple(axes)).astype(np.result_type(input, g))
     result: Any = np.empty((*broadcast([x.shape[:batch_ndim] for x in (input, g)]), *shape), np.result_type(input, g))
     examples: Any = [..., *range(batch_ndim, g.ndim)]
     no_axes: Any = [...]
-    for lag in np.ndindex(shape):
-        window = tuple([slice(k, k + n) for k, n in zip(lag, g.shape[batch_ndim:], strict=True)])
-        place = tuple([m - 1 - k for m, k in zip(shape, lag, strict=True)])
-        result[(..., *place)] = np.einsum(wide[(..., *window)], examples, g, examples, no_axes)
+    for place, shifted in windows_of(input, shape, mode, cval, origin, batch_ndim):
+        result[(..., *place)] = np.einsum(shifted, examples, g, examples, no_axes)
     return result
 
 
@@ -452,11 +487,18 @@ def check_coordinates(input: Any, coordinates: Any, order: int, mode: str, batch
         raise RuntimeError("boundary mode not supported")
 
 
+FEW = 8
+"""For more images than this, calls of SciPy's take longer than operators on all of them."""
+
+
 def map_kernel(input: Any, coordinates: Any, order: int = 3, mode: str = "constant", cval: float = 0.0, *,
                batch_ndim: int = 0) -> Any:
     """SciPy's, image by image; an image by itself takes the coordinates of all examples."""
     with ErrorsOf("ndimage.map_coordinates"):
         check_coordinates(input, coordinates, order, mode, batch_ndim)
+        if prod(input.shape[:batch_ndim]) > FEW and order <= 1 and input.dtype.kind == "f":
+            with np.errstate(all="ignore"):
+                return map_by_operators(input, coordinates, order, mode, cval, batch_ndim=batch_ndim)
         if prod(input.shape[:batch_ndim]) != 1:
             return each_image(lambda image, points: ndimage.map_coordinates(image, points, None, order, mode, cval),
                               input, coordinates, batch_ndim)

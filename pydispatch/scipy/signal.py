@@ -322,12 +322,47 @@ def in_example(axis: int, ndim: int, batch_ndim: int) -> int:
     return normalize_axis_index(axis, ndim) - ndim if batch_ndim else axis
 
 
+def filters_together(b: Any, a: Any, x: Any, zi: Any, axis: int, batch_ndim: int) -> Any:
+    """The results and final states of many filters at once; None where filter by filter is better.
+
+    As SciPy: the transposed direct form II, sample by sample; without a recursion, coefficient by coefficient. `axis`
+    counts from behind; states are None where they are not asked for.
+    """
+    batch, n = broadcast([v.shape[:batch_ndim] for v in (b, a, x)]), x.shape[axis]
+    dtype = np.result_type(b, a, x, *(() if zi is None else (zi,)))
+    order = max(b.shape[-1], a.shape[-1])
+    recurs = a.shape[-1] > 1 or zi is not None
+    if (recurs and prod(batch) <= n) or dtype.kind not in "fc" or not (b.size and a.size and a[..., 0].all()):
+        return None
+    ones = (1,) * (x.ndim - batch_ndim - 1)
+    coefficients = [np.moveaxis(lengthened(v / a[..., :1], order).astype(dtype), -1, 0) for v in (b, a)]
+    feed, back = [v.reshape(*v.shape, *ones) for v in coefficients]
+    samples = np.moveaxis(x, axis, 0)
+    shape = np.broadcast_shapes(samples.shape[1:], (*batch, *ones))
+    result, state = np.zeros((n, *shape), dtype), np.zeros((order, *shape), dtype)      # the last state stays 0
+    if not recurs:
+        for k in range(min(order, n)):
+            result[k:] += feed[k] * samples[:n - k]
+        return np.moveaxis(result, 0, axis), None
+    if zi is not None:
+        state[:-1] = np.moveaxis(zi, axis, 0)
+    for sample, found in zip(samples, result, strict=True):
+        np.multiply(feed[0], sample, out=found)
+        found += state[0]
+        state[:-1] = state[1:] + feed[1:] * sample - back[1:] * found
+    return np.moveaxis(result, 0, axis), np.moveaxis(state[:-1], 0, axis)
+
+
 def lfilter_kernel(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
     """SciPy's, filter by filter."""
     with ErrorsOf("signal.lfilter"):
         if not batch_ndim:
             return signal.lfilter(b, a, x, axis)
         axis = in_example(axis, x.ndim, batch_ndim)
+        with np.errstate(all="ignore"):
+            found = filters_together(b, a, x, None, axis, batch_ndim)
+        if found is not None:
+            return found[0]
         return each_filter(lambda b, a, x: signal.lfilter(b, a, x, axis), b, a, (x,), batch_ndim)
 
 
@@ -337,6 +372,10 @@ def lfilter_from_kernel(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batc
         if not batch_ndim:
             return signal.lfilter(b, a, x, axis, zi)
         axis = in_example(axis, x.ndim, batch_ndim)
+        with np.errstate(all="ignore"):
+            found = filters_together(b, a, x, zi, axis, batch_ndim)
+        if found is not None:
+            return found
         return each_filter(lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi), b, a, (x, zi), batch_ndim)
 
 

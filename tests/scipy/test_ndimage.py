@@ -220,6 +220,48 @@ def test_filters_are_those_of_torch():
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-12)
 
 
+@in_one_case
+@pytest.mark.parametrize("mode", [*MODES, "grid-wrap", "grid-constant"])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 5), (1, 1), (9, 13)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("is_one_image", [True, False])
+def test_each_example_has_weights_of_its_own(shape, mode, dtype, is_one_image):
+    """All examples at once for small images and weights, else one by one."""
+    weights, images = between(-1, 1, 3, *shape).astype(dtype), between(-1, 1, 3, 5, 6).astype(dtype)
+    images = images[[0, 0, 0]] if is_one_image else images
+    shifts = [(m - 1) // 2 for m in shape]
+    expected = [theirs.convolve(image, w, mode=mode, cval=0.5, origin=shifts)
+                for image, w in zip(images, weights, strict=True)]
+    found = vmap(lambda image, w: ndimage.convolve(image, w, mode=mode, cval=0.5, origin=shifts),
+                 in_dims=(None if is_one_image else 0, 0))(images[0] if is_one_image else images, weights)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6 if dtype == np.float32 else 1e-12, atol=1e-6)
+
+
+def test_weights_of_0_leave_out_what_is_not_finite():
+    """In each example, as SciPy does."""
+    images = np.stack([IMAGE, np.where(IMAGE > 0.9, np.nan, IMAGE)])
+    weights = np.stack([between(-1, 1, 3, 3) * np.eye(3)] * 2)
+    found = vmap(ndimage.convolve)(images, weights)
+    expected = [theirs.convolve(image, w) for image, w in zip(images, weights, strict=True)]
+    assert np.isnan(found).any()
+    np.testing.assert_allclose(found, expected, atol=1e-13)
+
+
+@in_one_case
+@pytest.mark.parametrize("mode", [*MODES, "grid-wrap", "grid-constant", "grid-mirror"])
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_many_images_have_points_of_their_own(mode, order, dtype):
+    images = (10 * between(-1, 1, 12, 5, 6)).astype(dtype)
+    points = between(-7, 13, 12, 2, 4)
+    found = vmap(lambda image, points: ndimage.map_coordinates(image, points, order=order, mode=mode))(images, points)
+    expected = [theirs.map_coordinates(image, each, order=order, mode=mode)
+                for image, each in zip(images, points, strict=True)]
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
 BAD_CALLS = {
     "weights": (lambda x: ndimage.convolve(x, np.ones(3)), RuntimeError, r"ndimage.convolve: weights.ndim \(1\)"),
     "origin": (lambda x: ndimage.correlate(x, np.ones((3, 3)), origin=2), ValueError, "ndimage.*Invalid origin"),

@@ -184,6 +184,36 @@ def test_convolutions_are_those_of_jax():
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+FILTERS = {     # coefficients b and a, and how many there are of each
+    "recursive": (3, 4), "longer b": (5, 2), "no recursion": (4, 1), "a factor": (1, 1), "one pole": (1, 2)}
+
+
+@in_one_case
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("shape", [(3,), (4, 2), (2, 40)], ids=str)
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("dtype", [float, np.float32, complex])
+@pytest.mark.parametrize("from_state", [False, True])
+def test_many_filters_are_those_of_each(name, shape, axis, dtype, from_state):
+    """Sample by sample for more filters than samples, else filter by filter."""
+    n_b, n_a = FILTERS[name]
+    b, x = between(-1, 1, 9, n_b).astype(dtype), between(-1, 1, 9, *shape, seed=1).astype(dtype)
+    a = np.concatenate([between(1, 2, 9, 1), 0.2 * between(-1, 1, 9, n_a - 1)], 1).astype(dtype)
+    state = list(shape)
+    state[axis] = max(n_b, n_a) - 1
+    zi = between(-1, 1, 9, *state, seed=2).astype(dtype)
+    if from_state:
+        found = vmap(lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi))(b, a, x, zi)
+        expected = [theirs.lfilter(*each[:3], axis, each[3]) for each in zip(b, a, x, zi, strict=True)]
+        expected = [np.stack(each) for each in zip(*expected, strict=True)]
+    else:
+        found = [vmap(lambda b, a, x: signal.lfilter(b, a, x, axis))(b, a, x)]
+        expected = [np.stack([theirs.lfilter(*each, axis) for each in zip(b, a, x, strict=True)])]
+    for ours, other in zip(found, expected, strict=True):
+        assert ours.dtype == other.dtype
+        np.testing.assert_allclose(ours, other, rtol=1e-4 if dtype is np.float32 else 1e-11, atol=1e-6)
+
+
 BAD_CALLS = {
     "dimensions": (lambda x: signal.convolve(x, np.ones((2, 2))), "signal.convolve: volume and kernel should have"),
     "mode": (lambda x: signal.convolve(x, np.ones(2), "half"), "signal.convolve: .*mode"),
