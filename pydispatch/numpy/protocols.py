@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -15,8 +16,8 @@ from pydispatch.exceptions import DispatchTypeError, UnsupportedError
 from pydispatch.numpy.declare import OF_NUMPY, Adapter, into
 from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import LIBRARY
+from pydispatch.operators.sizes import blame_unknown_sizes
 from pydispatch.ops import ops
-from pydispatch.registry.backends import failed_on_unknown_sizes, has_unknown_sizes
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -101,16 +102,16 @@ _core.set_functions_of_numpy(REACHED)
 def call_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function on arrays of another backend.
 
-    An error on arrays of unknown sizes tells of these: Python's own speaks of the nan that it computed with.
+    An error that unknown sizes have a part in tells of these: Python's own speaks of the nan that it computed with.
     """
     try:
         return _called_on_backend(function, args, kwargs)
+    except UnsupportedError:
+        raise
     except Exception as error:
-        unknown = next((leaf for leaf in tree_leaves((args, kwargs))
-                        if _core.is_array(leaf) and has_unknown_sizes(leaf)), None)
-        if unknown is None or isinstance(error, UnsupportedError):
-            raise
-        raise failed_on_unknown_sizes(f"{function.__module__}.{function.__name__}", unknown, error) from error
+        blame_unknown_sizes(f"{function.__module__}.{function.__name__}", partial(_called_on_backend, function),
+                            (args, kwargs), {}, error)
+        raise
 
 
 def _called_on_backend(function: ArrayFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

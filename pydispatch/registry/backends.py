@@ -171,13 +171,6 @@ def unknown_sizes(what: str, array: Any, reason: str) -> UnsupportedError:
                             "call compute_chunk_sizes() of the array first")
 
 
-def failed_on_unknown_sizes(what: str, array: Any, error: Exception) -> UnsupportedError:
-    """The error of a call that failed, and that a length of this array may be the reason for or may not."""
-    return UnsupportedError(f"{what}: the call failed with {error!r}; found an array of unknown sizes, "
-                            f"{tuple(array.shape)}, which may be the reason\n"
-                            "if it is, call compute_chunk_sizes() of the array first")
-
-
 def check_sizes(what: str, *arrays: Any, axes: slice = slice(None)) -> None:
     """UnsupportedError where axes of an array have unknown lengths, for what would compute with nan and not notice."""
     for array in arrays:

@@ -181,7 +181,7 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters | None:
     if type(written) is types.FunctionType and not _TELLING & written.__dict__.keys():
         return _parameters_of_function(written)
     if is_ufunc(fn):
-        return Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
+        return _parameters_of_ufunc(fn)
     if type(fn) is types.BuiltinFunctionType:
         found = _parameters_of_text(getattr(fn, "__text_signature__", None) or "")
         if found is not None:
@@ -195,6 +195,16 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters | None:
 def is_ufunc(fn: Any) -> TypeGuard[np.ufunc]:
     """Is this called like NumPy's universal functions? Numba's have the same attributes, but another class."""
     return isinstance(fn, np.ufunc) or all(type(getattr(fn, count, None)) is int for count in ("nin", "nout"))
+
+
+def _parameters_of_ufunc(fn: np.ufunc) -> Parameters:
+    """Its inputs, and any keyword, as NumPy's take; another class may tell which, as JAX's does."""
+    inputs: list[tuple[str, Any]] = [(f"x{i}", REQUIRED) for i in range(fn.nin)]
+    if not isinstance(fn, np.ufunc):
+        told = _parameters_of_signature(inspect.signature(fn))
+        if told.has_varargs:        # Numba's tell the parameters of the function that was compiled
+            return Parameters(inputs, fn.nin, told.keywords, False, told.has_varkw)
+    return Parameters(inputs, fn.nin, {}, False, True)
 
 
 def _parameters_of_function(fn: types.FunctionType) -> Parameters:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,24 @@ def test_a_function_that_fits_as_it_is_has_nothing_around_it():
     function = recorder("a, axis=None, dtype=None")
     assert fitted("sum", ops.np.sum.default.schema, function)[0] is function
     assert fitted("add", ops.np.add.default.schema, np.add)[0] is np.add
+
+
+class Universal:
+    """A function with the counts of a universal function, and a signature of its own."""
+
+    nin, nout = 2, 1
+
+    def __init__(self, call):
+        self.__signature__ = inspect.signature(call)
+
+    def __call__(self, *args, **options):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("call", "untaken"), [
+    (lambda *args, out=None: None, {"dtype", "casting"}), (lambda *args, dtype=None: None, {"casting"}),
+    (lambda *args, **options: None, set()), (lambda x, y: None, set()),
+], ids=["as JAX's", "one of them", "anything", "as Numba's"])
+def test_universal_functions_of_other_classes_tell_what_they_take(call, untaken):
+    _, fit = fitted("add", ops.np.add.default.schema, Universal(call))
+    assert fit.untaken == untaken

@@ -126,14 +126,24 @@ SIGNATURES = {
 TRANSFORMS = ("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft")
 
 
+def pointwise(name: str) -> Callable[..., Any]:
+    """The kernel of a pointwise operator: Dask's function if it has one, which takes arrays and nothing else."""
+    by_chunk = bound(name, on_elements, getattr(ops.np, name).default)
+    function = getattr(da, name, None)
+    if function is None:
+        return by_chunk
+
+    def kernel(*args: Any, **options: Any) -> Any:
+        return by_chunk(*args, **options) if options else function(*args)
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
+
+
 def register() -> None:
     """Register the backend, unless it is registered."""
     if NAME in backend_names():
         return
-    pointwise = [name for name, declaration in LIBRARY.declarations.items()
-                 if declaration.variant == "functional" and "pointwise" in declaration.tags]
-    register_backend(NAME, da.Array, namespace="dask.array", kernels={
-        name: bound(name, on_elements, getattr(ops.np, name).default) for name in pointwise})
+    register_backend(NAME, da.Array, namespace="dask.array")
     for name, kernel in kernels().items():
         impl(f"np::{name}", NAME, of_known_sizes(name, kernel))
 
@@ -143,4 +153,6 @@ def kernels() -> dict[str, Callable[..., Any]]:
     of_signatures = {name: bound(name, on_rows, getattr(ops.np, name).default, signature)
                      for name, signature in SIGNATURES.items()}
     of_transforms = {name: bound(name, fft, getattr(ops.np, name).default) for name in TRANSFORMS}
-    return KERNELS | of_signatures | of_transforms
+    of_elements = {name: pointwise(name) for name, declaration in LIBRARY.declarations.items()
+                   if declaration.variant == "functional" and "pointwise" in declaration.tags}
+    return of_elements | KERNELS | of_signatures | of_transforms

@@ -17,7 +17,8 @@ from dask.array.core import elemwise
 
 from pydispatch._core import MetaArray, OpOverload
 from pydispatch.exceptions import DispatchError
-from pydispatch.registry.backends import failed_on_unknown_sizes, has_unknown_sizes, unknown_sizes
+from pydispatch.operators.sizes import blame_unknown_sizes
+from pydispatch.registry.backends import unknown_sizes
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
@@ -87,7 +88,7 @@ def remembered_chunks(shape: tuple[int, ...]) -> Any:
 
 
 def of_known_sizes(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel whose errors on arrays of unknown sizes name the operator, tell of the sizes and say what to do.
+    """A kernel whose errors that unknown sizes have a part in name the operator, tell of the sizes and say what to do.
 
     Dask's own speak of chunks where these meet, and of nan where they are computed with.
     """
@@ -95,12 +96,11 @@ def of_known_sizes(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, **options: Any) -> Any:
         try:
             return kernel(*args, **options)
+        except DispatchError:
+            raise
         except Exception as error:
-            unknown = next((leaf for leaf in tree_leaves((args, options))
-                            if isinstance(leaf, da.Array) and has_unknown_sizes(leaf)), None)
-            if unknown is None or isinstance(error, DispatchError):
-                raise
-            raise failed_on_unknown_sizes(f"operator np::{name}", unknown, error) from error
+            blame_unknown_sizes(f"operator np::{name}", kernel, args, options, error)
+            raise
     return checked
 
 
