@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from operator import getitem
 from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask._task_spec import Task, TaskRef
 from dask.base import tokenize
 from dask.core import flatten
 from dask.delayed import Delayed, delayed
@@ -131,15 +133,22 @@ def _sums(parts: Any, specs: Sequence[Any]) -> list[Any]:
     while len(keys) > 1 or level == 0:
         groups = [keys[start:start + ADDED_AT_ONCE] for start in range(0, len(keys), ADDED_AT_ONCE)]
         keys = [(name, level, number) for number in range(len(groups))]
-        graph |= {key: (_added, group) for key, group in zip(keys, groups, strict=True)}
+        graph |= {key: Task(key, _added, *map(TaskRef, group)) for key, group in zip(keys, groups, strict=True)}
         level += 1
-    layer = HighLevelGraph.from_collections(name, graph, dependencies=[parts])
-    total: Any = Delayed(keys[0], layer, layer=name)
-    return [da.from_delayed(total[i], shape, dtype, meta=np.empty((0,) * len(shape), dtype))
-            for i, (shape, dtype) in enumerate(specs)]
+    total: Any = Delayed(keys[0], HighLevelGraph.from_collections(name, graph, dependencies=[parts]), layer=name)
+    return [_element(total, i, shape, dtype) for i, (shape, dtype) in enumerate(specs)]
 
 
-def _added(parts: Sequence[Arrays]) -> Arrays:
+def _element(total: Any, number: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """One of the sums. `total[number]` as an array would have two tasks, which Dask fuses, in a task of a third kind."""
+    name = f"{total.key[0]}-{number}"
+    key = (name, *(0,) * len(shape))
+    graph = HighLevelGraph.from_collections(
+        name, {key: Task(key, getitem, TaskRef(total.key), number)}, dependencies=[total])
+    return da.Array(graph, name, tuple([(n,) for n in shape]), meta=np.empty((0,) * len(shape), dtype))
+
+
+def _added(*parts: Arrays) -> Arrays:
     """The sums of the results of some chunks."""
     first, *rest = parts
     if not rest:
