@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from pydispatch import _core
 from pydispatch.ops import ops
 from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
-from pydispatch.tree import tree_leaves, tree_map
+from pydispatch.tree import tree_flatten, tree_unflatten
 
-LENGTHS = (0, 1, 2, 3, 840)
-"""Stand for unknown lengths: the least ones, and one that many numbers divide."""
-LONGEST = 1000      # so long are those that stand for them, where the call's own lengths and numbers are longer
+LEAST = (0, 1, 2, 3)
+DIVISIBLE = 840     # by many numbers
+LONGEST = 1000      # no longer one stands for an unknown length
+MOST_ARRAYS = 3     # so many have lengths that differ
 
 
 def blame_unknown_sizes(
@@ -22,41 +24,48 @@ def blame_unknown_sizes(
 ) -> None:
     """UnsupportedError for a call that failed, where unknown lengths have a part in it.
 
-    They have none if the call fails alike for zeros of whatever lengths in place of these arrays.
+    They have none if the call fails alike for zeros of whatever length in place of these arrays, and fails in some way
+    where their lengths differ.
     """
-    unknown = next((leaf for leaf in tree_leaves((args, kwargs)) if _is_of_unknown_sizes(leaf)), None)
-    if unknown is not None and not all(
-            _fails_alike(call, args, kwargs, n, error) for n in _lengths_to_try(args, kwargs)):
-        raise unknown_sizes(what, unknown, f"the call failed with {error!r}") from error
+    leaves, spec = tree_flatten((args, dict(kwargs)))
+    places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf) and has_unknown_sizes(leaf)]
+
+    def failure(lengths: Sequence[int]) -> Exception | None:
+        known = [*leaves]
+        try:
+            for i, n in zip(places, lengths, strict=True):
+                known[i] = _zeros(leaves[i], n)
+            args, options = tree_unflatten(known, spec)
+            call(*args, **options)
+        except Exception as other:
+            return other
+        return None
+
+    if places and not (all(_is_alike(failure([n] * len(places)), error) for n in _lengths_to_try(leaves))
+                       and all(map(failure, _lengths_that_differ(leaves, len(places))))):
+        raise unknown_sizes(what, leaves[places[0]], f"the call failed with {error!r}") from error
 
 
-def _is_of_unknown_sizes(leaf: Any) -> bool:
-    return _core.is_array(leaf) and has_unknown_sizes(leaf)
+def _lengths_to_try(leaves: Sequence[Any]) -> set[int]:
+    """Some lengths, and the numbers in a call, which it may ask for."""
+    numbers = {leaf for leaf in leaves if type(leaf) is int and 0 <= leaf <= LONGEST}
+    return {*LEAST, DIVISIBLE, *_lengths_in(leaves), *numbers}
 
 
-def _lengths_to_try(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[int]:
-    """Some lengths, those of the other arrays and the numbers in the call among them, which it may ask for."""
-    lengths = set(LENGTHS)
-    for leaf in tree_leaves((args, kwargs)):
-        if _core.is_array(leaf):
-            lengths.update(leaf.shape)
-        elif type(leaf) is int:
-            lengths.add(leaf)
-    return (n for n in lengths if 0 <= n <= LONGEST)        # nan is not
+def _lengths_that_differ(leaves: Sequence[Any], n_arrays: int) -> Iterable[tuple[int, ...]]:
+    return product({*LEAST, *_lengths_in(leaves)}, repeat=n_arrays) if 1 < n_arrays <= MOST_ARRAYS else ()
 
 
-def _fails_alike(
-    call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], length: int, error: Exception
-) -> bool:
-    """Does the call give the same error, in the same words, for arrays of this length?"""
-    def known(leaf: Any) -> Any:
-        if not _is_of_unknown_sizes(leaf):
-            return leaf
-        return ops.np.zeros_like(leaf, shape=tuple([length if math.isnan(n) else n for n in leaf.shape]))
+def _lengths_in(leaves: Sequence[Any]) -> set[int]:
+    """The lengths that are known; nan is not."""
+    return {n for leaf in leaves if _core.is_array(leaf) for n in leaf.shape if n <= LONGEST}
 
-    try:
-        args, kwargs = tree_map(known, (args, dict(kwargs)))
-        call(*args, **kwargs)
-    except Exception as other:
-        return type(other) is type(error) and str(other) == re.sub(r"\bnan\b", str(length), str(error))
-    return False
+
+def _zeros(array: Any, length: int) -> Any:
+    return ops.np.zeros_like(array, shape=tuple([length if math.isnan(n) else n for n in array.shape]))
+
+
+def _is_alike(error: Exception | None, other: Exception) -> bool:
+    """Are these the same, in the same words, but for nan where the first has a length?"""
+    words = re.sub(r"\bnan\b", r"\\d+", re.escape(str(other)))
+    return type(error) is type(other) and re.fullmatch(words, str(error)) is not None

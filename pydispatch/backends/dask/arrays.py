@@ -7,6 +7,7 @@ chunk of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import dask.array as da
@@ -139,11 +140,22 @@ def pointwise(name: str) -> Callable[..., Any]:
     return kernel
 
 
+class Functions(SimpleNamespace):
+    """The functions of `dask.array`, but for pointwise ones."""
+
+    __name__ = "dask.array"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(da, name)
+
+
 def register() -> None:
     """Register the backend, unless it is registered."""
     if NAME in backend_names():
         return
-    register_backend(NAME, da.Array, namespace="dask.array")
+    register_backend(NAME, da.Array, namespace=Functions(**{
+        name: pointwise(name) for name, declaration in LIBRARY.declarations.items()
+        if declaration.variant == "functional" and "pointwise" in declaration.tags}))
     for name, kernel in kernels().items():
         impl(f"np::{name}", NAME, of_known_sizes(name, kernel))
 
@@ -153,6 +165,4 @@ def kernels() -> dict[str, Callable[..., Any]]:
     of_signatures = {name: bound(name, on_rows, getattr(ops.np, name).default, signature)
                      for name, signature in SIGNATURES.items()}
     of_transforms = {name: bound(name, fft, getattr(ops.np, name).default) for name in TRANSFORMS}
-    of_elements = {name: pointwise(name) for name, declaration in LIBRARY.declarations.items()
-                   if declaration.variant == "functional" and "pointwise" in declaration.tags}
-    return of_elements | KERNELS | of_signatures | of_transforms
+    return KERNELS | of_signatures | of_transforms

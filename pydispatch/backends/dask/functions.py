@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -51,7 +52,14 @@ class ChunkFunction:
 
     def specs_of_results(self, specs: Specs) -> Specs:
         """Shapes and dtypes of the results for arguments of such shapes and dtypes."""
-        return specs_of(unseen(self, *_without_data(specs)))
+        known = _SPECS.setdefault(self, {})
+        if specs not in known:
+            known[specs] = specs_of(unseen(self, *_without_data(specs)))
+        return known[specs]
+
+
+_SPECS: WeakKeyDictionary[ChunkFunction, dict[Specs, Specs]] = WeakKeyDictionary()
+"""By function and arguments, what is known of results. No attribute of the function, which is pickled."""
 
 
 class OfPytrees(ChunkFunction):
@@ -76,7 +84,8 @@ class OfPytrees(ChunkFunction):
         leaves, spec = tree_flatten(output)
         arrays = [leaf for leaf in leaves if _core.is_array(leaf)]
         numbers = iter(range(len(arrays)))
-        return specs_of(arrays), spec, [_Number(next(numbers)) if _core.is_array(leaf) else leaf for leaf in leaves]
+        known = _SPECS.setdefault(self, {})[specs] = specs_of(arrays)
+        return known, spec, [_Number(next(numbers)) if _core.is_array(leaf) else leaf for leaf in leaves]
 
     def _output(self, values: Sequence[Any]) -> Any:
         chunked, shared = iter(values[:self.n_chunked]), iter(values[self.n_chunked:])

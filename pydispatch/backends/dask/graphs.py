@@ -16,7 +16,7 @@ from dask.delayed import Delayed, delayed
 from dask.highlevelgraph import HighLevelGraph
 
 from pydispatch.backends.dask.functions import Arrays, ChunkFunction, Specs
-from pydispatch.backends.dask.workers import ShippedFunction, run_on_chunk
+from pydispatch.backends.dask.workers import ShippedFunction, Work, run_on_chunk
 from pydispatch.exceptions import DispatchTypeError
 
 ADDED_AT_ONCE = 8
@@ -74,18 +74,18 @@ def _bundles(function: ShippedFunction, arrays: Sequence[Any], shared: Sequence[
     It has the axes of all arrays, one block along each but the first: Dask would join blocks along axes that it lacks,
     or else not fuse it with what makes the chunks.
     """
-    shipped = delayed(function, name=f"pydispatch-function-{function.token}", traverse=False)
     if any(isinstance(value, da.Array) for value in shared):
-        values = delayed(_together, pure=True)(*shared)
+        work = delayed(_work_of, pure=True)(function, *shared)
     else:
-        values = delayed(tuple(shared), name=f"pydispatch-shared-{tokenize(*shared)}", traverse=False)
+        name = f"pydispatch-work-{tokenize(function, *shared)}"
+        work = delayed(Work(function, tuple(shared)), name=name, traverse=False)
     axes = tuple(range(1 + sum(array.ndim - 1 for array in arrays)))
-    return da.blockwise(run_on_chunk, axes, shipped, None, values, None, *_with_indices(arrays), dtype=object,
+    return da.blockwise(run_on_chunk, axes, work, None, *_with_indices(arrays), dtype=object,
                         meta=np.empty((0,) * len(axes), object), token="map_chunks", concatenate=True)
 
 
-def _together(*values: Any) -> Arrays:
-    return tuple(map(np.asarray, values))
+def _work_of(function: ShippedFunction, *shared: Any) -> Work:
+    return Work(function, tuple(map(np.asarray, shared)))
 
 
 def _joined(bundles: Any, number: int, spec: Any, n_rows: tuple[int, ...]) -> Any:
@@ -140,7 +140,7 @@ def _sums(parts: Any, specs: Sequence[Any]) -> list[Any]:
 
 
 def _element(total: Any, number: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """One of the sums. `total[number]` as an array would have two tasks, which Dask fuses, in a task of a third kind."""
+    """One of the sums. `total[number]` as an array would be two tasks, which Dask fuses into a third kind."""
     name = f"{total.key[0]}-{number}"
     key = (name, *(0,) * len(shape))
     graph = HighLevelGraph.from_collections(

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 from distributed import Worker, WorkerPlugin
@@ -53,9 +53,16 @@ class ShippedFunction:
         return function
 
 
-def run_on_chunk(function: ShippedFunction, shared: Arrays, *chunks: Any) -> Arrays:
+class Work(NamedTuple):
+    """What every chunk needs: the function, and the arrays that are the same for all chunks."""
+
+    function: ShippedFunction
+    shared: Arrays
+
+
+def run_on_chunk(work: Work, *chunks: Any) -> Arrays:
     """The results for one chunk."""
-    return as_arrays(function.loaded()(*chunks, *shared))
+    return as_arrays(work.function.loaded()(*chunks, *work.shared))
 
 
 class RegisterOperators(WorkerPlugin):
