@@ -11,6 +11,10 @@ from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.scipy.pack import SCIPY
 
 
+OF_NUMPY = ("CPU", "Meta")
+"""Backends whose values are checked: those of others may be lazy, and are not looked at."""
+
+
 def value_check(name: str, check: Callable[[Any, str], None]) -> Callable[[Any, str], Any]:
     """Declare the operator of a check, and return the function that applies it.
 
@@ -32,6 +36,6 @@ def value_check(name: str, check: Callable[[Any, str], None]) -> Callable[[Any, 
         if known is not None:
             check(known, who)
             return x
-        return operator(x, who) if known_array(x) is None else x      # lazy backends have no values
+        return operator(x, who) if known_array(x) is None and x.device in OF_NUMPY else x
 
     return checked

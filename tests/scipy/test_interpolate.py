@@ -299,3 +299,19 @@ def test_gradients_are_those_of_jax():
     theirs = jax.grad(lambda y: (jax.numpy.interp(INSIDE[1:-1], POINTS, y) ** 2).sum())
     ours = grad(lambda y: ops.np.sum(ops.np.square(interpolate.make_interp_spline(POINTS, y, 1)(INSIDE[1:-1]))))
     np.testing.assert_allclose(ours(values(6)[:, 0]), np.asarray(theirs(values(6)[:, 0])), **CLOSE)
+
+
+@pytest.mark.parametrize("transform", [None, vmap, lambda function: vmap(grad(function))],
+                         ids=["eager", "vmap", "vmap of grad"])
+def test_values_of_other_backends_are_not_looked_at(transform):
+    """They may be lazy: breakpoints in a wrong order are not found there, as in eager."""
+    dask = pytest.importorskip("dask.array")
+
+    def value(x):
+        return interpolate.PPoly(np.ones((2, 5)), x)(0.3)
+
+    points = POINTS if transform is None else np.stack([POINTS, POINTS + 0.1])
+    function = value if transform is None else transform(value)
+    expected = function(points)
+    found = function(Tensor(dask.from_array(points)))
+    np.testing.assert_allclose(np.asarray(found.array), expected)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -233,3 +235,11 @@ def test_methods_are_functions_of_their_own():
     assert pickle.loads(pickle.dumps(stats.norm.logpdf)) is stats.norm.logpdf
     logpdf = stats.norm.logpdf
     np.testing.assert_allclose(logpdf(np.array([0.0, 1.0])), theirs.norm.logpdf([0.0, 1.0]))
+
+
+def test_a_family_brings_the_operators_of_its_formulas():
+    """In a process that has used no other."""
+    code = ("import numpy as np; from pydispatch import Tensor; from pydispatch.scipy import stats; "
+            "print(stats.multivariate_normal.pdf(Tensor(np.zeros(2)), np.zeros(2), np.eye(2)))")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(found.stdout) == pytest.approx(1 / (2 * np.pi))
