@@ -720,8 +720,8 @@ class Doubling(func.Transform):
     """Every operator, on the values below and on those in the notes."""
 
     def process(self, func, args, kwargs):
-        values, notes = [tree_map(lambda leaf: getattr(leaf, name) if self.owns(leaf) else leaf, (args, kwargs))
-                         for name in ("array", "note")]
+        values, notes = [tree_map(lambda leaf, name=name: getattr(leaf, name) if self.owns(leaf) else leaf,
+                                  (args, kwargs)) for name in ("array", "note")]
         return tree_map(lambda value, note: self.wrap(value, note) if is_array(value) else value,
                         func(*values[0], **values[1]), func(*notes[0], **notes[1]))
 

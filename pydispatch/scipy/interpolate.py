@@ -99,6 +99,7 @@ def check_knots(t: Any, who: str) -> None:
 
 
 def check_closed(y: Any, who: str) -> None:
+    """Raise what SciPy raises for values along the last axis that do not end as they begin."""
     if not np.allclose(y[..., 0], y[..., -1], rtol=1e-15, atol=1e-15):
         raise ValueError(f"{who} must be identical (within machine precision) when bc_type='periodic'.")
 

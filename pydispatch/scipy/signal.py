@@ -496,6 +496,7 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 def check_sections(sos: Any, who: str) -> None:
+    """Raise what SciPy raises for sections of second order whose denominators do not begin with one."""
     if not (sos[..., 3] == 1).all():
         raise ValueError(f"{who}: sos[:, 3] should be all ones")
 
