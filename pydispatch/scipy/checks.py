@@ -10,7 +10,6 @@ from pydispatch.numpy.declare import known_values
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.scipy.pack import SCIPY
 
-
 OF_NUMPY = ("CPU", "Meta")
 """Backends whose values are checked: those of others may be lazy, and are not looked at."""
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from scipy import stats
 
-import pydispatch.scipy.linalg  # noqa: F401  (declare the operators of the formulas)
+import pydispatch.scipy.linalg
 import pydispatch.scipy.special  # noqa: F401
 from pydispatch._core import is_array
 from pydispatch.exceptions import DispatchTypeError
