@@ -15,6 +15,7 @@ import numpy as np
 from pydispatch import _core, loading
 from pydispatch._core import BatchedTensor, Tensor, Wrapper
 from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.memory import Move, move_over
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
 
@@ -45,27 +46,26 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _write_own_view(tensor: Tensor, key: Any, view: Tensor) -> None:
-    """`tensor[key] = view`, of a view of its own memory: that may be one half of `t[i], t[j] = t[j], t[i]`.
+    """`tensor[key] = view`, of a view of its own memory: that may be a part of `t[i], t[j] = t[j], t[i]`.
 
-    Both views are made before the first half overwrites what the second is to write. So the first keeps what was there,
-    in case another view of it exists, and the second takes that. As views, the second would write the values
-    that are there already.
+    Each part keeps what it overwrites while there are further views, which later parts may write; see `move_over`.
     """
     if isinstance(tensor, Wrapper) and tensor.interpreter.makes_new_values:
         ops.np.setitem_(tensor, key, view)
         return
-    begun = _core.take_half_swap(tensor)
-    may_begin = _core.has_other_views(tensor)
+    moves = _core.take_moves(tensor) or {}
+    are_more = _core.has_other_views(tensor)
     target = ops.np.getitem(tensor, key)
     here, there = _place_of(target), _place_of(view)
-    if begun is not None and begun[:2] == (there, here):
-        ops.np.setitem_(tensor, key, begun[2])
-    elif may_begin and here is not None and here != there:
-        overwritten = ops.np.copy(target)
-        ops.np.setitem_(tensor, key, view)
-        _core.note_half_swap(tensor, (here, there, overwritten))
-    else:
-        ops.np.setitem_(tensor, key, view)
+    is_element = view.ndim == 0
+    over = move_over(there, here, moves, is_element=is_element)
+    if not is_element:
+        moves = {}
+    if are_more and here is not None and here != there and here not in moves and (is_element or over is None):
+        moves[here] = Move(there, ops.np.copy(target))
+    ops.np.setitem_(tensor, key, view if over is None else over.before)
+    if are_more and moves:
+        _core.note_moves(tensor, moves)
 
 
 def _place_of(tensor: Tensor) -> Any:

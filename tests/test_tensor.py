@@ -720,8 +720,8 @@ class Doubling(func.Transform):
     """Every operator, on the values below and on those in the notes."""
 
     def process(self, func, args, kwargs):
-        values, notes = [tree_map(lambda leaf, name=name: getattr(leaf, name) if self.owns(leaf) else leaf,
-                                  (args, kwargs)) for name in ("array", "note")]
+        values = tree_map(lambda leaf: leaf.array if self.owns(leaf) else leaf, (args, kwargs))
+        notes = tree_map(lambda leaf: leaf.note if self.owns(leaf) else leaf, (args, kwargs))
         return tree_map(lambda value, note: self.wrap(value, note) if is_array(value) else value,
                         func(*values[0], **values[1]), func(*notes[0], **notes[1]))
 
@@ -856,6 +856,35 @@ def exchange_backwards(t):
     return t
 
 
+def rotate(t):
+    t[0], t[1], t[2] = t[1], t[2], t[0]
+    return t
+
+
+def rotate_back(t):
+    t[0], t[1], t[2] = t[2], t[0], t[1]
+    return t
+
+
+def repeat_an_element(t):
+    t[0], t[1], t[2] = t[1], t[0], t[0]
+    return t
+
+
+def permute_elements(t):
+    elements = list(t)
+    for i, j in enumerate((2, 3, 1, 0)):
+        t[i] = elements[j]
+    return t
+
+
+def restore_an_element(t):
+    first, second = t[0], t[1]
+    t[0] = second
+    t[0] = first
+    return t
+
+
 LIVE = {    # which are no swaps: views show what was written to them
     "one is overwritten": lambda t: t.__setitem__(0, t[1]),
     "shift": lambda t: t.__setitem__(slice(1, None), t[:-1]),
@@ -867,12 +896,21 @@ LIVE = {    # which are no swaps: views show what was written to them
         t.__setitem__(slice(1, 2), a)),
     "a view made between": lambda t: (
         row := t[3:], t.__setitem__(slice(0, 1), t[1:2]), t.__setitem__(slice(1, 2), t[0:1]), row),
+    "a rotation of rows": lambda t: (
+        rows := [t[i:i + 1] for i in (1, 2, 0)],
+        [t.__setitem__(slice(i, i + 1), row) for i, row in enumerate(rows)]),
+    "a swap of rows, and one half again": lambda t: (
+        first := t[0:1], last := t[3:], t.__setitem__(slice(0, 1), last), t.__setitem__(slice(1, 2), last),
+        t.__setitem__(slice(3, 4), first)),
     "onto itself": lambda t: t.__setitem__(slice(None), t),
     "reversed": lambda t: t.__setitem__(slice(None), t[::-1]),
 }
 EXCHANGES = [
     (exchange, [1, 0, 2, 3]), (exchange_halves, [2, 3, 0, 1]), (exchange_views, [3, 1, 2, 0]),
     (exchange_twice, [0, 1, 2, 3]), (exchange_overlapping, [1, 2, 3, 2]), (exchange_backwards, [1, 0, 3, 2]),
+    # what NumPy's elements do, which are no views
+    *[(function, function(np.arange(4.0)))
+      for function in (rotate, rotate_back, repeat_an_element, permute_elements, restore_an_element)],
 ]
 
 

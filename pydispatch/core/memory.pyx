@@ -62,7 +62,7 @@ cdef int share_memory(Tensor view, Tensor source) except -1:
         memory.edge = (<JvpTensor>source).tangent if isinstance(source, JvpTensor) else source.edge
         memory.is_leaf = is_leaf_edge(source.edge)
     view.memory = memory
-    version_counter_of(view).half_swap = None
+    version_counter_of(view).moves = None
     source.word |= SHARED_FLAG
     view.word |= SHARED_FLAG | (source.word & INFERENCE_FLAG)
     return 0
@@ -76,17 +76,17 @@ cdef int bump_version(Tensor tensor) except -1:
     return 0
 
 
-def take_half_swap(Tensor tensor not None):
+def take_moves(Tensor tensor not None):
     """What the last write has noted, if nothing was written since and no view was made; it is forgotten."""
     cdef Memory counter = version_counter_of(tensor)
-    noted, counter.half_swap = counter.half_swap, None
+    noted, counter.moves = counter.moves, None
     return noted[1] if noted is not None and noted[0] == counter.writes else None
 
 
-def note_half_swap(Tensor tensor not None, noted):
+def note_moves(Tensor tensor not None, noted):
     """Keep something until the memory is written to, or another view of it is made."""
     cdef Memory counter = version_counter_of(tensor)
-    counter.half_swap = (counter.writes, noted)
+    counter.moves = (counter.writes, noted)
 
 
 def has_other_views(Tensor tensor not None):

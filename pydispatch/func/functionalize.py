@@ -16,19 +16,18 @@ from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.functions import returned_by
 from pydispatch.func.storages import (
     Elements,
-    Move,
     Replay,
     Storage,
     View,
     ViewStep,
-    is_same_place,
     laid_out,
     layout_of,
+    place_of,
     share_elements,
     views_of_inputs,
 )
 from pydispatch.func.values import as_passed, check_no_wrapper
-from pydispatch.memory import addresses, items_of, overlaps_itself, positions_among
+from pydispatch.memory import Move, addresses, items_of, move_over, overlaps_itself, positions_among
 from pydispatch.operators.declare import Declaration, declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -136,7 +135,7 @@ class Functionalize(PythonInterpreter):
         """The value below, up to date."""
         view = wrapper.note
         if view is not None and view.is_stale:
-            _core.replace_value(wrapper, _as_array(view.regenerated()))
+            _replace(wrapper, view.regenerated())
         return wrapper.array
 
     def view_of(self, wrapper: PythonWrapper) -> View:
@@ -222,7 +221,7 @@ class Functionalize(PythonInterpreter):
                 wrapper = _core.wrap_value_at(self, laid_out(replay.kept(value), layout, copies=self.copies))
                 view = View(origin.storage, (*origin.steps, step), layout, origin.root)
                 _attach(wrapper, view)
-                origin.storage.has_view(view)
+                origin.storage.moves = {}
                 return wrapper
         if any(_core.have_one_memory(value, self.value_of(source)) for source in sources):
             value = ops.np.copy(value)
@@ -234,14 +233,12 @@ class Functionalize(PythonInterpreter):
         """The call of an operator that writes to arguments, by operators that do not."""
         targets = self.written_arguments(func, args, kwargs)
         declaration = declaration_of(func)
-        if declaration is not None:
-            move = self.move_of(func, args)
-            if move is None or not is_same_place(move.target, move.source):     # as Python ends `x[key] += 1`
-                args = self.ending_a_swap(move, args)
-                self.store(targets[0], self.functional_result(declaration, args, kwargs, targets[0]))
-                self.view_of(targets[0]).storage.half_swap = move
-            return targets[0]
-        return self.write_to_copies(func, args, kwargs, targets)
+        if declaration is None:
+            return self.write_to_copies(func, args, kwargs, targets)
+        if self.is_move(func, args):
+            return self.move(declaration, args, kwargs)
+        self.store(targets[0], self.functional_result(declaration, args, kwargs, targets[0]))
+        return targets[0]
 
     def written_arguments(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -255,35 +252,41 @@ class Functionalize(PythonInterpreter):
                     targets.append(leaf)
         return targets
 
-    def move_of(self, func: OpOverload, args: tuple[Any, ...]) -> Move | None:
-        """What `x[key] = y` moves where, if y is a view of the memory of x; None for any other call."""
-        if func is not ops.np.setitem_.default or not _core.is_owned_by(args[2], self):
-            return None
-        target, source = self.view_of(args[0]), self.view_of(args[2])
-        if target.storage is not source.storage:
-            return None
-        step = Replay(ops.np.getitem.default, (args[1],), {}, 0, self.copies)
-        overwritten = (*target.steps, step) if target.layout is None else _on_layouts(
-            ops.np.getitem.default, target.layout, args[1])
-        return Move(overwritten, source.place, self.value_of(args[0]), args[1])
+    def is_move(self, func: OpOverload, args: tuple[Any, ...]) -> bool:
+        """Is the call `x[key] = y`, of a view y of the memory of x?"""
+        return func is ops.np.setitem_.default and _core.is_owned_by(args[2], self) and (
+            self.view_of(args[0]).storage is self.view_of(args[2]).storage)
 
-    def ending_a_swap(self, move: Move | None, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments of the write; those of the second half of `t[i], t[j] = t[j], t[i]` with what t[i] held before.
+    def move(self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """That call; as for a Tensor, it may be a part of `t[i], t[j] = t[j], t[i]`."""
+        x, key, y = args
+        view, before, is_element = self.view_of(y), self.value_of(x), y.ndim == 0
+        storage, here, there = view.storage, self.place_at(self.view_of(x), key), view.place
+        over = move_over(there, here, storage.moves, is_element=is_element) if view.is_stale else None
+        if over is None and here == there:      # as Python ends `x[key] += 1`
+            return x
+        moves = storage.moves if is_element else {}
+        if is_element or over is None:
+            moves.setdefault(here, Move(there, (before, key)))
+        value = y if over is None else self.selected(*over.before)
+        self.store(x, self.functional_result(declaration, (x, key, value), kwargs, x))
+        storage.moves = moves
+        return x
 
-        Both views are made before the first half is written, which the second would see. As for a Tensor, another write
-        and a new view of another place end the swap.
-        """
-        begun = self.view_of(args[0]).storage.half_swap if move is not None else None
-        if move is None or begun is None or not (
-                self.view_of(args[2]).is_stale
-                and is_same_place(begun.target, move.source) and is_same_place(begun.source, move.target)):
-            return args
-        before = ops.np.getitem(begun.before, begun.key)
-        return (*args[:2], ops.np.copy(before) if self.copies else before, *args[3:])
+    def place_at(self, view: View, key: Any) -> Any:
+        """The place of the view that a key selects."""
+        step = Replay(ops.np.getitem.default, (key,), {}, 0, self.copies)
+        layout = None if view.layout is None else _on_layouts(ops.np.getitem.default, view.layout, key)
+        return place_of(layout, (*view.steps, step))
+
+    def selected(self, whole: Any, key: Any) -> Any:
+        """What a key selects of a value below."""
+        part = ops.np.getitem(whole, key)
+        return ops.np.copy(part) if self.copies else part
 
     def store(self, wrapper: PythonWrapper, value: Any) -> None:
         """Let this be the new value."""
-        _core.replace_value(wrapper, _as_array(self.view_of(wrapper).write(value)))
+        _replace(wrapper, self.view_of(wrapper).write(value))
 
     def functional_result(
         self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any], target: PythonWrapper
@@ -380,6 +383,15 @@ def _attach(wrapper: PythonWrapper, view: View) -> None:
     wrapper.layout = view.layout
 
 
+def _replace(wrapper: PythonWrapper, value: Any) -> None:
+    """Put a new value below; one without memory lies where the old one did, so that interpreters inside see swaps."""
+    old, value = _core.bottom_array(wrapper), _as_array(value)
+    _core.replace_value(wrapper, value)
+    new = _core.bottom_array(wrapper)
+    if isinstance(old, Shell) and isinstance(new, Shell) and old.place is not None:
+        new.place = old.place
+
+
 def _on_layouts(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """Call an operator outside all modes and transforms, on raw arrays whose elements do not matter."""
     return _core.below_transforms(functools.partial(below_python, func, *args, **kwargs))
@@ -420,7 +432,7 @@ def _keeps_order(step: ViewStep) -> bool:
     if step.func is ops.np.getitem.default:
         items = list(itertools.dropwhile(lambda item: isinstance(item, int), items_of(step.args[0])))
         return items in ([], [Ellipsis]) or (
-            len(items) == 1 and isinstance(items[0], slice) and items[0].step in (None, 1))
+            len(items) == 1 and isinstance(items[0], tuple) and items[0][2] in (None, 1))
     return step.func in (ops.np.reshape.default, ops.np.ravel.default, ops.np.expand_dims.default,
                          ops.np.squeeze.default)
 

@@ -9,14 +9,15 @@ Steps and writes are calls of operators, so whatever holds for operators (gradie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
 from pydispatch.autograd.values import bottom_of
-from pydispatch.memory import addresses, items_of, positions_among
+from pydispatch.memory import Move, addresses, items_of, positions_among
 from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
@@ -38,8 +39,13 @@ class ViewStep(Protocol):
     def can_put(self) -> bool:
         """Can a changed view be put back into its source?"""
 
+    @property
+    def place(self) -> Any:
+        """What is equal for steps that are known to select the same elements, of the same source; hashable."""
 
-class Replay(NamedTuple):
+
+@dataclass(eq=False, slots=True)
+class Replay:
     """The step of an operator whose first argument is the source; `piece` is the position among several views."""
 
     func: OpOverload
@@ -68,8 +74,13 @@ class Replay(NamedTuple):
     def can_put(self) -> bool:
         return _put_rule(self.func) is not None
 
+    @property
+    def place(self) -> Any:
+        return items_of(self.args[0]) if self.func is ops.np.getitem.default else self
 
-class Elements(NamedTuple):
+
+@dataclass(eq=False, slots=True)
+class Elements:
     """The step to the elements at constant positions, among those of the source in C order."""
 
     positions: np.ndarray[Any, Any]
@@ -91,6 +102,10 @@ class Elements(NamedTuple):
     def can_put(self) -> bool:
         return True
 
+    @property
+    def place(self) -> Any:
+        return self
+
 
 def _put_rule(func: OpOverload) -> Any:
     declaration = declaration_of(func)
@@ -111,8 +126,8 @@ class View:
 
     @property
     def place(self) -> Any:
-        """What tells which elements it holds; see `is_same_place`."""
-        return self.steps if self.layout is None else self.layout
+        """What tells which elements it holds; see `place_of`."""
+        return place_of(self.layout, self.steps)
 
     @property
     def is_stale(self) -> bool:
@@ -140,43 +155,21 @@ class View:
         return source
 
 
-class Move(NamedTuple):
-    """A write of a view to another place in its memory: both places, the array before the write, and the key.
-
-    A place is a layout, or steps where there is no layout.
-    """
-
-    target: Any
-    source: Any
-    before: Any
-    key: Any
-
-
-def is_same_place(one: Any, other: Any) -> bool:
-    """Are these the same elements in the same order? Steps of different operators may lead there; then False."""
-    if isinstance(one, tuple):
-        return isinstance(other, tuple) and len(one) == len(other) and all(map(_is_same_step, one, other))
-    return not isinstance(other, tuple) and _core.address(one) == _core.address(other) and (
-        one.shape, one.strides, one.dtype, one.flags.writeable) == (
-        other.shape, other.strides, other.dtype, other.flags.writeable)
-
-
-def _is_same_step(one: ViewStep, other: ViewStep) -> bool:
-    if one is other:
-        return True
-    if not isinstance(one, Replay) or not isinstance(other, Replay):
-        return False
-    return one.func is other.func is ops.np.getitem.default and items_of(one.args[0]) == items_of(other.args[0])
+def place_of(layout: Any, steps: tuple[ViewStep, ...]) -> Any:
+    """What is equal for arrays of a memory that are known to hold the same elements in the same order; hashable."""
+    if layout is None:
+        return tuple([step.place for step in steps])
+    return _core.address(layout), layout.shape, layout.strides, layout.dtype, layout.flags.writeable
 
 
 class Storage:
     """One memory: the value of the whole, the pending writes, and the number of writes so far.
 
     `parts`, (positions, value) each, make up a base that does not exist yet. `obstacle` says why it cannot be written
-    to, `copies` that no value may share memory with another one. `half_swap` is the last write, if it moved a view.
+    to, `copies` that no value may share memory with another one. `moves` are the last writes, if they moved views.
     """
 
-    __slots__ = ("base", "copies", "generation", "half_swap", "obstacle", "parts", "pending", "written_inputs")
+    __slots__ = ("base", "copies", "generation", "moves", "obstacle", "parts", "pending", "written_inputs")
 
     def __init__(
         self, base: Any, *, copies: bool, parts: Sequence[tuple[Any, Any]] = (), obstacle: str | None = None
@@ -187,7 +180,7 @@ class Storage:
         self.obstacle = obstacle
         self.pending: list[tuple[tuple[ViewStep, ...], Any]] = []
         self.generation = 0
-        self.half_swap: Move | None = None
+        self.moves: dict[Any, Move] = {}
         self.written_inputs: dict[int, None] = {}
 
     def write(self, steps: tuple[ViewStep, ...], value: Any) -> None:
@@ -198,13 +191,7 @@ class Storage:
             self.pending.pop()
         self.pending.append((steps, value))
         self.generation += 1
-        self.half_swap = None
-
-    def has_view(self, view: View) -> None:
-        """Note that a view was made: one of a third place ends a swap that has begun."""
-        begun = self.half_swap
-        if begun is not None and not any(is_same_place(view.place, place) for place in (begun.target, begun.source)):
-            self.half_swap = None
+        self.moves = {}
 
     def current_value(self) -> Any:
         """The value of the whole, after all writes."""
