@@ -914,50 +914,74 @@ EXCHANGES = [
 ]
 
 
+RUNS = {     # of a function of a vector of four elements, which writes to it and returns it
+    "eager": lambda f, x: f(Tensor(x)),
+    "traced": lambda f, x: make_fx(f)(Tensor(np.zeros(4)))(Tensor(x)),
+    "compiled": lambda f, x: make_fx(f)(np.zeros(4)).compile()(x),
+    "compile": lambda f, x: compile(of_copy(f))(x),
+    "compile vmap": lambda f, x: compile(func.vmap(of_copy(f)))(x[None])[0],
+    "functionalize": lambda f, x: func.functionalize(f)(x),
+    "without views": lambda f, x: func.functionalize(f, remove="mutations_and_views")(x),
+    "functionalize, traced": lambda f, x: make_fx(func.functionalize(f))(np.zeros(4))(x),
+    "fake": lambda f, x: make_fx(f, tracing_mode="fake")(np.zeros(4))(x),
+    "fake in map": lambda f, x: make_fx(lambda y: higher_order.map(of_copy(f), y))(np.zeros((1, 4)))(x[None])[0],
+    "fake in vmap": lambda f, x: make_fx(func.vmap(of_copy(f)), tracing_mode="fake")(np.zeros((1, 4)))(x[None])[0],
+    "LoggingTensor": lambda f, x: f(LoggingTensor(x)).elem,
+    "vmap": lambda f, x: func.vmap(of_copy(f))(x[None])[0],
+    "jvp": lambda f, x: func.jvp(of_copy(f), (x,), (x,))[1],
+    "vjp": lambda f, x: func.vjp(of_copy(f), x)[0],
+    "own": lambda f, x: forwarded(f)(x),
+    "own of Tensor": lambda f, x: forwarded(f)(Tensor(x)),
+    "own pair": lambda f, x: doubled(f)(x),
+    "own of own pair": lambda f, x: forwarded(doubled(f))(x),
+    "own of vmap": lambda f, x: forwarded(func.vmap(of_copy(f)))(x[None])[0],
+    "vmap of own": lambda f, x: func.vmap(forwarded(of_copy(f)))(x[None])[0],
+    "own of vjp": lambda f, x: forwarded(lambda y: func.vjp(of_copy(f), y)[0])(x),
+    "vjp of own": lambda f, x: func.vjp(forwarded(of_copy(f)), x)[0],
+    "jvp of own": lambda f, x: func.jvp(forwarded(of_copy(f)), (x,), (x,))[1],
+    "own of functionalize": lambda f, x: forwarded(func.functionalize(f))(x),
+    "functionalize of own": lambda f, x: func.functionalize(forwarded(f))(x),
+    "compile own": lambda f, x: compile(forwarded(of_copy(f)))(x),
+    "own, traced": lambda f, x: make_fx(forwarded(f))(np.zeros(4))(x),
+    "own, fake": lambda f, x: make_fx(forwarded(f), tracing_mode="fake")(np.zeros(4))(x),
+    "own of mode": lambda f, x: forwarded(under(LoggingMode, f))(x),
+    "mode of own": lambda f, x: under(LoggingMode, forwarded(f))(x),
+    "own of LoggingTensor": lambda f, x: forwarded(f)(LoggingTensor(x)).elem,
+    "mode on arrays": lambda f, x: under(OnArrays, f)(Tensor(x)),
+    "class on arrays": lambda f, x: f(HandlingArrays(x)),
+}
+
+
 @in_one_case
-@pytest.mark.parametrize("run", [
-    lambda f, x: f(Tensor(x)),
-    lambda f, x: make_fx(f)(Tensor(np.zeros(4)))(Tensor(x)),
-    lambda f, x: make_fx(f)(np.zeros(4)).compile()(x),
-    lambda f, x: compile(lambda y: f(ops.np.copy(y)))(x),
-    lambda f, x: compile(func.vmap(lambda row: f(ops.np.copy(row))))(x[None])[0],
-    lambda f, x: func.functionalize(f)(x),
-    lambda f, x: func.functionalize(f, remove="mutations_and_views")(x),
-    lambda f, x: make_fx(func.functionalize(f))(np.zeros(4))(x),
-    lambda f, x: make_fx(f, tracing_mode="fake")(np.zeros(4))(x),
-    lambda f, x: make_fx(lambda y: higher_order.map(lambda row: f(ops.np.copy(row)), y))(np.zeros((1, 4)))(x[None])[0],
-    lambda f, x: make_fx(func.vmap(lambda row: f(ops.np.copy(row))), tracing_mode="fake")(np.zeros((1, 4)))(x[None])[0],
-    lambda f, x: f(LoggingTensor(x)).elem,
-    lambda f, x: func.vmap(lambda row: f(ops.np.copy(row)))(x[None])[0],
-    lambda f, x: func.jvp(lambda y: f(ops.np.copy(y)), (x,), (x,))[1],
-    lambda f, x: func.vjp(lambda y: f(ops.np.copy(y)), x)[0],
-    lambda f, x: forwarded(f)(x),
-    lambda f, x: forwarded(f)(Tensor(x)),
-    lambda f, x: doubled(f)(x),
-    lambda f, x: forwarded(doubled(f))(x),
-    lambda f, x: forwarded(func.vmap(of_copy(f)))(x[None])[0],
-    lambda f, x: func.vmap(forwarded(of_copy(f)))(x[None])[0],
-    lambda f, x: forwarded(lambda y: func.vjp(of_copy(f), y)[0])(x),
-    lambda f, x: func.vjp(forwarded(of_copy(f)), x)[0],
-    lambda f, x: func.jvp(forwarded(of_copy(f)), (x,), (x,))[1],
-    lambda f, x: forwarded(func.functionalize(f))(x),
-    lambda f, x: func.functionalize(forwarded(f))(x),
-    lambda f, x: compile(forwarded(of_copy(f)))(x),
-    lambda f, x: make_fx(forwarded(f))(np.zeros(4))(x),
-    lambda f, x: make_fx(forwarded(f), tracing_mode="fake")(np.zeros(4))(x),
-    lambda f, x: forwarded(under(LoggingMode, f))(x),
-    lambda f, x: under(LoggingMode, forwarded(f))(x),
-    lambda f, x: forwarded(f)(LoggingTensor(x)).elem,
-    lambda f, x: under(OnArrays, f)(Tensor(x)),
-    lambda f, x: f(HandlingArrays(x)),
-], ids=["eager", "traced", "compiled", "compile", "compile vmap", "functionalize", "without views",
-        "functionalize, traced", "fake", "fake in map", "fake in vmap", "LoggingTensor", "vmap", "jvp", "vjp",
-        "own", "own of Tensor", "own pair", "own of own pair", "own of vmap", "vmap of own", "own of vjp", "vjp of own",
-        "jvp of own", "own of functionalize", "functionalize of own", "compile own", "own, traced", "own, fake",
-        "own of mode", "mode of own", "own of LoggingTensor", "mode on arrays", "class on arrays"])
+@pytest.mark.parametrize("run", RUNS.values(), ids=list(RUNS))
 @pytest.mark.parametrize(("function", "expected"), EXCHANGES)
 def test_swaps_of_views(function, expected, run):
     np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), expected)
+
+
+def random_assignments(seed):
+    """A function that permutes and repeats elements of an array, and of views of it."""
+    rng = np.random.default_rng(seed)
+    assignments = [rng.integers(0, 4, (2, rng.integers(1, 5))).tolist() for _ in range(3)]
+    views = rng.choice([slice(None), slice(None, None, -1), slice(1, None)], 3).tolist()
+
+    def assigned(t):
+        for (targets, sources), key in zip(assignments, views, strict=True):
+            view = t[key]
+            elements = [view[i % len(view)] for i in sources]
+            for i, element in zip(targets, elements, strict=True):
+                view[i % len(view)] = element
+        return t
+
+    return assigned
+
+
+@in_one_case
+@pytest.mark.parametrize("run", RUNS.values(), ids=list(RUNS))
+@pytest.mark.parametrize("seed", range(12))
+def test_assignments_of_elements_are_numpys(seed, run):
+    function = random_assignments(seed)
+    np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), function(np.arange(4.0)))
 
 
 @pytest.mark.parametrize("write", LIVE.values(), ids=list(LIVE))
