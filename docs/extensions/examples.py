@@ -142,12 +142,11 @@ def add_downloads(app: Sphinx, name: str, content: list[str]) -> None:
     if "/" in name or name in WITHOUT or not any(cell.is_code for cell in cells):
         return
     stem = f"{name.replace('-', '_')}_examples"     # not `numpy.py`, which would hide NumPy
-    links = [f"{{download}}`notebook <generated/pages/{stem}.ipynb>`"]
+    links = [f"{{download}}`{kind} <generated/pages/{stem}.{ending}>`" for kind, ending in (
+        ("script", "py"), ("notebook", "ipynb"))]
     (MADE / "pages").mkdir(exist_ok=True)
+    write(MADE / "pages" / f"{stem}.py", script(content[0]))
     write(MADE / "pages" / f"{stem}.ipynb", notebook(cells))
-    if not any(cell.raises for cell in cells):
-        write(MADE / "pages" / f"{stem}.py", script(content[0]))
-        links.insert(0, f"{{download}}`script <generated/pages/{stem}.py>`")
     content[0] += f"\n\n:::{{container}} downloads\nThe examples of this page as a {' and a '.join(links)}\n:::\n"
 
 

@@ -6,6 +6,7 @@ import ast
 import doctest
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -77,10 +78,16 @@ def script(page: str) -> str:
 def _lines(page: str) -> Iterator[str]:
     for cell in cells_of_page(page):
         if cell.is_code:
-            yield from map(_shown, _statements(cell.text))
-            yield ""
+            shown = "\n".join(map(_shown, _statements(cell.text)))
+            yield from [_with_error_printed(shown) if cell.raises else shown, ""]
         else:
             yield from (f"# {line.lstrip('# ')}" for line in cell.text.splitlines() if line.startswith("#"))
+
+
+def _with_error_printed(code: str) -> str:
+    """Code that raises, as the page shows, without an end of the program."""
+    return (f"try:\n{textwrap.indent(code, '    ')}\nexcept Exception as error:\n"
+            '    print(f"{type(error).__name__}: {error}")')
 
 
 def _statements(source: str) -> list[str]:

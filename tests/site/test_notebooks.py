@@ -90,6 +90,30 @@ def test_a_script_prints_what_the_page_shows():
     assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout == "6\n"
 
 
+def test_a_script_goes_on_after_errors():
+    text = notebooks.script(PAGE)
+    done = subprocess.run([sys.executable, "-c", f"{text}print('goes on')"], capture_output=True, text=True, check=True)
+    error = "TypeError: twice() missing 1 required positional argument: 'y'"
+    assert done.stdout.splitlines() == ["6", "1", error, "goes on"]
+
+
+PAGES = [path for path in sorted(ROOT.glob("docs/*.md")) if path.stem not in ("index", "changelog", "security")
+         and any(cell.is_code for cell in notebooks.cells_of_page(path.read_text()))]
+BESIDE = {"rebuild": ["tiny_dispatcher.py"]}
+"""Files that pages tell readers to put beside their script."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_script_of_a_page_runs(page, tmp_path):
+    if page.stem in ("backends", "scale"):
+        pytest.importorskip("dask")
+    for name in BESIDE.get(page.stem, []):
+        (tmp_path / name).write_text((page.parent / name).read_text())
+    (tmp_path / "examples_of_the_page.py").write_text(notebooks.script(page.read_text()))
+    subprocess.run([sys.executable, "examples_of_the_page.py"], capture_output=True, check=True, cwd=tmp_path)
+
+
 def run_cells(cells, namespace):
     """Run code as a notebook does: a `from __future__` is for all cells after it."""
     compiled = codeop.Compile()
