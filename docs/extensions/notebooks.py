@@ -76,29 +76,22 @@ def script(page: str) -> str:
 
 
 def _lines(page: str) -> Iterator[str]:
-    for cell in cells_of_page(page):
-        if cell.is_code:
-            shown = "\n".join(map(_shown, _statements(cell.text)))
-            yield from [_with_error_printed(shown) if cell.raises else shown, ""]
+    for n, part in enumerate(BLOCK.split(page)):
+        if n % 2:
+            examples = doctest.DocTestParser().get_examples(part)
+            yield from [_shown(example) for example in examples] or [part.rstrip()]
+            yield ""
         else:
-            yield from (f"# {line.lstrip('# ')}" for line in cell.text.splitlines() if line.startswith("#"))
+            yield from (f"# {line.lstrip('# ')}" for line in part.splitlines() if line.startswith("#"))
 
 
-def _with_error_printed(code: str) -> str:
-    """Code that raises, as the page shows, without an end of the program."""
-    return (f"try:\n{textwrap.indent(code, '    ')}\nexcept Exception as error:\n"
-            '    print(f"{type(error).__name__}: {error}")')
-
-
-def _statements(source: str) -> list[str]:
-    """Each statement with the lines, comments among them, that follow the one before."""
-    lines = source.splitlines()
-    ends = [node.end_lineno or 0 for node in ast.parse(source).body]
-    return ["\n".join(lines[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
-
-
-def _shown(statement: str) -> str:
-    """A statement that is an expression, in a `print`."""
-    (node,) = ast.parse(statement).body
-    is_shown = isinstance(node, ast.Expr) and not ast.unparse(node).startswith("print(")
-    return f"print({ast.unparse(node)})" if is_shown else statement
+def _shown(example: doctest.Example) -> str:
+    """An example that prints the value or the error that the page shows."""
+    code = example.source.rstrip()
+    if example.exc_msg:
+        return (f"try:\n{textwrap.indent(code, '    ')}\nexcept Exception as error:\n"
+                '    print(f"{type(error).__name__}: {error}")')
+    match ast.parse(code).body:
+        case [ast.Expr(value)] if example.want and not code.startswith("print("):
+            return f"print({ast.unparse(value)})"
+    return code

@@ -90,6 +90,11 @@ def test_a_script_prints_what_the_page_shows():
     assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout == "6\n"
 
 
+def test_a_script_prints_nothing_where_the_page_shows_nothing():
+    assert notebooks.script("```python\n>>> [1].sort()\n>>> print(2)\n2\n```\n") == "[1].sort()\nprint(2)\n"
+    assert notebooks.script("```python\n3\n```\n") == "3\n"
+
+
 def test_a_script_goes_on_after_errors():
     text = notebooks.script(PAGE)
     done = subprocess.run([sys.executable, "-c", f"{text}print('goes on')"], capture_output=True, text=True, check=True)
