@@ -572,7 +572,8 @@ def _announce_override(
     previous = kernels_of(op).get(key)
     if not previous:
         return None
-    former = previous[0] if is_again(site, previous[0].site) else None
+    is_made_again = is_again(site, previous[0].site, has_its_name=kernel.name == previous[0].kernel.name)
+    former = previous[0] if is_made_again else None
     if not allow_override and former is None:
         raise RegistrationError(
             f"operator {op.name} has a kernel under {key.name} already: {previous[0].kernel.debug}\n"

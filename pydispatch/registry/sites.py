@@ -23,6 +23,7 @@ MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
 _process = os.urandom(16).hex()
 _numbers = count()
 SESSION = "session"
+NO_CELL = f"{SESSION} "     # the file of a cell that nobody tells
 MOST_FRAMES = 50
 
 
@@ -155,10 +156,15 @@ class CodeRun:
         return ours == theirs or (ours.startswith(SESSION) and theirs.startswith(SESSION))
 
 
-def is_again(site: str, former: str) -> bool:
-    """Is a registration made again, by the code that made the former one?"""
+def is_again(site: str, former: str, *, has_its_name: bool = True) -> bool:
+    """Is a registration made again, by the code that made the former one?
+
+    All lines at a prompt are one place, and so are the cells of a notebook that does not tell which one runs. There, a
+    function of another name is another one.
+    """
     run, before = getattr(site, "run", None), getattr(former, "run", None)
-    return run is not None and before is not None and run.is_again(before)
+    return (run is not None and before is not None and run.is_again(before)
+            and (has_its_name or run.names[-1][0] != NO_CELL))
 
 
 def warn_again(what: str, site: str, former: str) -> None:

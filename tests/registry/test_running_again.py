@@ -215,6 +215,23 @@ def test_a_kernel_takes_the_place_of_the_former_one():
     assert ops.kernels.f(np.ones(1)).tolist() == [1.0]
 
 
+def test_a_kernel_of_another_name_shadows_the_former_one():
+    """No cell is told here, as at a prompt: the name of the function says whether it is the former one."""
+    scope = session()
+    run(scope, 'library.define("shadowed::f", "(Tensor x) -> Tensor")', "<cell 1>")
+    first = 'def first(x): return x * 2\nlibrary.impl("shadowed::f", "CPU", first)'
+    run(scope, first, "<cell 2>")
+    run(scope, 'plain = library.get_kernel("shadowed::f", "CPU")\ndef second(x): return plain(x) + 1\n'
+               'override = library.impl("shadowed::f", "CPU", second)', "<cell 3>")
+    assert ops.shadowed.f(np.ones(1)).tolist() == [3.0]
+    run(scope, "override.remove()", "<cell 4>")
+    assert ops.shadowed.f(np.ones(1)).tolist() == [2.0]
+    run(scope, first.replace("2", "5"), "<cell 2 edited>")
+    kernels = [each for each in ops.shadowed.f.default.registrations if type(each).__name__ == "KernelHandle"]
+    assert len(kernels) == 1
+    assert ops.shadowed.f(np.ones(1)).tolist() == [5.0]
+
+
 def test_one_half_of_a_formula_runs_again():
     scope = session()
     run(scope, CELLS["interface of 2023"].format(n=500), "<cell 1>")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import codeop
+import doctest
 import json
 import subprocess
 import sys
@@ -156,3 +158,31 @@ def test_the_examples_run_cell_by_cell(path, tmp_path):
                            capture_output=True, check=True, cwd=tmp_path)
     assert found.stdout
     assert not found.stderr
+
+
+AT_A_PROMPT = """
+import builtins, json, sys
+for n, (text, error) in enumerate(json.load(sys.stdin)):
+    try:
+        exec(builtins.compile(text, f"<python-input-{n}>", "single"))
+    except Exception as raised:
+        if error is None or type(raised).__name__ not in error:
+            raise
+    else:
+        assert error is None, text
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs" / "index.md"], ids=lambda page: page.stem)
+def test_the_examples_of_a_page_can_be_typed_at_a_prompt(page):
+    """Each is a file of its own there, and all of them are one place; doctest has one file."""
+    if page.stem in ("backends", "scale"):
+        pytest.importorskip("dask")
+    typed = []
+    for block in notebooks.BLOCK.findall(page.read_text()):
+        examples = doctest.DocTestParser().get_examples(block)
+        typed += [(example.source, example.exc_msg) for example in examples] or [
+            (f"{ast.unparse(statement)}\n", None) for statement in ast.parse(block).body]
+    subprocess.run([sys.executable, "-c", AT_A_PROMPT], input=json.dumps(typed), text=True, capture_output=True,
+                   check=True, cwd=page.parent)
