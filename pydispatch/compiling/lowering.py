@@ -167,6 +167,7 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
     if function is None and rule is None and not is_foldable:
         return None
     before = builder.mark()
+    problem = ""
     try:
         if function is not None and not kwargs and len(args) == function.nin:
             return pointwise(builder, spec, function, args)
@@ -175,14 +176,15 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
             return None
         if function is not None:
             return pointwise(builder, spec, function, operands(function, arguments))
-        if is_foldable and builder.can_fold(tree_leaves((args, kwargs)), spec.shape, spec.dtype):
-            return _folded(builder, op, args, kwargs)
         if rule is not None:
             return rule(builder, spec, **arguments)
     except CannotLowerError as error:
         builder.take_back(before)
-        builder.notes.append(f"{op.name} is called: {error}")
-    return None
+        problem = f"{op.name} is called: {error}"
+    result = _folded(builder, op, spec, args, kwargs) if is_foldable else None
+    if result is None and problem:
+        builder.notes.append(problem)
+    return result
 
 
 _Known = tuple[Any, np.ufunc | None, Rule | None, bool, Schema]
@@ -203,8 +205,7 @@ def _function_and_rule(op: OpOverload) -> _Known:
         if isinstance(kernel.function, np.ufunc):
             function = kernel.function
         elif kernel.function is declared.kernels["CPU"]:
-            name = str(op.name)
-            rule, is_foldable = RULES.get(name), name in FOLDABLE
+            rule, is_foldable = RULES.get(str(op.name)), True
             if rule is None and declared.planned_as is not None:
                 rule = functools.partial(composite, declared.planned_as)
     return table, function, rule, is_foldable, op.schema
@@ -223,12 +224,21 @@ def composite(function: Callable[..., Any], builder: Builder, spec: Any, **argum
     return lower_graph(builder, graph_at_call(of_values, given), given)
 
 
-FOLDABLE = frozenset({"np::arange", "np::linspace", "np::eye"})
-
-
-def _folded(builder: Builder, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+def _folded(
+    builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Value | None:
+    """The result of a call whose arguments are all known, a constant; None where a run has to make the call."""
+    leaves = tree_leaves((args, kwargs))
+    if not isinstance(spec, ArraySpec) or any(callable(leaf) and not isinstance(leaf, Value) for leaf in leaves) or (
+            not builder.can_fold(leaves, spec.shape, spec.dtype)):
+        return None
     args, kwargs = map_values(lambda leaf: leaf.constant if isinstance(leaf, Value) else leaf, (args, kwargs))
-    return builder.fold(lambda: op(*args, **kwargs))
+    try:
+        with np.errstate(all="raise"):
+            result = op(*args, **kwargs)
+    except Exception:       # which each run reports
+        return None
+    return builder.fold(lambda: result)
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import ops
+from pydispatch import func, ops
 from pydispatch.compiling import compile
 from pydispatch.higher_order import cond, scan, while_loop
 from tests.compiling.same import check_same
@@ -125,6 +125,36 @@ def test_reasons(one, other, words):
     compiled(*other)
     reason = next(line for line in compiled.explain(*other).splitlines() if "compilation 2: " in line)
     assert any(word in reason for word in words.split("|")), reason
+
+
+@pytest.mark.parametrize("transform", [
+    func.hessian, func.jacrev, func.jacfwd, lambda f: func.vmap(func.hessian(f)),
+], ids=["hessian", "jacrev", "jacfwd", "vmap of hessian"])
+def test_derivatives_in_all_directions_are_plans_throughout(transform):
+    """The directions are known when the plan is made."""
+    compiled = compile(transform(lambda x: ops.np.sum(ops.np.sin(x) * x)))
+    x = np.random.default_rng(0).standard_normal((2, 3))
+    assert ", 0 calls of Python, " in compiled.explain(x)
+    np.testing.assert_allclose(compiled(x), transform(lambda x: ops.np.sum(ops.np.sin(x) * x))(x), rtol=1e-13)
+
+
+def test_calls_of_what_is_known_are_made_once():
+    kept = np.array([3.0, 1.0, 2.0])
+    compiled = compile(lambda x: x + ops.np.cumsum(ops.np.sort(kept)))
+    check_same(compiled(kept), kept + np.array([1.0, 3.0, 6.0]))
+    assert ", 0 calls of Python, 2 constants folded" in compiled.explain(kept)
+
+
+def test_errors_of_what_is_known_are_those_of_a_run():
+    singular, large = np.zeros((2, 2)), np.full(2, 1e308)
+    inverse = compile(lambda x: x + ops.np.linalg_inv(singular))
+    assert ", 1 calls of Python, 0 constants folded" in inverse.explain(singular)
+    with pytest.raises(np.linalg.LinAlgError):
+        inverse(singular)
+    overflowing = compile(lambda x: x + ops.np.cumsum(large))
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="overflow"):
+            overflowing(large * 0.0)
 
 
 def test_a_reason_names_the_difference_to_arguments_of_the_same_structure():
