@@ -622,7 +622,7 @@ def _add_uses(steps: Iterable[Step], found: list[Storage]) -> None:
 
 
 def _sums_of(groups: Sequence[_Group]) -> dict[Storage, list[_Group]]:
-    """The steps that add up all of a storage, each in a group of its own, by that storage."""
+    """The steps that add up all that one step writes to a storage, each in a group of its own, by that storage."""
     found: dict[Storage, list[_Group]] = {}
     for group in groups:
         step = group.steps[0]
@@ -632,7 +632,10 @@ def _sums_of(groups: Sequence[_Group]) -> dict[Storage, list[_Group]]:
             outer, _, _, strides = iteration(step)
             if not outer and strides == [0, value.dtype.itemsize, 0] and value.is_whole:
                 found.setdefault(value.storage.final(), []).append(group)
-    return found
+    if not found:
+        return found
+    n_writers = Counter([storage for group in groups for step in group.steps for storage in accesses(step)[1]])
+    return {storage: sums for storage, sums in found.items() if n_writers[storage] == 1}
 
 
 def _added_up(group: _Group, sums: Mapping[Storage, list[_Group]]) -> list[tuple[int, _Group]]:

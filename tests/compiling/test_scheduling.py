@@ -156,6 +156,31 @@ def test_what_is_added_up_stays_in_the_cache(function, n_threads):
     assert sum(line in in_blocks for line in added_up) * 2 == len(added_up) > 0
 
 
+def with_another_last_row(x, y):
+    """Rows that are computed together, the last of which is computed again."""
+    x = ops.np.copy(x * 1.0)
+    x[-1] += y[0] + 5.0
+    return x
+
+
+def with_other_elements(x, y):
+    x = ops.np.copy(x * 2.0)
+    x[::3, 1] = y[::3, 0] * 3.0
+    x[1:4] = 0.5
+    return x
+
+
+@threads
+@pytest.mark.parametrize("written", [with_another_last_row, with_other_elements])
+def test_sums_wait_for_all_that_is_written_to_what_they_add_up(written, n_threads):
+    def sums(x, y):
+        found = written(x, y)
+        return found.sum(), (found * y).sum(), ops.np.mean(found), found.sum(axis=0)
+
+    x, y = numbers(3000, 5), numbers(3000, 5, seed=1)
+    check_same(compile(sums, threads=n_threads)(x, y), sums(x, y))
+
+
 def test_errors_in_sums_of_blocks_are_reported():
     compiled = compile(lambda x: (x * 1e300).sum())
     with pytest.warns(RuntimeWarning, match="overflow encountered in add.reduce"):
