@@ -71,8 +71,10 @@ def sharpen(observed: numpy.ndarray, kernel: numpy.ndarray, keeps_edges: bool) -
     n = len(observed) - len(kernel) + 1
     slope = pydispatch.compile(func.value_and_grad(lambda x: objective(x, observed, kernel, keeps_edges)))
     ticks = iter(tqdm(range(STEPS), "edges" if keeps_edges else "squares", unit="step"))
-    return minimize(slope, numpy.zeros(n * n), jac=True, method="L-BFGS-B", callback=lambda _: next(ticks, None),
-                    options={"maxiter": STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-7}).x.reshape(n, n)
+    found = minimize(slope, numpy.zeros(n * n), jac=True, method="L-BFGS-B", callback=lambda _: next(ticks, None),
+                     options={"maxiter": STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-7})
+    next(ticks, None)       # counts the last step
+    return found.x.reshape(n, n)
 
 
 def by_lsqr(observed: numpy.ndarray, kernel: numpy.ndarray) -> numpy.ndarray:

@@ -82,6 +82,7 @@ def fit(pieces: numpy.ndarray, n_steps: int) -> tuple[numpy.ndarray, list[float]
 
     found = minimize(gradient, first_weights(), (pieces,), jac=True, method="L-BFGS-B", callback=note,
                      options={"maxiter": n_steps})
+    next(bar, None)     # counts the last step
     return found.x, misfits
 
 
@@ -91,7 +92,7 @@ def plot(path: numpy.ndarray, learned: numpy.ndarray, misfits: list[float], file
     left, right = figure.subplots(1, 2)
     left.plot(*path.T, ".k", markersize=2, label="spiral")
     left.plot(*learned.T, label="neural ODE, from its first point")
-    left.legend(loc="lower left")
+    figure.legend(loc="outside lower left", ncols=2)
     right.semilogy(misfits)
     right.set(title="Misfit of the pieces", xlabel="step")
     figure.savefig(file, dpi=120)
