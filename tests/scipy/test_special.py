@@ -196,6 +196,31 @@ def test_a_derivative_computes_no_slopes_of_other_arguments(name, args, n_slopes
         assert len([call for call in calls if "beta_slope" in call]) == n, (name, i, calls)
 
 
+FLAT = {        # arguments where SciPy's function does not move with any of them, and one where it does
+    "bdtrik": ((0.2, 0.25, 0.2), (0.75, 0.5, 0.5)), "nbdtrik": ((0.3, 0.45, 0.45), (0.7, 0.6, 0.5)),
+    "pdtrik": ((0.1, 2.0), (0.5, 2.0)), "fdtridfd": ((0.83, 0.81, 0.51), (0.83, 0.5, 0.51)),
+    "stdtridf": ((0.27, 0.8), (0.6, 0.8)), "tklmbda": ((2.0, 1.5), (0.2, 1.5)),
+}
+
+
+@in_one_case
+@pytest.mark.parametrize("name", FLAT)
+def test_slopes_where_a_function_is_constant_are_0(name):
+    flat, sloping = FLAT[name]
+    for i in range(len(flat)):
+        slope = func.grad(getattr(special, name), i)
+        assert slope(*map(np.float64, flat)) == 0
+        assert func.grad(lambda *args, slope=slope: slope(*args), i)(*map(np.float64, flat)) == 0
+        assert slope(*map(np.float64, sloping)) != 0
+
+
+@pytest.mark.filterwarnings("ignore:.*truncated to an integer:RuntimeWarning")
+@pytest.mark.parametrize("name", ["kn", "yn", "expn"])
+def test_orders_that_scipy_makes_whole_numbers_of(name):
+    found = func.grad(getattr(special, name), 1)(np.float64(2.7), np.float64(0.8))
+    assert found == func.grad(getattr(special, name), 1)(np.float64(2.0), np.float64(0.8))
+
+
 def test_lambertw_is_complex():
     slope = func.grad(lambda x: ops.np.real(special.lambertw(x)))
     assert slope(np.float64(0.0)) == 1

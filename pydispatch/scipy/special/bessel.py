@@ -22,7 +22,7 @@ from pydispatch.scipy.special.declare import (
     transposed,
 )
 
-maximum, sign, sqrt, where = operators("maximum", "sign", "sqrt", "where")
+maximum, sign, sqrt, trunc, where = operators("maximum", "sign", "sqrt", "trunc", "where")
 (i0, i0e, i1, i1e, iv, ive, j0, j1, jv, jve, k0, k0e, k1, k1e, kn, kv, kve, y0, y1, yn, yv, yve, modstruve, rgamma,
  struve) = SCIPY.operators(*[f"special_{name}" for name in (
      "i0", "i0e", "i1", "i1e", "iv", "ive", "j0", "j1", "jv", "jve", "k0", "k0e", "k1", "k1e", "kn", "kv", "kve", "y0",
@@ -52,13 +52,24 @@ pointwise("k1e", "Tensor x", lambda g, x, result: g * (result - (k0e(x) + kve(2,
 
 OF_ORDER = "Tensor v, Tensor z"
 
+
+def yn_slope(n: Any, x: Any) -> Any:
+    """Of a whole order, which SciPy makes of any number."""
+    return (yn(n - 1, x) - yn(n + 1, x)) * 0.5
+
+
+def kn_slope(n: Any, x: Any) -> Any:
+    """Likewise."""
+    return (kn(n - 1, x) + kn(n + 1, x)) * -0.5
+
+
 pointwise("jv", OF_ORDER, (ORDER, lambda g, v, z: g * ((jv(v - 1, z) - jv(v + 1, z)) * 0.5)))
 alias("jn", "jv")
 pointwise("yv", OF_ORDER, (ORDER, lambda g, v, z: g * ((yv(v - 1, z) - yv(v + 1, z)) * 0.5)))
-pointwise("yn", "Tensor n, Tensor x", (ORDER, lambda g, n, x: g * ((yn(n - 1, x) - yn(n + 1, x)) * 0.5)))
+pointwise("yn", "Tensor n, Tensor x", (ORDER, lambda g, n, x: g * yn_slope(trunc(n), x)))
 pointwise("iv", OF_ORDER, (ORDER, lambda g, v, z: g * ((iv(v - 1, z) + iv(v + 1, z)) * 0.5)))
 pointwise("kv", OF_ORDER, (ORDER, lambda g, v, z: g * ((kv(v - 1, z) + kv(v + 1, z)) * -0.5)))
-pointwise("kn", "Tensor n, Tensor x", (ORDER, lambda g, n, x: g * ((kn(n - 1, x) + kn(n + 1, x)) * -0.5)))
+pointwise("kn", "Tensor n, Tensor x", (ORDER, lambda g, n, x: g * kn_slope(trunc(n), x)))
 pointwise("jve", OF_ORDER, (
     ORDER, lambda g, v, z: g * ((jve(v - 1, check_real("jve", z)) - jve(v + 1, z)) * 0.5)))
 pointwise("yve", OF_ORDER, (

@@ -8,6 +8,7 @@ inverse of a function f(p, x), with respect to x, has the slopes 1 / f_x and -f_
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from pydispatch.operators.declare import operators
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.special.declare import COUNT, PARAMETER, helper, in_double, pointwise
 
-beta_slope, exp, floor, gamma_slope, log1p, sign, sqrt, where = operators(
-    "random_beta_slope", "exp", "floor", "random_gamma_slope", "log1p", "sign", "sqrt", "where")
+beta_slope, exp, floor, gamma_slope, log1p, sign, sqrt, trunc, where = operators(
+    "random_beta_slope", "exp", "floor", "random_gamma_slope", "log1p", "sign", "sqrt", "trunc", "where")
 betaln, gammaln, xlogy = SCIPY.operators(
     "special_betaln", "special_gammaln", "special_xlogy")
 hyp0f1, kolmogorov_slope, smirnov_slope = SCIPY.operators(
@@ -116,20 +117,25 @@ pointwise("gdtrix", "Tensor a, Tensor b, Tensor p", (
 
 # --- Poisson distribution, a gamma distribution in its mean (8.4.10) -------------------------------------------------
 
+def of_count(result: Any, slope: Any) -> Any:
+    """The slope of a count, 0 where it is 0: there SciPy has 0 for every probability that is smaller still."""
+    return where(result == 0, 0.0, slope)
+
+
 pointwise("pdtr", "Tensor k, Tensor m", (COUNT, lambda g, k, m: -g * gamma_density(floor(k) + 1, m)))
 pointwise("pdtrc", "Tensor k, Tensor m", (COUNT, lambda g, k, m: g * gamma_density(floor(k) + 1, m)))
 pointwise("pdtri", "Tensor k, Tensor y", (
     COUNT, lambda g, k, result: -g / gamma_density(floor(k) + 1, result)), instead=0.5)
 pointwise("pdtrik", "Tensor p, Tensor m", (
-    lambda g, m, result: -g / gammainc_slope(result + 1, m),
-    lambda g, m, result: g / gamma_slope(result + 1, m)), instead=0.5)
+    lambda g, m, result: g * of_count(result, -1 / gammainc_slope(result + 1, m)),
+    lambda g, m, result: g * of_count(result, 1 / gamma_slope(result + 1, m))), instead=0.5)
 
 # --- binomial and negative binomial distributions, beta distributions in the probability (8.17.5) --------------------
 
 
 def bdtr_slope(k: Any, n: Any, p: Any) -> Any:
-    """Of the probability of more than k successes in n trials, in p."""
-    k = floor(k)
+    """Of the probability of more than k successes in n trials, in p. SciPy makes whole numbers of both."""
+    k, n = floor(k), trunc(n)
     return beta_density(k + 1, n - k, p, 1 - p)
 
 
@@ -150,9 +156,11 @@ pointwise("bdtrc", "Tensor k, Tensor n, Tensor p", (
 pointwise("bdtri", "Tensor k, Tensor n, Tensor y", (
     COUNT, COUNT, lambda g, k, n, result: -g / bdtr_slope(k, n, result)), instead=0.5)
 pointwise("bdtrik", "Tensor y, Tensor n, Tensor p", (
-    lambda g, n, p, result: g / (beta_density(n - result, result + 1, 1 - p, p) * bdtr_slope_in_k(result, n, p)),
-    lambda g, n, p, result: g * (beta_slope(n - result, result + 1, 1 - p, p) / bdtr_slope_in_k(result, n, p)),
-    lambda g, n, p, result: g / bdtr_slope_in_k(result, n, p)), instead=0.5)
+    lambda g, n, p, result: g * of_count(
+        result, 1 / (beta_density(n - result, result + 1, 1 - p, p) * bdtr_slope_in_k(result, n, p))),
+    lambda g, n, p, result: g * of_count(
+        result, beta_slope(n - result, result + 1, 1 - p, p) / bdtr_slope_in_k(result, n, p)),
+    lambda g, n, p, result: g * of_count(result, 1 / bdtr_slope_in_k(result, n, p))), instead=0.5)
 pointwise("bdtrin", "Tensor k, Tensor y, Tensor p", (
     lambda g, k, p, result: g * (bdtr_slope_in_k(k, result, p) / beta_slope(result - k, k + 1, 1 - p, p)),
     lambda g, k, p, result: g / betainc_slope(result - k, k + 1, 1 - p, p),
@@ -164,9 +172,10 @@ pointwise("nbdtrc", "Tensor k, Tensor n, Tensor p", (
 pointwise("nbdtri", "Tensor k, Tensor n, Tensor y", (
     COUNT, COUNT, lambda g, k, n, result: g / nbdtr_slope(k, n, result)), instead=0.5)
 pointwise("nbdtrik", "Tensor y, Tensor n, Tensor p", (
-    lambda g, n, p, result: -g / betainc_slope(result + 1, n, 1 - p, p),
-    lambda g, n, p, result: g * (beta_slope(n, result + 1, p, 1 - p) / beta_slope(result + 1, n, 1 - p, p)),
-    lambda g, n, p, result: -g / beta_slope(result + 1, n, 1 - p, p)), instead=0.5)
+    lambda g, n, p, result: g * of_count(result, -1 / betainc_slope(result + 1, n, 1 - p, p)),
+    lambda g, n, p, result: g * of_count(
+        result, beta_slope(n, result + 1, p, 1 - p) / beta_slope(result + 1, n, 1 - p, p)),
+    lambda g, n, p, result: g * of_count(result, -1 / beta_slope(result + 1, n, 1 - p, p))), instead=0.5)
 pointwise("nbdtrin", "Tensor k, Tensor y, Tensor p", (
     lambda g, k, p, result: g * (beta_slope(k + 1, result, 1 - p, p) / beta_slope(result, k + 1, p, 1 - p)),
     lambda g, k, p, result: g / betainc_slope(result, k + 1, p, 1 - p),
@@ -209,6 +218,12 @@ def stdtr_slope(df: Any, t: Any) -> Any:
     return where(far, -sign(t) * (of_a / 2 + of_x * x * y / df) / 2, 0.0)
 
 
+def of_degrees(result: Any, most: float, slope: Callable[[Any], Any]) -> Any:
+    """The slope of degrees of freedom; 0 where SciPy has found none, and returns an end of its search."""
+    inside = (result > 0) & (result < most)
+    return where(inside, slope(where(inside, result, 1.0)), 0.0)
+
+
 pointwise("fdtr", "Tensor dfn, Tensor dfd, Tensor x", (
     lambda g, dfn, dfd, x: g * fdtr_slope_in_n(dfn, dfd, x), lambda g, dfn, dfd, x: g * fdtr_slope_in_d(dfn, dfd, x),
     lambda g, dfn, dfd, x: g * fdtr_density(dfn, dfd, x)))
@@ -220,17 +235,20 @@ pointwise("fdtri", "Tensor dfn, Tensor dfd, Tensor p", (
     lambda g, dfn, dfd, result: -g * (fdtr_slope_in_d(dfn, dfd, result) / fdtr_density(dfn, dfd, result)),
     lambda g, dfn, dfd, result: g / fdtr_density(dfn, dfd, result)), instead=0.5)
 pointwise("fdtridfd", "Tensor dfn, Tensor p, Tensor x", (
-    lambda g, dfn, x, result: -g * (fdtr_slope_in_n(dfn, result, x) / fdtr_slope_in_d(dfn, result, x)),
-    lambda g, dfn, x, result: g / fdtr_slope_in_d(dfn, result, x),
-    lambda g, dfn, x, result: -g * (fdtr_density(dfn, result, x) / fdtr_slope_in_d(dfn, result, x))), instead=0.5)
+    lambda g, dfn, x, result: -g * of_degrees(
+        result, 1e100, lambda d: fdtr_slope_in_n(dfn, d, x) / fdtr_slope_in_d(dfn, d, x)),
+    lambda g, dfn, x, result: g * of_degrees(result, 1e100, lambda d: 1 / fdtr_slope_in_d(dfn, d, x)),
+    lambda g, dfn, x, result: -g * of_degrees(
+        result, 1e100, lambda d: fdtr_density(dfn, d, x) / fdtr_slope_in_d(dfn, d, x))), instead=0.5)
 pointwise("stdtr", "Tensor df, Tensor t", (
     lambda g, df, t: g * stdtr_slope(df, t), lambda g, df, t: g * stdtr_density(df, t)))
 pointwise("stdtrit", "Tensor df, Tensor p", (
     lambda g, df, result: -g * (stdtr_slope(df, result) / stdtr_density(df, result)),
     lambda g, df, result: g / stdtr_density(df, result)), instead=0.5)
 pointwise("stdtridf", "Tensor p, Tensor t", (
-    lambda g, t, result: g / stdtr_slope(result, t),
-    lambda g, t, result: -g * (stdtr_density(result, t) / stdtr_slope(result, t))), instead=0.5)
+    lambda g, t, result: g * of_degrees(result, 1e10, lambda df: 1 / stdtr_slope(df, t)),
+    lambda g, t, result: -g * of_degrees(
+        result, 1e10, lambda df: stdtr_density(df, t) / stdtr_slope(df, t))), instead=0.5)
 
 # --- noncentral chi-square distribution ------------------------------------------------------------------------------
 

@@ -131,9 +131,11 @@ def tukey_slope(x: Any, lmbda: Any, result: Any) -> Any:
     return where(inside, 1 / (p ** (lmbda - 1) + (1 - p) ** (lmbda - 1)), 0.0)
 
 
-def tukey_slope_in_lambda(lmbda: Any, result: Any) -> Any:
-    """How the quantile function moves with lmbda."""
-    return boxcox_slope(log(result), lmbda) - boxcox_slope(log1p(-result), lmbda)
+def tukey_slope_in_lambda(x: Any, lmbda: Any, result: Any) -> Any:
+    """Minus the density times the slope of the quantile function, 0 outside of the support."""
+    p = where(absolute(x) * lmbda < 1, result, 0.5)
+    of_quantile = boxcox_slope(log(p), lmbda) - boxcox_slope(log1p(-p), lmbda)
+    return -tukey_slope(x, lmbda, result) * of_quantile
 
 
 pointwise("boxcox", "Tensor x, Tensor lmbda", (
@@ -148,7 +150,7 @@ pointwise("inv_boxcox1p", "Tensor y, Tensor lmbda", (
     lambda g, y, lmbda, result: g * ((result + 1) * (y * y * log1prel_slope(y * lmbda)))))
 pointwise("tklmbda", "Tensor x, Tensor lmbda", (
     lambda g, x, lmbda, result: g * tukey_slope(x, lmbda, result),
-    lambda g, x, lmbda, result: g * (-tukey_slope(x, lmbda, result) * tukey_slope_in_lambda(lmbda, result))))
+    lambda g, x, lmbda, result: g * tukey_slope_in_lambda(x, lmbda, result)))
 
 # --- trigonometry ----------------------------------------------------------------------------------------------------
 

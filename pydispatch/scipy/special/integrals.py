@@ -8,7 +8,8 @@ from pydispatch.operators.declare import operators
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.special.declare import ORDER, pointwise, scaled, several, transposed
 
-absolute, cos, cosh, exp, log, where = operators("absolute", "cos", "cosh", "exp", "log", "where")
+absolute, cos, cosh, exp, log, trunc, where = operators(
+    "absolute", "cos", "cosh", "exp", "log", "trunc", "where")
 expn, hyp2f1, spherical_in, spherical_jn = SCIPY.operators(
     "special_expn", "special_hyp2f1", "special_spherical_in", "special_spherical_jn")
 
@@ -16,7 +17,8 @@ expn, hyp2f1, spherical_in, spherical_jn = SCIPY.operators(
 
 
 def expn_slope(n: Any, x: Any) -> Any:
-    """-E(n - 1), which SciPy does not have for n = 0."""
+    """-E(n - 1), which SciPy does not have for n = 0; it takes whole numbers, and makes them of others."""
+    n = trunc(n)
     zero = n == 0
     return where(zero, -exp(-x) * (x + 1) / (x * x), -expn(where(zero, 1, n) - 1, x))
 
