@@ -242,10 +242,11 @@ def _odes_one_by_one(
     def solve(number: Any, *values: Any) -> Arrays:
         try:
             results: Arrays = ODEINT(func, values[:n], values[n], values[n + 1:], options)
-        except ConvergenceError as error:
+        except (ConvergenceError, ValueError) as error:
             problem, _, remedy = str(error).partition("\n")
-            raise ConvergenceError(
-                f"{problem}{described_example((int(bottom_of(number)),))}\n{remedy}") from None
+            if not problem.startswith("odeint: "):      # an error of the user's function
+                raise
+            raise type(error)(f"{problem}{described_example((int(bottom_of(number)),))}\n{remedy}") from None
         return results
 
     numbers = _core.wrap_value_at(interpreter, np.arange(interpreter.batch_size))

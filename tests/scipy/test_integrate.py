@@ -391,6 +391,18 @@ def test_the_example_that_failed_is_named_among_those_with_times_of_their_own():
             transform(np.array([0.5, 2.0]))
 
 
+def test_the_example_whose_times_are_in_no_order_is_named():
+    times = np.array([[0.0, 1.0, 2.0], [0.0, 2.0, 1.0]])
+    with pytest.raises(ValueError, match=r"^odeint: the values in t are not in order \(example 1 of the batch\)\nsort"):
+        vmap(lambda t: odeint(lambda y, t: -y, [1.0], t))(times)
+
+    def failing(y, t):
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match=r"^mine$"):
+        vmap(lambda t: odeint(failing, [1.0], t))(np.sort(times))
+
+
 @pytest.mark.parametrize("f", [lambda x: 1 / x, lambda x: np.stack([1 / x, x])], ids=["number", "array"])
 def test_an_integral_that_does_not_converge_warns_as_scipys(f):
     with np.errstate(all="ignore"), pytest.warns(IntegrationWarning, match="^quad: "):
