@@ -97,7 +97,8 @@ def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np
 
 def _item(self: Tensor, *index: Any) -> Any:
     """One element as a Python scalar: the only one, or that at an index."""
-    if not _core.is_handled_in_python(self):
+    is_elsewhere = not isinstance(_core.bottom_array(self), (np.ndarray, _core.Shell, _core.MetaArray))
+    if not (is_elsewhere or _core.is_handled_in_python(self)):
         return _concrete(self, "item").item(*index)
     if len(index) == 1 and isinstance(index[0], int):
         return ops.np.item(self.reshape(-1)[index[0]])

@@ -351,8 +351,9 @@ def _make_room(op: OpOverload, parcel: Parcel) -> None:
     replaced = [handle for handle, site in known if site.process == parcel.process]
     if parcel.defines and definition is not None:
         if definition not in replaced:
-            warnings.warn(f"operator {op.name}: the definition made at {parcel.site} in another process replaces the "
-                          f"one made at {definition.site}", OverrideWarning, stacklevel=frames_to_caller())
+            if parcel.site != definition.site:      # of a script that this process has run too, as `spawn` does
+                warnings.warn(f"operator {op.name}: the definition made at {parcel.site} in another process replaces "
+                              f"the one made at {definition.site}", OverrideWarning, stacklevel=frames_to_caller())
             replaced = [handle for handle, site in known if not site.module or site.module == _module_of(definition)]
         if str(op.name) in definitions:
             definitions[str(op.name)].retire(parcel.site)

@@ -197,7 +197,7 @@ def is_ufunc(fn: Any) -> TypeGuard[np.ufunc]:
     return isinstance(fn, np.ufunc) or all(type(getattr(fn, count, None)) is int for count in ("nin", "nout"))
 
 
-def _parameters_of_ufunc(fn: np.ufunc) -> Parameters:
+def _parameters_of_ufunc(fn: Any) -> Parameters:
     """Its inputs, and any keyword, as NumPy's take; another class may tell which, as JAX's does."""
     inputs: list[tuple[str, Any]] = [(f"x{i}", REQUIRED) for i in range(fn.nin)]
     if not isinstance(fn, np.ufunc):

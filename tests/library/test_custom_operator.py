@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, func, library, ops
+import pydispatch.numpy as pnp
+from pydispatch import Tensor, autograd, compile, func, library, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import (
     AliasingError,
@@ -663,6 +664,19 @@ def test_no_fake(ns):
         f(MetaArray((3,), float))
     f.register_fake(lambda x: MetaArray(x.shape, x.dtype))
     assert f(MetaArray((3,), "f4")).dtype == np.float32
+
+
+FAKES = {"ops": ops.np.empty_like, "an operator's function": pnp.empty_like, "a composite": pnp.tril}
+
+
+@pytest.mark.parametrize("fake", FAKES.values(), ids=list(FAKES))
+def test_a_fake_is_written_with_functions_of_arrays(ns, fake):
+    f = custom_op(f"{ns}::f", twice, mutates_args=())
+    f.register_fake(lambda x: fake(x))
+    x = np.ones((2, 2))
+    assert f(MetaArray(x.shape, "f4")).dtype == np.float32
+    for call in (compile(f), make_fx(f, tracing_mode="fake")(x)):
+        np.testing.assert_array_equal(call(x), twice(x))
 
 
 def test_trivial_fakes(ns):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import os
 import pickle
@@ -228,6 +229,18 @@ def test_the_definition_of_another_process_is_replaced_with_a_warning(process, c
     process.call(define_there, f"{ns}::f", by=cloudpickle)
     np.testing.assert_array_equal(process.call(f, X, by=cloudpickle), 2 * X)
     assert [f"operator {ns}::f: the definition made at {__file__}" in text for text in process.warnings] == [True]
+
+
+def test_a_script_that_both_processes_have_run_is_replaced_without_a_warning(process, cloudpickle, ns):
+    def run(name):
+        script = "f = custom_op(name, lambda x: x * 2, mutates_args=(), schema='(Tensor x) -> Tensor')"
+        scope = {"custom_op": custom_op, "name": name}
+        exec(builtins.compile(script, "script.py", "exec"), scope)
+        return scope["f"]
+
+    process.call(lambda name: run(name) and None, f"{ns}::f", by=cloudpickle)
+    np.testing.assert_array_equal(process.call(run(f"{ns}::f"), X, by=cloudpickle), 2 * X)
+    assert process.warnings == []
 
 
 def test_an_operator_comes_back_from_where_it_arrived(process, cloudpickle, ns):

@@ -293,6 +293,9 @@ def test_arguments_that_dask_does_not_take(op, args, options):
 
 def test_item_computes():
     assert ops.np.item(pnp.sum(X)) == pytest.approx(DATA.sum())
+    assert pnp.sum(Tensor(X)).item() == pytest.approx(DATA.sum())
+    assert Tensor(X).item(3) == DATA.item(3)
+    assert Tensor(X).item((1, 1)) == Tensor(X).item(1, 1) == DATA.item(1, 1)
 
 
 def test_a_kernel_of_the_user_wins():
