@@ -397,15 +397,13 @@ cdef inline PyObject* call_numpys(ArrayFunction self, PyObject* entry, int whose
 
 # --- conversions -----------------------------------------------------------------------------------------------------
 #
-# An array may be its own result here, or no more than copied, which takes NumPy little longer than CPython takes for a
-# call. So these functions are builtins, which CPython calls with less ado than other objects. A builtin with an object
-# of ours as its `__self__` would show that in its qualified name and when pickled; each has an entry point of its own
-# instead.
+# An array may be its own result here, for which NumPy takes little longer than CPython takes for a call. So these
+# functions are builtins, which CPython calls with less ado than other objects. A builtin with an object of ours as its
+# `__self__` would show that in its qualified name and when pickled; each has an entry point of its own instead.
 
 cdef enum:
-    MOST_BUILTINS = 5
-    KEEPS_NONE = -1         # kept flags of a conversion whose result is always another array,
-    NO_CONVERSION = -2      # and of any other function
+    MOST_BUILTINS = 4
+    NO_CONVERSION = -1      # kept flags of any other function
 
 cdef list builtins = []             # the array function of each, and the texts that its definition points to
 cdef PyMethodDef definitions_of_builtins[MOST_BUILTINS]
@@ -431,7 +429,7 @@ cdef PyObject* convert_array(PyObject* function, PyObject* const* args, Py_ssize
     cdef PyObject* result
     cdef cnp.npy_intp extent = 1, stride
     cdef bint is_numpys
-    if n != 1 or kwnames != NULL or self.kept_flags < 0:
+    if n != 1 or kwnames != NULL:
         return call_function_in_c(function, args, n, kwnames)
     cls = Py_TYPE(args[0])
     if cls == &PyArray_Type:
@@ -465,13 +463,9 @@ cdef PyObject* convert_by_fourth(PyObject* _, PyObject* const* args, Py_ssize_t 
     return keep_or_convert(3, args, n, kwnames)
 
 
-cdef PyObject* convert_by_fifth(PyObject* _, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
-    return keep_or_convert(4, args, n, kwnames)
-
-
 cdef FunctionInC entries_of_builtins[MOST_BUILTINS]
 entries_of_builtins[:] = [<FunctionInC>convert_by_first, <FunctionInC>convert_by_second, <FunctionInC>convert_by_third,
-                          <FunctionInC>convert_by_fourth, <FunctionInC>convert_by_fifth]
+                          <FunctionInC>convert_by_fourth]
 
 
 def as_builtin(ArrayFunction function not None, str signature not None):
@@ -497,8 +491,7 @@ def as_builtin(ArrayFunction function not None, str signature not None):
     return function.builtin
 
 
-cdef dict KEPT_FLAGS = {None: NO_CONVERSION, "none": KEEPS_NONE, "K": 0, "C": NPY_ARRAY_C_CONTIGUOUS,
-                        "F": NPY_ARRAY_F_CONTIGUOUS}
+cdef dict KEPT_FLAGS = {None: NO_CONVERSION, "K": 0, "C": NPY_ARRAY_C_CONTIGUOUS, "F": NPY_ARRAY_F_CONTIGUOUS}
 
 cdef object type_of_askers = type(numpy.sum) if type(numpy.sum) is not type(lambda: None) else None
 # the type of NumPy's functions that ask arguments for `__array_function__` before they call what they wrap
@@ -516,8 +509,8 @@ cdef class ArrayFunction:
     those of the default backend, and NumPy's own is called where that is "CPU". `on_error` gets each error that a call
     raises, and may add to its message.
 
-    `keeps` is the memory layout of arrays that are their own results: "C", "F" or, for any, "K"; "none" of a conversion
-    without such arrays. That is for `as_builtin`; called by other ways the function asks NumPy's.
+    `keeps` is the memory layout of arrays that are their own results: "C", "F" or, for any, "K". That is for
+    `as_builtin`; called by other ways the function asks NumPy's.
     """
 
     def __cinit__(self, numpy_function, implementation not None, OpOverloadPacket operator or None=None,

@@ -35,7 +35,7 @@ OF_THE_STANDARD = ("device",)
 """Where it is passed NumPy's function is not called, which knows no device "CPU", as Tensors call theirs."""
 
 
-@array_function(keeps="none")
+@array_function()
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: str = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
     """An array from a value. From a nested sequence with Tensors in it, a Tensor that passes gradients on to these."""

@@ -95,8 +95,8 @@ class Face:
         The function gets whatever the library's takes, and is called if an argument is a Tensor, if a transform, mode
         or guard is active, or if a keyword of `added`, which the library's does not have, is passed; always with
         `takes_more`, if it takes values that the library's refuses. `keeps` is the memory layout of arrays that are
-        their own results: "C", "F", or "K" for any, "none" of another conversion; users get a builtin in place of such
-        a function, since CPython calls builtins more quickly. `operator` says which calls with Tensors the operator of
+        their own results: "C", "F", or "K" for any; users get a builtin in place of such a function, since CPython
+        calls builtins more quickly. `operator` says which calls with Tensors the operator of
         the same name takes as they are: how many leading arguments have to be arrays for that, how many it takes by
         position, and which by keyword; with `joins` the first is a list of arrays, `of_vectors` they must have one
         axis, `after_text` they follow a text. A function that `creates` arrays of shapes and numbers makes them on the
