@@ -182,6 +182,12 @@ def roots(p: Any) -> Any:
     return ops.np.concatenate([found, ops.np.zeros_like(found, shape=(at_zero,))])
 
 
+def rank_of(matrix: np.ndarray, rcond: float) -> int:
+    """How many singular values are larger than `rcond` times the largest one."""
+    values = np.linalg.svd(matrix, compute_uv=False)
+    return int(np.count_nonzero(values > rcond * values[0]))
+
+
 @array_function()
 def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = False, w: Any = None,
             cov: Any = False) -> Any:
@@ -218,7 +224,7 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
     solution = ops.np.matmul(ops.np.linalg_pinv(powers, float(rcond)), values)
     found = ops.np.divide(solution, scale_of_result)
     known = known_values(powers)
-    rank = None if known is None else np.linalg.matrix_rank(known, rtol=float(rcond))
+    rank = None if known is None else rank_of(known, float(rcond))
     if rank is not None and rank != order:
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
     if not cov:

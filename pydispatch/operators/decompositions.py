@@ -496,10 +496,6 @@ def pinv_jvp(t, a, result):
     return first - first @ a @ result + second - result @ (a @ second) - result @ t @ result
 
 
-def pinv_kernel(a, rcond=None, hermitian=False):
-    return np.linalg.pinv(a, hermitian=hermitian) if rcond is None else np.linalg.pinv(a, rcond, hermitian)
-
-
 # NumPy 2.0 has two of each, for wide and for tall matrices
 SVD_FULL, SVD_REDUCED = getattr(universal, "svd_f", None), getattr(universal, "svd_s", None)
 
@@ -516,6 +512,19 @@ def svd_kernel(a, full_matrices=True, hermitian=False):
 
 def svdvals_kernel(a, hermitian=False):
     return np.linalg.svd(a, False, False, hermitian)
+
+
+def pinv_kernel(a, rcond=None, hermitian=False):
+    """NumPy's, whose checks and conversions take longer than a small matrix."""
+    if rcond is None:
+        return np.linalg.pinv(a, hermitian=hermitian)
+    if SVD_REDUCED is not None and not hermitian and is_plain_and_finite(a):
+        u, values, vh = SVD_REDUCED(a)
+        if has_converged(values):
+            inverses = np.zeros_like(values)
+            np.divide(1, values, inverses, where=values > rcond * values.max(-1, keepdims=True))
+            return vh.mT @ (inverses[..., None] * u.mT)
+    return np.linalg.pinv(a, rcond, hermitian)
 
 
 matrix_operator("svd", "Tensor a, bool full_matrices=True, bool hermitian=False", svd_kernel, 3, vjp=svd_vjp,
