@@ -1,4 +1,7 @@
-"""Functions that call a user's function for slices or elements; for Tensors they do so by `vmap`."""
+"""Functions that call a user's function for slices or elements; for Tensors they do so by `vmap`.
+
+A function that looks at values (`x * x if x > 0 else -x`) is called in a loop, as NumPy calls it.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,31 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pydispatch._core import Tensor
+from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.loading import deferred
-from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others
+from pydispatch.numpy.creation import made
+from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others, stacked
 from pydispatch.ops import ops
 
 vmap = deferred("func", "vmap")
 
 
+def of_each(function: Callable[..., Any], batches: list[Any]) -> Any:
+    """What the function gives for each example of the batches, stacked; of a tuple, each of its items."""
+    try:
+        return vmap(function)(*batches)
+    except (ConversionError, DataDependentError, VmapError):    # it looks at values, and a loop has them
+        found = [function(*examples) for examples in zip(*batches, strict=True)]
+    like = next((batch for batch in batches if isinstance(batch, Tensor)), None)
+    if isinstance(found[0], tuple):
+        return tuple([made(stacked(parts), like) for parts in zip(*found, strict=True)])
+    return made(stacked(found), like)
+
+
 @array_function()
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """The function of every vector along an axis. One call serves all vectors, so it must be made of operators."""
+    """The function of every vector along an axis; one call serves all vectors, if the function is made of operators."""
     arr = as_nonscalar(arr)
     axis = normalize_axis_index(axis, arr.ndim)
     moved = ops.np.moveaxis(arr, axis, -1)
@@ -27,7 +45,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     if 0 in shape:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     rows = ops.np.reshape(moved, (math.prod(shape), moved.shape[-1]))
-    found = vmap(lambda row: as_nonscalar(func1d(row, *args, **kwargs)))(rows)
+    found = of_each(lambda row: as_nonscalar(func1d(row, *args, **kwargs)), [rows])
     each = tuple(found.shape[1:])
     found = ops.np.reshape(found, shape + each)
     n, k = len(shape), len(each)
@@ -53,8 +71,8 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
 class vectorize:    # noqa: N801  NumPy's name
     """A function of elements as a function of arrays that broadcast; `numpy.vectorize` for arrays of NumPy's.
 
-    For Tensors it is a `vmap`: `pyfunc` is called once, and must be made of operators. `signature` names the axes that
-    it works on, "(m,n),(n)->(m)".
+    For Tensors it is a `vmap`: `pyfunc` is called once, if it is made of operators. `signature` names the axes that it
+    works on, "(m,n),(n)->(m)".
     """
 
     def __init__(self, pyfunc: Any = None, otypes: Any = None, doc: str | None = None, excluded: Any = None,
@@ -65,6 +83,7 @@ class vectorize:    # noqa: N801  NumPy's name
             self.numpys = np.vectorize(pyfunc, **self.options)
             self.__name__, self.__doc__ = getattr(pyfunc, "__name__", "vectorized"), self.numpys.__doc__
         self.excluded = frozenset(excluded or ())
+        self.dtypes = None if otypes is None else list(map(np.dtype, otypes))
         self.core_ndims = core_ndims(signature)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -96,10 +115,12 @@ class vectorize:    # noqa: N801  NumPy's name
             found = self.pyfunc(*call[:len(args)], **dict(zip(kwargs, call[len(args):], strict=True)))
             return tuple(map(as_nonscalar, found)) if isinstance(found, tuple) else as_nonscalar(found)
 
-        found = vmap(one)(*batches)
-        if isinstance(found, tuple):
-            return tuple([ops.np.reshape(x, shape + tuple(x.shape[1:])) for x in found])
-        return ops.np.reshape(found, shape + tuple(found.shape[1:]))
+        found = of_each(one, batches)
+        several = found if isinstance(found, tuple) else (found,)
+        dtypes = [x.dtype for x in several] if self.dtypes is None else self.dtypes
+        results = [ops.np.reshape(x if x.dtype == dtype else ops.np.astype(x, dtype), shape + tuple(x.shape[1:]))
+                   for x, dtype in zip(several, dtypes, strict=True)]
+        return tuple(results) if isinstance(found, tuple) else results[0]
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else lambda *args, **kwargs: self(instance, *args, **kwargs)
