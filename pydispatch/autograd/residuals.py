@@ -132,7 +132,8 @@ def modified_error(node: TapeNode | None, index: int | None, value: Any, expecte
     return AutogradError(
         f"{name} saved {what}, of shape {shape}, for backward, and it has been modified by an in-place operator since: "
         f"expected version {expected}, found {found}\n"
-        f"write to a copy (tensor.copy()) or use the operator that returns a new Tensor; {where}"
+        "write to a copy (tensor.copy()) or use the operator that returns a new Tensor, or have all writes of a "
+        f"function rewritten so: func.grad(func.functionalize(f)); {where}"
     )
 
 
