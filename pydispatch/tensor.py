@@ -267,12 +267,17 @@ def _transpose(self: Tensor, *axes: Any) -> Any:
     return ops.np.transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
 
+def _conjugate(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The complex conjugates; bools stay bools, of which numpy.conjugate makes integers."""
+    return self if self.dtype.kind == "b" else ops.np.conjugate(self, *args, **kwargs)
+
+
 METHODS = {
     name: name for name in (
         "all", "any", "argmax", "argmin", "astype", "clip", "copy", "cumprod", "cumsum", "max", "mean", "min", "prod",
         "ravel", "repeat", "round", "squeeze", "std", "sum", "swapaxes", "take", "var",
     )
-} | {"conj": "conjugate", "conjugate": "conjugate"}
+}
 
 LATER = (
     "argpartition", "argsort", "byteswap", "choose", "compress", "diagonal", "dot", "dump", "dumps", "fill", "flatten",
@@ -338,6 +343,7 @@ _core.extend(BatchedTensor, array=property(_refuse_array, doc="Refused: it would
 _core.extend(
     Tensor,
     **{method: _core.Method(packet("np", operator), method) for method, operator in METHODS.items()},
+    conj=_conjugate, conjugate=_conjugate,
     reshape=_reshape, transpose=_transpose, item=_item, tolist=_tolist, numpy=_numpy, detach=_core.detach,
     T=property(_transpose, doc="The Tensor with its axes reversed, sharing memory."),
     mT=property(lambda tensor: ops.np.swapaxes(tensor, -1, -2), doc="The Tensor with its last two axes swapped."),

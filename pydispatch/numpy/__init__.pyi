@@ -98,7 +98,6 @@ from numpy import min_scalar_type as min_scalar_type
 from numpy import mintypecode as mintypecode
 from numpy import nan as nan
 from numpy import ndarray as ndarray
-from numpy import ndenumerate as ndenumerate
 from numpy import ndindex as ndindex
 from numpy import nditer as nditer
 from numpy import nested_iters as nested_iters
@@ -1323,6 +1322,7 @@ def nanvar(
     a: Any, axis: Any = ..., dtype: Any = ..., out: Any = ..., ddof: Any = ..., keepdims: Any = ..., *,
     where: Any = ..., mean: Any = ..., correction: Any = ...,
 ) -> Any: ...
+def ndenumerate(arr: Any) -> Any: ...
 def ndim(a: Any) -> int: ...
 @overload
 def nonzero(a: Tensor, *, size: Any = ..., fill_value: Any = ...) -> tuple[Tensor, ...]: ...

@@ -21,7 +21,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ArrayFunction, MetaArray, OpOverloadPacket, Tensor, is_array, known_array
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
 from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
@@ -208,6 +208,15 @@ def known_values(x: Any) -> np.ndarray | None:
     """
     x = known_array(x)
     return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
+
+
+def decided_by(number: Any, what: str, remedy: str) -> int:
+    """A number on which the shape or dtype of a result depends; DataDependentError where it is unknown."""
+    try:
+        return int(number)
+    except (ConversionError, DispatchTypeError, DataDependentError, VmapError) as error:
+        raise DataDependentError(f"{what} depends on values, which are unknown under vmap, in a trace and on Meta\n"
+                                 f"{remedy}") from error
 
 
 def read_off(x: Any) -> np.ndarray:

@@ -169,3 +169,10 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
             filler = ops.np.zeros_like(bits, shape=(*shape[:-2], wanted - n))
             bits = ops.np.concatenate([bits, filler], -1)
     return ops.np.moveaxis(bits, -1, axis)
+
+
+@array_function()
+def ndenumerate(arr: Any) -> Any:
+    """Pairs of the indices of an element, and the element, in C order."""
+    arr = as_nonscalar(arr)
+    return ((place, ops.np.getitem(arr, place)) for place in np.ndindex(*arr.shape))

@@ -168,7 +168,11 @@ def pinv_of_each(a: Any, rcond: Any, hermitian: bool) -> Any:
 
 @array_function("linalg")
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
-    """The solution of least squares, the sums of squared residuals, the rank of `a`, its singular values."""
+    """The solution of least squares, the sums of squared residuals, the rank of `a`, its singular values.
+
+    There are no residuals where the rank is below the number of columns. Under vmap, in traces and on Meta, where it is
+    unknown, there are.
+    """
     a, b = as_matrices(a), as_nonscalar(b)
     if a.ndim != 2:
         raise LinAlgError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
@@ -181,13 +185,14 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
     cutoff = precision * max(m, n) if rcond is None else precision if rcond == -1 else rcond
     solution = ops.np.matmul(ops.np.linalg_pinv(a, float(cutoff)), b)
     values = ops.np.linalg_svdvals(a)
-    rank = matrix_rank(a, rtol=cutoff)
+    rank = ops.np.astype(matrix_rank(a, rtol=cutoff), np.dtype(np.int32))
+    known = known_values(rank)
     residuals = ops.np.zeros_like(values, shape=(0,))
-    if m > n and int(rank) == n:
+    if m > n and (known is None or known == n):
         apart = ops.np.subtract(b, ops.np.matmul(a, solution))
         squares = ops.np.real(ops.np.multiply(apart, ops.np.conjugate(apart)))      # smooth at 0, unlike absolute
         residuals = ops.np.sum(squares, 0, keepdims=b.ndim == 1)
-    return solution, residuals, np.int32(int(rank)), values
+    return solution, residuals, rank if known is None else np.int32(known), values
 
 
 @array_function("linalg")

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor
+from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import ConversionError, DispatchTypeError
 from pydispatch.numpy.declare import FUNCTIONS, as_array, as_key
 from pydispatch.operators.declare import IS_NUMPY_2_0
@@ -92,7 +92,13 @@ def compress(self: Tensor, condition: Any, axis: int | None = None, out: Any = N
 
 def fill(self: Tensor, value: Any) -> None:
     """Write one value to all elements."""
-    ops.np.setitem_(self, ..., as_array(value))
+    if not is_array(value) or isinstance(value, np.ndarray):
+        element = np.empty((), self.dtype)
+        element.fill(value)             # as NumPy reads it
+        value = element
+    elif value.ndim:
+        raise ValueError("setting an array element with a sequence.")
+    ops.np.setitem_(self, ..., value)
 
 
 def sort(self: Tensor, axis: int = -1, kind: str | None = None, order: Any = None, *,

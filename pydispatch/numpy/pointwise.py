@@ -10,7 +10,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import Tensor, is_array, is_unobserved
-from pydispatch.numpy.declare import FUNCTIONS, array_function, as_array, as_nonscalar, declare_operator, into
+from pydispatch.numpy.declare import (
+    FUNCTIONS,
+    array_function,
+    as_array,
+    as_nonscalar,
+    decided_by,
+    declare_operator,
+    into,
+)
 from pydispatch.numpy.universal import give_attributes
 from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.ops import ops
@@ -240,7 +248,9 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
         return a
     limit = np.finfo(a.dtype).eps * tol if tol > 1 else tol
     imaginary = ops.np.imag(a)
-    return ops.np.real(a) if ops.np.all(ops.np.less(ops.np.absolute(imaginary), limit)) else a
+    is_close = decided_by(ops.np.all(ops.np.less(ops.np.absolute(imaginary), limit)),
+                          "whether numpy.real_if_close returns real numbers", "use real(x), or leave x complex")
+    return ops.np.real(a) if is_close else a
 
 
 @array_function()

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import MetaArray, is_array, known_array
-from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, known_values
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, decided_by, into, known_values
 from pydispatch.operators.declare import range_like
 from pydispatch.ops import ops
 
@@ -67,14 +66,9 @@ def number_of(mask: Any) -> int:
     known = known_values(mask)
     if known is not None:
         return int(np.count_nonzero(known))
-    try:
-        return int(ops.np.sum(mask))
-    except (ConversionError, DispatchTypeError, DataDependentError, VmapError) as error:
-        raise DataDependentError(
-            "how many elements numpy.nonzero, unique and the like return depends on values, which are unknown under "
-            "vmap, in a trace and on Meta\n"
-            "pass size=, the number of elements to return, or use where(mask, x, other), which has the shape of x"
-        ) from error
+    return decided_by(ops.np.sum(mask), "how many elements numpy.nonzero, unique and the like return",
+                      "pass size=, the number of elements to return, or use where(mask, x, other), which has the shape "
+                      "of x")
 
 
 @array_function(constant=True, added=("size", "fill_value"))
@@ -182,10 +176,14 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     if is_array(condlist):
         several = condlist.ndim > 1 or not x.ndim
         condlist = [ops.np.getitem(condlist, i) for i in range(condlist.shape[0])] if several else [condlist]
-    elif not isinstance(condlist, (list, tuple)) or (
-            len(condlist) and x.ndim and not isinstance(condlist[0], (list, tuple)) and not is_array(condlist[0])):
-        condlist = [condlist]
-    conditions = [ops.np.broadcast_to(truth_of(condition), tuple(x.shape)) for condition in condlist]
+    elif not isinstance(condlist, (list, tuple)) or (len(condlist) and x.ndim and not (
+            isinstance(condlist[0], (list, tuple, np.ndarray)) or (is_array(condlist[0]) and condlist[0].ndim))):
+        condlist = [condlist]       # one condition, given by truth values, which are 0-d where they are Tensors
+    conditions = list(map(truth_of, condlist))
+    for condition in conditions:
+        if tuple(condition.shape) != tuple(x.shape[:condition.ndim]):
+            raise IndexError(f"boolean index did not match indexed array: a condition has shape "
+                             f"{tuple(condition.shape)}, x has shape {tuple(x.shape)}")
     if len(funclist) == len(conditions) + 1:
         rest = conditions[0]
         for condition in conditions[1:]:
@@ -209,7 +207,8 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
                 result = ops.np.index_put(result, condition, value) if x.ndim else value
             continue
         values = ops.np.astype(as_nonscalar(values), x.dtype)
-        result = ops.np.where(condition, values, result)
+        of_leading_axes = ops.np.reshape(condition, (*condition.shape, *(1,) * (x.ndim - condition.ndim)))
+        result = ops.np.where(of_leading_axes, values, result)
     return result
 
 

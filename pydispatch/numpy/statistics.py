@@ -14,7 +14,15 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from pydispatch._core import is_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.creation import made
-from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar, into, known_values
+from pydispatch.numpy.declare import (
+    ABSENT,
+    array_function,
+    as_array,
+    as_nonscalar,
+    decided_by,
+    into,
+    known_values,
+)
 from pydispatch.numpy.selection import searchsorted
 from pydispatch.ops import ops
 from pydispatch.registry.backends import check_sizes
@@ -720,7 +728,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, length: int 
         known = known_values(x)
         if known is not None and known.size and known.min() < 0:
             raise ValueError("'list' argument must have no negative elements")
-        length = max(minlength, int(known.max() if known is not None else ops.np.max(x)) + 1 if x.shape[0] else 0)
+        largest = -1 if not x.shape[0] else int(known.max()) if known is not None else decided_by(
+            ops.np.max(x), "how many counts numpy.bincount returns", "pass length=, the number of counts to return")
+        length = max(minlength, largest + 1)
     if weights is None:
         weights = ops.np.ones_like(x, dtype=np.dtype(np.intp))
     else:
@@ -757,7 +767,7 @@ def edges_of(a: Any, bins: Any, limits: Any) -> Any:
                 first, last = first - 0.5, last + 0.5
             return made(np.linspace(first, last, n + 1, dtype=edge_dtype(first, last, a)), a)
         if not a.size:
-            return made(np.linspace(0, 1, n + 1), a)
+            return made(np.linspace(0, 1, n + 1, dtype=edge_dtype(0, 1, a)), a)
         first, last = ops.np.min(a), ops.np.max(a)
         same = ops.np.astype(ops.np.equal(first, last), np.dtype(float))
         half = ops.np.multiply(same, 0.5)

@@ -82,8 +82,9 @@ WAYS_IN = {
 
 IN_PLACE = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that give nothing back: test_in_place.py has them."""
-TOLD = ("array_repr", "iinfo", "save", "savetxt", "savez", "savez_compressed")
-"""Functions that tell what an array is, or write it to a file: tests of descriptions and of the standard have them."""
+TOLD = ("array_repr", "iinfo", "ndenumerate", "save", "savetxt", "savez", "savez_compressed")
+"""Functions that tell what an array is, or write it to a file: tests of descriptions, of the standard and of selection
+have them."""
 
 
 @in_one_case

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, compile, ops
 from pydispatch.autograd import grad, gradcheck, gradgradcheck, saved_tensors_hooks
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDerivativeError
@@ -300,3 +300,37 @@ def test_the_operators_are_loaded_on_first_use(use):
 def test_an_operator_that_no_family_has_is_not_found():
     with pytest.raises(AttributeError, match="no operator np::linalg_nothing"):
         ops.np.linalg_nothing()
+
+
+def test_least_squares_where_the_rank_is_unknown_give_the_residuals_of_full_rank():
+    a, b = np.stack([np.vander(np.arange(4.0) + i, 2) for i in range(3)]), np.cos(np.arange(12.0)).reshape(3, 4)
+    expected = [np.linalg.lstsq(*pair, rcond=None) for pair in zip(a, b, strict=True)]
+    def solve(a, b):
+        return pnp.linalg.lstsq(a, b, rcond=None)
+    batched, compiled = vmap(solve)(a, b), compile(solve)(a[0], b[0])
+    for i, part in enumerate(zip(*expected, strict=True)):
+        np.testing.assert_allclose(batched[i], np.stack(part), rtol=1e-9)
+        np.testing.assert_allclose(compiled[i], part[0], rtol=1e-9)
+        assert batched[i].dtype == compiled[i].dtype == part[0].dtype
+    slopes = vmap(func_grad(lambda a, b: pnp.linalg.lstsq(a, b)[0].sum()))(a, b)
+    each = [func_grad(lambda a, b: pnp.linalg.lstsq(a, b)[0].sum())(*pair) for pair in zip(a, b, strict=True)]
+    np.testing.assert_allclose(slopes, np.stack(each), rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (5, 2), (2, 5), (2, 2, 4, 3)])
+@pytest.mark.parametrize("rcond", [1e-15, 0.3])
+def test_pseudo_inverses_have_the_bits_of_numpys(shape, rcond):
+    a = np.random.default_rng(0).normal(size=shape)
+    singular = a.copy()
+    singular[..., -1] = singular[..., 0]
+    for matrix in (a, singular, np.zeros(shape), a[..., ::-1], a.mT):
+        np.testing.assert_array_equal(ops.np.linalg_pinv(matrix, rcond), np.linalg.pinv(matrix, rcond))
+
+
+@pytest.mark.parametrize("matrix", [
+    np.full((2, 2), np.inf), np.zeros((0, 2)), np.eye(2, dtype=np.float32), np.eye(2) * 1j,
+])
+def test_pseudo_inverses_of_other_matrices_are_numpys(matrix):
+    found, expected = ops.np.linalg_pinv(matrix, 1e-9), np.linalg.pinv(matrix, 1e-9)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)

@@ -165,3 +165,35 @@ def test_functions_of_vectors_and_of_nothing(name):
 def test_subscripts_that_are_no_numbers_are_a_type_error():
     with pytest.raises(TypeError):
         np.einsum(Tensor(ARRAY), "ij")
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, float, complex])
+def test_conjugates_have_the_dtype_of_what_they_are_of(dtype):
+    x = np.array([1, 0]).astype(dtype)
+    for found, expected in ((Tensor(x).conj(), x.conj()), (Tensor(x).conjugate(), x.conjugate())):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", [bool, int, float, complex, object])
+@pytest.mark.parametrize("value", [None, (None,), [1], [1, 2], True, 2.5, 1j, "3", "a", np.array([1, 2]), np.array(1)],
+                         ids=repr)
+def test_fill_reads_a_value_as_numpy_does(dtype, value):
+    array, tensor = np.zeros(2, dtype), Tensor(np.zeros(2, dtype))
+    try:
+        array.fill(value)
+    except (TypeError, ValueError) as error:
+        with pytest.raises(type(error)):
+            tensor.fill(value)
+    else:
+        tensor.fill(value)
+    assert tensor.dtype == array.dtype
+    assert repr(tensor.numpy()) == repr(array)
+
+
+def test_fill_takes_a_tensor_of_one_number():
+    tensor, number = Tensor(np.zeros(2)), Tensor(np.array(3.0), requires_grad=True)
+    tensor.fill(number)
+    np.testing.assert_array_equal(grad(tensor.sum(), number)[0].numpy(), 2.0)
+    with pytest.raises(ValueError, match="sequence"):
+        tensor.fill(Tensor(np.zeros(2)))

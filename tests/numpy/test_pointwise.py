@@ -11,6 +11,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor, ops
 from pydispatch.autograd import grad
 from pydispatch.backends import MetaArray
+from pydispatch.exceptions import DataDependentError
 from pydispatch.func import vmap
 from pydispatch.tracing import make_fx
 
@@ -72,3 +73,10 @@ def test_derivatives_of_the_bessel_function(order):
 def test_the_gradient_of_fmod_has_the_exact_quotient():
     x2 = Tensor(np.array([0.1]), requires_grad=True)
     assert grad(pnp.fmod(0.3, x2), x2)[0].tolist() == [-2.0]      # 0.3 / 0.1 rounds to 3, but 0.3 lies below 3 * 0.1
+
+
+def test_real_if_close_tells_what_to_write_where_values_are_unknown():
+    z = np.array([1 + 0j, 2])
+    for run in (lambda: vmap(pnp.real_if_close)(z[None]), lambda: make_fx(pnp.real_if_close)(z)):
+        with pytest.raises(DataDependentError, match=r"real\(x\)"):
+            run()
