@@ -32,6 +32,7 @@ CONNECTED = {
     "library.pickling": ("reduce_operator", "reduce_packet"),
     "library.registration": ("py_impl",),
     "memory": ("overlaps_itself",),
+    "moves": ("write_own_view",),
     "numpy.declare": ("as_array", "as_key"),
     "numpy.methods": ("call_as_function",),
     "numpy.protocols": ("call_universal", "function_of_numpy", "call_on_backend"),

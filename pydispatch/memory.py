@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,25 +15,6 @@ def items_of(key: Any) -> tuple[Any, ...]:
     return tuple([item if item is None or item is Ellipsis
                   else (item.start, item.stop, item.step) if isinstance(item, slice) else operator.index(item)
                   for item in (key if isinstance(key, tuple) else (key,))])
-
-
-class Move(NamedTuple):
-    """A write of a view of a memory to another place in it: where the view is, and what the write has overwritten."""
-
-    source: Any
-    before: Any
-
-
-def move_over(source: Any, target: Any, moves: Mapping[Any, Move], *, is_element: bool) -> Move | None:
-    """The move that has overwritten the view at `source`, if what was there is to be written to `target`.
-
-    `moves` are the last writes, by their targets. Python makes all views of `t[i], t[j], t[k] = t[j], t[k], t[i]`
-    before it writes the first. An element is what it was then, as in NumPy, where it is no view. Other views show what
-    was written to them, in NumPy too, but the second half of a swap takes what the first has overwritten, so that
-    shuffling keeps every row.
-    """
-    move = moves.get(source)
-    return move if move is not None and (is_element or move.source == target) else None
 
 
 def addresses(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

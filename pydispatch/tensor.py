@@ -13,9 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pydispatch import _core, loading
-from pydispatch._core import BatchedTensor, Tensor, Wrapper
+from pydispatch._core import BatchedTensor, Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
-from pydispatch.memory import Move, move_over
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
 
@@ -43,40 +42,6 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
             "convert tensor.array with that backend's own functions"
         )
     return array
-
-
-def _write_own_view(tensor: Tensor, key: Any, view: Tensor) -> None:
-    """`tensor[key] = view`, of a view of its own memory: that may be a part of `t[i], t[j] = t[j], t[i]`.
-
-    Each part keeps what it overwrites while there are further views, which later parts may write; see `move_over`.
-    """
-    if isinstance(tensor, Wrapper) and tensor.interpreter.makes_new_values:
-        ops.np.setitem_(tensor, key, view)
-        return
-    moves = _core.take_moves(tensor) or {}
-    are_more = _core.has_other_views(tensor)
-    target = ops.np.getitem(tensor, key)
-    here, there = _place_of(target), _place_of(view)
-    is_element = view.ndim == 0
-    over = move_over(there, here, moves, is_element=is_element)
-    if not is_element:
-        moves = {}
-    if are_more and here is not None and here != there and here not in moves and (is_element or over is None):
-        moves[here] = Move(there, ops.np.copy(target))
-    ops.np.setitem_(tensor, key, view if over is None else over.before)
-    if are_more and moves:
-        _core.note_moves(tensor, moves)
-
-
-def _place_of(tensor: Tensor) -> Any:
-    """Where the values of a Tensor lie, or would; None where that is unknown."""
-    array = _core.bottom_array(tensor)
-    batch = array
-    while type(batch) is _core.MetaArray:       # one example, which lies where the batch without data would
-        batch = batch.base
-    if isinstance(batch, _core.Shell):
-        return None if batch.place is None else (batch.place, array.shape, array.strides, array.dtype)
-    return (array.ctypes.data, array.shape, array.strides, array.dtype) if isinstance(array, np.ndarray) else None
 
 
 def _leave(tensor: Tensor, what: str) -> None:
@@ -362,6 +327,6 @@ _core.extend(
     __format__=_format, __copy__=_copy, __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
 _core.connect(
-    write_own_view=_write_own_view, tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass,
+    tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass,
     item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor),
 )

@@ -19,7 +19,7 @@ LAYERS = [
     {"keys", "tree", "exceptions", "memory", "loading", "missing_core", "deprecation", "namespaces"},
     {"schema"},
     {"registry"},
-    {"modes", "tensor", "ops", "subclasses"},
+    {"modes", "tensor", "moves", "ops", "subclasses"},
     {"autograd"},
     {"library", "custom_ops"},
     {"func", "operators"},

@@ -16,7 +16,7 @@ import pytest
 
 from pydispatch import DispatchKeySet, DispatchMode, Tensor, autograd, compile, func, higher_order, ops
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError
+from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError, NoKernelError
 from pydispatch.testing import LoggingMode, LoggingTensor
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_map
@@ -1157,9 +1157,11 @@ def test_attributes_are_read_only(attribute):
 
 def test_numpy_and_item_of_another_backend_say_so(backends):
     t = Tensor(backends.ArrayA([1]))
-    for call in (t.numpy, t.item, t.tolist, lambda: np.asarray(t)):
+    for call in (t.numpy, t.tolist, lambda: np.asarray(t)):
         with pytest.raises(DispatchTypeError, match=r"backend A holds no NumPy array but an ArrayA"):
             call()
+    with pytest.raises(NoKernelError, match=r'np::item: no kernel for the key A(.*\n)+.*"np::item", kernel, "A"'):
+        t.item()
 
 
 # --- indexing -----------------------------------------------------------------------------------------------

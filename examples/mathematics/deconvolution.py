@@ -71,10 +71,9 @@ def sharpen(observed: numpy.ndarray, kernel: numpy.ndarray, keeps_edges: bool) -
     n = len(observed) - len(kernel) + 1
     slope = pydispatch.compile(func.value_and_grad(lambda x: objective(x, observed, kernel, keeps_edges)))
     ticks = iter(tqdm(range(STEPS), "edges" if keeps_edges else "squares", unit="step"))
-    found = minimize(slope, numpy.zeros(n * n), jac=True, method="L-BFGS-B", callback=lambda _: next(ticks, None),
-                     options={"maxiter": STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-7})
-    next(ticks, None)       # counts the last step
-    return found.x.reshape(n, n)
+    next(ticks)         # a step is counted when the next one begins
+    return minimize(slope, numpy.zeros(n * n), jac=True, method="L-BFGS-B", callback=lambda _: next(ticks, None),
+                    options={"maxiter": STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-7}).x.reshape(n, n)
 
 
 def by_lsqr(observed: numpy.ndarray, kernel: numpy.ndarray) -> numpy.ndarray:
@@ -102,8 +101,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--size", type=int, default=96, help="of the image, in pixels")
     parser.add_argument("--plot", type=Path, default=Path("deconvolution.png"), metavar="FILE")
     options = parser.parse_args(words)
-    width = options.size // 16
-    image, kernel = scene(options.size), blur(width)
+    image, kernel = scene(options.size), blur(width := options.size // 16)
     observed = observe(image, kernel)
     found = {"observed": observed[width:-width, width:-width]}
     found |= {name: sharpen(observed, kernel, name == "edges") for name in ("squares", "edges")}

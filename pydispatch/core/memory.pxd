@@ -7,7 +7,7 @@ cdef class Memory:                      # what the views of one memory share
     cdef object edge                    # where the gradient of the whole of it goes,
     cdef bint is_leaf                   # whether that is a leaf,
     cdef unsigned int generation        # and how often that has changed
-    cdef object moves                   # the first parts of `t[i], t[j] = t[j], t[i]`; see tensor.py
+    cdef object moves                   # the first parts of `t[i], t[j] = t[j], t[i]`; see moves.py
 
 cdef long long writes_to(Memory memory) noexcept    # how often this memory has been written to; 0 for None
 # the writes at this interpreter and, for a wrapper, those at the interpreters below

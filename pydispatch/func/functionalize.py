@@ -27,7 +27,8 @@ from pydispatch.func.storages import (
     views_of_inputs,
 )
 from pydispatch.func.values import as_passed, check_no_wrapper
-from pydispatch.memory import Move, addresses, items_of, move_over, overlaps_itself, positions_among
+from pydispatch.memory import addresses, items_of, overlaps_itself, positions_among
+from pydispatch.moves import Move, move_over
 from pydispatch.operators.declare import Declaration, declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten

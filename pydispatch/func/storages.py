@@ -17,7 +17,8 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload
 from pydispatch.autograd.values import bottom_of
-from pydispatch.memory import Move, addresses, items_of, positions_among
+from pydispatch.memory import addresses, items_of, positions_among
+from pydispatch.moves import Move
 from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves

@@ -25,6 +25,7 @@ from pydispatch.exceptions import ConversionError, DataDependentError, DispatchT
 from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
+from pydispatch.registry.sites import caller_site
 from pydispatch.registry.tables import build_table
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -215,8 +216,8 @@ def decided_by(number: Any, what: str, remedy: str) -> int:
     try:
         return int(number)
     except (ConversionError, DispatchTypeError, DataDependentError, VmapError) as error:
-        raise DataDependentError(f"{what} depends on values, which are unknown under vmap, in a trace and on Meta\n"
-                                 f"{remedy}") from error
+        raise DataDependentError(f"{what} depends on values, which are unknown under vmap, in a trace and on Meta "
+                                 f"(at {caller_site()})\n{remedy}") from error
 
 
 def read_off(x: Any) -> np.ndarray:

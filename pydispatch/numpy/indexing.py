@@ -175,4 +175,6 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
 def ndenumerate(arr: Any) -> Any:
     """Pairs of the indices of an element, and the element, in C order."""
     arr = as_nonscalar(arr)
+    if isinstance(arr, np.ndarray):
+        return np.ndenumerate(arr)
     return ((place, ops.np.getitem(arr, place)) for place in np.ndindex(*arr.shape))

@@ -23,7 +23,7 @@ MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
 _process = os.urandom(16).hex()
 _numbers = count()
 SESSION = "session"
-NO_CELL = f"{SESSION} "     # the file of a cell that nobody tells
+NO_CELL = f"{SESSION} "     # the file of a cell whose session does not tell
 MOST_FRAMES = 50
 
 

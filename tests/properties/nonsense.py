@@ -284,6 +284,8 @@ def is_internal(ours: BaseException, theirs: BaseException | None, target: Targe
 
 def agree(found: Any, expected: Any, target: Target) -> bool:
     """Has a call given what NumPy gives?"""
+    if isinstance(expected, np.ndenumerate):
+        found, expected = tree_map(untensored, (list(found), list(expected)))
     if isinstance(expected, (tuple, list)):
         return (isinstance(found, (tuple, list)) and len(found) == len(expected)
                 and all(agree(one, other, target) for one, other in zip(found, expected, strict=True)))
