@@ -16,6 +16,7 @@ from pydispatch import DispatchMode, Tensor, _core, func, ops
 from pydispatch import compile as compile_function
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import NoDerivativeError
+from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.scipy import special
 from pydispatch.scipy.pack import FACE, PASSED_ON
 from tests.cases import in_one_case
@@ -342,6 +343,8 @@ def test_they_warn_as_scipys(name, values):
         assert found[1] == expected
 
 
+LAST_BITS = 1e-14 if np.lib.NumpyVersion(np.__version__) < "2.3.0" else 0
+"""Older versions cut large sums into other parts than plans do."""
 IN_PLANS = {
     **{str(values): np.array(values) for values in [*SPECIAL_SUMS, [math.nan, 1.0], [-0.0, 0.0]]},
     "rows": np.arange(12.0).reshape(3, 4) ** 2, "integers": np.arange(6),
@@ -360,8 +363,8 @@ def test_they_are_steps_of_a_plan(name, kind):
         for _ in range(2):
             found, also = with_warnings(compiled, a)
             assert (found.dtype, also) == (expected.dtype, messages)
-            np.testing.assert_array_equal(found, expected)
-        assert ", 0 calls of Python," in compiled.explain(a)
+            np.testing.assert_allclose(found, expected, rtol=LAST_BITS, atol=0)
+        assert IS_NUMPY_2_0 or ", 0 calls of Python," in compiled.explain(a)
 
 
 def test_sums_of_numbers_and_of_nothing():
