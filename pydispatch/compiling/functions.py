@@ -24,6 +24,7 @@ from pydispatch.exceptions import CompilationError, DispatchTypeError, Performan
 from pydispatch.func.functions import NAMES, DocOfWrapped
 from pydispatch.func.values import are_tensors_passed, handed_out
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.registry.sites import caller_site
 from pydispatch.tracing import Graph
 from pydispatch.tracing.trace import simple_parameters
@@ -338,13 +339,13 @@ def _as_native(array: Any) -> Any:
     """The array in the byte order that loops know; a NumPy scalar as an array."""
     if isinstance(array, np.generic):
         array = np.asarray(array)
-    return array if array.dtype.isnative else ops.np.astype(array, array.dtype.newbyteorder("="))
+    return array if dtype_of(array).isnative else ops.np.astype(array, array.dtype.newbyteorder("="))
 
 
 def _described(leaf: Any) -> Any:
     """The part of the key that a leaf decides: for an array its shape and dtype, else its type and value."""
     if _core.is_array(leaf):
-        return tuple(leaf.shape), leaf.dtype
+        return tuple(leaf.shape), dtype_of(leaf)
     if isinstance(leaf, _Static):
         leaf = leaf.value
     if isinstance(leaf, slice):

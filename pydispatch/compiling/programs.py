@@ -21,6 +21,7 @@ from pydispatch.compiling.compilers import NewResults, compiler_named, takes_thr
 from pydispatch.compiling.plan import PlanFunction
 from pydispatch.exceptions import AutogradError, CompilationError, DataDependentError
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.tracing import ArraySpec, FakeMode, Graph, Node
 from pydispatch.tracing.effects import effects_of
 from pydispatch.tracing.rewriting import eliminate_dead_code
@@ -192,7 +193,7 @@ def of_function(
 ) -> Program:
     """The program of a function of these arrays, which returns a pytree of arrays and literals."""
     noting = NotingOutput(f, names)
-    program = traced(noting, tuple([(tuple(array.shape), array.dtype) for array in arrays]), backend)
+    program = traced(noting, tuple([(tuple(array.shape), dtype_of(array)) for array in arrays]), backend)
     flat = FlatFunction(f, names)
     program.flat = program.smooth = flat if program.flat is noting else Functional(flat)
     program.unflatten = noting.unflatten

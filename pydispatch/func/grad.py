@@ -33,6 +33,7 @@ from pydispatch.func.values import (
     unflatten_arguments,
     zeros_for,
 )
+from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_unflatten
 
 
@@ -150,7 +151,7 @@ def as_scalar(output: Any) -> Any:
     if math.prod(output.shape) != 1:
         raise AutogradError(f"grad: the function returned an array of shape {tuple(output.shape)}, expected one real "
                             "number\nreturn a sum, or use vjp")
-    if output.dtype.kind != "f":
+    if dtype_of(output).kind != "f":
         raise AutogradError(f"grad: the function returned a value of dtype {output.dtype}, expected a real "
                             "floating-point one\nreturn abs(value) ** 2 of a complex value, or use vjp")
     return output
@@ -204,7 +205,7 @@ def _outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
     """`flatten_outputs`, of arrays that can be differentiated."""
     leaves, spec = flatten_outputs(name, output)
     for n, leaf in enumerate(leaves):
-        if leaf.dtype.kind not in "fc":
+        if dtype_of(leaf).kind not in "fc":
             raise AutogradError(f"{name}: the output{path_of_leaf(spec, n)} has dtype {leaf.dtype}, expected a "
                                 "floating-point or complex one\nreturn it as aux: has_aux=True")
     return leaves, spec

@@ -35,6 +35,7 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -146,12 +147,12 @@ def _by_rows(
     inputs = _inputs(args, argnums)
     check_arguments(name, inputs.leaves, inputs.spec, inputs.positions)
     for n, leaf in enumerate(inputs.leaves):
-        if leaf.dtype.kind != "f":
+        if dtype_of(leaf).kind != "f":
             raise _complex_error(name, leaf, inputs.place(n))
     interpreter = Grad(name, site)
     run = record(interpreter, func, args, {}, inputs.positions, inputs.leaves, inputs.spec, has_aux)
     for n, output in enumerate(run.outputs):
-        if output.dtype.kind != "f":
+        if dtype_of(output).kind != "f":
             raise AutogradError(f"{name}: the output{path_of_leaf(run.spec, n)} has dtype {output.dtype}, expected a "
                                 "real floating-point one\nreturn the real and the imaginary part as two outputs")
     blocks = _blocks_of_rows(run, inputs.leaves, chunk_size, site)
@@ -249,7 +250,7 @@ def _by_columns(
     for n, leaf in enumerate(inputs.leaves):
         if not is_inexact_array(leaf):
             raise inexact_error(name, f"argument {inputs.place(n)}", leaf)
-        if leaf.dtype.kind != "f":
+        if dtype_of(leaf).kind != "f":
             raise _complex_error(name, leaf, inputs.place(n))
     sizes = [math.prod(leaf.shape) for leaf in inputs.leaves]
     total = max(sum(sizes), 1)
@@ -329,7 +330,7 @@ def _unit_vectors(value: Any, total: int, start: int, size: int) -> Any:
         rows = ops.np.cumsum(ops.np.ones_like(zeros, shape=(total, 1), dtype=int), 0)
         columns = ops.np.cumsum(ops.np.ones_like(zeros, shape=(1, size), dtype=int), 1)
         return (rows == columns + start).astype(value.dtype)
-    return as_tensor(ops.np.add(zeros, _in_numpy(total, start, size, value.dtype)))
+    return as_tensor(ops.np.add(zeros, _in_numpy(total, start, size, dtype_of(value))))
 
 
 def _by_operator(total: int, start: int, size: int, dtype: np.dtype[Any]) -> Any:

@@ -22,6 +22,7 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_unflatten
 
 
@@ -137,7 +138,7 @@ def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
 
 def is_inexact_array(value: Any) -> bool:
     """Is this a floating-point or complex array?"""
-    return _core.is_array(value) and value.dtype.kind in "fc"
+    return _core.is_array(value) and dtype_of(value).kind in "fc"
 
 
 def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDifferentiableError:

@@ -22,6 +22,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
 from pydispatch.func.values import are_raw, as_array, as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
@@ -262,7 +263,7 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
         if not _core.is_array(tangent):
             raise AutogradError(f"linearize: tangent {path_to_leaf_number(spec, n)} is {_core.a_type(tangent)}, "
                                 "expected an array\npass numpy.asarray(...)")
-        if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
+        if tuple(tangent.shape) != tuple(primal.shape) or dtype_of(tangent) != dtype_of(primal):
             raise AutogradError(
                 f"linearize: tangent {path_to_leaf_number(spec, n)} has shape {tuple(tangent.shape)} and dtype "
                 f"{tangent.dtype}, its primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\n"

@@ -12,6 +12,7 @@ from pydispatch._core import Interpreter, Shell, Tensor, Wrapper
 from pydispatch.autograd.values import as_raw_constant, enter_arrays
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import (
     TreeSpec,
     described_structure,
@@ -39,7 +40,7 @@ def check_differentiable(name: str, value: Any, place: Any) -> None:
             "pass an array, or a pytree of arrays (see pydispatch.tree.register_pytree_node), or leave it out of "
             "argnums"
         )
-    if value.dtype.kind not in "fc":
+    if dtype_of(value).kind not in "fc":
         raise AutogradError(f"{name}: argument {place} has dtype {value.dtype}; only floating-point and complex "
                             "arrays can be differentiated\nconvert it first: array.astype(float)")
 
@@ -47,7 +48,7 @@ def check_differentiable(name: str, value: Any, place: Any) -> None:
 def check_arguments(name: str, leaves: list[Any], spec: TreeSpec, positions: Sequence[int]) -> None:
     """`check_differentiable` for the leaves of the arguments at these positions, whose tuple `spec` describes."""
     for n, leaf in enumerate(leaves):
-        if not _core.is_array(leaf) or leaf.dtype.kind not in "fc":
+        if not _core.is_array(leaf) or dtype_of(leaf).kind not in "fc":
             check_differentiable(name, leaf, path_to_leaf_number(spec, n, positions))
 
 
@@ -101,9 +102,10 @@ def fitted_to(whose: str, model: Any, what: str, value: Any) -> Any:
                             f"pass one of the shape of {whose}")
     if value.dtype == model.dtype:
         return value
-    if value.dtype.kind == "c" and model.dtype.kind != "c":
-        raise AutogradError(f"{what} is complex, {whose} has dtype {model.dtype}\npass a real one")
-    return value.astype(model.dtype)
+    dtype = dtype_of(model)
+    if dtype_of(value).kind == "c" and dtype.kind != "c":
+        raise AutogradError(f"{what} is complex, {whose} has dtype {dtype}\npass a real one")
+    return ops.np.astype(value, dtype)
 
 
 def enter_arguments(

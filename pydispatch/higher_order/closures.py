@@ -24,6 +24,7 @@ from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeErro
 from pydispatch.func.functions import TransformedFunction
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
+from pydispatch.registry.backends import dtype_of
 from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.registrations import derivative_of
 from pydispatch.registry.sites import describe_interpreter
@@ -369,7 +370,7 @@ def is_plain(values: Iterable[Any]) -> bool:
 
 def metas_of(values: Iterable[Any]) -> list[Meta]:
     """Shape and dtype of each array."""
-    return [(tuple(value.shape), value.dtype) for value in values]
+    return [(tuple(value.shape), dtype_of(value)) for value in values]
 
 
 def results_without_data(function: Flat, values: Arrays) -> Arrays:
@@ -469,7 +470,7 @@ def _belongs_to_ended_transform(tensor: Tensor) -> bool:
 
 def meta_like(value: Any) -> Tensor:
     """An array without data of the shape and dtype of a value."""
-    return Tensor(MetaArray(tuple(value.shape), value.dtype))
+    return Tensor(MetaArray(tuple(value.shape), dtype_of(value)))
 
 
 def unseen(function: Callable[..., Any], *args: Any) -> Any:
@@ -506,7 +507,7 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
 
 def in_batch(interpreter: Vmap, example: Any) -> Tensor:
     """A value of an interpreter of vmap, without data, of which one example looks like this."""
-    batch = Tensor(MetaArray((interpreter.batch_size, *example.shape), example.dtype))
+    batch = Tensor(MetaArray((interpreter.batch_size, *example.shape), dtype_of(example)))
     value: Tensor = _core.wrap_value_at(interpreter, batch)
     return value
 
@@ -615,4 +616,4 @@ def n_results(function: Flat, examples: Sequence[Any]) -> int | None:
 
 def show(value: Any) -> str:
     """Shape and dtype, for messages."""
-    return f"{value.dtype}{list(value.shape)}"
+    return f"{dtype_of(value)}{list(value.shape)}"

@@ -59,6 +59,7 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import OPEN, TreeSpec, tree_flatten, tree_unflatten
 
 
@@ -151,7 +152,7 @@ def slices_first(who: str, leaves: Sequence[Any], axis: int) -> list[Any]:
 
 def slice_like(value: Any) -> MetaArray:
     """An array without data that is like a slice of an array along its first axis."""
-    return MetaArray(tuple(value.shape)[1:], value.dtype)
+    return MetaArray(tuple(value.shape)[1:], dtype_of(value))
 
 
 def length_of(who: str, leaves: Sequence[Any], length: int | None = None) -> int:

@@ -19,6 +19,7 @@ from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, bottom_
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.higher_order.closures import Arrays, FlatFunction, Step, bound, show, tried
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 
 
 def in_steps(n_steps: int, reverse: bool = False) -> range:
@@ -91,7 +92,7 @@ def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
         raise DispatchTypeError(f"{who} returns {len(new)} arrays as its carry, which has {len(old)}\n"
                                 "return as many as it gets")
     for i, (before, after) in enumerate(zip(old, new, strict=True)):
-        if before.dtype != after.dtype or tuple(before.shape) != tuple(after.shape):
+        if dtype_of(before) != dtype_of(after) or tuple(before.shape) != tuple(after.shape):
             raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, which is {show(before)}\n"
                                     "keep shape and dtype: cast init, or the result: x.astype(dtype)")
 

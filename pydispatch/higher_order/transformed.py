@@ -34,6 +34,7 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording
 from pydispatch.keys import DispatchKey
 from pydispatch.ops import ops
+from pydispatch.registry.backends import dtype_of
 from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import tree_map
@@ -41,7 +42,7 @@ from pydispatch.tree import tree_map
 
 def is_differentiable(value: Any) -> bool:
     """Is this a floating-point or complex array?"""
-    return value.dtype.kind in "fc"
+    return dtype_of(value).kind in "fc"
 
 
 def chosen(values: Sequence[Any], flags: Sequence[Any]) -> Arrays:
@@ -60,7 +61,7 @@ def without_data(value: Any, n: int | None = None) -> Any:
     shape = tuple(value.shape) if n is None else (n, *value.shape)
     like = ops.np.empty_like(value, shape=shape)
     bottom = bottom_of(like)
-    return like if isinstance(bottom, MetaArray) else Tensor(MetaArray(shape, value.dtype))
+    return like if isinstance(bottom, MetaArray) else Tensor(MetaArray(shape, dtype_of(value)))
 
 
 # --- vmap ------------------------------------------------------------------------------------------------------------

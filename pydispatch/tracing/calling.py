@@ -10,6 +10,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.registry.backends import dtype_of
 from pydispatch.schema.frozen import short_repr
 from pydispatch.tracing.codegen import generate
 from pydispatch.tracing.effects import nodes_told_from_scalars
@@ -96,11 +97,18 @@ def check_value(placeholder: Node, value: Any, check_shapes: bool) -> Any:
     """
     known = placeholder.meta.get("val")
     if isinstance(known, ArraySpec):
-        fits = not check_shapes or (_core.is_array(value) and _core.is_like(value, known.shape, known.dtype))
+        fits = not check_shapes or (_core.is_array(value) and _is_like(value, known))
         return value if fits else _as_expected(placeholder, value, known)
     if is_fixed(placeholder) and not _same(known, value):
         raise _unexpected(placeholder, short_repr(value), short_repr(known), "trace again: make_fx(f)(*args)")
     return value
+
+
+def _is_like(value: Any, spec: ArraySpec) -> bool:
+    """Has an array this shape and dtype? Dtypes of other libraries go by their names."""
+    if isinstance(value, (Tensor, np.ndarray)):
+        return _core.is_like(value, spec.shape, spec.dtype)
+    return tuple(value.shape) == tuple(spec.shape) and dtype_of(value) == spec.dtype
 
 
 def _as_expected(placeholder: Node, value: Any, spec: ArraySpec) -> Any:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import Tensor, func, ops
-from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, UnsupportedError
+from pydispatch import Tensor, compile, func, higher_order, ops
+from pydispatch.exceptions import AutogradError, DispatchError, DispatchTypeError, NoKernelError, UnsupportedError
 from pydispatch.registry.backends import dtype_like
+from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.backends.libraries import LIBRARIES, library_named
 from tests.backends.programs import PROGRAMS
@@ -135,6 +136,49 @@ def test_derivatives_of_programs(library, name):
     found = func.vmap(func.grad(lambda w: program(w, *arrays[1:])))(library.array(batch))
     assert isinstance(found, library.array_type)
     check(found, np.stack([func.grad(program)(each, *args[1:]) for each in batch]))
+
+
+def cubes(v):
+    return pnp.sum(v * v * v)
+
+
+def halved(w):
+    return higher_order.while_loop(lambda v: pnp.sum(v) > 1, lambda v: (v / 2,), (w,))
+
+
+TRANSFORMS = {
+    "hessian": func.hessian(cubes), "vmap of hessian": lambda w: func.vmap(func.hessian(cubes))(pnp.stack([w, w])),
+    "jacrev": func.jacrev(pnp.sin), "jacfwd": func.jacfwd(pnp.sin),
+    "linearize": lambda w: func.linearize(pnp.sin, w)[1](w),
+    "scan": lambda w: higher_order.scan(lambda c, v: (c + v * v, c * v), w[0], w),
+    "grad of scan": func.grad(lambda w: higher_order.scan(lambda c, v: (c + v * v, c * v), w[0], w)[0]),
+    "map": lambda w: higher_order.map(lambda v: v * 2, w), "while_loop": halved,
+    "associative_scan": lambda w: higher_order.associative_scan(lambda a, b: a * b, w),
+    "graph": lambda w: make_fx(func.grad(cubes))(w)(w),
+    "graph of fakes": lambda w: make_fx(cubes, tracing_mode="fake")(w)(w),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_are_as_on_numpys_arrays(library, name):
+    """Dtypes of libraries are classes of their own, which the arrays of a level or without data have NumPy's for."""
+    w = np.array([1.0, 2.0, 0.5])
+    found, expected = TRANSFORMS[name](library.array(w)), TRANSFORMS[name](w)
+    for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        assert isinstance(one, library.array_type)
+        np.testing.assert_allclose(library.numpy(one), other, rtol=1e-12)
+
+
+def test_cotangents_take_the_dtype_of_results(library):
+    x, g = library.array(np.ones(3)), library.array(np.ones(3, "f4"))
+    found, = func.vjp(pnp.sin, x)[1](g)
+    np.testing.assert_allclose(library.numpy(found), np.cos(np.ones(3)), rtol=1e-12)
+    with pytest.raises(DispatchTypeError, match="expected a NumPy array"):
+        compile(cubes)(x)
+    with pytest.raises(AutogradError, match="dtype"):
+        func.linearize(pnp.sin, x)[1](g)
+    with pytest.raises(DispatchTypeError, match="trace again"):
+        make_fx(cubes)(x)(g)
 
 
 def test_jax_in_a_few_calls():
