@@ -142,7 +142,7 @@ def _sums(parts: Any, specs: Sequence[Any]) -> list[Any]:
 def _element(total: Any, number: int, shape: tuple[int, ...], dtype: Any) -> Any:
     """One of the sums. `total[number]` as an array would be two tasks, which Dask fuses into a third kind."""
     name = f"{total.key[0]}-{number}"
-    key: tuple[Any, ...] = (name, *(0,) * len(shape))
+    key: Any = (name, *(0,) * len(shape))
     graph = HighLevelGraph.from_collections(
         name, {key: Task(key, getitem, TaskRef(total.key), number)}, dependencies=[total])
     return da.Array(graph, name, tuple([(n,) for n in shape]), meta=np.empty((0,) * len(shape), dtype))
