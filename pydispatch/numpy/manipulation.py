@@ -460,7 +460,8 @@ def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, opt
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """The array without the zeros at the ends of its axes; which those are is read off the values."""
     filt = as_nonscalar(filt)
-    places = np.argwhere(read_off(ops.np.not_equal(filt, 0)))
+    known = known_values(filt)      # of a raw array also in a trace
+    places = np.argwhere(read_off(ops.np.not_equal(filt, 0)) if known is None else known)
     axes = range(filt.ndim) if axis is None else normalize_axis_tuple(axis, filt.ndim, "axis")
     key = [slice(None)] * filt.ndim
     for each in axes:

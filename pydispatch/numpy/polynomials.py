@@ -182,10 +182,9 @@ def roots(p: Any) -> Any:
     return ops.np.concatenate([found, ops.np.zeros_like(found, shape=(at_zero,))])
 
 
-def rank_of(matrix: np.ndarray, rcond: float) -> int:
-    """How many singular values are larger than `rcond` times the largest one."""
-    values = np.linalg.svd(matrix, compute_uv=False)
-    return int(np.count_nonzero(values > rcond * values[0]))
+def rank_of(matrix: np.ndarray, inverse: np.ndarray) -> int:
+    """The rank of a matrix with this pseudo-inverse: their product is a projection, whose trace is the rank."""
+    return round(np.dot(inverse.T.ravel(), matrix.ravel()).real)
 
 
 @array_function()
@@ -221,10 +220,11 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
     if full:
         found, residuals, rank, singular = lstsq(powers, values, rcond)
         return ops.np.divide(found, scale_of_result), residuals, rank, singular, rcond
-    solution = ops.np.matmul(ops.np.linalg_pinv(powers, float(rcond)), values)
+    inverse = ops.np.linalg_pinv(powers, float(rcond))
+    solution = ops.np.matmul(inverse, values)
     found = ops.np.divide(solution, scale_of_result)
-    known = known_values(powers)
-    rank = None if known is None else rank_of(known, float(rcond))
+    known, known_inverse = known_values(powers), known_values(inverse)
+    rank = None if known is None or known_inverse is None else rank_of(known, known_inverse)
     if rank is not None and rank != order:
         warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
     if not cov:

@@ -521,8 +521,8 @@ def pinv_kernel(a, rcond=None, hermitian=False):
     if SVD_REDUCED is not None and not hermitian and is_plain_and_finite(a):
         u, values, vh = SVD_REDUCED(a)
         if has_converged(values):
-            inverses = np.zeros_like(values)
-            np.divide(1, values, inverses, where=values > rcond * values.max(-1, keepdims=True))
+            inverses = np.zeros(values.shape)
+            np.divide(1, values, inverses, where=values > rcond * values[..., :1])      # the first is the largest
             return vh.mT @ (inverses[..., None] * u.mT)
     return np.linalg.pinv(a, rcond, hermitian)
 

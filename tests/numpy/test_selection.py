@@ -213,3 +213,11 @@ def test_ndenumerate_gives_elements_through_which_gradients_flow():
         return sum(value * (10 * i + j) for (i, j), value in pnp.ndenumerate(x))
     np.testing.assert_array_equal(func_grad(weighed)(x), [[0, 1], [10, 11]])
     np.testing.assert_array_equal(vmap(weighed)(np.stack([x, -x])), [weighed(x), -weighed(x)])
+
+
+def test_trim_zeros_reads_constants_in_traces():
+    constant = np.array([0.0, 1.0, 0.0])
+    graph = make_fx(lambda x: pnp.trim_zeros(constant) * x)(X[0])
+    np.testing.assert_array_equal(graph(X[0]), X[0])
+    with pytest.raises((DataDependentError, ConversionError)):
+        vmap(pnp.trim_zeros)(X)
