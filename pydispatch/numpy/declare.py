@@ -364,7 +364,8 @@ class Adapter:
         if isinstance(out, tuple):
             out, = out
         if out is not None:
-            if not (self.writes and isinstance(out, Tensor)):
+            if not self.writes or not isinstance(out, Tensor) or any(
+                    isinstance(value, Tensor) and carries_something(value) for value in (out, *passed.values())):
                 casting = passed.get("casting", "same_kind" if self.writes else "unsafe")
                 return into(out, self.call(passed, None), casting)
             passed["out"] = out

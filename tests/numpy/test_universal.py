@@ -8,6 +8,8 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.autograd import grad
+from pydispatch.func import grad as func_grad
+from pydispatch.func import jvp, vmap
 from pydispatch.numpy.declare import FUNCTIONS
 from tests.cases import in_one_case
 
@@ -55,3 +57,24 @@ def test_where_leaves_elements_out_of_the_gradient():
     x = Tensor(np.array([4.0, 0.0]), requires_grad=True)
     result = np.sqrt(x, where=[True, False], out=None)
     assert grad(result[0], x)[0].tolist() == [0.25, 0.0]
+
+
+@pytest.mark.parametrize("namespace", [np, pnp])
+def test_results_written_into_a_tensor_pass_gradients_on(namespace):
+    x = np.array([1.0, 2.0, 3.0])
+
+    def function(x):
+        out, total = namespace.zeros_like(x), namespace.zeros_like(x)
+        namespace.exp(x, out=out)
+        namespace.add(out, x, out=total)
+        return namespace.sum(total * x)
+
+    slope = np.exp(x) * (1 + x) + 2 * x
+    np.testing.assert_allclose(func_grad(function)(x), slope)
+    tensor = Tensor(x, requires_grad=True)
+    function(tensor).backward()
+    np.testing.assert_allclose(tensor.grad.numpy(), slope)
+    np.testing.assert_allclose(jvp(function, (x,), (np.ones(3),))[1], slope.sum())
+    np.testing.assert_allclose(vmap(func_grad(function))(np.stack([x, x])), np.stack([slope, slope]))
+    with pytest.raises(TypeError, match="cast"):
+        namespace.add(tensor, 1.0, out=Tensor(np.zeros(3, int)))
