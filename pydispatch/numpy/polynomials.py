@@ -184,7 +184,7 @@ def roots(p: Any) -> Any:
 
 def rank_of(matrix: np.ndarray, inverse: np.ndarray) -> int:
     """The rank of a matrix with this pseudo-inverse: their product is a projection, whose trace is the rank."""
-    return round(np.dot(inverse.T.ravel(), matrix.ravel()).real)
+    return round(float(np.dot(inverse.T.ravel(), matrix.ravel()).real))
 
 
 @array_function()
