@@ -91,6 +91,7 @@ class _Memory:
     is_written: bool
     is_read_first: bool
     accesses: list[Access] = field(default_factory=list)
+    writes: list[bool] = field(default_factory=list)        # for each access
 
 
 class _Writer:
@@ -165,9 +166,11 @@ class _Writer:
                     memory = memories.setdefault(access.storage, _Memory("memory", False, not writes))
                     memory.is_written |= writes
                     memory.accesses.append(access)
+                    memory.writes.append(writes)
         if self._condition is not None:
             memory = memories.setdefault(self._condition.storage, _Memory("memory", False, True))
             memory.accesses.append(self._condition)
+            memory.writes.append(False)
             nests.setdefault(self._condition.storage, [])
         for nest in nests_in([*self._test, *self._nodes]):
             for _, accesses in nest.steps:
@@ -184,6 +187,7 @@ class _Writer:
                 memory.kind = "variable"
             if _are_cells(memory.accesses, nests.get(storage, ())):
                 memory.kind = "cells"
+                memory.is_read_first = _is_some_cell_read_first(memory)
         return memories
 
     def _all_nodes(self) -> Iterator[Node]:
@@ -425,6 +429,17 @@ def _are_cells(accesses: Sequence[Access], nests: Sequence[Nest]) -> bool:
         return False
     return (all(math.prod(access.space) <= UNROLLED_PRODUCT for access in moving)
             and len({offset for access in accesses for offset in _cells_of(access)}) <= MOST_CELLS)
+
+
+def _is_some_cell_read_first(memory: _Memory) -> bool:
+    """Is there a cell that is read before it is written? What comes before may have written a part of the memory."""
+    written: set[int] = set()
+    for access, writes in zip(memory.accesses, memory.writes, strict=True):
+        cells = _cells_of(access)
+        if not writes and not written.issuperset(cells):
+            return True
+        written.update(cells if writes else ())
+    return False
 
 
 def _cells_of(access: Access) -> list[int]:

@@ -558,3 +558,21 @@ def test_random_programs(seed, smallest):
 @pytest.mark.parametrize("seed", range(12, 36))
 def test_more_random_programs(seed, smallest):
     check_random_program(seed)
+
+
+def test_what_was_written_before_is_read_beside_what_is_written_now():
+    """The elements of a row are variables in machine code, of which the loops before have written some."""
+    def function(x, weights):
+        y = ops.np.tanh(x @ weights)
+        z = ops.np.copy(y)
+        z[:, 1:] = y[:, :-1] * 0.5
+        z[-1] *= 2.0
+        z[0] += y[1]
+        found = ops.np.sin(z)
+        return ops.np.sum(ops.np.maximum(found, ops.np.maximum(x, y)) * found) + ops.np.mean(z)
+
+    generator = np.random.default_rng(0)
+    x, weights = generator.standard_normal((900, 12)), generator.standard_normal((12, 12)) * 0.3
+    gradient = func.grad(function, (0, 1))
+    for found, expected in zip(compile(gradient, backend="numba")(x, weights), gradient(x, weights), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
