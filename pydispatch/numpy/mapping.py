@@ -23,7 +23,7 @@ from pydispatch.ops import ops
 vmap = deferred("func", "vmap")
 
 
-def mapped(function: Callable[..., Any], batches: list[Any]) -> Any:
+def of_each_example(function: Callable[..., Any], batches: list[Any]) -> Any:
     """What the function gives for each example of the batches, stacked; of a tuple, each of its items."""
     try:
         return vmap(function)(*batches)
@@ -45,7 +45,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     if 0 in shape:
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     rows = ops.np.reshape(moved, (math.prod(shape), moved.shape[-1]))
-    found = mapped(lambda row: as_nonscalar(func1d(row, *args, **kwargs)), [rows])
+    found = of_each_example(lambda row: as_nonscalar(func1d(row, *args, **kwargs)), [rows])
     each = tuple(found.shape[1:])
     found = ops.np.reshape(found, shape + each)
     n, k = len(shape), len(each)
@@ -115,7 +115,7 @@ class vectorize:    # noqa: N801  NumPy's name
             found = self.pyfunc(*call[:len(args)], **dict(zip(kwargs, call[len(args):], strict=True)))
             return tuple(map(as_nonscalar, found)) if isinstance(found, tuple) else as_nonscalar(found)
 
-        found = mapped(one, batches)
+        found = of_each_example(one, batches)
         several = found if isinstance(found, tuple) else (found,)
         dtypes = [x.dtype for x in several] if self.dtypes is None else self.dtypes
         results = [ops.np.reshape(x if x.dtype == dtype else ops.np.astype(x, dtype), shape + tuple(x.shape[1:]))
