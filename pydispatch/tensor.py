@@ -232,9 +232,9 @@ def _transpose(self: Tensor, *axes: Any) -> Any:
     return ops.np.transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
 
-def _conjugate(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _conjugate(self: Tensor, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     """The complex conjugates; bools stay bools, of which numpy.conjugate makes integers."""
-    return self if self.dtype.kind == "b" else ops.np.conjugate(self, *args, **kwargs)
+    return self if self.dtype.kind == "b" else ops.np.conjugate(self, dtype=dtype, casting=casting)
 
 
 METHODS = {
