@@ -34,6 +34,9 @@ OPERATOR, COMPOSITE, CONSTANT, REFUSED = "operator", "written with operators", "
 OF_NUMPY: dict[Any, ArrayFunction] = {}
 """The function that stands for each one that NumPy calls with Tensors: its own, and the universal ones of others."""
 
+UNKNOWN = (ConversionError, DataDependentError, DispatchTypeError, VmapError)
+"""What the conversion of an array to a number raises where its value is unknown."""
+
 
 class Face:
     """The functions of a library, by the names that they have there, for Tensors too.
@@ -211,11 +214,19 @@ def known_values(x: Any) -> np.ndarray | None:
     return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
 
 
+def number_if_known(number: Any) -> int | None:
+    """A number, which a lazy array computes; None under vmap, in a trace and on Meta, where it is unknown."""
+    try:
+        return int(number)
+    except UNKNOWN:
+        return None
+
+
 def decided_by(number: Any, what: str, remedy: str) -> int:
     """A number on which the shape or dtype of a result depends; DataDependentError where it is unknown."""
     try:
         return int(number)
-    except (ConversionError, DispatchTypeError, DataDependentError, VmapError) as error:
+    except UNKNOWN as error:
         raise DataDependentError(f"{what} depends on values, which are unknown under vmap, in a trace and on Meta "
                                  f"(at {caller_site()})\n{remedy}") from error
 

@@ -20,6 +20,7 @@ from pydispatch.numpy.declare import (
     declare_operator,
     into,
     known_values,
+    number_if_known,
 )
 from pydispatch.operators import decompositions  # noqa: F401  declares the operators
 from pydispatch.operators.declare import HAS_NUMPY_2_5
@@ -186,7 +187,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
     solution = ops.np.matmul(ops.np.linalg_pinv(a, float(cutoff)), b)
     values = ops.np.linalg_svdvals(a)
     rank = ops.np.astype(matrix_rank(a, rtol=cutoff), np.dtype(np.int32))
-    known = known_values(rank)
+    known = number_if_known(rank)
     residuals = ops.np.zeros_like(values, shape=(0,))
     if m > n and (known is None or known == n):
         apart = ops.np.subtract(b, ops.np.matmul(a, solution))

@@ -36,7 +36,7 @@ from tests.numpy.samples import SAMPLES
 from tests.numpy.samples.sample import Sample
 
 READING = (
-    "array2string(", "asarray_chkfinite(", "bincount(", "ix_(bool", "may_share_memory(",
+    "array2string(", "asarray_chkfinite(", "bincount(", "ix_(bool", "linalg.lstsq(", "may_share_memory(",
     "polyfit(float64[6], float64[6], 2, full", "real_if_close(complex", "shares_memory(", "trim_zeros(",
 )
 """Calls that have to know elements before they return, such as the greatest one or the rank: they compute."""
@@ -46,8 +46,8 @@ OTHERWISE = ("array_str(", "linalg.eig(float64[2, 2]", "linalg.eigvals(float64[2
              "poly(float64[2, 2]", "polydiv(float64[3]", "polymul(float64[4]", "roots(")
 """Calls whose result NumPy shortens, or makes real, where elements allow it: `READ_OFF` has them."""
 OF_SHAPES = ("diag_indices_from(", "histogram(float64[8], 4, [", "histogram(float64[8], [",
-             "histogram2d(float64[8], float64[8], [2", "ix_(int64", "meshgrid(float64[2], [1", "tril_indices_from(",
-             "triu_indices_from(")
+             "histogram2d(float64[8], float64[8], [2", "histogram_bin_edges(complex64[0]", "ix_(int64",
+             "meshgrid(float64[2], [1", "tril_indices_from(", "triu_indices_from(")
 """Calls with results that depend on no element of a lazy array: arrays of NumPy's."""
 
 
