@@ -110,6 +110,7 @@ include "core/kernels.pyx"              # kernels in C
 include "core/operations.pyx"           # loops over few elements as code of our own
 include "core/wide_loops.pyx"           # arithmetic on many elements, by wider instructions than NumPy's
 include "core/steps.pyx"                # what a plan does: loops, one after the other without Python
+include "core/shared_rows.pyx"          # rows of blocks that threads share
 include "core/kept_memory.pyx"          # memory of large results, which is used again
 include "core/plan_checks.pyx"          # each step of a plan stays in the memory that it is given
 include "core/small_loops.pyx"          # rows of loops over few elements, which a plan runs as one

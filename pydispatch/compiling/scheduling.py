@@ -31,7 +31,7 @@ LARGEST_IN_CACHE = 1 << 22      # bytes of arguments and results that no run has
 SMALLEST_IN_BLOCKS = 1 << 13    # elements: below, all temporaries fit the cache anyway
 LARGEST_BLOCK = 1 << 12         # elements
 SHORTEST_PART = 1 << 7          # elements: NumPy adds up as many one after the other, and more by halves
-WORK_OF_THREAD = 1 << 19        # elements of quick loops: to start a thread takes half as long
+WORK_OF_THREAD = 1 << 16        # elements of quick loops: to hand work over takes a small part of their time
 WORK_OF_SLOW_LOOP = 8           # quick loops, about: what a loop with functions such as `exp` takes
 WORK_OF_WHILE = 1 << 17         # elements: how often it repeats is not known, so other threads run meanwhile
 

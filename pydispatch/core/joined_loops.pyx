@@ -4,10 +4,16 @@
 # arithmetic. Joined ones leave in memory only what something else reads. Like small loops, they do not tell which of
 # them raised a floating-point flag: where one did, they run once more, one by one. So none may overwrite what they read
 # before.
+#
+# Where a plan goes through more than caches hold, a result streams to memory around them: else its place would be read
+# into them before it is written, which takes as long again. What later loops need of it is kept, some vectors at a time.
 
 cdef enum:
     MOST_JOINED = 32            # loops
-    MOST_JOINED_WORDS = 3 * MOST_JOINED + 1
+    MOST_KEPT = 4               # streaming results that are needed later
+    MOST_JOINED_WORDS = 3 * MOST_JOINED + MOST_KEPT + 1
+    KEPT_BYTES = 8 * 64         # of the registers
+    SMALLEST_STREAMED = 1 << 25     # bytes of arguments and results
 
 cdef struct JoinedPlace:        # where the elements of an operand lie
     Py_ssize_t buffer
@@ -26,11 +32,20 @@ cdef class LoopJoiner:
     cdef JoinedPlace read[2 * MOST_JOINED]          # what comes from before the loops
     cdef JoinedPlace written[MOST_JOINED]
     cdef int n_read, n_written
+    cdef Py_ssize_t first       # the number of the step that they begin with
     cdef int operations[MOST_JOINED]
     cdef bint from_register[MOST_JOINED][2]
+    cdef bint may_stream
+    cdef bint streams[MOST_JOINED]
+    cdef int kept[MOST_JOINED]                      # the number of the vectors that are kept of a result; -1: none
+    cdef int n_kept
 
     def __cinit__(self, Plan plan not None, tuple described not None):
+        cdef double n_bytes = 0
         self.plan, self.described = plan, described
+        for shape, dtype in plan.inputs + plan.results:
+            n_bytes += math.prod(shape) * dtype.itemsize
+        self.may_stream = n_bytes >= SMALLEST_STREAMED
 
     cdef int find(self, Py_ssize_t i, Py_ssize_t after) except -1:
         """Join loops among the steps of a block, from number `i` on."""
@@ -127,21 +142,30 @@ cdef class LoopJoiner:
         cdef Py_ssize_t k
         cdef int operand
         cdef bint* held
+        self.first, self.n_kept = i, 0
         joined.n_steps, joined.words = stop - i, self.plan.joined_words + self.n_words
         joined.is_double = self.plan.steps[i].steps[self.plan.steps[i].n_operands - 1] == 8
+        joined.has_streams = False
         for k in range(i, stop):
             step = &self.plan.steps[k]
             held = self.from_register[k - i]
             for operand in range(step.n_operands - 1):
-                held[operand] = before != NULL and is_result_of(before, step, operand)
+                held[operand] = before != NULL and is_same_operand(before, before.n_operands - 1, step, operand)
             if step.n_operands == 3 and held[0] and held[1] and (
                     self.operations[k - i] == DO_SUBTRACT or self.operations[k - i] == DO_DIVIDE):
                 held[1] = False         # code for that there is none
             before = step
         for k in range(i, stop):
+            self.choose_stream(k, stop)
+            joined.has_streams = joined.has_streams or self.streams[k - i]
+        for k in range(i, stop):
             self.write_loop(&self.plan.steps[k], self.operations[k - i], self.from_register[k - i])
             step = &self.plan.steps[k]
-            if self.is_read(k, i, stop, after):
+            if self.streams[k - i]:
+                self.put(JOINED_STREAM, step, step.n_operands - 1)
+            if self.kept[k - i] >= 0:
+                self.put(JOINED_LEAVE, NULL, 0).kept = self.kept[k - i]
+            elif not self.streams[k - i] and self.is_read(k, i, stop, after):
                 self.put(JOINED_LEAVE, step, step.n_operands - 1)
         self.put(JOINED_END, NULL, 0)
         joined.n_words = self.plan.joined_words + self.n_words - joined.words
@@ -149,35 +173,80 @@ cdef class LoopJoiner:
         self.n_found += 1
         return 0
 
+    cdef int choose_stream(self, Py_ssize_t k, Py_ssize_t stop) except -1:
+        """Should the result of a loop stream to memory, and what of it has to be kept?"""
+        cdef PlanStep* step = &self.plan.steps[k]
+        cdef Py_ssize_t buffer = step.buffers[step.n_operands - 1], number
+        cdef Py_ssize_t first_result = 1 + len(self.plan.inputs) + len(self.plan.constants)
+        cdef PlanStep* later
+        cdef int operand
+        cdef bint is_kept = False
+        self.streams[k - self.first], self.kept[k - self.first] = False, -1
+        if not self.may_stream or not first_result <= buffer < first_result + <Py_ssize_t>len(self.plan.results):
+            return 0
+        for number in range(self.plan.n_steps):
+            later = &self.plan.steps[number]
+            for operand in range(later.n_operands):
+                if later.buffers[operand] == buffer and number != k:
+                    if not k < number < stop or operand == later.n_operands - 1:
+                        return 0
+                    if not self.from_register[number - self.first][operand]:
+                        if not is_same_operand(step, step.n_operands - 1, later, operand):
+                            return 0
+                        is_kept = True
+        if is_kept and self.n_kept == MOST_KEPT:
+            return 0
+        self.streams[k - self.first] = True
+        if is_kept:
+            self.kept[k - self.first] = self.n_kept
+            self.n_kept += 1
+        return 0
+
+    cdef int kept_of(self, PlanStep* step, int operand) noexcept:
+        """The number of the vectors that are kept of what a loop reads; -1: it reads it from memory."""
+        cdef Py_ssize_t k
+        cdef PlanStep* before
+        for k in range(step - self.plan.steps - self.first):
+            before = &self.plan.steps[self.first + k]
+            if self.kept[k] >= 0 and is_same_operand(before, before.n_operands - 1, step, operand):
+                return self.kept[k]
+        return -1
+
     cdef int write_loop(self, PlanStep* step, int operation, bint* held) except -1:
         cdef bint is_number
         if operation == DO_SQUARE or operation == DO_NEGATIVE or operation == DO_SQRT:
             if not held[0]:
                 self.take(step)
-            return self.put(JOINED_SQUARE if operation == DO_SQUARE else JOINED_NEGATIVE if operation == DO_NEGATIVE
-                            else JOINED_SQRT, NULL, 0)
-        if held[0] and held[1]:
-            return self.put(JOINED_TWICE if operation == DO_ADD else JOINED_SQUARE, NULL, 0)
-        if held[1] and not held[0]:
+            self.put(JOINED_SQUARE if operation == DO_SQUARE else JOINED_NEGATIVE if operation == DO_NEGATIVE
+                     else JOINED_SQRT, NULL, 0)
+        elif held[0] and held[1]:
+            self.put(JOINED_TWICE if operation == DO_ADD else JOINED_SQUARE, NULL, 0)
+        elif held[1]:
             is_number = step.steps[0] == 0
-            return self.put(JOINED_CODE(operation, LEFT_NUMBER if is_number else LEFT_ROW), step, 0)
-        if not held[0]:
-            self.take(step)
-        is_number = step.steps[1] == 0
-        return self.put(JOINED_CODE(operation, RIGHT_NUMBER if is_number else RIGHT_ROW), step, 1)
+            self.put(JOINED_CODE(operation, LEFT_NUMBER if is_number else LEFT_ROW), step, 0)
+        else:
+            if not held[0]:
+                self.take(step)
+            is_number = step.steps[1] == 0
+            self.put(JOINED_CODE(operation, RIGHT_NUMBER if is_number else RIGHT_ROW), step, 1)
+        return 0
 
     cdef int take(self, PlanStep* step) except -1:
-        return self.put(JOINED_TAKE_NUMBER if step.steps[0] == 0 else JOINED_TAKE, step, 0)
+        self.put(JOINED_TAKE_NUMBER if step.steps[0] == 0 else JOINED_TAKE, step, 0)
+        return 0
 
-    cdef int put(self, int code, PlanStep* step, int operand) except -1:
+    cdef JoinedOperand* put(self, int code, PlanStep* step, int operand) noexcept:
+        """Write a word, and the operand of a step into it."""
         cdef JoinedOperand* word = &self.plan.joined_words[self.n_words]
         memset(word, 0, sizeof(JoinedOperand))
-        word.code = code
+        word.code, word.kept = code, -1
         if step != NULL:
             word.buffer, word.offset = step.buffers[operand], step.offsets[operand]
             word.row, word.is_local = step.numbers[1 + operand], step.numbers[1 + step.n_operands + operand]
+            if operand < step.n_operands - 1:
+                word.kept = self.kept_of(step, operand)
         self.n_words += 1
-        return 0
+        return word
 
     cdef bint is_read(self, Py_ssize_t k, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t after) except -1:
         """Is the result of a loop read from memory, by a later step of the blocks or one behind them?"""
@@ -216,13 +285,12 @@ cdef bint places_overlap(JoinedPlace* one, JoinedPlace* other) noexcept:
     return one.buffer == other.buffer and one.first < other.after and other.first < one.after
 
 
-cdef bint is_result_of(PlanStep* before, PlanStep* step, int operand) noexcept:
-    """Does an operand lie where the loop before left its result?"""
-    cdef int last = before.n_operands - 1
-    return (step.buffers[operand] == before.buffers[last] and step.offsets[operand] == before.offsets[last]
-            and step.steps[operand] == before.steps[last]
-            and step.numbers[1 + operand] == before.numbers[1 + last]
-            and step.numbers[1 + step.n_operands + operand] == before.numbers[1 + before.n_operands + last])
+cdef bint is_same_operand(PlanStep* one, int of_one, PlanStep* other, int of_other) noexcept:
+    """Do the elements of two operands lie in the same place?"""
+    return (one.buffers[of_one] == other.buffers[of_other] and one.offsets[of_one] == other.offsets[of_other]
+            and one.steps[of_one] == other.steps[of_other]
+            and one.numbers[1 + of_one] == other.numbers[1 + of_other]
+            and one.numbers[1 + one.n_operands + of_one] == other.numbers[1 + other.n_operands + of_other])
 
 
 cdef int join_loops(Plan plan, tuple described, Room* used) except -1:
@@ -236,7 +304,7 @@ cdef int join_loops(Plan plan, tuple described, Room* used) except -1:
     if n == 0:
         return 0
     plan.joined = <JoinedLoops*>PyMem_RawMalloc(n * sizeof(JoinedLoops))
-    plan.joined_words = <JoinedOperand*>PyMem_RawMalloc((3 * n + n) * sizeof(JoinedOperand))
+    plan.joined_words = <JoinedOperand*>PyMem_RawMalloc((3 + 1 + 1) * n * sizeof(JoinedOperand))
     if plan.joined == NULL or plan.joined_words == NULL:
         raise MemoryError()
     joiner = <LoopJoiner>LoopJoiner.__new__(LoopJoiner, plan, described)
@@ -254,6 +322,8 @@ cdef void take_joined(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_
                       cnp.npy_intp local) noexcept nogil:
     """Run the joined loops that begin with this step over the rows of a block."""
     cdef JoinedWord words[MOST_JOINED_WORDS]
+    cdef char memory[(MOST_KEPT + 1) * KEPT_BYTES]
+    cdef char* kept = memory + (-<size_t>&memory[0]) % KEPT_BYTES
     cdef JoinedLoops* joined = step.joined
     cdef JoinedOperand* operand
     cdef Py_ssize_t k
@@ -262,10 +332,16 @@ cdef void take_joined(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_
     done -= done % (bytes // (8 if joined.is_double else 4))
     for k in range(joined.n_words):
         operand = &joined.words[k]
-        words[k].code = operand.code
+        words[k].code, words[k].follows = operand.code, -1
         words[k].address = (run.table[operand.buffer] + operand.offset + start * operand.row
                             + local * operand.is_local)
+        if operand.kept >= 0:
+            words[k].address, words[k].follows = kept + operand.kept * KEPT_BYTES, 0
+        elif operand.code == JOINED_STREAM and <size_t>words[k].address % (bytes // 8):
+            words[k].code = JOINED_LEAVE
     take_joined_words(words, done, bytes, joined.is_double)
+    if joined.has_streams:
+        finish_streams()
     if is_watched(run, flags_of_arithmetic()):
         done = 0
     for k in range(joined.n_steps):

@@ -218,38 +218,15 @@ cdef extern from *:
         *position = position_out_of_range; *extent = extent_out_of_range; is_out_of_range = 0;
         return found;
     }
-
-    #if defined(_WIN32)
-    typedef int Thread;
-    static int start_thread(Thread* thread, void* (*function)(void*), void* given) { return -1; }
-    static void join_thread(Thread thread) {}
-    static inline int read_shared(const int* number) { return *number; }
-    static inline void write_shared(int* number, int value) { *number = value; }
-    #else
-    #include <pthread.h>
-    typedef pthread_t Thread;
-    static int start_thread(Thread* thread, void* (*function)(void*), void* given) {
-        return pthread_create(thread, NULL, function, given);
-    }
-    static void join_thread(Thread thread) { pthread_join(thread, NULL); }
-    static inline int read_shared(const int* number) { return __atomic_load_n(number, __ATOMIC_RELAXED); }
-    static inline void write_shared(int* number, int value) { __atomic_store_n(number, value, __ATOMIC_RELAXED); }
-    #endif
     """
     void gather_layers(char** args, const cnp.npy_intp* extents, const cnp.npy_intp* strides, void* data) noexcept nogil
     bint take_out_of_range(cnp.npy_intp* position, cnp.npy_intp* extent) noexcept nogil
-    ctypedef struct Thread:
-        pass
-    int start_thread(Thread* thread, void* (*function)(void*) noexcept nogil, void* given) noexcept nogil   # 0: it runs
     void find_operands(char** operands, char** table, const cnp.npy_intp* buffers, const cnp.npy_intp* offsets,
                        int n) noexcept nogil
     void fetch_ahead(char* start, cnp.npy_intp size) noexcept nogil
     void copy_addresses(char** operands, char** first, int n) noexcept nogil
     void addresses_at(char** operands, char** first, const cnp.npy_intp* strides, cnp.npy_intp k, int n) noexcept nogil
     void move_addresses(char** operands, const cnp.npy_intp* strides, cnp.npy_intp times, int n) noexcept nogil
-    void join_thread(Thread thread) noexcept nogil
-    int read_shared(const int* number) noexcept nogil               # a number that threads read and write at once
-    void write_shared(int* number, int value) noexcept nogil
     PyUFuncGenericFunction cast_loop(int source, int target) noexcept nogil     # NULL where there is none
     PyUFuncGenericFunction copy_loop(int size) noexcept nogil                   # `data` is the size of an element, too
     PyUFuncGenericFunction choose_loop(int size) noexcept nogil                 # condition, one, other
@@ -276,7 +253,6 @@ cdef enum:              # kinds of steps
 
 cdef enum:
     MAX_OPERANDS = 64           # of a loop
-    MAX_THREADS = 64
 
 cdef struct Patch:          # an address in code that is an offset from an address in the table
     Py_ssize_t word, buffer
@@ -302,11 +278,13 @@ cdef struct JoinedOperand:  # a word of code, and where its operand lies
     cnp.npy_intp code
     Py_ssize_t buffer
     cnp.npy_intp offset, row, is_local
+    int kept                    # the number of the vectors that are kept instead; -1: none
 
 cdef struct JoinedLoops:    # loops in blocks that go through registers together
     Py_ssize_t n_steps, n_words
     JoinedOperand* words
     bint is_double              # or float32
+    bint has_streams            # around the caches
 
 cdef struct PlanStep:
     int kind
@@ -358,6 +336,13 @@ cdef void move_entries(PlanRun* run, const cnp.npy_intp* moves, cnp.npy_intp n, 
 cdef void take_outer_axes(
     char** operands, const cnp.npy_intp* sizes, const cnp.npy_intp* steps, void* step
 ) noexcept nogil
+# run the rows of the calling thread, `part` of them at a time
+cdef int take_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop, cnp.npy_intp part) except -1 nogil
+cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
+                    cnp.npy_intp local) noexcept nogil
+cdef cnp.npy_intp border_of_blocks(PlanStep* step, cnp.npy_intp row) noexcept nogil
+cdef int refuse_position(PlanRun* run) except -1 nogil
+cdef void note_these_flags(PlanRun* run, PlanStep* step, int flags) noexcept nogil
 # have Python check for signals now and then, and let other threads have the GIL where the run keeps it
 cdef int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil
 cdef enum:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import functools
 import gc
 import re
+import subprocess
+import sys
+import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -204,11 +208,11 @@ def threads_of_blocks(compiled):
 
 @pytest.mark.parametrize(("function", "size", "expected"), [
     pytest.param(lambda x: x * x + 1, 10_000, 1, id="little work"),
-    pytest.param(lambda x: x * x + 1, 500_000, 1, id="as much as one thread needs"),
-    pytest.param(lambda x: x * x + 1, 1_000_000, 3, id="as much as three need"),
+    pytest.param(lambda x: x * x + 1, 60_000, 1, id="as much as one thread needs"),
+    pytest.param(lambda x: x * x + 1, 120_000, 3, id="as much as three need"),
     pytest.param(lambda x: x * x + 1, 10_000_000, 8, id="enough for all"),
     pytest.param(lambda x: ops.np.exp(x) + 1, 10_000, 1, id="little work in a slow loop"),
-    pytest.param(lambda x: ops.np.exp(x) + 1, 200_000, 3, id="a slow loop"),
+    pytest.param(lambda x: ops.np.exp(x) + 1, 25_000, 3, id="a slow loop"),
 ])
 def test_threads_start_where_each_has_enough_work(function, size, expected, monkeypatch):
     monkeypatch.setattr(scheduling, "WORK_OF_THREAD", WORK_OF_THREAD)
@@ -467,3 +471,138 @@ def test_joined_loops_overwrite_donated_memory():
     compiled(x.copy(), y.copy())
     one, other = x.copy(), y.copy()
     check_same(compiled(one, other), expected)
+
+
+STREAMING = {
+    "a result": lambda x, y: x * 2.0 + y,
+    "results that are needed later": lambda x, y: (lambda a, b: (a, b, a * b - x, (a - b) * y))(x + y, x * y),
+    "more than are kept": lambda x, y: functools.reduce(lambda results, i: (*results, results[-1] * y - results[0] * i),
+                                                        range(7), (x + y,)),
+    "one that another kind of loop reads": lambda x, y: (lambda a: (a, ops.np.exp(-a * a) + a))(x * y + 1.0),
+    "one that a sum reads": lambda x, y: (lambda a: (a, a.sum(), a - y))(x * y + 1.0),
+    "a part of one": lambda x, y: (lambda a: (a, a[1:] - a[:-1]))(x * y + 1.0),
+}
+
+
+@pytest.mark.parametrize("name", STREAMING)
+@in_one_case
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_large_results_stream_to_memory(n_threads, dtype, name):
+    x, y = numbers(2, (1 << 25) // np.dtype(dtype).itemsize // 2 + 11).astype(dtype)
+    x[5], y[7], x[-1] = np.inf, np.nan, 0
+    compiled = compile(STREAMING[name], threads=n_threads)
+    with quiet():
+        expected = STREAMING[name](x, y)
+        check_same(compiled(x, y), expected)
+        check_same(compiled(x, y), expected)
+
+
+def test_streaming_loops_tell_which_of_them_met_an_error():
+    x, y = numbers(2, 1 << 21)
+    x[-1], y[3] = 0, 1e300
+    compiled = compile(lambda x, y: (lambda a: (a, 1.0 / x - a))(y * 1e10), threads=2)
+    with np.errstate(over="ignore"), pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
+        found = compiled(x, y)
+    with quiet():
+        check_same(found, (y * 1e10, 1.0 / x - y * 1e10))
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_results_stream_to_donated_memory_at_any_address(first):
+    x, y = (np.concatenate([np.zeros(first), values])[first:] for values in numbers(2, 1 << 21))
+    compiled = compile(lambda x, y: (lambda a: (a, (y - a) / (a * a + 1.0)))(x * 0.9 + y * 0.1), donate=(0, 1))
+    one = x * 0.9 + y * 0.1
+    expected = one, (y - one) / (one * one + 1.0)
+    check_same(compiled(x, y), expected)
+
+
+# --- threads that wait for work --------------------------------------------------------------------------------------
+
+
+def in_a_new_process(source):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60)
+
+
+def test_plans_run_on_threads_in_the_child_of_a_fork():
+    """Which has none of the threads that waited for work."""
+    done = in_a_new_process("""
+        import os, warnings
+        import numpy as np
+        from pydispatch import compile
+        warnings.simplefilter("ignore", DeprecationWarning)
+        compiled = compile(lambda x: x * 2.0 + 1.0, threads=3)
+        x = np.arange(500_000.0)
+        compiled(x)
+        child = os.fork()
+        right = np.array_equal(compiled(x), x * 2.0 + 1.0)
+        if child == 0:
+            os._exit(0 if right else 1)
+        print(os.waitpid(child, 0)[1], right)
+    """)
+    assert done.stdout == "0 True\n", done.stderr
+
+
+def test_threads_that_wait_are_used_again():
+    done = in_a_new_process("""
+        import os, time
+        import numpy as np
+        from pydispatch import compile
+        compiled = compile(lambda x: x * 2.0 + 1.0, threads=3)
+        x = np.arange(500_000.0)
+        before = len(os.listdir("/proc/self/task"))
+        for i in range(200):
+            assert np.array_equal(compiled(x), x * 2.0 + 1.0)
+            if i % 50 == 0:
+                time.sleep(0.01)        # they fall asleep
+        print(len(os.listdir("/proc/self/task")) - before)
+    """)
+    assert done.stdout == "2\n", done.stderr
+
+
+def test_threads_that_wait_take_no_signals():
+    """So an interrupt wakes up the thread that sleeps in Python."""
+    done = in_a_new_process("""
+        import pathlib
+        import numpy as np
+        from pydispatch import compile
+        before = set(pathlib.Path("/proc/self/task").iterdir())
+        compile(lambda x: x * 2.0 + 1.0, threads=2)(np.arange(500_000.0))
+        for task in set(pathlib.Path("/proc/self/task").iterdir()) - before:
+            status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+            print(int(status["SigBlk"], 16) >> 1 & 1, int(status["SigBlk"], 16) >> 14 & 1)      # SIGINT, SIGTERM
+    """)
+    assert done.stdout == "1 1\n", done.stderr
+
+
+def test_several_python_threads_share_rows_at_once():
+    x = numbers(300_000)
+    compiled = compile(ELEMENTWISE["a chain"], threads=3)
+    expected = ELEMENTWISE["a chain"](x, x)
+    right = []
+
+    def work():
+        right.extend(np.array_equal(compiled(x, x), expected) for _ in range(30))
+
+    threads = [threading.Thread(target=work) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right == [True] * 150
+
+
+@pytest.mark.parametrize("direction", ["FE_UPWARD", "FE_TONEAREST"])
+def test_threads_round_as_the_one_that_asks_them(direction):
+    """Also those that waited since it was set otherwise."""
+    done = in_a_new_process(f"""
+        import ctypes
+        import numpy as np
+        from pydispatch import compile
+        compiled = compile(lambda x: x / 3.0 + 1e-30, threads=4)
+        x = np.arange(500_000.0)
+        compiled(x)
+        ctypes.CDLL(None).fesetround({{"FE_UPWARD": 0x800, "FE_TONEAREST": 0}}["{direction}"])
+        print(np.array_equal(compiled(x), x / 3.0 + 1e-30))
+    """)
+    assert done.stdout == "True\n", done.stderr
