@@ -28,7 +28,8 @@ ALIGNMENT = 64                  # bytes: a line of the cache
 CACHED = 40 << 10               # bytes that the temporaries of a block may take; measured: what stays close to a core
 CACHED_IN_A_ROW = 256 << 10     # where a loop takes one element of each row: few rows take it about as long as many
 LARGEST_IN_CACHE = 1 << 22      # bytes of arguments and results that no run has to fetch from memory
-SMALLEST_IN_BLOCKS = 1 << 13    # elements: below, all temporaries fit the cache anyway
+SMALLEST_IN_BLOCKS = 1 << 10    # elements: below, loops do not take longer one by one
+SMALLEST_CUT = 1 << 13          # elements: below, all are one block, since all temporaries fit the cache anyway
 LARGEST_BLOCK = 1 << 12         # elements
 SHORTEST_PART = 1 << 7          # elements: NumPy adds up as many one after the other, and more by halves
 WORK_OF_THREAD = 1 << 16        # elements of quick loops: to hand work over takes a small part of their time
@@ -682,6 +683,8 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
     cached = CACHED_IN_A_ROW if any(elements(step) == n for step in group.steps) else CACHED
     block = cached // (max(widest, 1) * (_most_at_once(inside, local) + 2))
     block = min(LARGEST_BLOCK, block // 64 * 64 or max(block, 1), n)
+    if max(map(elements, group.steps)) < SMALLEST_CUT:
+        block = n
     if by_halves:
         block = max(block, SHORTEST_PART)
     return BlocksStep(group.steps, n, block, mode[0] == "flat", local, by_halves=by_halves)

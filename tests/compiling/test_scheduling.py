@@ -22,7 +22,7 @@ from pydispatch.scipy import special
 from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
 
-SIZES = (1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 65537)
+SIZES = (1, 2, 63, 64, 65, 1023, 1024, 1025, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 65537)
 LARGE = (200_000, 1_000_003)
 threads = pytest.mark.parametrize("n_threads", [1, 2, 4, 0])
 
