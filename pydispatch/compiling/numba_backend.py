@@ -22,7 +22,7 @@ from pydispatch.compiling.numba_functions import NAMES
 from pydispatch.compiling.plan import PlanFunction
 from pydispatch.compiling.positions import PositionStep, with_positions, without_positions
 from pydispatch.compiling.rules import elements
-from pydispatch.compiling.scheduling import accesses, in_blocks, inner_steps, modes_of
+from pydispatch.compiling.scheduling import accesses, in_blocks, inner_steps, modes_of, work_of_loop
 from pydispatch.compiling.values import (
     BlocksStep,
     CallStep,
@@ -117,7 +117,7 @@ def _as_loop(builder: Builder, blocks: BlocksStep, same: Mapping[Storage, Storag
         return rest
     mode = "flat" if blocks.is_flat else "rows", blocks.n
     loop = _loop(builder, source_of_group(blocks.steps, mode, blocks.local, same), blocks.n,
-                 [step.name for step in blocks.steps], sum(map(elements, blocks.steps)))
+                 [step.name for step in blocks.steps], sum(map(work_of_loop, blocks.steps)))
     if loop is None:
         return rest
     left = blocks.local & set().union(*accesses(loop))
@@ -185,7 +185,7 @@ def _repetition(
     if step.condition is not None:
         local.discard(step.condition.storage.final())
     names = list(dict.fromkeys([inner.name for inner in loops]))
-    work = sum(map(elements, loops))
+    work = sum(map(work_of_loop, loops))
     source = source_of_repetition(step, local, {})
     n = TURNS if step.length is None else step.length
     loop = _loop(builder, source, n, names, work * n)

@@ -916,8 +916,12 @@ def _threads_for(step: BlocksStep, most: int) -> int:
     """How many threads share the rows of blocks: each of them needs enough work."""
     if step.in_order:
         return 1
-    work = sum([elements(inner) * (1 if is_quick(inner) else WORK_OF_SLOW_LOOP) for inner in step.steps])
-    return max(1, min(most, work // WORK_OF_THREAD))
+    return max(1, min(most, sum(map(work_of_loop, step.steps)) // WORK_OF_THREAD))
+
+
+def work_of_loop(step: LoopStep) -> int:
+    """About how many elements a quick loop goes through in the time that this one takes."""
+    return elements(step) * (1 if is_quick(step) else WORK_OF_SLOW_LOOP)
 
 
 QUICK = frozenset((
