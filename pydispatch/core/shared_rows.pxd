@@ -6,15 +6,11 @@ cdef extern from *:
     typedef struct { int unused; } WaitingThread;
     static WaitingThread* ask_thread(void (*function)(void*), void* given) { return NULL; }
     static int join_thread(WaitingThread* thread, int may_take_back) { return 1; }
-    static inline int read_shared(const int* number) { return *number; }
-    static inline void write_shared(int* number, int value) { *number = value; }
     #else
     #include <fenv.h>
     #include <pthread.h>
     #include <sched.h>
     #include <signal.h>
-    static inline int read_shared(const int* number) { return __atomic_load_n(number, __ATOMIC_SEQ_CST); }
-    static inline void write_shared(int* number, int value) { __atomic_store_n(number, value, __ATOMIC_SEQ_CST); }
 
     /* A thread that has done its work waits for more: to make one takes longer than much of what is shared. It looks
        for work for some microseconds, and then sleeps. What it was asked for and has not begun can be taken back, so
@@ -138,8 +134,6 @@ cdef extern from *:
     WaitingThread* ask_thread(void (*function)(void*) noexcept nogil, void* given) noexcept nogil
     # wait until that is done; or take it back if the thread has not begun, then False
     bint join_thread(WaitingThread* thread, bint may_take_back) noexcept nogil
-    int read_shared(const int* number) noexcept nogil               # a number that threads read and write at once
-    void write_shared(int* number, int value) noexcept nogil
 
 cdef enum:
     MAX_THREADS = 64

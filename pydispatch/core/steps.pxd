@@ -183,8 +183,18 @@ cdef extern from *:
             : (type == NPY_LONG && sizeof(npy_long) == 8) || type == NPY_LONGLONG ? put_sum_npy_int64 : NULL;
     }
 
+    /* A number that threads read and write at once. */
+    #if defined(__GNUC__)
+    static inline int read_shared(const int* number) { return __atomic_load_n(number, __ATOMIC_SEQ_CST); }
+    static inline void write_shared(int* number, int value) { __atomic_store_n(number, value, __ATOMIC_SEQ_CST); }
+    #else
+    static inline int read_shared(const int* number) { return *number; }
+    static inline void write_shared(int* number, int value) { *number = value; }
+    #endif
+
     /* NumPy adds up numbers that follow each other by halves, in multiples of eight, as long as these are longer than
        128. So sums of parts that come from halving make the sum of all, to the bit. */
+    enum { SHORTEST_PART = 128 };
     static inline npy_intp half_of(npy_intp n) { return n / 2 - n / 2 % 8; }
     static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
         npy_intp start = 0, half;
@@ -194,12 +204,66 @@ cdef extern from *:
         }
         return start + n;
     }
-    #define DEFINE_SUMS(kind) \
-        LOOP_NAMED(sum_part_##kind) {   /* where the first element would be; `data` is NumPy's loop */ \
+    /* Up to 128 it adds up every eighth one, and then the eight sums. Here four such parts go through registers
+       together, which would wait for the sum before otherwise. */
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #define DEFINE_WIDE_SUM(kind, isa) \
+        typedef kind Eight_##kind __attribute__((vector_size(8 * sizeof(kind)), aligned(1), may_alias)); \
+        __attribute__((target(isa))) \
+        static inline kind sum_from_##kind(const any_##kind* x, npy_intp i, npy_intp n, const Eight_##kind* first) { \
+            Eight_##kind r = *first; \
+            kind sum; \
+            for (; i < n - n % 8; i += 8) r += *(const Eight_##kind*)(x + i); \
+            sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7])); \
+            for (; i < n; i++) sum += x[i]; \
+            return sum; } \
+        __attribute__((target(isa))) \
+        static kind wide_sum_##kind(const any_##kind* x, npy_intp n) { \
+            npy_intp half = half_of(n), left = half_of(half), right = half_of(n - half), i; \
+            const any_##kind *p[4] = {x, x + left, x + half, x + half + right}; \
+            npy_intp sizes[4] = {left, half - left, right, n - half - right}, least = left < right ? left : right; \
+            if (n <= SHORTEST_PART) return sum_from_##kind(x, 8, n, (const Eight_##kind*)x); \
+            if (half <= SHORTEST_PART || sizes[1] > SHORTEST_PART || sizes[3] > SHORTEST_PART) \
+                return wide_sum_##kind(x, half) + wide_sum_##kind(x + half, n - half); \
+            { \
+                Eight_##kind r0 = *(const Eight_##kind*)p[0], r1 = *(const Eight_##kind*)p[1]; \
+                Eight_##kind r2 = *(const Eight_##kind*)p[2], r3 = *(const Eight_##kind*)p[3]; \
+                for (i = 8; i < least; i += 8) { \
+                    r0 += *(const Eight_##kind*)(p[0] + i); r1 += *(const Eight_##kind*)(p[1] + i); \
+                    r2 += *(const Eight_##kind*)(p[2] + i); r3 += *(const Eight_##kind*)(p[3] + i); } \
+                return (sum_from_##kind(p[0], i, sizes[0], &r0) + sum_from_##kind(p[1], i, sizes[1], &r1)) \
+                    + (sum_from_##kind(p[2], i, sizes[2], &r2) + sum_from_##kind(p[3], i, sizes[3], &r3)); \
+            } } \
+        static int may_sum_##kind(LoopFunction add) {     /* does NumPy's loop give the same bits? */ \
+            static int known = -1; \
+            kind x[1000], sum; \
+            char* operands[3] = {(char*)&sum, (char*)x, (char*)&sum}; \
+            npy_intp n, i, strides[3] = {0, sizeof(kind), 0}; \
+            int alike = __builtin_cpu_supports(isa) != 0; \
+            if (read_shared(&known) >= 0) return read_shared(&known); \
+            for (i = 0; i < 1000; i++) x[i] = (i % 3 - 1) / (kind)(i * i % 1013 + 1); \
+            for (n = SHORTEST_PART + 1; n <= 1000; n++) { \
+                sum = 0; \
+                add(operands, &n, strides, NULL); \
+                alike = alike && sum == 0 + wide_sum_##kind(x, n); } \
+            write_shared(&known, alike); \
+            return alike; }
+    #else
+    #define DEFINE_WIDE_SUM(kind, isa) \
+        static kind wide_sum_##kind(const any_##kind* x, npy_intp n) { return 0; } \
+        static int may_sum_##kind(LoopFunction add) { return 0; }
+    #endif
+    #define DEFINE_SUMS(kind, isa) \
+        DEFINE_WIDE_SUM(kind, isa) \
+        static void add_up_##kind(char** args, npy_intp n, npy_intp stride, LoopFunction add) { /* elements, sum */ \
             char* operands[3] = {args[1], args[0], args[1]}; \
-            npy_intp steps[3] = {0, strides[0], 0}; \
+            npy_intp steps[3] = {0, stride, 0}; \
+            if (n > SHORTEST_PART && stride == sizeof(kind) && may_sum_##kind(add)) \
+                *(any_##kind*)args[1] += wide_sum_##kind((any_##kind*)args[0], n); \
+            else add(operands, &n, steps, NULL); } \
+        LOOP_NAMED(sum_part_##kind) {   /* where the first element would be; `data` is NumPy's loop */ \
             *(any_##kind*)args[1] = 0; \
-            ((LoopFunction)data)(operands, extents, steps, NULL); } \
+            add_up_##kind(args, extents[0], strides[0], (LoopFunction)data); } \
         static kind sum_of_parts_##kind(const any_##kind* sums, npy_intp n, npy_intp longest) { \
             npy_intp half = half_of(n); \
             return n <= longest ? *sums : (kind)(sum_of_parts_##kind(sums, half, longest) \
@@ -207,7 +271,7 @@ cdef extern from *:
         LOOP_NAMED(add_parts_##kind) {  /* first term, sums, result; `data` is how long a part is at most */ \
             *(any_##kind*)args[2] = *(any_##kind*)args[0] \
                 + sum_of_parts_##kind((any_##kind*)args[1], extents[0], (npy_intp)data); }
-    DEFINE_SUMS(npy_float) DEFINE_SUMS(npy_double)
+    DEFINE_SUMS(npy_float, "avx2") DEFINE_SUMS(npy_double, "avx512f")
     static LoopFunction sum_part_loop(int type) {
         return type == NPY_FLOAT ? sum_part_npy_float : type == NPY_DOUBLE ? sum_part_npy_double : NULL; }
     static LoopFunction add_parts_loop(int type) {
@@ -224,6 +288,8 @@ cdef extern from *:
     void find_operands(char** operands, char** table, const cnp.npy_intp* buffers, const cnp.npy_intp* offsets,
                        int n) noexcept nogil
     void fetch_ahead(char* start, cnp.npy_intp size) noexcept nogil
+    int read_shared(const int* number) noexcept nogil
+    void write_shared(int* number, int value) noexcept nogil
     void copy_addresses(char** operands, char** first, int n) noexcept nogil
     void addresses_at(char** operands, char** first, const cnp.npy_intp* strides, cnp.npy_intp k, int n) noexcept nogil
     void move_addresses(char** operands, const cnp.npy_intp* strides, cnp.npy_intp times, int n) noexcept nogil
@@ -233,6 +299,8 @@ cdef extern from *:
     PyUFuncGenericFunction pick_loop(int size) noexcept nogil                   # array, positions
     PyUFuncGenericFunction put_loop(int size) noexcept nogil                    # target, values, positions
     PyUFuncGenericFunction put_sum_loop(int type) noexcept nogil                # the same, by the number of the dtype
+    enum:
+        SHORTEST_PART           # of a sum: what NumPy adds up without halving
     PyUFuncGenericFunction sum_part_loop(int type) noexcept nogil               # elements, sums of parts
     PyUFuncGenericFunction add_parts_loop(int type) noexcept nogil              # first term, sums of parts, sum
     # where the part ends that an element of `n` is in
@@ -241,7 +309,6 @@ cdef extern from *:
 cdef enum:              # what threads have to know of blocks
     ROWS_IN_ORDER = 1           # each row needs what the one before leaves, so threads do not share them
     ROWS_BY_HALVES = 2          # blocks are parts of sums
-    SHORTEST_PART = 128         # of a sum
 
 cdef enum:              # kinds of steps
     LOOP_STEP = 0               # a loop over arrays

@@ -65,12 +65,20 @@ cdef extern from *:
     WIDE_ROOT("avx2", 256, narrow_roots_of_doubles, double, "vsqrtpd")
     WIDE_ROOT("avx2", 256, narrow_roots_of_floats, float, "vsqrtps")
 
+    #define SUM_OR_LOOP(name, kind, of_two) \
+        LOOP_NAMED(name) { \
+            if (strides[0] || strides[2] || args[0] != args[2] || strides[1] != sizeof(kind) \
+                    || extents[0] <= SHORTEST_PART || !may_sum_npy_##kind((LoopFunction)data)) \
+                of_two(args, extents, strides, data); \
+            else *(any_npy_##kind*)args[2] += wide_sum_npy_##kind((any_npy_##kind*)args[1], extents[0]); }
+    SUM_OR_LOOP(add_or_sum_doubles, double, add_doubles) SUM_OR_LOOP(add_or_sum_floats, float, add_floats)
+
     static LoopFunction wide_loop(int operation, int is_double) {
         if (operation == DO_SQRT && !__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx2"))
             return is_double ? narrow_roots_of_doubles : narrow_roots_of_floats;
         if (!__builtin_cpu_supports("avx512f")) return NULL;
         switch (operation) {
-            case DO_ADD: return is_double ? add_doubles : add_floats;
+            case DO_ADD: return is_double ? add_or_sum_doubles : add_or_sum_floats;
             case DO_SUBTRACT: return is_double ? subtract_doubles : subtract_floats;
             case DO_MULTIPLY: return is_double ? multiply_doubles : multiply_floats;
             case DO_DIVIDE: return is_double ? divide_doubles : divide_floats;

@@ -606,3 +606,31 @@ def test_threads_round_as_the_one_that_asks_them(direction):
         print(np.array_equal(compiled(x), x / 3.0 + 1e-30))
     """)
     assert done.stdout == "True\n", done.stderr
+
+
+# --- sums, some parts at a time --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("function", [
+    pytest.param(lambda x: x.sum(), id="all"), pytest.param(lambda x: (x * 2.0).sum(), id="of results"),
+    pytest.param(lambda x: x.sum(axis=1), id="of rows"), pytest.param(lambda x: x.sum(axis=0), id="of columns"),
+    pytest.param(lambda x: x[:, ::2].sum(axis=1), id="of every second"),
+])
+def test_sums_add_up_in_numpys_order(function, dtype):
+    random = np.random.default_rng(0)
+    compiled = compile(function)
+    for n in (*range(120, 140), 7, 8, 255, 256, 257, 263, 264, 511, 512, 519, 1000, 1023, 3001, 8191, 20_003):
+        x = (random.standard_normal((3, n)) * 10.0 ** random.uniform(-8, 8, n)).astype(dtype)
+        check_same(compiled(x), function(x))
+        x[1, -1], x[2, n // 2] = np.inf, np.nan
+        check_same(compiled(x), function(x))
+        compiled.cache_clear()
+
+
+def test_sums_report_overflows():
+    compiled = compile(lambda x: x.sum())
+    x = np.full(1000, 1e306)
+    with np.errstate(over="ignore"):
+        compiled(x)
+    with pytest.warns(RuntimeWarning, match="overflow encountered in add.reduce"):
+        assert compiled(x) == np.inf
