@@ -164,6 +164,15 @@ def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False):
     return ops.np.sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
 
 
+def covariance(a, divisor):
+    """The products of the rows, less their means, of each pair over the elements that both have."""
+    there = ops.np.astype(ops.np.logical_not(mask(a)), float)
+    apart = filled(a - mean(a, -1, keepdims=True), 0)
+    n = divisor - (a.shape[-1] - ops.np.matmul(there, ops.np.swapaxes(there, -1, -2)))
+    products = ops.np.matmul(apart, ops.np.conjugate(ops.np.swapaxes(apart, -1, -2)))
+    return with_mask(products / ops.np.where(ops.np.less_equal(n, 0.0), 1.0, n), ops.np.less_equal(n, 0.0))
+
+
 def matmul_of_filled(x1, x2):
     """The product with zeros for masked elements."""
     there = ops.np.matmul(ops.np.logical_not(mask(x1)), ops.np.logical_not(mask(x2)))
@@ -173,11 +182,12 @@ def matmul_of_filled(x1, x2):
 COMPOSITES = {
     "sum": reduced("sum", 0), "prod": reduced("prod", 1), "max": extreme("max", -np.inf),
     "min": extreme("min", np.inf), "cumsum": accumulated("cumsum", 0), "cumprod": accumulated("cumprod", 1),
-    "mean": mean, "var": var, "std": std, "matmul": matmul_of_filled,
+    "mean": mean, "var": var, "std": std, "covariance": covariance, "matmul": matmul_of_filled,
 }
 """By operator, what runs for Tensors, so that derivatives leave masked elements out."""
 register_backend("Masked", ma.MaskedArray, namespace=MaskedFunctions())
 for name, function in COMPOSITES.items():
     library.impl(f"np::{name}", "AutogradMasked", function, composite=True)
+library.impl("np::covariance", "Masked", covariance)
 for name, _arguments, kernel, _entry in DECLARED:
     library.impl(f"masked::{name}", "Masked", kernel)

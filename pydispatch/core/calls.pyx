@@ -50,8 +50,11 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
     if found == NULL or (slot == 0 and (<TableEntry>found).convention & FALLTHROUGH):
         raise upcalls.no_kernel(
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
-    if (<TableEntry>found).convention & FALLTHROUGH:
-        raise upcalls.ran_fallthrough(op, slot_keys[slot], <object>found)
+    if (<TableEntry>found).convention & (FALLTHROUGH | CONDITIONAL):
+        if (<TableEntry>found).convention & FALLTHROUGH:
+            raise upcalls.ran_fallthrough(op, slot_keys[slot], <object>found)
+        if not is_for(<TableEntry>found, table.signature, frame):
+            return run(op, table, frame, keys & ~(AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT), state, kind)
     return run_entry(op, table, <TableEntry>found, frame, keys, state, kind)
 
 

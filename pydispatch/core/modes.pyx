@@ -147,7 +147,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef object result = NotImplemented
     cdef long long writes
     cdef object rule = rule_for(table, type(active.mode))
-    cdef object composite = composite_entry(table, frame.word) if active.decompose_composites else None
+    cdef object composite = composite_entry(table, frame) if active.decompose_composites else None
     if (composite is None and active.decompose_composites and frame.word & TRACKED_FLAG and state.grad
             and not state.inference):
         composite = table.differentiated_as     # what it saves, the mode sees being made

@@ -16,7 +16,7 @@ cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, 
     cdef Signature signature = table.signature
     cdef uint64_t keys
     keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
-    if keys & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
+    if keys & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT) and is_for(table.rows[highest_slot(keys)], signature, frame):
         return run(op, table, frame, keys, state, kind)      # a kernel of a user, or a composite
     if state.removed[bit_length16(frame.word & BACKEND_BITS)] & frame.word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
         return run(op, table, frame, keys, state, kind)

@@ -43,10 +43,12 @@ cpdef tracked_leaf(interpreter, value)
 cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
 # the composite kernel that runs in place of a derivative; raises for a kernel that hides what it does
 cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter)
-# the kernel that a user registered for the autograd key of these arguments
-cdef object autograd_entry(Table table, uint64_t word)
+# the kernel that a user registered for the autograd key of a call with this word
+cdef object autograd_entry(Table table, Frame* frame, uint64_t word)
 # the composite kernel that these arguments run on the tape, when it is one
-cdef object composite_entry(Table table, uint64_t word)
+cdef object composite_entry(Table table, Frame* frame)
+# is the entry for this call? False for a composite that is for others
+cdef bint is_for(TableEntry entry, Signature signature, Frame* frame) except -1
 # the autograd keys among these that have a kernel
 cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
 # is this a value of a transform that has returned, taken for what it holds? Raises where it is inactive

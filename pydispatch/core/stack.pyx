@@ -312,7 +312,7 @@ cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State s
 
 cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter):
     """The composite kernel that runs in place of a derivative. Raises for a kernel that hides what it does."""
-    cdef TableEntry entry = autograd_entry(table, frame.word)
+    cdef TableEntry entry = autograd_entry(table, frame, frame.word)
     if entry is None or entry.convention & COMPOSITE:
         return entry
     if owns_any(frame, table.signature, interpreter):
@@ -320,19 +320,29 @@ cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Inte
     return None
 
 
-cdef object autograd_entry(Table table, uint64_t word):
-    """The kernel that a user registered for the autograd key of these arguments; None leaves it to the tape."""
+cdef object autograd_entry(Table table, Frame* frame, uint64_t word):
+    """The kernel that a user registered for the autograd key of a call with this word; None leaves it to the tape."""
     cdef uint64_t usable = autograd_keys(<PyObject*>table, word)
-    return table.rows[highest_slot(usable | word & BACKEND_BITS)] if usable else None
+    cdef TableEntry entry = table.rows[highest_slot(usable | word & BACKEND_BITS)] if usable else None
+    return entry if entry is not None and is_for(entry, table.signature, frame) else None
 
 
-cdef object composite_entry(Table table, uint64_t word):
+cdef inline bint is_for(TableEntry entry, Signature signature, Frame* frame) except -1:
+    """Is the entry for this call? A composite may be for some calls alone, and the formula for all others."""
+    if entry is None or not entry.convention & CONDITIONAL:
+        return True
+    args, kwargs = arguments_with(frame, signature, None)
+    return entry.kernel.applies(*args, **kwargs)
+
+
+cdef object composite_entry(Table table, Frame* frame):
     """The composite kernel that these arguments run on the tape, when it is one."""
+    cdef uint64_t word = frame.word
     if not word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):      # raw arrays, or none
         word |= AUTOGRAD_OTHER_BIT if word & SPARSE_BIT else AUTOGRAD_BIT
         if not word & BACKEND_BITS:
             word |= 1
-    entry = autograd_entry(table, word)
+    entry = autograd_entry(table, frame, word)
     return entry if entry is not None and (<TableEntry>entry).convention & COMPOSITE else None
 
 

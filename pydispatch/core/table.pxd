@@ -13,6 +13,7 @@ cdef enum:      # how a kernel is called
     COMPOSITE = 512     # is made of other operators, which every interpreter sees
     USER_KERNEL = 1024      # is not of the library, and may copy the context
     PARTIAL = 2048      # does not take every argument of the schema
+    CONDITIONAL = 4096  # is for some calls alone: `applies` of its kernel tells
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
     cdef object function

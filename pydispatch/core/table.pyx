@@ -3,7 +3,7 @@
 CONVENTION = {
     "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
     "asks_device": ASKS_DEVICE, "fresh": FRESH, "handlers": HANDLERS,
-    "composite": COMPOSITE, "of_user": USER_KERNEL,
+    "composite": COMPOSITE, "of_user": USER_KERNEL, "conditional": CONDITIONAL,
 }
 
 cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sys.version_info < (3, 12) or (

@@ -32,7 +32,7 @@ cdef class PythonInterpreter(Interpreter):
         raise NotImplementedError(f"{type(self).__name__}.process")
 
     cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
-        composite = composite_entry(table, frame.word)
+        composite = composite_entry(table, frame)
         if composite is not None:
             return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, kind)
         return call_transform(op, table.signature, frame, state, self, None)

@@ -161,7 +161,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
     rule = rule_for(table, Vmap)
     if rule is not None:
         return call_transform(op, signature, frame, state, interpreter, rule)
-    entry = autograd_entry(table, frame.word)
+    entry = autograd_entry(table, frame, frame.word)
     if entry is not None and (<TableEntry>entry).convention & COMPOSITE:
         return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, kind)
     if signature.mutable:

@@ -44,7 +44,10 @@ class Explanation:
             if excluded:
                 self.excluded.append((guard, excluded))
         union = DispatchKeySet(*(keys for _, keys in self.brought))
+        self.stripped = op.strip_defaults(values)
         self.keyset = _core.effective_keyset(op, table, state, arguments)
+        if not _is_for(table.rows[slot_of(self.keyset.highest)], self.stripped):
+            self.keyset = DispatchKeySet(*[key for key in self.keyset if not key.is_autograd])
         self.passed_over = [
             (key, _why_passed_over(key, table.rows[slot_of(key)], state)) for key in union
             if key not in self.keyset
@@ -53,7 +56,6 @@ class Explanation:
         found = table.rows[slot_of(self.key)]
         self.entry: TableEntry | None = None if found is None or found.is_fallthrough else found
         self.kernel = None if self.entry is None else self.entry.kernel
-        self.stripped = op.strip_defaults(values)
         arrays = [value for name, value in self.arguments if name in table.array_arguments]
         self.handlers = _handlers_asked(op, arrays) if self.kernel is ASKS_HANDLERS else ()
         self.interpreters = _describe_interpreters(op, values, self.entry, self.key)
@@ -169,6 +171,8 @@ def _why_passed_over(key: DispatchKey, entry: TableEntry | None, state: _core.St
         return "excluded"
     if entry is not None and entry.is_fallthrough:
         return f"its kernel falls through ({entry.label})"
+    if entry is not None and entry.kernel.applies is not None:
+        return "its kernel is for other arguments"
     if entry is not None and entry.asks_device:
         return "an argument names the backend"
     return "the call is on another backend"
@@ -239,7 +243,13 @@ def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
         keys |= DispatchKeySet("AutogradOther" if is_sparse else "AutogradCPU")
     autograd = [key for key in table.mask(keys) if key.is_autograd]
     entry = table.rows[slot_of(autograd[-1])] if autograd else None
-    return entry is not None and entry.is_composite
+    return entry is not None and entry.is_composite and _is_for(entry, op.strip_defaults(values))
+
+
+def _is_for(entry: TableEntry | None, stripped: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+    """Is the kernel for a call with these arguments? Only a composite can be for some calls alone."""
+    applies = None if entry is None else entry.kernel.applies
+    return applies is None or applies(*stripped[0], **stripped[1])
 
 
 def _what_is_recorded(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:

@@ -148,29 +148,30 @@ class Library:
     @overload
     def impl(
         self, name: Target, fn: Callable[..., Any],
-        key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ..., composite: bool = ...,
-        allow_override: bool = ...,
+        key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ...,
+        composite: bool | Callable[..., bool] = ..., allow_override: bool = ...,
     ) -> Handle: ...
 
     @overload
     def impl(
         self, name: Target, fn: None = ...,
-        key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ..., composite: bool = ...,
-        allow_override: bool = ...,
+        key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ...,
+        composite: bool | Callable[..., bool] = ..., allow_override: bool = ...,
     ) -> Callable[[F], F]: ...
 
     def impl(
         self, name: Target, fn: Callable[..., Any] | None = None,
         key: str | DispatchKey | None = None, *, with_keyset: bool = False, boxed: bool = False,
-        composite: bool = False, allow_override: bool = True,
+        composite: bool | Callable[..., bool] = False, allow_override: bool = True,
     ) -> Any:
         """Register a kernel: `lib.impl("scale", scale_cpu, "CPU")`; without `fn`, a decorator returning its function.
 
         The key is this one, else the library's, else CompositeImplicitAutograd. `with_keyset=True` puts the key set of
         the call first; a `boxed=True` kernel is called `(op, stack)` or `(op, keyset, stack)`. A kernel of an autograd
         key that is made of operators can be `composite`: transforms and the tape differentiate the calls that it makes,
-        in place of the operator. A newer kernel under the same key shadows the older (OverrideWarning), or is refused
-        with `allow_override=False`.
+        in place of the operator. Where it is for some calls alone, `composite` is a function of their arguments that
+        tells which; the operator's formula is for the others. A newer kernel under the same key shadows the older
+        (OverrideWarning), or is refused with `allow_override=False`.
         """
         target = self._in_namespace(name_of(name), "impl")
         remedy = f'write lib.impl("{target}", fn, "CPU"): the function comes before the key'
@@ -189,7 +190,8 @@ class Library:
         if composite and not (chosen.is_autograd or chosen is DispatchKey.Autograd):
             raise RegistrationError(f"operator {target}: a kernel for {chosen.name} cannot be composite=True, which is "
                                     "for autograd keys\nleave it out, or register for CompositeImplicitAutograd")
-        kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed, is_composite=composite)
+        kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed, is_composite=bool(composite),
+                             applies=composite if callable(composite) else None)
         with registrations.lock:
             return self._keep(registrations.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
 
@@ -305,7 +307,8 @@ def define(qualname: str, schema: str | None = None, *, alias_analysis: str = ""
 
 def impl(
     qualname: Target, key: str | DispatchKey | None, fn: Callable[..., Any] | None = None,
-    *, with_keyset: bool = False, boxed: bool = False, composite: bool = False, allow_override: bool = True,
+    *, with_keyset: bool = False, boxed: bool = False, composite: bool | Callable[..., bool] = False,
+    allow_override: bool = True,
 ) -> Any:
     """Register a kernel under a dispatch key: `impl("ns::scale", "CPU", fn)`; without `fn`, a decorator."""
     name = name_of(qualname)

@@ -16,6 +16,7 @@ from pydispatch._core import MetaArray, is_array, known_array
 from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, decided_by, into, known_values
 from pydispatch.operators.declare import range_like
 from pydispatch.ops import ops
+from pydispatch.registry.backends import is_masked
 
 # --- by conditions ---------------------------------------------------------------------------------------------------
 
@@ -31,8 +32,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 
 def truth_of(a: Any) -> Any:
-    """The elements as truth values."""
+    """The elements as truth values; masked ones are false."""
     a = as_nonscalar(a)
+    a = ops.masked.filled(a, 0) if is_masked(a) else a
     return a if a.dtype.kind == "b" else ops.np.not_equal(a, 0)
 
 

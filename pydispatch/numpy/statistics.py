@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import is_array
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, UnsupportedError
 from pydispatch.numpy.creation import made
 from pydispatch.numpy.declare import (
     ABSENT,
@@ -25,7 +25,7 @@ from pydispatch.numpy.declare import (
 )
 from pydispatch.numpy.selection import searchsorted
 from pydispatch.ops import ops
-from pydispatch.registry.backends import check_sizes
+from pydispatch.registry.backends import check_sizes, is_masked
 
 # --- reductions ------------------------------------------------------------------------------------------------------
 
@@ -89,6 +89,8 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
         weights = ops.np.transpose(weights, tuple(np.argsort(axes).tolist()))
         weights = ops.np.reshape(weights, tuple([n if i in axes else 1 for i, n in enumerate(a.shape)]))
+    if is_masked(a):
+        weights = ops.masked.with_mask(ops.np.broadcast_to(weights, tuple(a.shape)), ops.masked.mask(a))
     total = ops.np.sum(ops.np.astype(weights, dtype), axis, **options)
     known = known_values(total)
     if known is not None and np.any(known == 0):
@@ -239,9 +241,30 @@ def as_share(q: Any, a: Any) -> Any:
     return q / hundred if isinstance(q, np.ndarray) else ops.np.divide(q, hundred)
 
 
+def of_unmasked(function: Callable[[Any], Any], a: Any, axis: Any, out: Any, keepdims: Any, *, takes_nan: bool) -> Any:
+    """Quantiles of the elements that are not masked, by the function that leaves out nan; masked where there are none.
+
+    With `takes_nan`, a nan among these elements makes the quantiles nan.
+    """
+    mask, axis = ops.masked.mask(a), tuple(axis) if isinstance(axis, list) else axis
+    a = a if a.dtype.kind == "f" else ops.np.astype(a, np.dtype(float))
+    nothing = ops.np.all(mask, axis, keepdims=True)
+    found = function(ops.np.where(nothing, 0.0, ops.masked.filled(a, math.nan)))
+    if takes_nan:
+        is_nan = ops.np.any(ops.np.isnan(ops.masked.filled(a, 0.0)), axis, keepdims=is_asked_for(keepdims))
+        found = ops.np.where(is_nan, math.nan, found)
+    if not is_asked_for(keepdims):
+        nothing = ops.np.all(mask, axis)
+    return into(out, ops.masked.with_mask(found, ops.np.broadcast_to(nothing, tuple(found.shape))))
+
+
 def quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any) -> Any:
     """The quantiles `q`, between 0 and 1."""
     a = as_nonscalar(a)
+    if is_masked(a):
+        return of_unmasked(lambda a: nan_quantiles(f"nan{name.removeprefix('nan')}", a, q, axis, None, method, keepdims,
+                                                   weights),
+                           a, axis, out, keepdims, takes_nan=not name.startswith("nan"))
     if a.dtype.kind == "c":
         raise TypeError("a must be an array of real numbers")
     if a.dtype.kind == "b":
@@ -391,6 +414,8 @@ def has_nan_last(known: np.ndarray, order: np.ndarray) -> bool:
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = False) -> Any:
     """The middle element in order, or the mean of the two in the middle."""
     a = as_nonscalar(a)
+    if is_masked(a):
+        return of_unmasked(lambda a: nanmedian(a, axis, keepdims=keepdims), a, axis, out, keepdims, takes_nan=True)
     rows, kept = rows_of(a, axis)
     n = rows.shape[-1]
     if not n:
@@ -569,6 +594,8 @@ def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: A
 def nan_quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any) -> Any:
     """Quantiles of the elements of each row that are not nan."""
     a = as_nonscalar(a)
+    if is_masked(a):
+        return quantiles(name, a, q, axis, out, method, keepdims, weights)
     if not a.size:
         return nanmean(a, axis, out=out, keepdims=keepdims)
     if (a.dtype.kind != "f" and name != "nanmedian") or weights is not None:
@@ -647,9 +674,14 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     if not x.shape[0]:
         return ops.np.zeros_like(x, shape=(0, 0), dtype=float)
     if y is not None:
-        x = ops.np.concatenate([x, rows_of_variables(y, rowvar, dtype, is_transposed=not rowvar and y.shape[0] != 1
-                                                     and y.ndim > 1)], 0)
+        others = rows_of_variables(y, rowvar, dtype, is_transposed=not rowvar and y.shape[0] != 1 and y.ndim > 1)
+        if (is_masked(x) or is_masked(others)) and tuple(x.shape) == tuple(others.shape):   # masked in both, as in ma
+            mask = ops.np.logical_or(ops.masked.mask(x), ops.masked.mask(others))
+            x, others = [ops.masked.with_mask(ops.masked.filled(rows, 0), mask) for rows in (x, others)]
+        x = ops.np.concatenate([x, others], 0)
     ddof = (0 if bias else 1) if ddof is None else ddof
+    if is_masked(x) and (fweights is not None or aweights is not None):
+        raise UnsupportedError("cov: covariances of masked arrays take no weights\nwrite out the sums")
     weights = None
     for given, name in ((fweights, "fweights"), (aweights, "aweights")):
         if given is not None:

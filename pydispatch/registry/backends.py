@@ -165,6 +165,23 @@ def has_unknown_sizes(array: Any) -> bool:
     return any(map(math.isnan, array.shape))
 
 
+def is_masked(value: Any) -> bool:
+    """Is this a masked array, or one of masked chunks, also below a Tensor? Then not every element counts."""
+    chunk = chunk_like(value)
+    return type(chunk) is not np.ndarray and isinstance(chunk, np.ma.MaskedArray)
+
+
+def chunk_like(value: Any) -> Any:
+    """What an array of Dask's says of its chunks: one without elements; any other array as it is, without its Tensors.
+
+    Below a batch, these are the arrays of all examples.
+    """
+    while isinstance(value, _core.Tensor):
+        batch = value if isinstance(value, _core.BatchedTensor) else None
+        value = value.array if batch is None else _core.value_below(batch, batch.interpreter)
+    return value if type(value) is np.ndarray else getattr(value, "_meta", value)
+
+
 def unknown_sizes(what: str, array: Any, reason: str) -> UnsupportedError:
     """The error that a call needs a length that is known only when the array is computed."""
     return UnsupportedError(f"{what}: found an array of unknown sizes, {tuple(array.shape)}: {reason}\n"

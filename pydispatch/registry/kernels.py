@@ -24,15 +24,15 @@ class Kernel:
     """
 
     __slots__ = (
-        "_inferred", "boxed", "checks_aliasing", "fallthrough", "fitting", "function", "is_composite", "is_of_user",
-        "with_keyset", "written",
+        "_inferred", "applies", "boxed", "checks_aliasing", "fallthrough", "fitting", "function", "is_composite",
+        "is_of_user", "with_keyset", "written",
     )
     is_fake = False     # does it give only the metadata of the results?
 
     def __init__(
         self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
         fallthrough: bool = False, checks_aliasing: bool = False, is_of_user: bool = True, is_composite: bool = False,
-        fitting: Fit | None = None,
+        applies: Callable[..., bool] | None = None, fitting: Fit | None = None,
     ) -> None:
         self.function = self.written = function     # `function` may be replaced by a wrapper of the user's function
         self.with_keyset = with_keyset
@@ -41,6 +41,7 @@ class Kernel:
         self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
         self.is_of_user = is_of_user                # is it code of users, not of the library?
         self.is_composite = is_composite            # do transforms and the tape see the calls that it makes?
+        self.applies = applies                      # which calls is a composite for, by their arguments? None: all
         self.fitting = fitting
         self._inferred: Schema | bool | None = False
 
@@ -117,13 +118,13 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
 
 def make_kernel(
     function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, checks_aliasing: bool = False,
-    is_composite: bool = False,
+    is_composite: bool = False, applies: Callable[..., bool] | None = None,
 ) -> Kernel:
     """A kernel of a function; `fallthrough_kernel` becomes the marker."""
     if function is fallthrough_kernel:
         return Kernel(function, fallthrough=True)
     return Kernel(function, with_keyset=with_keyset, boxed=boxed, checks_aliasing=checks_aliasing,
-                  is_composite=is_composite)
+                  is_composite=is_composite, applies=applies)
 
 
 def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:

@@ -429,13 +429,14 @@ def is_device(argument: Argument) -> bool:
 def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Label) -> str:
     return _words(key, is_fallback, label.is_composite or kernel.is_composite, kernel.fallthrough,
                   kernel.with_keyset, kernel.boxed, kernel.is_of_user, kernel.checks_aliasing,
-                  kernel is SELECTS_BACKEND, kernel is ASKS_HANDLERS)
+                  kernel is SELECTS_BACKEND, kernel is ASKS_HANDLERS, kernel.applies is not None)
 
 
 @cache
 def _words(
     key: DispatchKey, is_fallback: bool, is_composite: bool, fallthrough: bool, with_keyset: bool, boxed: bool,
     is_of_user: bool, checks_aliasing: bool, asks_device: bool, asks_handlers: bool,
+    is_conditional: bool,
 ) -> str:
     is_raw = sees_raw_arrays(key)
     words = {
@@ -447,6 +448,7 @@ def _words(
         "asks_device": asks_device,
         "handlers": asks_handlers,
         "composite": is_composite,
+        "conditional": is_conditional,
         "of_user": is_of_user,
         "fresh": checks_aliasing and is_raw,
     }

@@ -47,6 +47,23 @@ AS_IN_MA = {
     "mean": (lambda x: pnp.mean(x, axis=1), lambda x: ma.mean(x, axis=1), TABLE),
     "variance": (pnp.var, ma.var, M),
     "cumsum": (pnp.cumsum, ma.cumsum, M),
+    "median": (lambda x: pnp.median(x, axis=0), lambda x: ma.median(x, axis=0), TABLE),
+    "median of all": (lambda x: pnp.median(x, keepdims=True), lambda x: ma.median(x, keepdims=True), M),
+    "median of nan": (pnp.median, ma.median, ma.masked_array([1.0, np.nan, 5.0, 4.0], [True, False, False, False])),
+    "quantiles": (lambda x: pnp.quantile(x, [0.3, 0.8]), lambda x: ma.masked_array(
+        np.quantile(x.compressed(), [0.3, 0.8])), M),
+    "percentile of integers": (lambda x: pnp.percentile(x, 50), lambda x: ma.masked_array(6.0),
+                               ma.masked_array([9, 1, 5, 7, 2], [False, True, False, False, False])),
+    "quantile of masked elements alone": (
+        lambda x: pnp.quantile(x, 0.5, axis=0), lambda x: ma.median(x, axis=0), TABLE),
+    "average": (lambda x: pnp.average(x, weights=np.arange(1.0, 5.0)), lambda x: ma.average(
+        x, weights=np.arange(1.0, 5.0)), M),
+    "average of rows": (lambda x: pnp.average(x, 1, np.arange(1.0, 4.0)), lambda x: ma.average(
+        x, 1, np.arange(1.0, 4.0)), TABLE),
+    "covariance": (pnp.cov, ma.cov, TABLE), "covariance of columns": (
+        lambda x: pnp.cov(x, rowvar=False, ddof=0), lambda x: ma.cov(x, rowvar=False, ddof=0), TABLE),
+    "covariance of two": (lambda x: pnp.cov(x, M[::-1]), lambda x: ma.cov(x, M[::-1]), M),
+    "correlation": (lambda x: pnp.corrcoef(x, rowvar=False), lambda x: ma.corrcoef(x, rowvar=False), TABLE),
     "sort": (pnp.sort, ma.sort, M),
     "where": (lambda x: pnp.where(x > 2, x, 0.0), lambda x: ma.where(x > 2, x, 0.0), M),
     "concatenate": (lambda x: pnp.concatenate([x, np.ones(1)]), lambda x: ma.concatenate([x, np.ones(1)]), M),
@@ -149,7 +166,8 @@ OTHERWISE: dict[str, str] = {}
 
 MASKED_OF_NOTHING = {"trapezoid", "dot"}
 """Functions that sum; `numpy.ma` masks a sum of no elements."""
-REFUSALS = {"numpy.ma has no": 519, "argument 'dtype'": 2, "assignment destination is read-only": 2, "readonly": 2}
+REFUSALS = {"numpy.ma has no": 480, "argument 'dtype'": 2, "assignment destination is read-only": 2, "readonly": 2,
+            "covariances of masked arrays take no weights": 9}
 """Why samples are refused, and how many are at most."""
 
 

@@ -15,9 +15,17 @@ from pydispatch.exceptions import (
     StaleOperatorError,
     UnknownKeyError,
 )
-from pydispatch.func import grad, jvp
+from pydispatch.func import grad, jvp, vmap
 from pydispatch.keys import all_keys
-from pydispatch.library import Library, fallthrough_kernel, get_kernel, register_kernel
+from pydispatch.library import (
+    Library,
+    fallthrough_kernel,
+    get_kernel,
+    register_autograd,
+    register_kernel,
+    register_vmap,
+)
+from pydispatch.modes import DispatchMode
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find, find_or_raise, find_packet
 from pydispatch.registry.tables import build_table
@@ -767,6 +775,42 @@ def test_the_calls_of_a_composite_kernel_are_differentiated(fresh):
     np.testing.assert_allclose(grad(lambda x: op(x).sum())(np.array([0.5, 2.0])), expected)
     np.testing.assert_allclose(jvp(op, (np.array([0.5, 2.0]),), (np.ones(2),))[1], expected)
     np.testing.assert_allclose(op(np.array([0.5, 2.0])), [0.25, 4.0])      # an array has no autograd key
+
+
+class Seen(DispatchMode):
+    def __init__(self):
+        self.calls = []
+
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        self.calls.append(str(func.name))
+        return func(*args, **kwargs or {})
+
+
+def test_a_composite_kernel_for_some_calls_alone(fresh):
+    """The others are differentiated by the formula, whichever transform, mode or tape asks, and `explain` agrees."""
+    name = f"{fresh.namespace}::power"
+    fresh.define("power(Tensor x, int n) -> Tensor")
+    fresh.impl("power", lambda x, n: x ** n, "CPU")
+    register_autograd(name, lambda ctx, g: (g * 100.0, None))
+    register_vmap(name, lambda info, in_dims, x, n: (op(x, n), 0))
+    fresh.impl("power", lambda x, n: ops.np.multiply(x, x), "AutogradCPU", composite=lambda x, n: n == 2)
+    op = getattr(ops, fresh.namespace).power
+    array = np.array([0.5, 2.0])
+    for n, gradient, calls in ((2, 2 * array, ["np::multiply"]), (3, [100.0, 100.0], [name])):
+        tracked = Tensor(array, requires_grad=True)
+        op(tracked, n).sum().backward()
+        np.testing.assert_allclose(tracked.grad.numpy(), gradient)
+        np.testing.assert_allclose(op(Tensor(array), n).numpy(), array ** n)
+        np.testing.assert_allclose(grad(lambda x, n=n: op(x, n).sum())(array), gradient)
+        np.testing.assert_allclose(vmap(grad(lambda x, n=n: op(x, n)))(array), gradient)
+        np.testing.assert_allclose(vmap(lambda x, n=n: op(x, n))(array), array ** n)
+        for value in (array, tracked):
+            with Seen() as mode:
+                op(value, n)
+            assert mode.calls == calls
+        explanation = op.default.explain(tracked, n)
+        assert explanation.key.is_autograd == (n == 2)
+        assert ("by the derivative registered" in explanation.interpreters) == (n == 3)
 
 
 @pytest.mark.parametrize("key", ["CPU", "CompositeImplicitAutograd"])

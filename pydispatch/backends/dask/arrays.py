@@ -14,8 +14,10 @@ import dask.array as da
 import numpy as np
 
 from pydispatch._core import OpOverload
+from pydispatch.backends import masked
 from pydispatch.backends.dask import indexing, matrices, reductions, shaping
-from pydispatch.backends.dask.chunkwise import along, as_dask, of_known_sizes, on_elements, on_rows
+from pydispatch.backends.dask.chunkwise import along, as_dask, of_known_sizes, on_elements, on_masked, on_rows
+from pydispatch.backends.dask.other_chunks import any_masked, has_other_chunks, on_other_chunks
 from pydispatch.keys import backend_names
 from pydispatch.library import impl
 from pydispatch.operators.declare import LIBRARY
@@ -112,7 +114,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **{name: bound(name, reductions.reduced, name) for name in ("sum", "prod", "max", "min", "all", "any")},
     **{name: bound(name, reductions.accumulated, name) for name in ("cumsum", "cumprod")},
     "mean": reductions.mean, "var": reductions.var, "std": reductions.std,
-    "einsum": matrices.einsum, "covariance": matrices.covariance,
+    "einsum": matrices.einsum, "covariance": matrices.covariance, "matmul": matrices.matmul,
     "linalg_inv": matrices.inv, "linalg_cholesky": matrices.cholesky, "linalg_solve": matrices.solve,
     "linalg_qr": matrices.qr, "linalg_svd": matrices.svd, "linalg_vector_norm": matrices.vector_norm,
 }
@@ -124,18 +126,20 @@ SIGNATURES = {
     "linalg_eigvals": "(m,m)->(m)", "linalg_svdvals": "(m,n)->(k)", "linalg_pinv": "(m,n)->(n,m)",
 }
 """Operators on stacks of matrices, as generalized universal functions."""
+ALGORITHMS = ("einsum", "linalg_inv", "linalg_cholesky", "linalg_solve", "linalg_qr", "linalg_svd")
+"""Operators that Dask computes with the elements of chunks, whatever these are."""
 TRANSFORMS = ("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft")
 
 
 def pointwise(name: str) -> Callable[..., Any]:
-    """The kernel of a pointwise operator: Dask's function if it has one, which takes arrays and nothing else."""
+    """The kernel of a pointwise operator: Dask's function if it has one, which takes arrays of NumPy's chunks alone."""
     by_chunk = bound(name, on_elements, getattr(ops.np, name).default)
     function = getattr(da, name, None)
     if function is None:
         return by_chunk
 
     def kernel(*args: Any, **options: Any) -> Any:
-        return by_chunk(*args, **options) if options else function(*args)
+        return by_chunk(*args, **options) if options or any(map(has_other_chunks, args)) else function(*args)
     kernel.__name__ = kernel.__qualname__ = name
     return kernel
 
@@ -158,6 +162,10 @@ def register() -> None:
         if declaration.variant == "functional" and "pointwise" in declaration.tags}))
     for name, kernel in kernels().items():
         impl(f"np::{name}", NAME, of_known_sizes(name, kernel))
+    for name in ("filled", "mask", "with_mask"):
+        impl(f"masked::{name}", NAME, bound(name, on_masked, getattr(masked, name).default))
+    for name, composite in masked.COMPOSITES.items():
+        impl(f"np::{name}", f"Autograd{NAME}", composite, composite=any_masked)
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
@@ -165,4 +173,5 @@ def kernels() -> dict[str, Callable[..., Any]]:
     of_signatures = {name: bound(name, on_rows, getattr(ops.np, name).default, signature)
                      for name, signature in SIGNATURES.items()}
     of_transforms = {name: bound(name, fft, getattr(ops.np, name).default) for name in TRANSFORMS}
-    return KERNELS | of_signatures | of_transforms
+    of_dask = {name: on_other_chunks(getattr(ops.np, name).default, KERNELS[name]) for name in ALGORITHMS}
+    return KERNELS | of_dask | of_signatures | of_transforms

@@ -16,6 +16,8 @@ import numpy as np
 from dask.array.core import elemwise
 
 from pydispatch._core import MetaArray, OpOverload
+from pydispatch.backends.dask.other_chunks import any_masked, check_chunks, has_other_chunks, with_masked_chunks
+from pydispatch.backends.masked import mask, with_mask
 from pydispatch.exceptions import DispatchError
 from pydispatch.operators.sizes import blame_unknown_sizes
 from pydispatch.registry.backends import unknown_sizes
@@ -113,19 +115,29 @@ def check_axes(operator: OpOverload, a: Any, axes: Sequence[int]) -> None:
 
 def on_elements(operator: OpOverload, *args: Any, **options: Any) -> Any:
     """A pointwise operator: chunk by chunk."""
+    check_chunks(operator, *args, **options)
     call, arrays = opened(operator, *args, **options)
     return elemwise(call, *arrays, dtype=metadata_of(operator, *args, **options).dtype)
+
+
+def on_masked(operator: OpOverload, a: Any, *args: Any) -> Any:
+    """An operator between masked arrays and ordinary ones, which the pack of masked arrays has: chunk by chunk."""
+    call, arrays = opened(operator, a, *args)
+    found = elemwise(call, *arrays, dtype=bool if operator is mask.default else a.dtype)
+    return with_masked_chunks(found) if operator is with_mask.default else found
 
 
 def along(operator: OpOverload, axes: Sequence[int], a: Any, *args: Any, **options: Any) -> Any:
     """An operator whose result has the axes of its first argument; those that it works along become one chunk."""
     axes = [axis % a.ndim for axis in axes]
     check_axes(operator, a, axes)
+    check_chunks(operator, a)
     a = in_one_chunk(a, axes)
     result = metadata_of(operator, a, *args, **options)
     call, _ = opened(operator, a, *args, **options)
     labels = tuple(range(a.ndim))
-    return da.blockwise(call, labels, a, labels, dtype=result.dtype, meta=np.empty((0,) * a.ndim, result.dtype),
+    chunk = call(a._meta) if has_other_chunks(a) else np.empty((0,) * a.ndim, result.dtype)
+    return da.blockwise(call, labels, a, labels, dtype=result.dtype, meta=chunk,
                         adjust_chunks={axis: (result.shape[axis],) for axis in axes})
 
 
@@ -137,6 +149,7 @@ def in_one_chunk(a: Any, axes: Sequence[int]) -> Any:
 
 def on_rows(operator: OpOverload, signature: str, *args: Any, **options: Any) -> Any:
     """An operator with the signature of a generalized universal function: its core axes, the last ones, are whole."""
+    check_chunks(operator, *args, **options)
     call, arrays = opened(operator, *args, **options)
     inputs, outputs = (side[1:-1].split("),(") for side in signature.split("->"))
     for array, names in zip(arrays, inputs, strict=True):
@@ -151,6 +164,7 @@ def on_rows(operator: OpOverload, signature: str, *args: Any, **options: Any) ->
     is_empty = any(0 in array.shape for array in arrays)    # then Dask cannot tell how to divide it
     if is_empty:
         arrays = [in_one_chunk(as_dask(array), range(array.ndim)) for array in arrays]
-    return da.apply_gufunc(call, signature, *arrays, allow_rechunk=not is_empty,
-                           output_sizes={name: n for name, n in sizes.items() if name not in given},
-                           output_dtypes=dtypes if len(dtypes) > 1 else dtypes[0])
+    found = da.apply_gufunc(call, signature, *arrays, allow_rechunk=not is_empty,
+                            output_sizes={name: n for name, n in sizes.items() if name not in given},
+                            output_dtypes=dtypes if len(dtypes) > 1 else dtypes[0])
+    return tree_map(with_masked_chunks, found) if any_masked(*arrays) else found

@@ -12,9 +12,10 @@ from dask.array.core import elemwise
 from pydispatch import _core
 from pydispatch.backends.dask.chunkwise import as_dask, in_one_chunk, on_rows, opened
 from pydispatch.backends.dask.shaping import ravel, reshape
+from pydispatch.backends.masked import with_mask
 from pydispatch.exceptions import UnsupportedError
 from pydispatch.ops import ops
-from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
+from pydispatch.registry.backends import has_unknown_sizes, is_masked, unknown_sizes
 
 ALL = slice(None)
 
@@ -140,6 +141,8 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
 def index_put(x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Any:
     """`setitem` with index arrays; with `accumulate`, the sum of an element and all that they put there."""
     x = as_dask(x)
+    if is_masked(values) and not is_masked(x):
+        x = with_mask(x, False)
     arrays = [item for item in as_items(key) if is_array(item)]
     if is_mask_of_rows(key):
         return put_by_mask(x, arrays[0], values, accumulate)
@@ -180,7 +183,7 @@ def put_by_mask(x: Any, mask: Any, values: Any, accumulate: bool) -> Any:
 
 def put_in_chunk(x: Any, mask: Any, values: Any, accumulate: bool) -> Any:
     """The chunk with other rows where the mask is true."""
-    result = np.array(x)
+    result = x.copy()
     result[mask] = result[mask] + values if accumulate else values
     return result
 
@@ -246,8 +249,7 @@ def in_one_task(operator: Any, x: Any, *args: Any, **options: Any) -> Any:
     for array in arrays:
         pairs += [in_one_chunk(as_dask(array), range(array.ndim)), tuple(range(n, n + array.ndim))]
         n += array.ndim
-    return da.blockwise(call, axes, *pairs, concatenate=True, align_arrays=False, dtype=x.dtype,
-                        meta=np.empty((0,) * x.ndim, x.dtype))
+    return da.blockwise(call, axes, *pairs, concatenate=True, align_arrays=False, dtype=x.dtype, meta=x._meta)
 
 
 def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Any:

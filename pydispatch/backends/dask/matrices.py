@@ -7,8 +7,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from pydispatch.backends import masked
 from pydispatch.backends.dask.chunkwise import along, as_dask, on_rows
+from pydispatch.backends.dask.other_chunks import any_masked
 from pydispatch.ops import ops
+from pydispatch.registry.backends import is_masked
 
 
 def is_in_squares(a: Any) -> bool:
@@ -74,11 +77,18 @@ def vector_norm(x: Any, axis: Any = None, ord: Any = 2.0, *, keepdims: bool = Fa
     return (size ** ord).sum(**options) ** (1 / ord)
 
 
+def matmul(x1: Any, x2: Any) -> Any:
+    """The product, which Dask has not for masked chunks."""
+    return masked.matmul_of_filled(x1, x2) if any_masked(x1, x2) else da.matmul(x1, x2)
+
+
 def covariance(a: Any, divisor: Any) -> Any:
     """The products of the rows, less their means, with one another, divided by a number."""
     if a.ndim < 2:
         raise ValueError(f"covariance: argument a has {a.ndim} axes, expected a matrix or a stack of them\n"
                          "make a vector a row: reshape(a, (1, -1))")
+    if is_masked(a):
+        return masked.covariance(a, divisor)
     apart = a - a.mean(-1, keepdims=True)
     return da.matmul(apart, da.swapaxes(apart, -1, -2).conj()) / divisor
 

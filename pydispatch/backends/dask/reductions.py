@@ -8,8 +8,9 @@ import dask.array as da
 import numpy as np
 
 from pydispatch.backends.dask.chunkwise import as_dask, remember_chunks
+from pydispatch.backends.dask.other_chunks import refuse_masked, with_masked_chunks
 from pydispatch.backends.dask.shaping import ravel
-from pydispatch.registry.backends import has_unknown_sizes
+from pydispatch.registry.backends import has_unknown_sizes, is_masked
 
 IDENTITIES = {"sum": 0, "prod": 1, "all": True, "any": False}
 """By reduction, what changes no result; where there is none, the first value takes its place."""
@@ -21,6 +22,7 @@ def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims:
     """The sum and the like of the elements where a mask holds, and of a first value."""
     a = as_dask(a)
     remember_chunks(a)
+    refuse_masked(name, a, {"initial": initial, "where": where})
     if where is not None:
         a = da.where(where, a, np.asarray(IDENTITIES.get(name, initial)).astype(a.dtype))
     if name in ("max", "min") and a.size == 0 and initial is None:     # where Dask asks chunks for what they have not
@@ -31,6 +33,8 @@ def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims:
         a = da.concatenate([a, da.full(with_ones(a, axis), initial, dtype=a.dtype)], first_of(axis))
         initial = None
     found = getattr(da, name)(a, axis=axis, keepdims=keepdims, **options)
+    if name in ("max", "min") and is_masked(a):     # which Dask does not know of these
+        found = with_masked_chunks(found)
     return found if initial is None else COMBINING[name](found, np.asarray(initial).astype(found.dtype))
 
 
@@ -56,6 +60,7 @@ def first_of(axis: Any) -> int:
 def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
     """The mean of the elements where a mask holds."""
     remember_chunks(as_dask(a))
+    refuse_masked("mean", a, {"where": where})
     if where is None:
         return da.mean(a, axis=axis, dtype=dtype, keepdims=keepdims)
     total = reduced("sum", a, axis, dtype or mean_dtype(a), keepdims=keepdims, where=where)
@@ -65,6 +70,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
 def var(a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0, keepdims: bool = False, where: Any = None,
         mean: Any = None, correction: Any = None) -> Any:
     """The variance of the elements where a mask holds, around their mean or what is given for it."""
+    refuse_masked("var", a, {"where": where, "mean": mean})
     ddof = ddof if correction is None else correction
     if where is None and mean is None:
         return da.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)

@@ -12,8 +12,9 @@ from dask.array.core import normalize_chunks
 from dask.utils import parse_bytes
 
 from pydispatch.backends.dask.chunkwise import as_dask, metadata_of, on_elements, remembered_chunks
+from pydispatch.backends.masked import mask, with_mask
 from pydispatch.ops import ops
-from pydispatch.registry.backends import has_unknown_sizes
+from pydispatch.registry.backends import has_unknown_sizes, is_masked
 
 
 def reshape(a: Any, shape: tuple[int, ...], *, copy: bool | None = None) -> Any:
@@ -100,6 +101,8 @@ def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
     Else it is one chunk along each axis, or chunks of Dask's usual size if that is larger.
     """
     array, shape = as_dask(array), tuple(shape)
+    if is_masked(array):        # whose masks Dask loses
+        return with_mask(broadcast_to(da.ma.getdata(array), shape), broadcast_to(mask(array), shape))
     known = remembered_chunks(shape)
     is_small = array.dtype.itemsize * math.prod(shape) <= parse_bytes(dask.config.get("array.chunk-size"))
     if known is None and is_small:
@@ -137,7 +140,7 @@ def empty_like(prototype: Any, *, shape: Any = None, dtype: Any = None, device: 
 
 
 def _made_like(make: Any, operator: Any, a: Any, shape: Any, dtype: Any) -> Any:
-    if any(map(math.isnan, a.shape if shape is None else shape)):
+    if any(map(math.isnan, a.shape if shape is None else shape)) or (shape is None and is_masked(a)):
         return on_elements(operator, a, dtype=dtype)
     shape = a.shape if shape is None else tuple(shape)
     return make(shape, dtype=dtype or a.dtype, chunks=chunks_like(a, shape))
