@@ -18,8 +18,16 @@ from pydispatch import library
 from pydispatch._core import Tensor
 from pydispatch.backends.sparse.densifying import announce
 from pydispatch.backends.sparse.layouts import Layout, is_sparse, layout_of
-from pydispatch.backends.sparse.operators import from_values, is_sparse_value, product, sample, to_dense, values
-from pydispatch.exceptions import UnsupportedError
+from pydispatch.backends.sparse.operators import (
+    batch_error,
+    from_values,
+    is_sparse_value,
+    product,
+    sample,
+    to_dense,
+    values,
+)
+from pydispatch.exceptions import DataDependentError, UnsupportedError
 from pydispatch.func.concrete import concrete_value
 from pydispatch.ops import ops
 
@@ -27,9 +35,25 @@ SPARSE, TRACKED = "SparseCPU", "AutogradOther"
 
 
 def structure_of(a: Any, name: str) -> tuple[Any, Layout]:
-    """The raw array under a value, whose structure is constant, and its layout."""
-    raw = concrete_value(a)
+    """The raw array under a value, whose structure is constant, and its layout; VmapError for a batch."""
+    raw = raw_array(a, name)
     return raw, layout_of(raw, f"np::{name}", "1")
+
+
+def raw_array(a: Any, name: str) -> Any:
+    """The array under all transforms; VmapError for a batch."""
+    try:
+        return concrete_value(a)
+    except DataDependentError as error:
+        raise batch_error(f"np::{name}", a) from error
+
+
+def with_zeros(name: str, x: Any) -> Any:
+    """An argument of an operator that computes with dense arrays; VmapError for a batch of sparse ones."""
+    if not is_sparse_value(x):
+        return x
+    raw_array(x, name)
+    return to_dense(x)
 
 
 def impl(name: str, kernel: Callable[..., Any], composite: Callable[..., Any] | None = None) -> None:
@@ -56,7 +80,7 @@ def of_each_value(name: str) -> Callable[..., Any]:
     op = getattr(ops.np, name)
 
     def kernel(x: Any, *args: Any, **options: Any) -> Any:
-        return from_values(concrete_value(x), op(values(x), *args, **options))
+        return from_values(raw_array(x, name), op(values(x), *args, **options))
 
     return kernel
 
@@ -66,8 +90,9 @@ def made_dense(name: str) -> Callable[..., Any]:
     op = getattr(ops.np, name)
 
     def kernel(x: Any, *args: Any, **options: Any) -> Any:
+        dense = with_zeros(name, x)
         announce(name, tuple(x.shape))
-        return op(to_dense(x), *args, **options)
+        return op(dense, *args, **options)
 
     return kernel
 
@@ -93,7 +118,7 @@ def scaled(name: str, a: Any, other: Any, apply: Callable[[Any, Any], Any]) -> A
         return from_values(raw, apply(values(a), other))
     if np.broadcast_shapes(tuple(other.shape), raw.shape) != tuple(raw.shape):
         announce(name, tuple(raw.shape))
-        return apply(to_dense(a), other)
+        return apply(with_zeros(name, a), other)
     return from_values(raw, apply(values(a), sample(raw, ops.np.broadcast_to(other, raw.shape))))
 
 
@@ -110,17 +135,19 @@ def multiply(x1: Any, x2: Any) -> Any:
 def divide(x1: Any, x2: Any) -> Any:
     """A sparse array by a number or a dense array is sparse."""
     if is_sparse_value(x2):
+        dense = with_zeros("divide", x1), with_zeros("divide", x2)
         announce("divide", tuple(x2.shape))
-        return ops.np.divide(to_dense(x1) if is_sparse_value(x1) else x1, to_dense(x2))
+        return ops.np.divide(*dense)
     return scaled("divide", x1, x2, ops.np.divide)
 
 
 def power(x1: Any, x2: Any) -> Any:
     """A positive number as the exponent keeps zeros."""
     if is_sparse_value(x1) and isinstance(x2, (int, float)) and x2 > 0:
-        return from_values(concrete_value(x1), ops.np.power(values(x1), x2))
+        return from_values(raw_array(x1, "power"), ops.np.power(values(x1), x2))
+    dense = with_zeros("power", x1), with_zeros("power", x2)
     announce("power", tuple((x1 if is_sparse_value(x1) else x2).shape))
-    return ops.np.power(*[to_dense(x) if is_sparse_value(x) else x for x in (x1, x2)])
+    return ops.np.power(*dense)
 
 
 def summed(name: str) -> Callable[[Any, Any], Any]:
@@ -131,9 +158,10 @@ def summed(name: str) -> Callable[[Any, Any], Any]:
         if is_sparse_value(x1) and is_sparse_value(x2):
             same_shape(name, x1, x2)
             return matched(name, x1, x2, op, common=False)
+        dense = with_zeros(name, x1), with_zeros(name, x2)
         if is_number(x1) or is_number(x2):
             announce(name, tuple((x1 if is_sparse_value(x1) else x2).shape))
-        return op(*[to_dense(x) if is_sparse_value(x) else x for x in (x1, x2)])
+        return op(*dense)
 
     return kernel
 
@@ -230,6 +258,7 @@ def sum_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 def mean_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The mean over axes, zeros included."""
+    raw_array(a, "mean")
     count = np.prod([a.shape[i] for i in (range(a.ndim) if axis is None else np.atleast_1d(axis))])
     return ops.np.divide(sum_of(a, axis, keepdims=keepdims), float(count))
 
@@ -237,6 +266,7 @@ def mean_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 def matmul(x1: Any, x2: Any) -> Any:
     """The product of matrices: of two sparse arrays sparse, with a dense one dense."""
     if is_sparse_value(x1) and is_sparse_value(x2):
+        raw_array(x1, "matmul"), raw_array(x2, "matmul")
         return product(x1, x2)
     if is_sparse_value(x2):
         if x1.ndim == 1:

@@ -15,6 +15,7 @@ from pydispatch import _core, library
 from pydispatch._core import OpOverload
 from pydispatch.backends.sparse.layouts import is_sparse, layout_of
 from pydispatch.exceptions import UnsupportedError, VmapError
+from pydispatch.func.concrete import concrete_value
 from pydispatch.operators.declare import Pack
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Joint
@@ -66,7 +67,18 @@ def _no_meta(*args: Any) -> Any:
                            "trace a function of the values: pydispatch.backends.sparse.from_values(a, values)")
 
 
+def batch_error(operator: str, batch: Any) -> VmapError:
+    """The error that vmap maps an operator over a sparse array, the parts of which differ in structure."""
+    kind = type(concrete_value(batch, batches=True)).__name__
+    return VmapError(f"operator {operator}: found a {kind}, which vmap maps over: the examples of a sparse array have "
+                     "no structure in common\nmap over array.todense(), or pass the array with in_dims=None; for "
+                     "matrices of one structure map over the values of pydispatch.scipy.sparse.csr_array")
+
+
 def _of_one_structure(op: OpOverload, info: Any, in_dims: Any, *args: Any) -> Any:
+    batch = concrete_value(next(arg for arg, dim in zip(args, in_dims, strict=True) if dim is not None), batches=True)
+    if is_sparse(batch):
+        raise batch_error(str(op.name), batch)
     raise VmapError(f"operator {op.name}: a batch of sparse arrays of one structure has no sparse array\n"
                     "map over the values, and use pydispatch.scipy.sparse.csr_array, which is a pytree")
 

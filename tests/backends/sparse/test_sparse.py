@@ -228,6 +228,26 @@ def test_a_batch_of_sparse_arrays():
         func.vmap(lambda v: NP.matmul(from_values(a, v), X))(np.ones((2, 6)))
 
 
+MAPPED = {
+    "sin": NP.sin, "exp": NP.exp, "sum": NP.sum, "mean": NP.mean, "multiply": lambda row: row * 2.0,
+    "add": lambda row: row + 1.0, "power": lambda row: row ** 2, "divide": lambda row: NP.divide(1.0, row),
+    "matmul": lambda row: NP.matmul(row, np.ones(4)), "getitem": lambda row: row[0],
+    "subtract": lambda row: row - np.ones(4),
+}
+
+
+@in_one_case
+@pytest.mark.parametrize("name", MAPPED)
+def test_a_sparse_array_that_is_mapped_over(name, make):
+    """The error names the array, the operator and what to do; that works."""
+    a = make(DENSE)
+    with pytest.raises(VmapError, match=f"operator np::{name}: found a {type(a).__name__}, which vmap maps over(?s:.*)"
+                       r"\nmap over array.todense\(\), or pass the array with in_dims=None"):
+        func.vmap(MAPPED[name])(a)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(func.vmap(MAPPED[name])(a.todense()), [MAPPED[name](row) for row in DENSE])
+
+
 def test_two_shapes():
     with pytest.raises(ValueError, match=r"shapes \(3, 4\) and \(4, 3\) do not broadcast"):
         NP.add(scipy.sparse.csr_array(DENSE), scipy.sparse.csr_array(DENSE.T))
