@@ -17,12 +17,12 @@ from pydispatch._core import OpOverload
 from pydispatch.backends import masked
 from pydispatch.backends.dask import indexing, matrices, reductions, shaping
 from pydispatch.backends.dask.chunkwise import along, as_dask, of_known_sizes, on_elements, on_masked, on_rows
-from pydispatch.backends.dask.other_chunks import any_masked, has_other_chunks, on_other_chunks
+from pydispatch.backends.dask.other_chunks import any_masked, checked, chunk_has
 from pydispatch.keys import backend_names
 from pydispatch.library import impl
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
-from pydispatch.registry.backends import register_backend
+from pydispatch.registry.backends import is_masked, register_backend
 
 NAME = "Dask"
 
@@ -126,20 +126,23 @@ SIGNATURES = {
     "linalg_eigvals": "(m,m)->(m)", "linalg_svdvals": "(m,n)->(k)", "linalg_pinv": "(m,n)->(n,m)",
 }
 """Operators on stacks of matrices, as generalized universal functions."""
-ALGORITHMS = ("einsum", "linalg_inv", "linalg_cholesky", "linalg_solve", "linalg_qr", "linalg_svd")
-"""Operators that Dask computes with the elements of chunks, whatever these are."""
+OF_NUMPYS = ("einsum", "linalg_inv", "linalg_cholesky", "linalg_solve", "linalg_qr", "linalg_svd", "cumsum", "cumprod",
+             "setitem", "index_put", "argmax", "argmin")
+"""Operators that Dask computes with the elements of NumPy's arrays, whatever the chunks are."""
 TRANSFORMS = ("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft")
 
 
 def pointwise(name: str) -> Callable[..., Any]:
     """The kernel of a pointwise operator: Dask's function if it has one, which takes arrays of NumPy's chunks alone."""
-    by_chunk = bound(name, on_elements, getattr(ops.np, name).default)
+    operator = getattr(ops.np, name).default
+    by_chunk = bound(name, on_elements, operator)
     function = getattr(da, name, None)
     if function is None:
         return by_chunk
 
     def kernel(*args: Any, **options: Any) -> Any:
-        return by_chunk(*args, **options) if options or any(map(has_other_chunks, args)) else function(*args)
+        takes_chunks = not options and not any(is_masked(each) or chunk_has(operator, each) for each in args)
+        return function(*args) if takes_chunks else by_chunk(*args, **options)
     kernel.__name__ = kernel.__qualname__ = name
     return kernel
 
@@ -173,5 +176,6 @@ def kernels() -> dict[str, Callable[..., Any]]:
     of_signatures = {name: bound(name, on_rows, getattr(ops.np, name).default, signature)
                      for name, signature in SIGNATURES.items()}
     of_transforms = {name: bound(name, fft, getattr(ops.np, name).default) for name in TRANSFORMS}
-    of_dask = {name: on_other_chunks(getattr(ops.np, name).default, KERNELS[name]) for name in ALGORITHMS}
-    return KERNELS | of_dask | of_signatures | of_transforms
+    of_numpys = {name: checked(getattr(ops.np, name).default, KERNELS.get(name) or getattr(da, name))
+                 for name in OF_NUMPYS}
+    return KERNELS | of_numpys | of_signatures | of_transforms

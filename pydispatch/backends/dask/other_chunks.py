@@ -34,36 +34,47 @@ def has_other_chunks(value: Any) -> bool:
         not isinstance(value._meta, np.generic))
 
 
+def chunk_has(operator: OpOverload, value: Any) -> bool:
+    """Is this such an array, and has the backend of its chunks a kernel for the operator?"""
+    key = key_of_chunks(value) if has_other_chunks(value) else None
+    return key is not None and table_entry(operator, key) is not None
+
+
 def check_chunks(operator: OpOverload, *args: Any, **options: Any) -> None:
     """NoKernelError where the backend of the chunks of an argument has no kernel for an operator on these."""
     for value in tree_leaves((args, options)):
-        if has_other_chunks(value):
-            chunk = value._meta
-            key = key_of_chunk(chunk)
-            if key is None or table_entry(operator, key) is None:
-                raise NoKernelError(
-                    f"operator {operator.name}: found a Dask array whose chunks are of {type(chunk).__name__}, "
-                    f"{'which is no array type' if key is None else f'and there is no kernel for the key {key.name}'}\n"
-                    f"convert the chunks: array.map_blocks({remedy(chunk)})")
+        if has_other_chunks(value) and not chunk_has(operator, value):
+            key = key_of_chunks(value)
+            reason = "which is no array type" if key is None else f"and there is no kernel for the key {key.name}"
+            convert = "numpy.ma.filled, 0.0" if is_masked(value) else "lambda chunk: chunk.todense()"
+            raise NoKernelError(
+                f"operator {operator.name}: found a Dask array whose chunks are of {type(value._meta).__name__}, "
+                f"{reason}\nconvert the chunks: array.map_blocks({convert})")
 
 
-def on_other_chunks(operator: OpOverload, kernel: Callable[..., Any]) -> Callable[..., Any]:
+def checked(operator: OpOverload, kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that refuses chunks of which the backend lacks the operator."""
     @wraps(kernel)
-    def checked(*args: Any, **options: Any) -> Any:
+    def checking(*args: Any, **options: Any) -> Any:
         check_chunks(operator, *args, **options)
         return kernel(*args, **options)
-    return checked
+    return checking
 
 
-def key_of_chunk(chunk: Any) -> DispatchKey | None:
-    """The key that chunks bring."""
-    return next((key for key in _core.keys_of(chunk) if key.is_dense or key.is_sparse), None)
+def key_of_chunks(value: Any) -> DispatchKey | None:
+    """The key that the chunks of an array bring."""
+    return next((key for key in _core.keys_of(value._meta) if key.is_dense or key.is_sparse), None)
 
 
-def remedy(chunk: Any) -> str:
-    """What makes such a chunk an array of NumPy's, as text."""
-    return "numpy.ma.filled, 0.0" if isinstance(chunk, ma.MaskedArray) else "lambda chunk: chunk.todense()"
+def made_dense(result: Any, a: Any) -> Any:
+    """A reduction of an array, in chunks of NumPy's where those of the array are sparse."""
+    if not has_other_chunks(a) or is_masked(a):
+        return result
+    return result.map_blocks(_made_dense, dtype=result.dtype, meta=np.empty((0,) * result.ndim, result.dtype))
+
+
+def _made_dense(chunk: Any) -> Any:
+    return chunk.todense() if hasattr(chunk, "todense") else chunk
 
 
 def refuse_masked(name: str, a: Any, options: dict[str, Any]) -> None:

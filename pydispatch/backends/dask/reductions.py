@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 
 from pydispatch.backends.dask.chunkwise import as_dask, remember_chunks
-from pydispatch.backends.dask.other_chunks import refuse_masked, with_masked_chunks
+from pydispatch.backends.dask.other_chunks import made_dense, refuse_masked, with_masked_chunks
 from pydispatch.backends.dask.shaping import ravel
 from pydispatch.registry.backends import has_unknown_sizes, is_masked
 
@@ -32,7 +32,7 @@ def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims:
         # a chunk without elements has no greatest one
         a = da.concatenate([a, da.full(with_ones(a, axis), initial, dtype=a.dtype)], first_of(axis))
         initial = None
-    found = getattr(da, name)(a, axis=axis, keepdims=keepdims, **options)
+    found = made_dense(getattr(da, name)(a, axis=axis, keepdims=keepdims, **options), a)
     if name in ("max", "min") and is_masked(a):     # which Dask does not know of these
         found = with_masked_chunks(found)
     return found if initial is None else COMBINING[name](found, np.asarray(initial).astype(found.dtype))
@@ -62,7 +62,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
     remember_chunks(as_dask(a))
     refuse_masked("mean", a, {"where": where})
     if where is None:
-        return da.mean(a, axis=axis, dtype=dtype, keepdims=keepdims)
+        return made_dense(da.mean(a, axis=axis, dtype=dtype, keepdims=keepdims), a)
     total = reduced("sum", a, axis, dtype or mean_dtype(a), keepdims=keepdims, where=where)
     return total / number(a, axis, keepdims, where)
 
@@ -73,7 +73,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0, keepdims:
     refuse_masked("var", a, {"where": where, "mean": mean})
     ddof = ddof if correction is None else correction
     if where is None and mean is None:
-        return da.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims)
+        return made_dense(da.var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims), a)
     a, dtype = as_dask(a), dtype or mean_dtype(a)
     where = True if where is None else where
     centre = _mean(a, axis, dtype, keepdims=True, where=where) if mean is None else mean
