@@ -29,7 +29,7 @@ cdef extern from *:
             npy_intp i = 0, n = extents[0], whole = n - n % WIDTH, end = n - WIDTH; \
             Number *x = (Number*)args[0], *y = (Number*)args[1], *z = (Number*)args[n_in]; \
             Vector last = {0}, result; \
-            LEAVE_TO_NUMPY(end < WIDTH || !are_rows(args, n, strides, sizeof(kind), n_in))
+            LEAVE_TO_NUMPY(end < 0 || !are_rows(args, n, strides, sizeof(kind), n_in))
     #define AT(p, i) (*(Vector*)(p + (i)))
 
     /* If some elements are left, the last ones are a vector, too, with some of the one before. It is computed first,

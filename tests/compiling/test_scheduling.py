@@ -110,6 +110,33 @@ def test_rows_with_reductions_inside(shape, name, n_threads):
         check_same(compile(ROWS[name], threads=n_threads)(x), ROWS[name](np.array(x)))
 
 
+SHORT_ROWS = {
+    "a row beside": lambda x: (x + x[0], x[1] - x, x * x[2], x / x[3]),
+    "a column beside": lambda x: (x + x[:, :1], x[:, 1:2] - x, x * x[:, :1], x[:, 1:2] / x),
+    "sums of columns": lambda x: (x.sum(0), (x * x).sum(0) + 1, ops.np.prod(x, 0)),
+    "in place of an operand": lambda x: ((x * 2 + x[0]) / x[1] - x[2]) * x[:, :1],
+}
+
+
+@in_one_case
+@pytest.mark.parametrize("name", SHORT_ROWS)
+@pytest.mark.parametrize("dtype", [float, np.float32])
+@pytest.mark.parametrize("width", [2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33])
+def test_short_rows(name, dtype, width):
+    """Rows that are vectors of the processor, and a little shorter and longer; with special numbers, and their flags."""
+    x = numbers(3001, width).astype(dtype)
+    x[5:9] = np.resize(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-310, 1e38], dtype), (4, width))
+    compiled = compile(SHORT_ROWS[name])
+    with quiet():
+        for array in (x, x[:4], x[::-1]):
+            check_same(compiled(array), SHORT_ROWS[name](np.ascontiguousarray(array)))
+    x = np.abs(numbers(3001, width)).astype(dtype) + 1
+    if name == "a row beside":
+        x[-1, -1] = 0
+        with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+            compiled(x)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_what_is_computed_lies_in_c_order(shape):
     """So sums add in that order, where an eager sum goes along the memory of what lies in another one."""
