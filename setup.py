@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,6 @@ core = Extension(
         ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
         ("CYTHON_VECTORCALL_TPNEW", "0"),   # objects are made by a direct call of tp_new
         ("CYTHON_UNPACK_METHODS", "0"),     # what the core calls is hardly ever a bound method
-        ("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("O1")))'),     # what sets up the module, and RUN_ONCE
         ("NDEBUG", None),                   # among Python's own flags, but CFLAGS in the environment replace those
     ],
     extra_compile_args=[
@@ -31,17 +31,24 @@ core = Extension(
         "-fno-math-errno",                  # a square root is one operation of the processor, not a call as well
         "-fwrapv",                          # likewise
         "-g0",                              # debug information is nine tenths of the file otherwise
-        # Passes that take two fifths of GCC's time and bring little: no call of benchmarks/instructions.py takes 1 %
-        # more instructions than with them and without the order to inline below.
-        "-fno-tree-pta", "-fno-gcse", "-fno-tree-pre", "-fno-schedule-insns2", "-fno-tree-vectorize",
-        "-fno-code-hoisting", "-fno-gcse-after-reload", "-fno-rerun-cse-after-loop", "-fno-forward-propagate",
-        "-fira-region=one", "-fno-split-paths", "-fno-tree-tail-merge", "-fno-tree-vrp", "-fno-predictive-commoning",
-        "-fno-tree-slsr", "-fno-tree-dominator-opts",
-        # What -O3 inlines and clones beyond -O2 makes the wheel's copy 2.5 % larger, and calls less than 2 % faster.
-        "-fno-ipa-cp-clone", "--param=max-inline-insns-auto=15", "--param=inline-min-speedup=30",
-        "--param=max-inline-insns-single=40", "-fno-inline-small-functions", "-fno-inline-functions",
     ],
 )
+
+MACROS_FOR_GCC = [
+    ("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("O1")))'),     # what sets up the module, and RUN_ONCE
+]
+ARGUMENTS_FOR_GCC = [
+    "-frecord-gcc-switches",            # in the file, where `python -m pydispatch doctor` finds them
+    # Passes that take two fifths of GCC's time and bring little: no call of benchmarks/instructions.py takes 1 % more
+    # instructions than with them and without the order to inline below.
+    "-fno-tree-pta", "-fno-gcse", "-fno-tree-pre", "-fno-schedule-insns2", "-fno-tree-vectorize",
+    "-fno-code-hoisting", "-fno-gcse-after-reload", "-fno-rerun-cse-after-loop", "-fno-forward-propagate",
+    "-fira-region=one", "-fno-split-paths", "-fno-tree-tail-merge", "-fno-tree-vrp", "-fno-predictive-commoning",
+    "-fno-tree-slsr", "-fno-tree-dominator-opts",
+    # What -O3 inlines and clones beyond -O2 makes the wheel's copy 2.5 % larger, and calls less than 2 % faster.
+    "-fno-ipa-cp-clone", "--param=max-inline-insns-auto=15", "--param=inline-min-speedup=30",
+    "--param=max-inline-insns-single=40", "-fno-inline-small-functions", "-fno-inline-functions",
+]
 
 # Cython would export each function that a header declares, for other extensions to import. They have the C API instead
 # (core/exports.pyx), and GCC can inline the last call of a function, and leave out the function, only where nothing
@@ -85,7 +92,16 @@ class BuildWithCompiler(build_ext):
                 "install one: apt install build-essential python3-dev (Debian, Ubuntu), dnf install gcc python3-devel "
                 "(Fedora), xcode-select --install (macOS); or install a wheel: pip install --only-binary "
                 "pydispatch-numpy pydispatch-numpy")
+        if command and is_gcc(command):
+            core.define_macros += MACROS_FOR_GCC
+            core.extra_compile_args += ARGUMENTS_FOR_GCC
         super().build_extensions()
+
+
+def is_gcc(command: list[str]) -> bool:
+    """Is this compiler GCC, by the macros that it defines? clang, which macOS calls gcc, refuses arguments of GCC."""
+    macros = subprocess.run([*command, "-dM", "-E", "-x", "c", "/dev/null"], capture_output=True, text=True, check=False)
+    return "__GNUC__" in macros.stdout and "__clang__" not in macros.stdout
 
 
 # The generated C goes to build/, so that neither the source tree nor the sdist ever holds any. Without the lines of the

@@ -1,7 +1,8 @@
 """The gallery: a page for each program of examples/, with its picture, its output, its source, and downloads.
 
 Each program runs when pages are built, and again when it is newer than what it made. All that is made lies in
-`docs/generated`. Pages with examples get links to themselves as a script and as a notebook.
+`docs/generated`: the programs as notebooks, too, and archives of the packages. Pages with examples get links to
+themselves as a script and as a notebook.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -22,7 +24,9 @@ from .notebooks import cells_of_page, cells_of_program, notebook, script
 DOCS = Path(__file__).parents[1]
 EXAMPLES = DOCS.parent / "examples"
 MADE = DOCS / "generated"
-RUN = ("mathematics", "transforms", "digits", "subclasses")     # Dask's starts processes and takes minutes
+RUN = ("mathematics", "transforms", "digits", "subclasses")
+NOT_RUN = ("dask",)         # starts processes and takes minutes
+PACKAGES = ("pack", "cython-package")
 PICTURES = {"per_sample_gradients": "gradients.png", "train": "digits.png"}
 LABELS = {"hamiltonian_monte_carlo": "Hamiltonian Monte Carlo", "neural_ode": "Neural ODE", "ode": "ODE"}
 WITHOUT = {"index", "changelog", "security"}
@@ -37,7 +41,7 @@ class Program(NamedTuple):
     @property
     def name(self) -> str:
         """Of its page, and of what it made."""
-        return "digits" if self.path.stem == "train" else self.path.stem
+        return self.path.parent.name if self.path.stem == "train" else self.path.stem
 
     @property
     def prose(self) -> str:
@@ -59,15 +63,10 @@ class Program(NamedTuple):
         """The file that it draws, if it draws one."""
         return PICTURES.get(self.path.stem, f"{self.path.stem}.png")
 
-    @property
-    def fits_a_notebook(self) -> bool:
-        """Whether it needs no file beside it."""
-        return "__file__" not in self.path.read_text(encoding="utf-8")
 
-
-def programs() -> list[Program]:
-    """All programs that have a page."""
-    return [Program(path) for folder in RUN for path in sorted((EXAMPLES / folder).glob("*.py"))]
+def programs(folders: tuple[str, ...]) -> list[Program]:
+    """All programs in these folders."""
+    return [Program(path) for folder in folders for path in sorted((EXAMPLES / folder).glob("*.py"))]
 
 
 def run(program: Program) -> None:
@@ -90,13 +89,19 @@ def write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
 
 
+def write_archive(path: Path, folder: Path) -> None:
+    """Write a folder's sources as an archive, which holds the folder."""
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        for file in sorted(folder.rglob("*")):
+            if file.suffix in {".md", ".py", ".pyx", ".toml"} and "build" not in file.parts[len(folder.parts):]:
+                archive.write(file, file.relative_to(folder.parent))
+
+
 def page(program: Program) -> str:
     """The page of a program, in Markdown."""
     source = os.path.relpath(program.path, MADE)
-    links = [f"{{download}}`{program.path.name} <{source}>`"]
-    if program.fits_a_notebook:
-        links.append(f"{{download}}`{program.name}.ipynb <{program.name}.ipynb>`")
-    parts = [f"# {program.title}", "Download: " + ", ".join(links)]
+    parts = [f"# {program.title}", f"Download: {{download}}`{program.path.name} <{source}>`, "
+                                   f"{{download}}`{program.name}.ipynb <{program.name}.ipynb>`"]
     prose = program.prose.partition("\n")[2].strip("\n")       # its indented lines are commands
     if prose:
         parts.append(prose)
@@ -119,15 +124,17 @@ def card(program: Program) -> str:
 def make(app: Sphinx) -> None:
     """Run all programs, and write what Sphinx reads."""
     MADE.mkdir(exist_ok=True)
-    found = programs()
+    found = programs(RUN)
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(run, found))
     for program in found:
         write(MADE / f"{program.name}.md", page(program))
-        if program.fits_a_notebook:
-            picture = program.picture if (MADE / program.picture).exists() else None
-            cells = cells_of_program(program.path.read_text(encoding="utf-8"), picture)
-            write(MADE / f"{program.name}.ipynb", notebook(cells))
+    for program in found + programs(NOT_RUN):
+        picture = program.picture if (MADE / program.picture).exists() else None
+        cells = cells_of_program(program.path.read_text(encoding="utf-8"), picture)
+        write(MADE / f"{program.name}.ipynb", notebook(cells))
+    for package in PACKAGES:
+        write_archive(MADE / f"{package}.zip", EXAMPLES / package)
     for folder in RUN:
         cards = "\n".join(card(program) for program in found if program.path.parent.name == folder)
         entries = "\n".join(f"{program.label} <generated/{program.name}>" for program in found

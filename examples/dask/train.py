@@ -15,7 +15,6 @@ import json
 import os
 import resource
 import signal
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -244,4 +243,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 import pydispatch
+from pydispatch import _core
 from pydispatch.cli.doctor import extensions, installation, printing, self_test, threads
 from pydispatch.cli.doctor.findings import REINSTALL, Finding
 from pydispatch.cli.main import main
@@ -82,23 +85,58 @@ def test_what_python_imports_is_what_pip_installed(ours, remedy):
     assert bool(found.remedy) == bool(remedy)
 
 
+def told_of(core: Path) -> dict[str, str]:
+    """What the doctor finds of this core, by subject."""
+    return {finding.subject: finding.found for finding in installation.examine_core(core)}
+
+
 @pytest.mark.parametrize(("content", "words"), [
     (b"..GCC: (Debian 12.2.0-14) 12.2.0\0..", "GCC: (Debian 12.2.0-14) 12.2.0"),
     (b"..clash..clang version 18.1.3 (x)\0", "clang version 18.1.3"),
+    (b"GCC: (x) 13.1.0\0Debian clang version 14.0.6\0", ", clang version 14.0.6"),     # the linker adds GCC's parts
     (b"nothing", "C compiler unknown"),
     (b"GCC: (x) 13.1.0\0.debug_info\0", "with debug information"),
     (b"__asan_init\0", "with AddressSanitizer"),
 ])
 def test_the_core_tells_how_it_was_built(tmp_path, content, words):
     (tmp_path / "_core.so").write_bytes(content)
-    assert words in installation.examine_core(tmp_path / "_core.so").found
+    assert words in told_of(tmp_path / "_core.so")["core"]
+
+
+def test_flags_are_those_that_setup_gives_the_compiler():
+    """Read from the assignments of setup.py, without running it."""
+    if not told_of(Path(_core.__file__))["core"].count("GCC"):
+        pytest.skip("the core was not built by GCC")
+    (given,) = (ast.literal_eval(line.value) for line in ast.parse((PACKAGE.parent / "setup.py").read_text()).body
+                if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "ARGUMENTS_FOR_GCC")
+    assert set(given) - {"-frecord-gcc-switches"} <= set(told_of(Path(_core.__file__))["build flags"].split())
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no GCC")
+@pytest.mark.parametrize("given", [
+    ("-O0", "-ftrapv"), ("-O2", "-g", "-fno-plt", "--param=max-inline-insns-auto=15"), ("-O1", "-I/secret", "-DSECRET=1"),
+], ids=" ".join)
+@pytest.mark.parametrize("stripped", [False, True], ids=["whole", "stripped"])
+def test_flags_are_those_that_gcc_was_given(tmp_path, given, stripped):
+    (tmp_path / "core.c").write_text("int square(int x) { return x * x; }")
+    subprocess.run(["gcc", *given, "-frecord-gcc-switches", "-fPIC", "-shared", *(["-s"] if stripped else []),
+                    tmp_path / "core.c", "-o", tmp_path / "core.so"], check=True)
+    found = told_of(tmp_path / "core.so")["build flags"].split()
+    assert {flag for flag in given if "secret" not in flag.lower()} <= set(found)
+    assert not {"-ftrapv", "-fno-plt", "-O0", "-O1", "-O2", "-O3"} & (set(found) - set(given))
+    assert "secret" not in " ".join(found).lower()
+
+
+def test_flags_that_were_not_recorded_are_not_guessed(tmp_path):
+    (tmp_path / "_core.so").write_bytes(b"GCC: (x) 13.1.0\0")
+    assert told_of(tmp_path / "_core.so")["build flags"].startswith("not recorded")
 
 
 def test_a_core_that_is_older_than_its_sources_is_told(tmp_path):
     for name, age in (("_core.so", 10), ("old.pyx", 20), ("new.pxd", 0)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age,) * 2)
-    found = installation.examine_core(tmp_path / "_core.so").found
+    found = told_of(tmp_path / "_core.so")["core"]
     assert "older than new.pxd: compile it again" in found
     assert "old.pyx" not in found
 

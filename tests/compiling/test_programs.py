@@ -125,12 +125,13 @@ def test_the_example_of_newtons_method(load):  # noqa: F811
     near(compile(vmap(newton.newton))(points), vmap(newton.newton)(points))
 
 
-@pytest.mark.filterwarnings("ignore:operator digits..convolve runs once for each example")
+@pytest.mark.filterwarnings("ignore:operator samples..convolve runs once for each example")
 def test_the_example_of_gradients_per_sample(load):  # noqa: F811
-    problem = load("per_sample_gradients").Problem(4)
+    example = load("per_sample_gradients")
+    problem = example.Problem(4)
     arguments = problem.parameters, problem.images, problem.targets
     per_sample = vmap(grad(problem.loss), (None, 0, 0))
-    problem.digits.convolve.register_fake(lambda images, kernels, padding=0: ops.np.empty_like(images, shape=(
+    example.convolve.register_fake(lambda images, kernels, padding=0: ops.np.empty_like(images, shape=(
         images.shape[0], images.shape[1] + 2 * padding - kernels.shape[0] + 1,
         images.shape[2] + 2 * padding - kernels.shape[1] + 1, kernels.shape[3])))
     near(compile(per_sample)(*arguments), per_sample(*arguments))

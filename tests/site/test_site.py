@@ -120,8 +120,15 @@ def test_pages_load_nothing_from_elsewhere(site: Path, pages: dict[str, Page]) -
 def test_downloads_are_there(site: Path, pages: dict[str, Page]) -> None:
     endings = {name: {PurePosixPath(link).suffix for link in page.links if "_downloads" in link}
                for name, page in pages.items()}
-    assert endings["train-a-model.html"] == endings["generated/kalman.html"] == {".py", ".ipynb"}
-    assert {".ipynb"} <= endings["tutorial.html"]
+    programs = [path for folder in ("digits", "mathematics", "subclasses", "transforms")
+                for path in (ROOT / "examples" / folder).glob("*.py")]
+    for program in programs:
+        name = "digits" if program.stem == "train" else program.stem
+        assert endings[f"generated/{name}.html"] == {".py", ".ipynb"}
+    for page in DOCS.glob("*.md"):
+        if ">>> " in page.read_text(encoding="utf-8") and page.stem != "index":
+            assert endings[f"{page.stem}.html"] >= {".py", ".ipynb"}
+    assert endings["gallery.html"] == {".py", ".ipynb", ".zip"}
 
 
 # --- in a browser ---

@@ -38,7 +38,7 @@ def examine_installation() -> Iterator[Finding]:
     yield from examine_clash(packages_distributions().get("pydispatch", []))
     yield Finding("Python", f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}, "
                             f"{sys.executable}{threading_model()}")
-    yield examine_core(Path(_core.__file__))
+    yield from examine_core(Path(_core.__file__))
 
 
 def examine_libraries() -> Iterator[Finding]:
@@ -90,20 +90,31 @@ def threading_model() -> str:
     return f", free-threaded, the GIL is {'enabled' if is_locked else 'disabled'}"
 
 
-def examine_core(file: Path) -> Finding:
+def examine_core(file: Path) -> Iterator[Finding]:
     """What the compiled core tells of its build, and whether sources beside it are newer."""
     content = file.read_bytes()
-    compilers = re.findall(rb"(?:GCC: \([^\0]*\) [\d.]+|clang version [\d.]+)", content)
-    words = [f"{file.name}, {len(content) / 1e6:.1f} MB", f"Cython {cython_version()}",
-             compilers[0].decode() if compilers else "C compiler unknown"]
+    words = [f"{file.name}, {len(content) / 1e6:.1f} MB", f"Cython {cython_version()}", compiler_of(content)]
     words += ["with debug information"] if b".debug_info" in content else []
     words += [f"with {name}" for name, mark in SANITIZERS.items() if mark in content]
     newer = [path.name for path in sources_of(file) if path.stat().st_mtime > file.stat().st_mtime]
     words += [f"older than {', '.join(newer[:3])}: compile it again if you edited that"] if newer else []
-    return Finding("core", ", ".join(words))
+    yield Finding("core", ", ".join(words))
+    yield Finding("build flags", build_flags(content) or "not recorded: this compiler is not GCC, or was told not to")
 
 
 SANITIZERS = {"AddressSanitizer": b"__asan_init", "UndefinedBehaviorSanitizer": b"__ubsan_handle_"}
+
+
+def compiler_of(content: bytes) -> str:
+    """The C compiler that wrote this file. GCC's name is in all of them, from the parts that the linker adds."""
+    compilers = re.findall(rb"clang version [\d.]+", content) or re.findall(rb"GCC: \([^\0]*\) [\d.]+", content)
+    return compilers[0].decode() if compilers else "C compiler unknown"
+
+
+def build_flags(content: bytes) -> str:
+    """The flags that GCC was given and recorded in this file, which setup.py asks of it; it leaves out folders and macros."""
+    recorded = re.search(rb"GNU C\d* [\d.]+ ([^\0]*)", content)
+    return recorded[1].decode() if recorded else ""
 
 
 def sources_of(file: Path) -> list[Path]:
