@@ -100,8 +100,9 @@ class BuildWithCompiler(build_ext):
 
 def is_gcc(command: list[str]) -> bool:
     """Is this compiler GCC, by the macros that it defines? clang, which macOS calls gcc, refuses arguments of GCC."""
-    macros = subprocess.run([*command, "-dM", "-E", "-x", "c", "/dev/null"], capture_output=True, text=True, check=False)
-    return "__GNUC__" in macros.stdout and "__clang__" not in macros.stdout
+    preprocess = [*command, "-dM", "-E", "-x", "c", "/dev/null"]
+    macros = subprocess.run(preprocess, capture_output=True, text=True, check=False).stdout
+    return "__GNUC__" in macros and "__clang__" not in macros
 
 
 # The generated C goes to build/, so that neither the source tree nor the sdist ever holds any. Without the lines of the

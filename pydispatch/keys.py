@@ -178,8 +178,10 @@ def parse_key(key: str | DispatchKey) -> DispatchKey:
                 f"{key} is a functionality of every backend, not a dispatch key\n"
                 f"name the backend, as in {PER_BACKEND[key]}CPU, or register for all: CompositeExplicitAutograd"
             )
+    meant = [name for name in (*_by_name, *SHORT_NAMES) if name.lower() == str(key).lower()]
     raise UnknownKeyError(
         f"unknown dispatch key {key!r}\n"
+        f"{''.join(f'did you mean {name}? ' for name in meant[:1])}"
         f"keys: {', '.join(name.name for name in all_keys())}; a new one: pydispatch.register_backend(name, array_type)"
     )
 

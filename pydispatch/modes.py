@@ -178,7 +178,8 @@ class DispatchMode(_core.Mode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Do what a call of `func` means under this mode; NotImplemented passes it on."""
-        raise NotImplementedError(f"{type(self).__name__} defines no __pydispatch__")
+        raise NotImplementedError(f"{type(self).__name__} defines no __pydispatch__\n"
+                                  "define __pydispatch__(self, func, types, args=(), kwargs=None)")
 
     def on_conversion(self, tensor: Tensor, what: str) -> None:
         """Called before the values of a Tensor leave for NumPy (`what` says how); raise to refuse."""

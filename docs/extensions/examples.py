@@ -27,7 +27,7 @@ MADE = DOCS / "generated"
 RUN = ("mathematics", "transforms", "digits", "subclasses")
 NOT_RUN = ("dask",)         # starts processes and takes minutes
 PACKAGES = ("pack", "cython-package")
-PICTURES = {"per_sample_gradients": "gradients.png", "train": "digits.png"}
+PICTURES = {"per_sample_gradients": "gradients.png"}
 LABELS = {"hamiltonian_monte_carlo": "Hamiltonian Monte Carlo", "neural_ode": "Neural ODE", "ode": "ODE"}
 WITHOUT = {"index", "changelog", "security"}
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Program(NamedTuple):
     @property
     def picture(self) -> str:
         """The file that it draws, if it draws one."""
-        return PICTURES.get(self.path.stem, f"{self.path.stem}.png")
+        return PICTURES.get(self.name, f"{self.name}.png")
 
 
 def programs(folders: tuple[str, ...]) -> list[Program]:
@@ -100,8 +100,9 @@ def write_archive(path: Path, folder: Path) -> None:
 def page(program: Program) -> str:
     """The page of a program, in Markdown."""
     source = os.path.relpath(program.path, MADE)
-    parts = [f"# {program.title}", f"Download: {{download}}`{program.path.name} <{source}>`, "
-                                   f"{{download}}`{program.name}.ipynb <{program.name}.ipynb>`"]
+    links = [f"{{download}}`{program.path.name} <{source}>`",
+             f"{{download}}`{program.name}.ipynb <{program.name}.ipynb>`"]
+    parts = [f"# {program.title}", "Download: " + ", ".join(links)]
     prose = program.prose.partition("\n")[2].strip("\n")       # its indented lines are commands
     if prose:
         parts.append(prose)

@@ -162,7 +162,7 @@ def _in_interpreter(value: Any, interpreter: Any) -> Tensor:
 
 
 def _as_tuple(tensors: Any) -> tuple[Tensor, ...]:
-    sequence = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    sequence = tuple(tensors) if isinstance(tensors, Iterable) and not _core.is_array(tensors) else (tensors,)
     for i, tensor in enumerate(sequence):
         if not isinstance(tensor, Tensor):
             raise DispatchTypeError(f"expected Tensors, found {_core.a_type(tensor)} at index {i}\n"

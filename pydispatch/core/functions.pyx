@@ -20,6 +20,10 @@ cdef class Context:
         self.non_differentiable = ()
         self.substitute = state_now().substitute
 
+    def __getattr__(self, str name):
+        raise AttributeError(f"ctx has no attribute {name!r}: nothing has set it\n"
+                             f"write ctx.{name} = ... in setup_context; arrays go into ctx.save_for_backward(...)")
+
     def save_for_backward(self, *tensors):
         """Keep arrays, or None, for backward: inputs and outputs. An intermediate is a constant to further derivatives.
 

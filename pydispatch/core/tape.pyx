@@ -278,13 +278,23 @@ cdef int refuse_constant(Tensor tensor, str use) except -1:
             + ("compute with operators, or make an operator of what calls NumPy: pydispatch.library.custom_op"
                if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE
                else "compute with operators, or take its value on purpose: pydispatch.func.concrete_value(tensor)")
+            + way_to_keep(use)
         )
     if tensor.word & TRACKED_FLAG and state_now().grad and not tensor.word & WRAPPER_FLAG:
         raise AutogradError(
             f"a Tensor that requires grad was used as {use}, and its gradient would be lost\n"
-            "take its value on purpose: tensor.detach(), or inside of no_grad()"
+            "take its value on purpose: tensor.detach(), or inside of no_grad()" + way_to_keep(use)
         )
     return 0
+
+
+cdef str way_to_keep(str use):
+    """What to write where NumPy was to put values into an array: it reads each by `float()`, or as an array."""
+    if use == "float()":
+        return "; an array that takes it: pydispatch.numpy.zeros(shape, like=tensor)"
+    if use == "a NumPy array":
+        return "; an array of several: numpy.stack([...]), not numpy.array([...])"
+    return ""
 
 
 cdef bint is_constant_at(Tensor tensor) except -1:

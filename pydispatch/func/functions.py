@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pydispatch import _core
+from pydispatch.exceptions import DispatchTypeError
 
 NAMES = tuple([name for name in functools.WRAPPER_ASSIGNMENTS if name != "__doc__"])
 
@@ -35,9 +36,13 @@ class TransformedFunction(_core.Callee):
     __doc__ = DocOfWrapped(__doc__)
 
     def __init__(
-        self, target: Callable[..., Any], transform: Callable[..., Any], func: Callable[..., Any],
+        self, target: Callable[..., Any], transform: Callable[..., Any], func: Any,
         args: tuple[Any, ...], options: dict[str, Any],
     ) -> None:
+        if not callable(func):
+            name = transform.__name__
+            raise DispatchTypeError(f"{name}: the first argument is {_core.a_type(func)}, expected a function\n"
+                                    f"write {name}(f)(x), not {name}(f(x))")
         functools.update_wrapper(self, func, NAMES)
         self.target = target
         self._made_by = transform, func, args, options

@@ -133,7 +133,7 @@ def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     if not given:
         raise AutogradError("argnums is an empty tuple, expected at least one position\nwrite argnums=(0,)")
     if any(not -n <= i < n for i in given):
-        raise AutogradError(f"argnums is {argnums!r}, but there are {n} positional arguments\n"
+        raise AutogradError(f"argnums is {argnums!r}, but the call has {n} positional argument{'s'[n == 1:]}\n"
                             "pass the arguments to differentiate by position")
     positions = tuple([i % n for i in given])
     if len(set(positions)) < len(positions):

@@ -201,7 +201,25 @@ def _remedy(op: OpOverload, argument: Any) -> str:
         return f"pass a list or tuple of arrays for {argument.name!r}"
     if kind.startswith("Tensor"):
         return f"pass an array: numpy.asarray({argument.name})"
-    return f"pass {argument.name!r} as {kind}"
+    return f"pass {_in_words(argument.type, argument.size)} for {argument.name!r}"
+
+
+WORDS = {
+    "int": "an int", "float": "a float", "bool": "True or False", "str": "a str", "complex": "a complex number",
+    "Scalar": "a number", "ScalarType": "a dtype, such as numpy.float64 or 'float64'",
+    "Device": "the name of a backend, such as 'CPU'", "Generator": "a generator: pydispatch.numpy.random.default_rng()",
+    "int[]": "a tuple of ints", "float[]": "a tuple of floats", "bool[]": "a tuple of bools",
+}
+"""What types of schemas are in Python, for those who never saw a schema."""
+
+
+def _in_words(type: Any, size: int | None) -> str:
+    """A value of this type; where there is a size hint, one item alone will do."""
+    kind = str(type)
+    plain = kind.removesuffix("?")
+    words = WORDS.get(plain, f"a value of type {plain}")
+    alone = f"{WORDS[plain[:-2]]} or " if size is not None and plain[:-2] in WORDS else ""
+    return f"{alone}{words}{', or None' if kind != plain else ''}"
 
 
 def _example(schema: Schema) -> str:
@@ -233,6 +251,8 @@ def _wrong_type_returned(op: OpOverload, schema: Schema, maker: Any, position: i
     remedy = f"return {'a value' if len(schema.returns) == 1 else 'values'} of type {types}"
     if "Tensor" in remedy:
         remedy += "; numpy.asarray(...) makes an array of a list"
+    if len(schema.returns) == 1:
+        remedy += "; a schema that returns several values ends in -> (Tensor, Tensor), one that returns none in -> ()"
     return _result_error(op, schema, maker, f"result {position + 1}: {reason}", remedy)
 
 

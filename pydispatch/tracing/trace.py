@@ -442,10 +442,10 @@ class TraceMode(DispatchMode):
 
     def _data_dependent(self, what: str, value: Any) -> DataDependentError:
         return DataDependentError(
-            f"make_fx: {self._node_of(value).name}, which depends on the arguments of the trace, would leave it as "
-            f"{what} (at {caller_site()})\n"
-            "stay with operators: ops.np.where(condition, a, b) for `if`, ops.np.sin for np.sin, func on plain Tensors "
-            "for super().__pydispatch__; or compute the number before tracing and pass it as an argument"
+            f"make_fx: {self._node_of(value).name}, which depends on the arguments of the trace, was used as {what}, "
+            f"which would be the same in every run of the graph (at {caller_site()})\n"
+            "stay with operators: ops.np.where(condition, a, b) for `if`, np.stack for np.array, func on plain Tensors "
+            "for super().__pydispatch__; or compute it before tracing and pass it as an argument"
         )
 
     # results

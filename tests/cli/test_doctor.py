@@ -27,6 +27,7 @@ from pydispatch.exceptions import CompilationError
 from pydispatch.registry.packs import imported
 
 PACKAGE = Path(pydispatch.__file__).parent
+SETUP = Path(__file__).parents[2] / "setup.py"
 
 
 def run_doctor(path: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -107,14 +108,15 @@ def test_flags_are_those_that_setup_gives_the_compiler():
     """Read from the assignments of setup.py, without running it."""
     if not told_of(Path(_core.__file__))["core"].count("GCC"):
         pytest.skip("the core was not built by GCC")
-    (given,) = (ast.literal_eval(line.value) for line in ast.parse((PACKAGE.parent / "setup.py").read_text()).body
+    (given,) = (ast.literal_eval(line.value) for line in ast.parse(SETUP.read_text()).body
                 if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "ARGUMENTS_FOR_GCC")
     assert set(given) - {"-frecord-gcc-switches"} <= set(told_of(Path(_core.__file__))["build flags"].split())
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no GCC")
 @pytest.mark.parametrize("given", [
-    ("-O0", "-ftrapv"), ("-O2", "-g", "-fno-plt", "--param=max-inline-insns-auto=15"), ("-O1", "-I/secret", "-DSECRET=1"),
+    ("-O0", "-ftrapv"), ("-O2", "-g", "-fno-plt", "--param=max-inline-insns-auto=15"),
+    ("-O1", "-I/secret", "-DSECRET=1"),
 ], ids=" ".join)
 @pytest.mark.parametrize("stripped", [False, True], ids=["whole", "stripped"])
 def test_flags_are_those_that_gcc_was_given(tmp_path, given, stripped):
@@ -139,6 +141,14 @@ def test_a_core_that_is_older_than_its_sources_is_told(tmp_path):
     found = told_of(tmp_path / "_core.so")["core"]
     assert "older than new.pxd: compile it again" in found
     assert "old.pyx" not in found
+
+
+def test_the_header_of_a_wheel_is_no_source(tmp_path):
+    """pip writes the files of a wheel in any order."""
+    for name, age in (("_core.so", 10), ("c_api.pxd", 0)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    assert "older" not in told_of(tmp_path / "_core.so")["core"]
 
 
 @pytest.mark.parametrize(("found", "bounds", "expected"), [

@@ -85,11 +85,35 @@ def test_wheels_of_other_cpythons_work(other_python: tuple[int, Path], sdist: Pa
         check_in_empty_environment(interpreter, path, numpy, tmp_path)
 
 
-def test_a_build_without_a_compiler_says_what_to_install(sdist: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", tmp_path, sdist]
+def printed_by_a_build(sdist: Path, folder: Path, compiler: str | Path) -> str:
+    """What a build prints that this compiler ends."""
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, sdist]
     completed = subprocess.run(command, text=True, check=False, capture_output=True,
-                               env=os.environ | {"CC": "no-such-compiler"})
+                               env=os.environ | {"CC": str(compiler)})
     assert completed.returncode != 0
-    printed = completed.stdout + completed.stderr
+    return completed.stdout + completed.stderr
+
+
+CLANG = """#!/bin/sh
+case "$*" in
+    *-dM*) echo "#define __GNUC__ 4"; echo "#define __clang__ 1" ;;
+    *-fno-tree-*|*-fira-*|*optimize*) echo "an argument of GCC" >&2; exit 1 ;;
+    *) echo "arguments that clang takes" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script stands for the compiler")
+def test_clang_is_given_no_arguments_of_gcc(sdist: Path, tmp_path: Path) -> None:
+    compiler = tmp_path / "clang"
+    compiler.write_text(CLANG)
+    compiler.chmod(0o755)
+    printed = printed_by_a_build(sdist, tmp_path, compiler)
+    assert "arguments that clang takes" in printed
+    assert "an argument of GCC" not in printed
+
+
+def test_a_build_without_a_compiler_says_what_to_install(sdist: Path, tmp_path: Path) -> None:
+    printed = printed_by_a_build(sdist, tmp_path, "no-such-compiler")
     assert "needs a C compiler: 'no-such-compiler' is not there" in printed
     assert "apt install build-essential" in printed

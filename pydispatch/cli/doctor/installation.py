@@ -112,15 +112,16 @@ def compiler_of(content: bytes) -> str:
 
 
 def build_flags(content: bytes) -> str:
-    """The flags that GCC was given and recorded in this file, which setup.py asks of it; it leaves out folders and macros."""
+    """The flags that GCC was given and recorded in the file, as setup.py asks it to, without folders and macros."""
     recorded = re.search(rb"GNU C\d* [\d.]+ ([^\0]*)", content)
     return recorded[1].decode() if recorded else ""
 
 
 def sources_of(file: Path) -> list[Path]:
-    """The sources of the core, which a checkout has and a wheel has not."""
+    """The sources of the core, which a checkout has and a wheel has not: it has the header of the C API alone."""
     folders = (file.parent, file.parent / "core")
-    return sorted(path for folder in folders for ending in ("pyx", "pxd") for path in folder.glob(f"*.{ending}"))
+    found = sorted(path for folder in folders for ending in ("pyx", "pxd") for path in folder.glob(f"*.{ending}"))
+    return found if any(path.suffix == ".pyx" for path in found) else []
 
 
 def cython_version() -> str:
