@@ -126,13 +126,18 @@ class Builder:
 
     def elementwise(self, loop: tuple[Any, ...], inputs: Sequence[Value], output: Value, name: str) -> Value:
         """Add a loop over the elements of the output, to whose shape the inputs are broadcast."""
-        shape = output.shape
         if output.template.size:
-            operands = (*inputs, output)
-            self.steps.append(LoopStep(
-                loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
-                self.site))
+            self.add_loop(loop, (*inputs, output), output.shape, name)
         return output
+
+    def add_loop(
+        self, loop: tuple[Any, ...], operands: tuple[Value, ...], shape: tuple[int, ...], name: str, n_out: int = 1,
+        is_elementwise: bool = True,
+    ) -> None:
+        """Add a loop over a shape, to which the operands are broadcast; it writes to the last `n_out` of them."""
+        self.steps.append(LoopStep(
+            loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
+            self.site, n_out=n_out, is_elementwise=is_elementwise))
 
     def cast(self, value: Value, dtype: np.dtype[Any]) -> Value:
         """The value in another dtype."""
@@ -143,7 +148,7 @@ class Builder:
             return self.fold(lambda array: array.astype(dtype), value)
         if value.dtype.kind == "c" and dtype.kind != "c" and dtype.kind != "b":
             raise CannotLowerError("NumPy warns where an imaginary part is dropped")
-        key = "cast", value.storage, value.offset, value.shape, value.template.strides, value.dtype, dtype
+        key = "cast", *value.place, dtype
         known = self._repeated.get(key)
         if known is None:
             known = self._repeated[key] = self.copied(value, dtype)
@@ -186,8 +191,7 @@ class Builder:
         """The result of a universal function of values and numbers; CannotLowerError unless it has one result."""
         if len(values) != function.nin or function.nout != 1:
             raise CannotLowerError(f"{function.__name__} takes {function.nin} operands and has {function.nout} results")
-        loop, dtypes = loop_of(function, *[
-            value.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
+        loop, dtypes = loop_of(function, *map(_kind_of_operand, values))
         if function is np.power and dtypes[0].kind in "iu":
             raise CannotLowerError("powers of integers may raise")
         shape = common_shape([value.template.shape for value in values if isinstance(value, Value)])
@@ -207,6 +211,20 @@ class Builder:
         if function is np.negative:
             self.note_result((NEGATIVE, result.storage), operands[0])
         return result
+
+    def ufunc_of_several(self, function: np.ufunc, values: Sequence[Any]) -> tuple[Value, ...]:
+        """The results of a universal function that has several, which one loop writes."""
+        loop, dtypes = loop_of(function, *map(_kind_of_operand, values))
+        operands = [self.as_value(value, dtype) for value, dtype in zip(values, dtypes, strict=False)]
+        key = function, *[value.place for value in operands]
+        results: tuple[Value, ...] | None = self.known_result(key)
+        if results is None:
+            shape = common_shape([value.shape for value in operands])
+            results = tuple([self.fresh(shape, dtype) for dtype in dtypes[function.nin:]])
+            if math.prod(shape):
+                self.add_loop(loop, (*operands, *results), shape, function.__name__, n_out=function.nout)
+            self.note_result(key, results)
+        return results
 
     def _without_negative(self, function: np.ufunc, operands: list[Value]) -> tuple[np.ufunc, list[Value]]:
         """A function and operands that give the same bits, with a value where an operand is the negative of it."""
@@ -294,8 +312,9 @@ def is_quiet(function: np.ufunc, values: Sequence[Any]) -> bool:
     return True
 
 
-def _kind_of_number(value: Any) -> Any:
-    if isinstance(value, np.generic):
+def _kind_of_operand(value: Any) -> Any:
+    """What the choice of a loop depends on: a dtype, or the type of a Python number."""
+    if isinstance(value, (Value, np.generic)):
         return value.dtype
     if type(value) in (int, float, complex):
         return type(value)

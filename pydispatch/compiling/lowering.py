@@ -14,7 +14,7 @@ from pydispatch._core import OpOverload, Tensor
 from pydispatch.compiling.builder import Builder, CannotLowerError, native
 from pydispatch.compiling.control_flow import BODIES, graph_at_call
 from pydispatch.compiling.rules import RULES, Rule, operands, pointwise
-from pydispatch.compiling.values import Array, Value
+from pydispatch.compiling.values import Array, CallStep, Value
 from pydispatch.exceptions import CompilationError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.operators.declare import PACKS, declaration_of
@@ -221,7 +221,15 @@ def composite(function: Callable[..., Any], builder: Builder, spec: Any, **argum
     def of_values(*values: Any) -> Any:
         return function(**{**arguments, **dict(zip(names, values, strict=True))})
 
-    return lower_graph(builder, graph_at_call(of_values, given), given)
+    try:
+        graph = graph_at_call(of_values, given)
+    except NotImplementedError as error:
+        raise CannotLowerError(str(error)) from error
+    first = len(builder.steps)
+    result = lower_graph(builder, graph, given)
+    if any(isinstance(step, CallStep) for step in builder.steps[first:]):
+        raise CannotLowerError("a part of it is a call")
+    return result
 
 
 def _folded(

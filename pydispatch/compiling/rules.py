@@ -436,12 +436,28 @@ def operands(function: np.ufunc, arguments: dict[str, Any]) -> list[Any]:
     return values
 
 
-def pointwise(builder: Builder, spec: Any, function: np.ufunc, values: Sequence[Any]) -> Value:
+def pointwise(
+    builder: Builder, spec: Any, function: np.ufunc, values: Sequence[Any]
+) -> Value | tuple[Value, ...]:
     """The rule of every operator whose kernel is a universal function of these values and numbers."""
     if function is np.matmul:
         return matmul(builder, spec, *values)
+    if function.nout > 1:
+        return builder.ufunc_of_several(function, values)
     found = _with_elements_added(builder, values) if function is np.add else None
     return builder.ufunc(function, values) if found is None else found
+
+
+@lowers("frexp_mantissa")
+def frexp_mantissa(builder: Builder, spec: Any, x: Any) -> Value:
+    """The first result of NumPy's function."""
+    return builder.ufunc_of_several(np.frexp, (builder.as_value(x),))[0]
+
+
+@lowers("frexp_exponent")
+def frexp_exponent(builder: Builder, spec: Any, x: Any) -> Value:
+    """The second result."""
+    return builder.ufunc_of_several(np.frexp, (builder.as_value(x),))[1]
 
 
 # --- reductions ------------------------------------------------------------------------------------------------------

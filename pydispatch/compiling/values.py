@@ -76,6 +76,11 @@ class Value:
         return (template is self.storage.owner or (
             template.flags.c_contiguous and template.nbytes == self.storage.nbytes and self.offset == 0))
 
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """What equal values have in common: where the elements lie, and their dtype."""
+        return self.storage, self.offset, self.shape, self.template.strides, self.dtype
+
     def viewed(self, template: Array) -> Value:
         """Another value in the same storage."""
         return Value(self.storage, template)

@@ -633,12 +633,15 @@ def convolve_vectors(a, v, int mode, Py_ssize_t most=PY_SSIZE_T_MAX):
 
 # --- exponentials -----------------------------------------------------------------------------------------------------
 
-cdef Loop exponentials, larger, dividing
+cdef Loop exponentials, logarithms, logarithms_of_more, larger, dividing
 find_loop(&exponentials, numpy.exp)
+find_loop(&logarithms, numpy.log)
+find_loop(&logarithms_of_more, numpy.log1p)
 find_loop(&larger, numpy.maximum)
 find_loop(&dividing, numpy.divide)
 
 
+@cython.cdivision(True)
 def logarithm_and_shares(x):
     """The logarithm of the sum of exponentials, without axes, and the share of each of them in the sum.
 
@@ -647,7 +650,7 @@ def logarithm_and_shares(x):
     """
     cdef PyArrayObject* array = <PyArrayObject*><PyObject*>x
     cdef PyObject* result
-    cdef double largest, total = 0
+    cdef double largest, total, rest = 0, n_largest = 0
     cdef double* given
     cdef double* shares
     cdef double* terms
@@ -670,25 +673,23 @@ def logarithm_and_shares(x):
     for i in range(n):
         shares[i] = given[i] - largest
     run_on_one(&exponentials, shares, terms, n)
-    run_on_pair(&add_reduce.fold.loop, &total, 0, terms, 1, &total, 0, n)
+    for i in range(n):          # the largest are 1, and counted, since they may be all but everything
+        shares[i] = 0 if given[i] == largest else terms[i]
+        n_largest += given[i] == largest
+    run_on_pair(&add_reduce.fold.loop, &rest, 0, shares, 1, &rest, 0, n)
+    total = rest + n_largest
     run_on_pair(&dividing, terms, 1, &total, 0, shares, 1, n)
-    (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>logarithm))[0] = largest + (
-        log(total) if total > 1.1 else logarithm_near_0(terms, n))
+    (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>logarithm))[0] = (
+        value_of(&logarithms_of_more, rest / n_largest) + value_of(&logarithms, n_largest) + largest)
     report_errors(exponentials.name, result)
     return logarithm, own(result)
 
 
-@cython.cdivision(True)
-cdef double logarithm_near_0(double* terms, Py_ssize_t n) noexcept:
-    """The logarithm of a sum of which one term, which is 1, may be all but everything."""
-    cdef double n_ones = 0, rest = 0
-    cdef Py_ssize_t i
-    for i in range(n):
-        if terms[i] == 1:
-            n_ones += 1
-        else:
-            rest += terms[i]
-    return log1p(rest / n_ones) + log(n_ones)
+cdef double value_of(Loop* loop, double number) noexcept:
+    """NumPy's function, which may round otherwise than the one of C's library."""
+    cdef double found
+    run_on_one(loop, &number, &found, 1)
+    return found
 
 
 cdef void run_on_one(Loop* loop, double* numbers, double* found, Py_ssize_t n) noexcept:

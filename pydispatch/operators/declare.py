@@ -20,7 +20,9 @@ operators. When a derivative is needed it runs in place of the operator, so the 
 are the derivative, and their residuals are its residuals.
 
 `planned_as` is what a compiled plan has in the place of the operator, where it would call the kernel otherwise: a
-composite whose operators do what the kernel does, in the same order, so that the bits are the same.
+composite whose operators do what the kernel does, in the same order, so that the bits are the same. For arguments
+without such operators it raises NotImplementedError, which says why; then, and where one of them is a call, the plan
+calls the kernel.
 
 `vmap` is the batching rule: "pointwise", a mapping from arguments to functions, or a function. In a mapping,
 `function(value, ndim, n)` returns the value of that argument for the operator on the whole batch, from the value for

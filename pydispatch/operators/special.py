@@ -8,8 +8,8 @@ import numpy as np
 
 from pydispatch.operators.declare import LIBRARY, named, operators
 
-frexp_exponent, i0_derivative, ldexp, sinc_derivative = operators(
-    "frexp_exponent", "i0_derivative", "ldexp", "sinc_derivative")
+divide, frexp_exponent, i0_derivative, ldexp, multiply, sin, sinc_derivative, where = operators(
+    "divide", "frexp_exponent", "i0_derivative", "ldexp", "multiply", "sin", "sinc_derivative", "where")
 pointwise = LIBRARY.pointwise
 
 
@@ -52,7 +52,14 @@ def i0_derivative_of_double(x, order=1):
     return (values @ nodes ** order / n).astype(dtype)[()]
 
 
-pointwise("sinc", np.sinc, "Tensor x", vjp=lambda g, x: g * sinc_derivative(x, 1))
+def sinc_by_operators(x):
+    """What `np.sinc` computes: for 0 it takes a small number, and 1 comes out."""
+    y = multiply(x, math.pi)
+    y = where(y == 0, np.finfo(y.dtype).eps, y)
+    return divide(sin(y), y)
+
+
+pointwise("sinc", np.sinc, "Tensor x", vjp=lambda g, x: g * sinc_derivative(x, 1), planned_as=sinc_by_operators)
 pointwise("sinc_derivative", named(sinc_derivative_of_double, "sinc_derivative"), "Tensor x, int order=1",
           vjp=lambda g, x, order: g * sinc_derivative(x, order + 1))
 pointwise("i0", np.i0, "Tensor x", vjp=lambda g, x: g * i0_derivative(x, 1))

@@ -367,6 +367,41 @@ def test_they_are_steps_of_a_plan(name, kind):
         assert IS_NUMPY_2_0 or ", 0 calls of Python," in compiled.explain(a)
 
 
+@pytest.mark.parametrize("kind", IN_PLANS)
+def test_logsumexp_is_scipys_to_the_bit(kind):
+    """As an operator, and as steps of a plan, with its gradient; where numbers are complex, as a call."""
+    a = IN_PLANS[kind]
+    infinite = a.copy()
+    if a.dtype.kind == "f":
+        infinite[..., ::2], infinite[..., 1::3] = -INF, INF
+    for axis in (None, *range(-1, a.ndim), tuple(range(a.ndim))):
+        for keepdims in (False, True):
+            def operator(x, axis=axis, keepdims=keepdims):
+                return ops.scipy.special_logsumexp(x, axis, keepdims=keepdims)
+
+            slopes = func.grad(lambda x: ops.np.sum(operator(x) / 2))      # noqa: B023
+            functions = [operator, slopes] if a.dtype.kind == "f" else [operator]
+            for function, x in itertools.product(functions, (a, infinite)):
+                compiled = compile_function(function)
+                expected = with_warnings(function, x)
+                if function is operator:
+                    scipys = with_warnings(scipy.special.logsumexp, x, axis, None, keepdims)
+                    check_same((expected[0],), (scipys[0],), 0)
+                    assert expected[1] == scipys[1]
+                for found in (with_warnings(compiled, x), with_warnings(compiled, x)):
+                    assert (found[0].dtype, found[1]) == (expected[0].dtype, expected[1])
+                    np.testing.assert_allclose(found[0], expected[0], rtol=LAST_BITS, atol=0)
+                assert IS_NUMPY_2_0 or a.dtype.kind == "c" or ", 0 calls of Python," in compiled.explain(x)
+
+
+def test_weights_and_signs_of_logsumexp_are_calls():
+    a, b = np.array([0.5, 1.0, -2.0]), np.array([1.0, -2.0, 3.0])
+    compiled = compile_function(lambda a, b: (
+        special.logsumexp(a, b=b, return_sign=True), special.logsumexp(a, b=b * b), special.logsumexp(a.sum())))
+    expected = (scipy.special.logsumexp(a, b=b, return_sign=True), scipy.special.logsumexp(a, b=b * b), a.sum())
+    check_same(compiled(a, b), expected, 0)
+
+
 def test_sums_of_numbers_and_of_nothing():
     assert special.logsumexp(2.0) == special.logsumexp(Tensor(np.array(2.0))).item() == 2
     assert func.vmap(special.logsumexp)(np.array([1.0, 2.0])).tolist() == [1, 2]
@@ -425,6 +460,50 @@ def test_numbers_choose_the_loop_as_they_do_in_scipy():
                 found = quietly(function, (*args, value), {})
                 check_same(found.numpy() if isinstance(found, Tensor) else found, expected, 0)
             check_same(quietly(compiled, (z,), {}), expected, 0)
+
+
+SEVERAL = {name: getattr(scipy.special, name) for name in scipy.special.__all__
+           if isinstance(getattr(scipy.special, name), np.ufunc) and getattr(scipy.special, name).nout > 1
+           and FACE.kinds.get(f"special.{name}") not in (None, "refused")}
+
+
+@in_one_case
+@pytest.mark.parametrize("n", [0, 3, 20_000])
+@pytest.mark.parametrize("name", SEVERAL)
+def test_functions_of_several_results_are_steps_of_a_plan(name, n):
+    """One loop writes all of them; those that are not asked for, too."""
+    ufunc, ours = SEVERAL[name], getattr(special, name)
+    if name.startswith("mathieu"):
+        n = min(n, 200)     # a millisecond for each
+    rng = np.random.default_rng(0)
+    x = [rng.integers(1, 4, n).astype(float)] * name.startswith("mathieu")
+    x += [rng.uniform(0.1, 0.9, n) for _ in range(ufunc.nin - len(x))]
+    for threads, dtype in ((1, float), (2, float), (1, np.float32)):
+        arrays = [array.astype(dtype) for array in x]
+        compiled = compile_function(lambda *arrays: [ours(*[1 * array for array in arrays]), ours(*arrays[::-1])[-1]],
+                                    threads=threads)
+        expected = quietly(lambda *arrays: [ufunc(*arrays), ufunc(*arrays[::-1])[-1]], arrays, {})
+        for _ in range(2):
+            check_same(quietly(compiled, arrays, {}), expected, 0)
+        assert ", 0 calls of Python," in compiled.explain(*arrays)
+
+
+def test_one_loop_writes_what_two_operators_give():
+    x = np.random.default_rng(0).standard_normal(5000) * 10.0 ** np.arange(-50, 50).repeat(50)
+    compiled = compile_function(lambda x: (ops.np.frexp_mantissa(x), ops.np.frexp_exponent(x)))
+    check_same(compiled(x), np.frexp(x), 0)
+    assert "2 loops" not in compiled.explain(x) and ", 0 calls of Python," in compiled.explain(x)
+
+
+def test_gradients_of_functions_of_several_results_are_compiled():
+    def loss(x):
+        (sine, cosine), (s, c), (sn, cn, dn, _) = special.shichi(x), special.fresnel(x), special.ellipj(x, x / 2)
+        return (sine * cosine + s * c + sn * cn * dn).sum()
+
+    x = np.random.default_rng(0).uniform(0.1, 0.9, (7, 3))
+    for function in (func.grad(loss), func.vmap(func.grad(loss))):
+        np.testing.assert_array_equal(compile_function(function)(x), function(x))
+    np.testing.assert_array_equal(func.grad(compile_function(loss))(x), func.grad(loss)(x))
 
 
 def test_where_leaves_elements_out():

@@ -64,15 +64,12 @@ def several(name: str, arguments: str, n_results: int, vjp: Formula | tuple[Form
     tangents = jvp if isinstance(jvp, tuple) else (jvp,)
     tangents = tuple([tangent or formula for tangent, formula in zip(tangents, formulas, strict=True)])
 
-    def kernel(*args: Any) -> Any:
-        return function(*args)
-
     def meta(*args: Any) -> tuple[MetaArray, ...]:
         shape = broadcast(map(shape_of, args))
         return tuple([MetaArray(shape, result.dtype) for result in function(*map(sample, args))])
 
     returns = f"({', '.join(['Tensor'] * n_results)})"
-    SCIPY.declare(f"special_{name}", arguments, named(kernel, name), meta, returns=returns, tags=("pointwise",),
+    SCIPY.declare(f"special_{name}", arguments, function, meta, returns=returns, tags=("pointwise",),
                   broadcasts=True, vmap="pointwise", vjp=formulas, jvp=tangents, left_out=LEFT_OUT)
     FACE.declare_operator(f"special.{name}", len(arrays), len(arrays))
 

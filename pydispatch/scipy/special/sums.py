@@ -20,53 +20,65 @@ from pydispatch.ops import ops
 from pydispatch.scipy.pack import FACE, SCIPY
 from pydispatch.scipy.special.declare import check_real, is_complex
 
-exp, isfinite, isinf, log, most, multiply, total, where, zeros_like = operators(
-    "exp", "isfinite", "isinf", "log", "max", "multiply", "sum", "where", "zeros_like")
-MAX, SUM = Reduction(np.maximum), Reduction(np.add)
+astype, exp, isfinite, isinf, log, log1p, most, maximum, multiply, total, where, zeros_like = operators(
+    "astype", "exp", "isfinite", "isinf", "log", "log1p", "max", "maximum", "multiply", "sum", "where", "zeros_like")
+ALL, MAX, SUM = Reduction(np.logical_and), Reduction(np.maximum), Reduction(np.add)
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def logsumexp_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """SciPy's function; for finite real numbers the same in fewer calls."""
+    """SciPy's function; for real numbers the same in fewer calls."""
     if axis is None and not keepdims:
         found = logarithm_and_shares(a)
         if found is not None:
             return found[0][()]
-    if type(a) is not np.ndarray or a.dtype.kind != "f" or not a.size or not a.ndim:
+    a = as_real_floating(a)
+    if a.dtype.kind != "f" or not a.size or not a.ndim:
         return special.logsumexp(a, axis, None, keepdims)
-    largest = MAX(a, axis, keepdims=True)
-    check = SUM(largest)
-    if not is_finite_number(check):
-        return special.logsumexp(a, axis, None, keepdims) if axis != () else a.copy()
-    powers = np.exp(a - largest)
-    sums = SUM(powers, axis, keepdims=True)
-    logs = np.log(sums) if sums.min() > 1.1 else precise(powers, axis, True)
-    logs += largest
-    return logs if keepdims else logs.reshape(reduced_shape(a.shape, reduced_axes(axis, a.ndim), False))[()]
+    logarithms, _, _ = logarithms_and_terms(a, axis)
+    return logarithms if keepdims else without_axes(logarithms, a.shape, axis)[()]
 
 
 def with_shares_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Any]:
     """The logarithms, and each element's share of the sum that they are of."""
     found = logarithm_and_shares(a) if axis is None and not keepdims else None
     if found is None:
-        a = np.asarray(a)
-        logarithms = logsumexp_kernel(a, axis, keepdims=keepdims)
-        found = logarithms, np.asarray(shares(a, axis, logarithms))
+        a = as_real_floating(a)
+        if a.dtype.kind != "f" or not a.size or not a.ndim:
+            logarithms = special.logsumexp(a, axis, None, keepdims)
+            return logarithms, np.asarray(shares(a, axis, logarithms))
+        logarithms, terms, sums = logarithms_and_terms(a, axis)
+        found = logarithms if keepdims else without_axes(logarithms, a.shape, axis), terms / sums
     return found
+
+
+def as_real_floating(a: Any) -> np.ndarray:
+    """The array, of floating-point numbers if it is of whole ones."""
+    a = np.asarray(a)
+    return a.astype(float) if a.dtype.kind in "biu" else a
+
+
+def without_axes(reduced: Any, shape: tuple[int, ...], axis: Any) -> Any:
+    """A reduction of an array of this shape, without the axes along which it went."""
+    return reduced.reshape(reduced_shape(shape, reduced_axes(axis, len(shape)), False))
+
+
+def logarithms_and_terms(a: np.ndarray, axis: Any) -> tuple[Any, Any, Any]:
+    """As `logarithms_and_terms_by_operators`, in fewer calls where all is finite."""
+    largest = MAX(a, axis, keepdims=True)
+    if not ALL(np.isfinite(largest)):
+        return logarithms_and_terms_by_operators(a, axis)
+    terms = np.exp(a - largest)
+    are_largest = a == largest
+    n = SUM(are_largest.astype(a.dtype), axis, keepdims=True)
+    rest = SUM(np.where(are_largest, 0.0, terms), axis, keepdims=True)
+    return np.log1p(rest / n) + np.log(n) + largest, terms, rest + n
 
 
 def weighted_kernel(a: Any, b: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The logarithm of the weighted sum of exponentials."""
     return special.logsumexp(a, axis, b, keepdims)
-
-
-def precise(terms: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    """The logarithm of sums of which one term, which is 1, may be all but everything."""
-    ones = terms == 1
-    n = ones.sum(axis, dtype=terms.dtype, keepdims=keepdims)
-    rest = np.where(ones, terms.dtype.type(0), terms).sum(axis, keepdims=keepdims)
-    return np.asarray(np.log1p(rest / n) + np.log(n))
 
 
 def signed_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> Any:
@@ -96,6 +108,32 @@ def log_softmax_kernel(x: Any, axis: Any = None) -> Any:
 
 
 # --- the same as steps of a plan -------------------------------------------------------------------------------------
+
+
+def logarithms_and_terms_by_operators(a: Any, axis: Any) -> tuple[Any, Any, Any]:
+    """The logarithms, as SciPy computes them; terms, the largest of which are 1; and what the terms add up to.
+
+    The largest may be all but everything, so they are counted. Beside infinite ones there is nothing else.
+    """
+    largest = most(a, axis, keepdims=True)
+    endless, are_largest = isinf(largest), a == largest
+    n = maximum(total(are_largest, axis, dtype=largest.dtype, keepdims=True), 1.0)      # beside nan it is 0
+    terms = exp(where(endless, -math.inf, a) - where(endless, 0.0, largest))
+    rest = total(where(are_largest, 0.0, terms), axis, keepdims=True)
+    return log1p(rest / n) + log(n) + largest, where(are_largest & (largest == math.inf), 1.0, terms), rest + n
+
+
+def logsumexp_by_operators(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    return with_shares_by_operators(a, axis, keepdims=keepdims)[0]
+
+
+def with_shares_by_operators(a: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Any]:
+    if is_complex(a) or not a.ndim or not a.size:
+        raise NotImplementedError("it is of complex numbers, or of no axes or elements")
+    if a.dtype.kind != "f":
+        a = astype(a, np.dtype(float))
+    logarithms, terms, sums = logarithms_and_terms_by_operators(a, axis)
+    return logarithms if keepdims else without_axes(logarithms, a.shape, axis), terms / sums
 
 
 def softmax_by_operators(x: Any, axis: Any = None) -> Any:
@@ -211,10 +249,10 @@ WITHOUT_WEIGHTS = "Tensor a, int[1]? axis=None, *, bool keepdims=False"
 WITH_SHARES, = SCIPY.operators("special_logsumexp_with_shares")
 
 SCIPY.declare("special_logsumexp", WITHOUT_WEIGHTS, logsumexp_kernel, reduced_meta, tags=("reduction",),
-              vmap={"axis": reduced_behind}, differentiated_as=logsumexp_with_shares)
+              vmap={"axis": reduced_behind}, differentiated_as=logsumexp_with_shares, planned_as=logsumexp_by_operators)
 SCIPY.declare("special_logsumexp_with_shares", WITHOUT_WEIGHTS, with_shares_kernel, with_shares_meta,
               returns="(Tensor, Tensor)", tags=("reduction",), vmap={"axis": reduced_behind}, vjp=with_shares_vjp,
-              jvp=with_shares_jvp)
+              jvp=with_shares_jvp, planned_as=with_shares_by_operators)
 SCIPY.declare("special_logsumexp_weighted", "Tensor a, Tensor b, int[1]? axis=None, *, bool keepdims=False",
               weighted_kernel, weighted_meta, tags=("reduction",), vmap={"axis": reduced_behind}, vjp=(
                   lambda g, a, b, axis, result: restored(g, a.shape, axis) * weighted(a, axis, b, result),
