@@ -22,6 +22,7 @@ CONNECTED = {
     "autograd.forward": ("propagate", "part_of", "part_replaced"),
     "autograd.function": ("apply_in_general", "parts_of_function", "finish_in_general", "wrap_outputs"),
     "autograd.views": ("view_node", "written_node", "write_error", "check_passed_once", "detach_error"),
+    "compiling.reports": ("name_loop",),
     "func.grad": (
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
         "as_gradient", "as_passed", "leave_aux", "as_raw_constant", "as_cotangent", "recorded", "output_and_vjp_fn",

@@ -191,7 +191,8 @@ class Builder:
         """The result of a universal function of values and numbers; CannotLowerError unless it has one result."""
         if len(values) != function.nin or function.nout != 1:
             raise CannotLowerError(f"{function.__name__} takes {function.nin} operands and has {function.nout} results")
-        loop, dtypes = loop_of(function, *map(_kind_of_operand, values))
+        loop, dtypes = loop_of(function, *[
+            value.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
         if function is np.power and dtypes[0].kind in "iu":
             raise CannotLowerError("powers of integers may raise")
         shape = common_shape([value.template.shape for value in values if isinstance(value, Value)])
@@ -214,7 +215,8 @@ class Builder:
 
     def ufunc_of_several(self, function: np.ufunc, values: Sequence[Any]) -> tuple[Value, ...]:
         """The results of a universal function that has several, which one loop writes."""
-        loop, dtypes = loop_of(function, *map(_kind_of_operand, values))
+        loop, dtypes = loop_of(function, *[
+            value.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
         operands = [self.as_value(value, dtype) for value, dtype in zip(values, dtypes, strict=False)]
         key = function, *[value.place for value in operands]
         results: tuple[Value, ...] | None = self.known_result(key)
@@ -312,9 +314,8 @@ def is_quiet(function: np.ufunc, values: Sequence[Any]) -> bool:
     return True
 
 
-def _kind_of_operand(value: Any) -> Any:
-    """What the choice of a loop depends on: a dtype, or the type of a Python number."""
-    if isinstance(value, (Value, np.generic)):
+def _kind_of_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
         return value.dtype
     if type(value) in (int, float, complex):
         return type(value)

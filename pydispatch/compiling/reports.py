@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydispatch import _core
 from pydispatch.compiling.plan import PlanFunction
 from pydispatch.compiling.programs import Program
 
@@ -25,6 +26,16 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def name_loop(error: BaseException, name: str, site: str | None) -> None:
+    """Let an exception of a loop say which one it is, as that of SciPy's function does, and where it is called."""
+    if type(error).__module__.partition(".")[0] == "scipy" and isinstance(error, Exception):
+        from pydispatch.scipy.errors import name_function  # which not every compiled function needs
+
+        name_function(f"special.{name}", error)
+    if site is not None:
+        error.add_note(f"in {name}, which the compiled function calls at {site}")
+
+
 def difference(key: Any, known: Sequence[Any]) -> str:
     """The first difference between these arguments and the last ones that had the same structure, in words."""
     spec, leaves = key
@@ -40,3 +51,6 @@ def difference(key: Any, known: Sequence[Any]) -> str:
 def _shown(leaf: Any) -> str:
     first, second = leaf
     return f"{second}{list(first)}" if isinstance(first, tuple) else str(second)
+
+
+_core.connect(name_loop=name_loop)

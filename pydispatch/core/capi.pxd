@@ -31,6 +31,7 @@ cdef extern from "Python.h":
     PyObject* PyErr_Occurred()
     void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
     void PyErr_Restore(PyObject*, PyObject*, PyObject*)
+    void PyErr_NormalizeException(PyObject**, PyObject**, PyObject**)
     int PyObject_GenericSetAttr(object, object, object) except -1
     int PyObject_RichCompareBool(object, object, int) except -1
     int Py_EQ, Py_LT, Py_LE, Py_NE, Py_GT, Py_GE

@@ -34,6 +34,23 @@ cdef class Plan:
 cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated)
 # raise what a loop has raised
 cdef int check_loops() except -1
+# has a loop that this thread has taken raised an exception? For threads that have a state in the interpreter
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030C0000
+        #define EXCEPTION_OF(state) (state)->curexc_type
+    #else
+        #define EXCEPTION_OF(state) (state)->current_exception
+    #endif
+    static inline int has_raised(void) {
+        PyThreadState* state = PyGILState_GetThisThreadState();
+        return state != NULL && EXCEPTION_OF(state) != NULL; }
+    """
+    bint has_raised() noexcept nogil
+# let the exception of a step say which one it is, once in a run
+cdef void name_raised(PlanRun* run, PlanStep* step) noexcept nogil
+# forget the exception of a row of small loops, which are to run one by one; False if there is none
+cdef bint forget_raised(PlanRun* run) noexcept nogil
 # a step that calls a Python function
 cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil
 # what a loop over single elements knows of the axes that their positions are along; () for other loops

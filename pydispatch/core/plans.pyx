@@ -293,7 +293,7 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
         takes_donated = takes_donated and len(plan.donated) > 0
         results = new_results(plan, table + 1 + n_inputs + n_constants, inputs if takes_donated else NULL)
         run.table, run.plan, run.inputs, run.n_noted, run.work = table, <PyObject*>plan, NULL, 0, 0
-        run.meets_out_of_range = False
+        run.meets_out_of_range = run.has_named = False
         run.code, run.saved, run.watched = <CodeWord*>(arena.memory + plan.code_at), arena.memory + plan.saved_at, -1
         run.n_threads = plan.n_threads
         if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can release the inputs meanwhile
@@ -385,6 +385,34 @@ cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noex
 cdef int check_loops() except -1:
     """Raise what a loop has raised, as those of SciPy and Numba can."""
     return -1 if PyErr_Occurred() != NULL else 0
+
+
+cdef void name_raised(PlanRun* run, PlanStep* step) noexcept nogil:
+    """Let the exception that a step has left say which one it is. A later one of the run does not change that."""
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* trace
+    if run.has_named:
+        return
+    run.has_named = True
+    with gil:
+        PyErr_Fetch(&kind, &error, &trace)
+        PyErr_NormalizeException(&kind, &error, &trace)
+        try:
+            name, site = (<Plan>run.plan).labels[step - (<Plan>run.plan).steps]
+            upcalls.name_loop(<object>error, name.decode(), site)
+        except Exception:       # what the loop has raised is worth more
+            pass
+        PyErr_Restore(kind, error, trace)
+
+
+cdef bint forget_raised(PlanRun* run) noexcept nogil:
+    """Forget what a row has raised; False if that is nothing, or a step before the row has raised it."""
+    if run.has_named or not has_raised():
+        return False
+    with gil:
+        PyErr_Clear()
+    return True
 
 
 cdef int report_noted(Plan plan, PlanRun* run) except -1:

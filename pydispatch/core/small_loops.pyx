@@ -1,7 +1,8 @@
 # Rows of small loops: consecutive loops over few elements, which a plan runs as one piece of code.
 #
 # Code tells the floating-point flags that were raised at its end, not by which loop. If there are some that
-# `numpy.errstate` does not ignore, what the loops have overwritten is put back, and they run once more, one by one.
+# `numpy.errstate` does not ignore, or if a loop has raised an exception, what the loops have overwritten is put back, and
+# they run once more, one by one.
 
 cdef enum:
     MOST_ELEMENTS = 16          # of an operation; beyond, NumPy's vector instructions win more than a call takes
@@ -122,6 +123,7 @@ cdef class CodeWriter:
         row.last, row.is_single = self.word_from_before, self.now.type == OF_FLOAT32
         for k in range(i, stop):
             row.has_calls = row.has_calls or self.plan.steps[k].reports_by_call
+            row.may_raise = row.may_raise or self.plan.steps[k].may_raise
         if repetition != NULL:
             self.write_second(row, repetition, n_fixed)
         else:
@@ -628,7 +630,7 @@ cdef int take_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
     flags = take_operations(run.code + row.first, 1, NULL, False)
     if row.has_calls:
         flags |= flags_of_calls()
-    if flags and has_watched(run, flags):
+    if flags and has_watched(run, flags) or row.may_raise and forget_raised(run):
         put_back_bytes(run, row)
         take_one_by_one(run, step, row)
     return 0
@@ -657,7 +659,7 @@ cdef int repeat_small_loops(PlanRun* run, PlanStep* step, const cnp.npy_intp* mo
         flags = take_operations(run.code + row.first, count, last, row.is_single)
         if row.has_calls:
             flags |= flags_of_calls()
-        if flags and has_watched(run, flags):
+        if flags and has_watched(run, flags) or row.may_raise and forget_raised(run):
             put_back_bytes(run, row)
             repeat_one_by_one(run, step, moves, k, count)
         k += count

@@ -336,6 +336,7 @@ cdef struct SmallLoops:     # loops over few elements, one after the other, that
     Py_ssize_t last             # the word with the address of what the registers hold before a repetition; 0: nothing
     bint is_single              # is that a float32?
     bint has_calls              # of loops that may raise flags by `feraiseexcept`
+    bint may_raise              # can one of them raise exceptions?
     Patch* patches
     Py_ssize_t n_patches
     SavedBytes* saved
@@ -386,6 +387,7 @@ cdef struct PlanRun:
     int n_noted
     PlanStep* noted[8]          # the steps that raised floating-point flags, in order
     int flags[8]
+    bint has_named              # has a step raised an exception that says which one it is?
     bint meets_out_of_range     # did a step meet a position out of range, and which?
     cnp.npy_intp position, extent
     Py_ssize_t work             # elements since Python last checked for signals

@@ -141,6 +141,8 @@ cdef void take_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cn
         step.function(operands, &size, step.steps, step.data)
     else:
         take_axes(step, operands, rows)
+    if step.may_raise and has_raised():
+        name_raised(run, step)
     if step.reports:
         note_flags(run, step)
     elif step.is_native:
@@ -155,6 +157,8 @@ cdef int take_loop_step(PlanRun* run, PlanStep* step) except -1 nogil:
         take_one_call(run, step)
     else:
         take_loop(run, step)
+    if step.may_raise and has_raised():
+        name_raised(run, step)
     if step.reports:
         note_flags(run, step)
     elif step.is_native:

@@ -63,6 +63,8 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object propagated, output_and_tangent
     # func/vmap.py
     cdef public object grads_of_batch, moved, batched_in_general
+    # compiling/reports.py
+    cdef public object name_loop
     # library/derived.py
     cdef public object batch_by_default
     # library/pickling.py
