@@ -89,7 +89,9 @@ def is_supported(step: Step) -> bool:
     if isinstance(step, LoopStep):
         if product_of(step) is not None:
             return math.prod(step.shape) == 1 and math.prod(step.core_sizes) <= LARGEST_PRODUCT
-        return not step.core_sizes and template(step) is not None
+        # what accumulates reads what it has written elsewhere
+        return not step.core_sizes and template(step) is not None and (
+            step.is_elementwise or step.operands[0].offset == step.operands[-1].offset)
     if isinstance(step, RepeatStep):
         return (step.condition is None or step.condition.constant is None) and all(
             map(is_supported, (*step.test, *step.body)))

@@ -100,8 +100,14 @@ def getitem(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
         return gathered(builder, x, positions, 0)
     if isinstance(key, (Value, tuple)) and _is_position_key(key, len(x.shape)):
         return picked(builder, spec, x, key if isinstance(key, tuple) else (key,))
-    full = _basic_key(key)
-    return builder.viewed(x, lambda array: array[full])
+    full = _full_key(key, len(x.shape))
+    if full is not None:
+        axes = [axis for axis, part in enumerate(full) if isinstance(part, Value)]
+        if len(axes) == 1:
+            return gathered(builder, x, full[axes[0]], axes[0])
+        return picked(builder, spec, x, _for_every_axis(builder, x.shape, key, full))
+    basic = _basic_key(key)
+    return builder.viewed(x, lambda array: array[basic])
 
 
 def _only_positions(key: Any) -> Value | None:
@@ -119,6 +125,45 @@ def _is_position_key(key: Any, ndim: int) -> bool:
     return len(parts) == ndim and any(isinstance(part, Value) for part in parts) and all(
         part.dtype.kind in "iu" and part.dtype != np.uint64 if isinstance(part, Value)
         else isinstance(part, (int, np.integer)) and not isinstance(part, bool) for part in parts)
+
+
+def _full_key(key: Any, ndim: int) -> tuple[Any, ...] | None:
+    """A key of arrays of integers and of whole axes, with a part for every axis; None for any other key."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any(isinstance(part, Value) for part in parts):
+        return None
+    dots = [i for i, part in enumerate(parts) if part is Ellipsis]
+    n_whole = ndim - len(parts) + len(dots)
+    at = dots[0] if dots else len(parts)
+    full = (*parts[:at], *[slice(None)] * n_whole, *parts[at + 1:])
+    is_known = len(dots) < 2 and n_whole >= 0 and all(
+        part.dtype.kind in "iu" and part.dtype != np.uint64 if isinstance(part, Value) else
+        isinstance(part, slice) and part == slice(None) for part in full)
+    return full if is_known else None
+
+
+def _for_every_axis(builder: Builder, shape: tuple[int, ...], key: Any, full: tuple[Any, ...]) -> list[Value]:
+    """Positions along every axis that select what a key of arrays and whole axes selects, which is `full`.
+
+    Arrays that follow each other in the key stand for axes of the result where they are; others, for its first ones.
+    """
+    given = [i for i, part in enumerate(key if isinstance(key, tuple) else (key,)) if isinstance(part, Value)]
+    arrays = [axis for axis, part in enumerate(full) if isinstance(part, Value)]
+    whole = [axis for axis, part in enumerate(full) if not isinstance(part, Value)]
+    n_picked = max(len(full[axis].shape) for axis in arrays)
+    together = given[-1] - given[0] == len(given) - 1
+    n_before = len([axis for axis in whole if together and axis < arrays[0]])
+    ndim = n_picked + len(whole)
+
+    def along(value: Value, last: int) -> Value:
+        """The value, whose last axis is that one of the result."""
+        extents = (*value.shape, *[1] * (ndim - 1 - last))
+        return builder.viewed(value, lambda array: array.reshape(extents))
+
+    places = [place for place in range(ndim) if not n_before <= place < n_before + n_picked]
+    counted = {axis: builder.constant(np.arange(shape[axis])) for axis in whole}
+    return [along(full[axis], n_before + n_picked - 1) if axis in arrays
+            else along(counted[axis], places[whole.index(axis)]) for axis in range(len(full))]
 
 
 MOST_POSITION_AXES = 5          # of a loop with MAX_OPERANDS operands
@@ -166,10 +211,13 @@ def _counts_rows(part: Any, shape: tuple[int, ...]) -> bool:
 @lowers("index_put")
 def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Value:
     """A copy in which single elements are overwritten or added to, where the key has integers for every axis."""
-    parts = key if isinstance(key, tuple) else (key,)
+    parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     target, values = builder.as_value(x), builder.as_value(values)
     if not _is_position_key(parts, len(target.shape)):
-        raise CannotLowerError("the key is no integers for every axis")
+        full = _full_key(key, len(target.shape))
+        if full is None:
+            raise CannotLowerError("the key is no integers, but for axes that it takes as a whole")
+        parts = _for_every_axis(builder, target.shape, key, full)
     shape = np.broadcast_shapes(*[part.shape for part in parts if isinstance(part, Value)])
     if values.dtype.kind == "c" and target.dtype.kind != "c":
         raise CannotLowerError("NumPy warns where an imaginary part is dropped")
@@ -215,6 +263,75 @@ def put(
         loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
         builder.site, is_elementwise=False))
     return result
+
+
+@lowers("take_along_axis")
+def take_along_axis(builder: Builder, spec: Any, arr: Any, indices: Any, axis: int | None = -1) -> Value:
+    """A pick, at the same place along all other axes."""
+    arr, indices = builder.as_value(arr), builder.as_value(indices)
+    if indices.dtype.kind not in "iu" or indices.dtype == np.uint64:
+        raise CannotLowerError("the positions are no integers that fit into int64")
+    if axis is None:
+        arr, axis = reshape(builder, _Shape((arr.template.size,)), arr), 0
+    return picked(builder, spec, arr, _grid_with(builder, arr, indices, axis))
+
+
+@lowers("scatter_add")
+def scatter_add(builder: Builder, spec: Any, x: Any, indices: Any, values: Any, axis: int) -> Value:
+    """A copy, to elements of which values are added one by one."""
+    x, indices, values = builder.as_value(x), builder.as_value(indices), builder.as_value(values)
+    if indices.dtype.kind not in "iu" or indices.dtype == np.uint64 or values.dtype != x.dtype:
+        raise CannotLowerError("the positions are no integers that fit into int64, or the values have another dtype")
+    parts = _grid_with(builder, x, indices, axis)
+    shape = np.broadcast_shapes(*[part.shape for part in parts])
+    if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
+        raise CannotLowerError("the values have another shape, or there are none")
+    return put(builder, builder.copied(x), parts, values, shape, True, "scatter_add")
+
+
+def _grid_with(builder: Builder, x: Value, indices: Value, axis: int) -> list[Value]:
+    """The numbers of the elements along every axis, which broadcast, but along one axis these."""
+    grid = [builder.constant(numbers) for numbers in np.indices(x.shape, sparse=True)]
+    grid[normalize_axis_index(axis, len(x.shape))] = indices
+    return grid
+
+
+@lowers("repeat")
+def repeat(builder: Builder, spec: Any, a: Any, repeats: Sequence[int], axis: int | None = None) -> Value:
+    """A gather of layers."""
+    a = builder.as_value(a)
+    if axis is None or not a.shape:     # NumPy takes a number for a vector of one
+        a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
+    axis = normalize_axis_index(axis, len(a.shape))
+    return gathered(builder, a, builder.constant(np.arange(a.shape[axis]).repeat(repeats)), axis)
+
+
+@lowers("tile")
+def tile(builder: Builder, spec: Any, A: Any, reps: Sequence[int]) -> Value:
+    """A copy of the array with a new axis before each, along which it is repeated."""
+    array = builder.as_value(A)
+    ndim = max(len(array.shape), len(reps))
+    extents, times = (1,) * (ndim - len(array.shape)) + array.shape, (1,) * (ndim - len(reps)) + tuple(reps)
+    apart = [number for extent in extents for number in (1, extent)]
+    repeated = [number for pair in zip(times, extents, strict=True) for number in pair]
+    return reshape(builder, spec, builder.viewed(
+        array, lambda array: np.broadcast_to(array.reshape(apart), repeated)))
+
+
+@lowers("roll")
+def roll(builder: Builder, spec: Any, a: Any, shift: Sequence[int], axis: Sequence[int] | None = None) -> Value:
+    """A copy of the two parts for each axis, in turn."""
+    a = builder.as_value(a)
+    if axis is None:
+        flat = reshape(builder, _Shape((a.template.size,)), a)
+        return reshape(builder, spec, roll(builder, flat, flat, (sum(shift),), (0,)))
+    axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
+    for by, along in zip(*map(np.ravel, np.broadcast_arrays(shift, axes)), strict=True):
+        n = a.shape[along]
+        start = n - int(by) % n if n else 0
+        a = concatenate(builder, a, [builder.viewed(a, lambda array: array[
+            (*[slice(None)] * along, part)]) for part in (slice(start, n), slice(0, start))], int(along))    # noqa: B023
+    return a
 
 
 def _basic_key(key: Any) -> tuple[Any, ...]:
@@ -448,6 +565,30 @@ def pointwise(
     return builder.ufunc(function, values) if found is None else found
 
 
+@lowers("round")
+def round_to(builder: Builder, spec: Any, a: Any, decimals: int = 0) -> Value:
+    """The nearest whole numbers of multiples."""
+    a = builder.as_value(a)
+    if a.dtype.kind in "iu" and decimals >= 0:
+        return a
+    if a.dtype.kind != "f":
+        raise CannotLowerError("NumPy rounds parts of complex numbers, and casts others")
+    if decimals == 0:
+        return builder.ufunc(np.rint, (a,))
+    first, second = (np.multiply, np.true_divide) if decimals > 0 else (np.true_divide, np.multiply)
+    power = float(10 ** abs(decimals))
+    return builder.ufunc(second, (builder.ufunc(np.rint, (builder.ufunc(first, (a, power)),)), power))
+
+
+@lowers("complex")
+def complex_numbers(builder: Builder, spec: Any, real: Any, imag: Any) -> Value:
+    """Copies of the parts."""
+    result = builder.fresh(spec.shape, spec.dtype)
+    for target, part in ((result.template.real, real), (result.template.imag, imag)):
+        builder.copy_into(result.viewed(target), builder.as_value(part, target.dtype))
+    return result
+
+
 @lowers("frexp_mantissa")
 def frexp_mantissa(builder: Builder, spec: Any, x: Any) -> Value:
     """The first result of NumPy's function."""
@@ -490,7 +631,7 @@ for _name in IDENTITIES:
 
 
 @lowers("mean")
-def mean(
+def average(
     builder: Builder, spec: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
     where: Any = None,
 ) -> Value:
@@ -500,6 +641,72 @@ def mean(
         raise CannotLowerError("it casts, is over no elements, or has an argument where")
     total = reduced(builder, np.add, 0, a, axis, keepdims)
     return builder.ufunc(np.true_divide, (total, a.template.size // max(total.template.size, 1)))
+
+
+@lowers("var")
+def var(
+    builder: Builder, spec: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False,
+    where: Any = None, mean: Any = None, correction: float | None = None,
+) -> Value:
+    """The mean of the squares of what is left without the mean, as NumPy does it."""
+    a = builder.as_value(a)
+    if where is not None or mean is not None or a.dtype != spec.dtype or a.dtype.char not in "fd" or (
+            not a.template.size):
+        raise CannotLowerError("it casts, is over no elements, or has an argument where or mean")
+    if a.constant is not None or any(stride <= 0 for stride in a.template.strides):
+        raise CannotLowerError("it is known, or repeats elements, or goes along a negative stride")
+    order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])     # of what NumPy computes from it
+
+    def in_order(value: Value) -> Value:
+        return builder.viewed(value, lambda array: array.transpose(order))
+
+    apart = builder.ufunc(np.subtract, (in_order(a), in_order(average(builder, spec, a, axis, keepdims=True))))
+    squares = builder.viewed(builder.ufunc(np.square, (apart,)), lambda array: array.transpose(np.argsort(order)))
+    total = reduced(builder, np.add, 0, squares, axis, keepdims)
+    n = a.template.size // max(total.template.size, 1) - (ddof if correction is None else correction)
+    if n <= 0:
+        raise CannotLowerError("NumPy warns where no degree of freedom is left")
+    return builder.ufunc(np.true_divide, (total, n))
+
+
+@lowers("std")
+def std(builder: Builder, spec: Any, **arguments: Any) -> Value:
+    """The square root of the variance."""
+    return builder.ufunc(np.sqrt, (var(builder, spec, **arguments),))
+
+
+def _accumulation_rule(function: np.ufunc) -> Rule:
+    def rule(builder: Builder, spec: Any, a: Any, axis: int | None = None, dtype: Any = None) -> Value:
+        """The first layer, and then a loop that reads what it has written for the one before."""
+        a = builder.cast(builder.as_value(a), spec.dtype)
+        if axis is None:
+            a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
+        loop = "ufunc", function, (a.dtype.num,) * 3
+        check_loop(loop)
+        if not a.template.size or not a.shape or a.constant is not None:
+            raise CannotLowerError("it is over no elements, of a single one, or known")
+        if a.dtype.kind == "c" and function is np.multiply:
+            raise CannotLowerError("NumPy's loop for products of complex numbers rounds by the layout")
+        axis = normalize_axis_index(axis, len(a.shape))
+
+        def layers(array: Array, *bounds: int | None) -> Array:
+            return array[(*[slice(None)] * axis, slice(*bounds))]
+
+        result = builder.fresh(a.shape, a.dtype)
+        builder.copy_into(result.viewed(layers(result.template, 1)), builder.viewed(a, lambda array: layers(array, 1)))
+        if a.shape[axis] > 1:
+            before, after = (result.viewed(layers(result.template, *part)) for part in ((None, -1), (1, None)))
+            terms = builder.viewed(a, lambda array: layers(array, 1, None))
+            # behind an axis of one row: rows along the first axis depend on those before, so no blocks share them
+            builder.add_loop(loop, (before, terms, after), (1, *terms.shape) if axis == 0 else terms.shape,
+                             f"{function.__name__}.accumulate", is_elementwise=False)
+        return result
+
+    return rule
+
+
+lowers("cumsum")(_accumulation_rule(np.add))
+lowers("cumprod")(_accumulation_rule(np.multiply))
 
 
 def depends_on_order(function: np.ufunc, dtype: np.dtype[Any]) -> bool:
@@ -588,7 +795,7 @@ def matmul(builder: Builder, spec: Any, x1: Any, x2: Any) -> Value:
 def covariance(builder: Builder, spec: Any, a: Any, divisor: Any) -> Value:
     """The product of the rows, less their means, and of their adjoint."""
     a = builder.as_value(a)
-    apart = builder.ufunc(np.subtract, (a, mean(builder, spec, a, -1, keepdims=True)))
+    apart = builder.ufunc(np.subtract, (a, average(builder, spec, a, -1, keepdims=True)))
     other = builder.viewed(apart, lambda array: array.mT)
     if a.dtype.kind == "c":
         other = builder.ufunc(np.conjugate, (other,))
