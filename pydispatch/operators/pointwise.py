@@ -14,8 +14,8 @@ from pydispatch.operators.meta import broadcast, pointwise_meta
 absolute, copysign, cos, cosh, exp, exp2, hypot, imag, isfinite, isinf, isnan, ldexp, log = operators(
     "absolute", "copysign", "cos", "cosh", "exp", "exp2", "hypot", "imag", "isfinite", "isinf", "isnan", "ldexp", "log",
 )
-logaddexp, logaddexp2, rint, sign, sin, sinh, sqrt, where, zeros_like = operators(
-    "logaddexp", "logaddexp2", "rint", "sign", "sin", "sinh", "sqrt", "where", "zeros_like",
+logaddexp, logaddexp2, rint, sign, sin, sinh, sqrt, square, where, zeros_like = operators(
+    "logaddexp", "logaddexp2", "rint", "sign", "sin", "sinh", "sqrt", "square", "where", "zeros_like",
 )
 LOG_2, LOG_10 = log_of_number(2), log_of_number(10)
 RADIANS_PER_DEGREE = pi_of_number / 180
@@ -187,7 +187,7 @@ pointwise(np.sqrt, vjp=lambda g, result: g / (2 * result))
 pointwise(np.cbrt, vjp=lambda g, result: g / (3 * result * result))
 pointwise(np.exp, vjp=lambda g, result: g * result)
 pointwise(np.exp2, vjp=lambda g, result: g * (LOG_2 * result))
-pointwise(np.expm1, vjp=lambda g, result: g * (result + 1))
+pointwise(np.expm1, vjp=lambda g, x: g * exp(x))
 pointwise(np.log, vjp=lambda g, x: g / x)
 pointwise(np.log2, vjp=lambda g, x: g / (LOG_2 * x))
 pointwise(np.log10, vjp=lambda g, x: g / (LOG_10 * x))
@@ -223,9 +223,9 @@ pointwise(np.degrees, vjp=lambda g: g / RADIANS_PER_DEGREE)
 pointwise(np.sinh, vjp=lambda g, x: g * cosh(x))
 pointwise(np.cosh, vjp=lambda g, x: g * sinh(x))
 pointwise(np.tanh, vjp=lambda g, result: g * (1 - result * result))
-pointwise(np.arcsinh, vjp=lambda g, x: g / sqrt(x * x + 1))
+pointwise(np.arcsinh, vjp=lambda g, result: g / cosh(result))
 pointwise(np.arccosh, vjp=lambda g, x: g / sqrt(x - 1) / sqrt(x + 1))
-pointwise(np.arctanh, vjp=lambda g, x: g / (1 - x * x))
+pointwise(np.arctanh, vjp=lambda g, result: g * square(cosh(result)))
 
 # rounding and limits
 

@@ -49,7 +49,7 @@ def i0_derivative_of_double(x, order=1):
     nodes = np.cos((np.arange(n) + 0.5) * (math.pi / (2 * n)))
     with np.errstate(over="ignore"):
         values = (np.sinh if order % 2 else np.cosh)(x[..., None] * nodes)
-    return (values @ nodes ** order / n).astype(dtype)[()]
+    return (values @ (nodes ** order / n)).astype(dtype)[()]
 
 
 def sinc_by_operators(x):

@@ -297,6 +297,23 @@ def test_operators_named_in_formulas_are_those_of_the_library():
     assert operators("sin", "cos") == (ops.np.sin, ops.np.cos)
 
 
+# --- far out, and near the ends -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "x", "expected"), [       # by arithmetic of sixty digits
+    ("arcsinh", 1e200, 1e-200), ("arcsinh", -1e300, 1e-300), ("arcsinh", 0.0, 1.0),
+    ("arctanh", 0.99999999, 49999999.998762039), ("arctanh", -0.0, 1.0), ("arctanh", 1.0, np.inf),
+    ("arccosh", 1e200, 1e-200), ("arctan", 1e100, 1e-200), ("expm1", -40.0, 4.248354255291589e-18),
+    ("i0", 709.0, 1.2306788896524786e+306), ("i0", -709.0, -1.2306788896524786e+306),
+])
+def test_slopes_of_extreme_arguments(name, x, expected):
+    """No square overflows, and no sum cancels; NumPy warns of nothing."""
+    call = getattr(ops.np, name)
+    with np.errstate(all="raise", under="ignore", divide="ignore"):
+        found = {"backward": func_grad(call)(np.float64(x)), "forward": jvp(call, (np.float64(x),), (1.0,))[1]}
+    assert found == {way: pytest.approx(expected, rel=1e-12, abs=0) for way in found}
+
+
 # --- where operators are not smooth ----------------------------------------------------------------------------------
 
 NAN, INF = np.nan, np.inf

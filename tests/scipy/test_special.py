@@ -126,6 +126,13 @@ BY_MANY_DIGITS = [
     ("betainc", 1, (0.5, 0.7, 0.99), 0.11601413246173023),
     ("betainc", 0, (50.0, 70.0, 0.4), -0.041199785991006876),
     ("stdtr", 0, (5.0, -8.0), -0.00022972169310838338),
+    ("exprel", 0, (712.0,), 2.3151584978796849e+306),
+    ("k1", 0, (700.0,), -4.6764523042521025e-306),
+    ("powm1", 1, (1e-200, 0.1), -4.6051701859880796e-18),
+    ("pseudo_huber", 1, (1e200, 1e200), 7.0710678118654752e+199),
+    ("fdtr", 2, (2.0, 1.0, 1e160), 3.5355339059327376e-241),
+    ("chndtr", 0, (2000.0, 3.0, 2000.0), 0.0044603102903819278),
+    ("voigt_profile", 0, (1.0, 1e-6, 1.0), -0.15915494309189534),
 ]
 
 
@@ -135,8 +142,17 @@ def test_derivatives_by_many_digits(name, i, args, expected):
     assert slope(name, i, *args) == pytest.approx(expected, rel=5e-12, abs=0)
 
 
+@pytest.mark.parametrize(("name", "expected"), [
+    ("wofz", -1.128379167096641e-18 - 5.6418958354691e-13j), ("erfcx", -5.6418958354521743e-13 + 1.1283791670898707e-18j),
+])
+def test_derivatives_of_complex_functions_far_out(name, expected):
+    _, tangent = func.jvp(getattr(special, name), (np.complex128(1e6 + 1j),), (1.0 + 0j,))
+    assert tangent == pytest.approx(expected, rel=1e-12, abs=0)
+
+
 LIMITS = [
     ("expit", 0, (800.0,), 0), ("expit", 0, (-800.0,), 0), ("log_expit", 0, (-800.0,), 1),
+    ("exprel", 0, (math.inf,), math.inf), ("owens_t", 1, (0.0, 1e200), 0),
     ("log_expit", 0, (800.0,), 0), ("softplus", 0, (800.0,), 1), ("softplus", 0, (-800.0,), 0),
     ("xlogy", 0, (0.0, 0.0), 0), ("xlogy", 1, (0.0, 0.0), 0), ("xlogy", 0, (0.0, 2.0), math.log(2)),
     ("xlogy", 1, (0.0, 2.0), 0), ("xlog1py", 0, (0.0, -1.0), 0), ("xlog1py", 1, (0.0, -1.0), 0),

@@ -25,7 +25,7 @@ betaln, gammaln, xlogy = SCIPY.operators(
     "special_betaln", "special_gammaln", "special_xlogy")
 hyp0f1, kolmogorov_slope, smirnov_slope = SCIPY.operators(
     "special_hyp0f1", "special_kolmogorov_slope", "special_smirnov_slope")
-chndtr, = SCIPY.operators("special_chndtr")
+chndtr, ive = SCIPY.operators("special_chndtr", "special_ive")
 
 # --- incomplete gamma functions (8.8.13) -----------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ pointwise("nbdtrin", "Tensor k, Tensor y, Tensor p", (
 def fdtr_density(n: Any, d: Any, x: Any) -> Any:
     """Of the distribution function, which is betainc(n / 2, d / 2, n x / (d + n x)), in x."""
     whole = d + n * x
-    return beta_density(n / 2, d / 2, n * x / whole, d / whole) * d / (whole * whole) * n
+    return beta_density(n / 2, d / 2, n * x / whole, d / whole) * (d / whole) * (n / whole)
 
 
 def fdtr_slope_in_n(n: Any, d: Any, x: Any) -> Any:
@@ -254,8 +254,14 @@ pointwise("stdtridf", "Tensor p, Tensor t", (
 
 
 def chndtr_density(x: Any, df: Any, nc: Any) -> Any:
-    """The central density times a hypergeometric function, which is a Bessel function (10.39.9)."""
-    return gamma_density(df / 2, x / 2) / 2 * exp(nc * -0.5) * hyp0f1(df / 2, nc * x / 4)
+    """The central density times a hypergeometric function; that is a Bessel function (10.39.9) where it overflows."""
+    product = nc * x
+    large = product > df ** 4 * 1e-6 + 1e5      # but not beside so many degrees that the Bessel function underflows
+    near = gamma_density(df / 2, x / 2) / 2 * exp(nc * -0.5) * hyp0f1(df / 2, where(large, 0.0, product / 4))
+    x, nc = where(large, x, 1.0), where(large, nc, 1.0)
+    distance = sqrt(x) - sqrt(nc)
+    far = exp(distance * distance * -0.5) / 2 * (x / nc) ** (df / 4 - 0.5) * ive(df / 2 - 1, sqrt(x * nc))
+    return where(large, far, near)
 
 
 def chndtr_slope(x: Any, df: Any, nc: Any, value: Any) -> Any:

@@ -52,7 +52,7 @@ pointwise("rel_entr", "Tensor x, Tensor y", (
 pointwise("kl_div", "Tensor x, Tensor y", (
     lambda g, x, y: g * log(x / y), lambda g, x, y: g * ((y - x) / where((x == 0) & (y == 0), 1.0, y))))
 pointwise("powm1", "Tensor x, Tensor y", (
-    lambda g, x, y: g * (y * x ** (y - 1)), lambda g, x, y, result: g * xlogy(result + 1, x)))
+    lambda g, x, y: g * (y * x ** (y - 1)), lambda g, x, y: g * xlogy(x ** y, x)))
 
 # --- losses ----------------------------------------------------------------------------------------------------------
 
@@ -69,7 +69,7 @@ pointwise("huber", "Tensor delta, Tensor r", (
     lambda g, delta, r: g * where(absolute(r) <= delta, r, delta * sign(r))))
 pointwise("pseudo_huber", "Tensor delta, Tensor r", (
     lambda g, delta, r: g * pseudo_huber_slope(delta, r),
-    lambda g, delta, r: g * (delta * r / nonzero(hypot(delta, r)))))
+    lambda g, delta, r: g * (delta * (r / nonzero(hypot(delta, r))))))
 
 # --- exponentials ----------------------------------------------------------------------------------------------------
 
@@ -77,7 +77,8 @@ pointwise("pseudo_huber", "Tensor delta, Tensor r", (
 def exprel_derivative_kernel(x: Any, order: int = 1) -> Any:
     """The integral of t**order exp(x t) over t from 0 to 1.
 
-    On the left it is an incomplete gamma function (DLMF 8.2.1), near 0 a series, and far on the right a recurrence.
+    On the left it is an incomplete gamma function (DLMF 8.2.1), near 0 a series, and far on the right a recurrence,
+    whose terms exceed the integral: they are exp(-x) times what they are by themselves, until the last step.
     """
     left, right = x < -1, x > 30
     y = np.where(left, -x, 1.0)
@@ -86,11 +87,11 @@ def exprel_derivative_kernel(x: Any, order: int = 1) -> Any:
     for k in range(120):
         total = total + term / (k + order + 1)
         term = term * near / (k + 1)
-    y = np.where(right, x, 30.0)
-    growing, power = special.exprel(y), np.exp(y)
+    y = np.where(right, np.minimum(x, 2000.0), 30.0)
+    growing, root = special.exprel(-y), np.exp(y / 2)
     for n in range(1, order + 1):
-        growing = (power - n * growing) / y
-    return np.where(left, found, np.where(right, growing, total))
+        growing = (1 - n * growing) / y
+    return np.where(left, found, np.where(right, growing * root * root, total))
 
 
 pointwise("expm1", "Tensor x", lambda g, x: g * exp(x))

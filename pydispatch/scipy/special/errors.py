@@ -37,10 +37,8 @@ def far_series(x: Any, sign: float) -> Any:
 
 
 def erfcx_slope(x: Any, result: Any) -> Any:
-    """Far from 0 by its asymptotic series, as most of the two terms cancels."""
-    if is_complex(x):
-        return 2 * x * result - SLOPE
-    far = x > FAR
+    """Far on the right by its asymptotic series, as most of the two terms cancels."""
+    far = (absolute(x) > FAR) & (real(x) >= 0)
     near = 2 * where(far, 0.0, x) * result - SLOPE
     return where(far, far_series(where(far, x, FAR), -1.0) / SQRT_PI, near)
 
@@ -50,6 +48,13 @@ def dawsn_slope(x: Any, result: Any) -> Any:
         return 1 - 2 * x * result
     far = absolute(x) > FAR
     return where(far, far_series(where(far, x, FAR), 1.0) / 2, 1 - 2 * where(far, 0.0, x) * result)
+
+
+def wofz_slope(z: Any, result: Any) -> Any:
+    """Far above, and on the real line far from 0, likewise."""
+    far = (absolute(z) > FAR) & (imag(z) >= 0)
+    near = -2 * where(far, 0.0, z) * result + SLOPE * 1j
+    return where(far, far_series(where(far, z, FAR), 1.0) * (1j / SQRT_PI), near)
 
 
 def fresnel_slopes(z: Any) -> tuple[Any, Any]:
@@ -64,7 +69,7 @@ pointwise("erfi", "Tensor x", lambda g, x: g * (SLOPE * exp(x * x)))
 pointwise("erfinv", "Tensor y", lambda g, result: g * (exp(result * result) / SLOPE), instead=0.0)
 pointwise("erfcinv", "Tensor y", lambda g, result: g * (exp(result * result) / -SLOPE))
 pointwise("dawsn", "Tensor x", lambda g, x, result: g * dawsn_slope(x, result))
-pointwise("wofz", "Tensor z", lambda g, z, result: g * (-2 * z * result + SLOPE * 1j))
+pointwise("wofz", "Tensor z", lambda g, z, result: g * wofz_slope(z, result))
 several("fresnel", "Tensor z", 2, lambda g, z: transposed(g, fresnel_slopes(z)),
         lambda t, z: scaled(t, fresnel_slopes(z)))
 
@@ -88,7 +93,7 @@ def voigt_parts(x: Any, sigma: Any, gamma: Any) -> tuple[Any, Any, Any]:
     """The scale 1 / (sigma sqrt(2)), the argument of the Faddeeva function (7.19.3), and its derivative there."""
     scale = 1 / (SQRT_2 * sigma)
     z = complex_numbers(x * scale, gamma * scale)
-    return scale, z, -2 * z * wofz(z) + SLOPE * 1j
+    return scale, z, wofz_slope(z, wofz(z))
 
 
 def voigt_vjp_of_sigma(g: Any, x: Any, sigma: Any, gamma: Any, result: Any) -> Any:
@@ -125,6 +130,6 @@ pointwise("nrdtrisd", "Tensor mn, Tensor p, Tensor x", (
     lambda g, p: g / ndtri(p)), instead=0.25)
 pointwise("owens_t", "Tensor h, Tensor a", (
     lambda g, h, a: g * (-PEAK / 2 * exp(h * h * -0.5) * erf(h * a / SQRT_2)),
-    lambda g, h, a: g * (exp(h * h * (a * a + 1) * -0.5) / (a * a + 1) / (2 * math.pi))))
+    lambda g, h, a: g * (exp((h * h + (h * a) * (h * a)) * -0.5) / (a * a + 1) / (2 * math.pi))))
 pointwise("voigt_profile", "Tensor x, Tensor sigma, Tensor gamma", (
     voigt_vjp_of_x, voigt_vjp_of_sigma, voigt_vjp_of_gamma))
