@@ -377,14 +377,16 @@ def split(builder: Builder, spec: Any, **arguments: Any) -> tuple[Value, ...]:
 @lowers("real")
 def real(builder: Builder, spec: Any, val: Any) -> Value:
     """A view of a complex array; a real array itself."""
-    val = builder.as_value(val)
+    if not isinstance(val, Value):
+        return builder.as_value(np.real(val))       # that of a bool is an int
     return builder.viewed(val, np.real) if val.dtype.kind == "c" else val
 
 
 @lowers("imag")
 def imag(builder: Builder, spec: Any, val: Any) -> Value:
     """A view of a complex array; zeros for a real one."""
-    val = builder.as_value(val)
+    if not isinstance(val, Value):
+        return builder.as_value(np.imag(val))
     if val.dtype.kind == "c":
         return builder.viewed(val, np.imag)
     return builder.constant(np.zeros(val.shape, val.dtype))

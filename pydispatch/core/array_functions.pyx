@@ -126,9 +126,11 @@ cdef inline PyObject* kernel_of_numpy(ArrayFunction self, PyObject* state) excep
     if not PyTuple_GET_SIZE(<PyObject*>self.operator.overloads):
         return NULL
     op = PyTuple_GET_ITEM(<PyObject*>self.operator.overloads, 0)
-    table = <PyObject*>(<OpOverload>op).table
-    if table == Py_None or not (<State>state).plain or (<State>state).default_backend is not root.default_backend:
+    if not (<State>state).plain or (<State>state).default_backend is not root.default_backend:
         return NULL
+    if (<OpOverload>op).table is None:
+        table_of(<OpOverload>op)
+    table = <PyObject*>(<OpOverload>op).table
     if (<Table>table).last_word == CPU_WORD:
         entry = (<Table>table).last_entry
     else:

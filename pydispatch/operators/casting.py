@@ -7,7 +7,7 @@ import numpy as np
 from pydispatch._core import ArrayMethod, MetaArray, Tensor, times_minus_i
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, declare, operators
-from pydispatch.operators.meta import dtype_of, shape_of, view_of
+from pydispatch.operators.meta import sample, shape_of, view_of
 from pydispatch.registry.sites import describe_interpreter
 
 complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
@@ -21,10 +21,10 @@ def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **parts
 
 
 def conversion_meta(kernel):
-    """The meta kernel: the argument's shape, and the dtype by running the kernel on an empty array; maybe a view."""
+    """The meta kernel: the argument's shape, and the dtype by running the kernel on a sample; maybe a view."""
     def meta(a, *args, **options):
-        probe = np.empty(0, dtype_of(a))
-        result = kernel(probe, *args, **options)
+        probe = sample(a)
+        result = np.asarray(kernel(probe, *args, **options))    # the parts of a bool are ints
         shared = result is probe or result.base is probe
         return view_of(a, shape_of(a), result.dtype) if shared else MetaArray(shape_of(a), result.dtype)
     return meta

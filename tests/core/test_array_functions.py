@@ -62,6 +62,14 @@ def test_kernels_of_users_are_called(call):
     assert call(np.ones(3)).tolist() in ([1, 1, 1], [2, 2, 2])
 
 
+@pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
+@pytest.mark.parametrize("name", ["real", "imag"])
+def test_the_first_call_after_a_registration_is_numpys_too(name):
+    with Library("np", "IMPL") as library:
+        library.impl(name, lambda val: np.full(3, 7.0), "CPU")
+    assert type(getattr(pnp, name)(2.5)) is float
+
+
 class Noting(DispatchMode):
     """Notes the names of operators."""
 
