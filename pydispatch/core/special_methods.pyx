@@ -113,7 +113,8 @@ cdef class UniversalFunctions:
 cdef class Method:
     """An operator as a method of Tensor: the Tensor is its first argument.
 
-    Calls that the operator refuses, which is strict, are those of NumPy's function where that takes them.
+    Calls that the operator refuses, which is strict, are those of NumPy's function where that takes them. So are those
+    with `out`: the operator's variant for it has no derivative, and the function writes by an operator that has one.
     """
 
     def __cinit__(self, operator, str name):
@@ -130,17 +131,24 @@ cdef class Method:
 
 cdef PyObject* call_as_method(PyObject* method, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef Method self = <Method>method
-    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
+    if kwnames != NULL and "out" in <tuple>kwnames:
+        return call_as_function(self, args, nargsf, kwnames, None)
     try:
         return give(own(PyObject_Vectorcall(<PyObject*>self.operator, args, nargsf, kwnames)))
     except DispatchTypeError as error:
-        positional, named = [], {}
-        for i in range(n):
-            positional.append(<object>args[i])
-        if kwnames != NULL:
-            for i, name in enumerate(<tuple>kwnames):
-                named[name] = <object>args[n + i]
-        return give(upcalls.call_as_function(self.operator, tuple(positional), named, error))
+        return call_as_function(self, args, nargsf, kwnames, error)
+
+
+cdef PyObject* call_as_function(Method self, PyObject* const* args, size_t nargsf, PyObject* kwnames,
+                                error) except NULL:
+    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
+    positional, named = [], {}
+    for i in range(n):
+        positional.append(<object>args[i])
+    if kwnames != NULL:
+        for i, name in enumerate(<tuple>kwnames):
+            named[name] = <object>args[n + i]
+    return give(upcalls.call_as_function(self.operator, tuple(positional), named, error))
 
 
 cdef Method some_method = Method(None, "")

@@ -23,6 +23,7 @@ from pydispatch import _core
 from pydispatch._core import ArrayFunction, MetaArray, OpOverloadPacket, Tensor, is_array, known_array
 from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
 from pydispatch.operators.declare import PACKS
+from pydispatch.operators.meta import broadcastable
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
 from pydispatch.registry.sites import caller_site
@@ -255,18 +256,24 @@ def stacked(values: Iterable[Any]) -> Any:
     return ops.np.stack([part if part.dtype == dtype else ops.np.astype(part, dtype) for part in parts])
 
 
-def into(out: Any, result: Any, casting: Any = "unsafe") -> Any:
-    """`result`, written into `out` unless that is None; DispatchTypeError for an array that cannot hold a Tensor."""
+def into(out: Any, result: Any, casting: Any = "unsafe", *, repeats: bool = False) -> Any:
+    """`result`, written into `out` unless that is None, and maybe `repeats` until it fills that.
+
+    Raises DispatchTypeError for an array that cannot hold a Tensor.
+    """
     if out is None:
         return result
     if isinstance(out, tuple):
         out, = out
-        return into(out, result, casting)
+        return into(out, result, casting, repeats=repeats)
     if not is_array(out):
         raise TypeError(f"out is {_core.a_type(out)}, expected an array")
     if casting != "unsafe" and not np.can_cast(result.dtype, out.dtype, casting):
         raise TypeError(f"out has dtype {out.dtype}, to which the result, of {result.dtype}, is not cast by the rule "
                         f"{casting!r}\npass an out of dtype {result.dtype}, or casting='unsafe'")
+    shape, found = tuple(getattr(result, "shape", ())), tuple(out.shape)
+    if not (broadcastable(shape, found) if repeats else shape == found):
+        raise ValueError(f"out has shape {found}, the result has shape {shape}\npass out=np.empty({shape}, ...)")
     if isinstance(result, Tensor) and not isinstance(out, Tensor):
         if carries_something(result):
             raise DispatchTypeError(
@@ -274,9 +281,6 @@ def into(out: Any, result: Any, casting: Any = "unsafe") -> Any:
                 "array cannot hold\nwrite result = f(...) without out, or pass a Tensor as out")
         out[...] = result.numpy()
         return out
-    shape = tuple(getattr(result, "shape", ()))
-    if tuple(out.shape) != shape:
-        raise ValueError(f"out has shape {tuple(out.shape)}, the result has shape {shape}")
     ops.np.setitem_(out, ..., result)
     return out
 
@@ -290,8 +294,12 @@ def carries_something(tensor: Tensor) -> bool:
 
 IGNORED: dict[str, tuple[Any, ...]] = {
     "order": ("K", "C", "A", None), "subok": (True, False), "like": (None,), "signature": (None,), "extobj": (None,),
+    "axes": ([(-2, -1)] * 3, [(-1,), (-2, -1), (-1,)]),
 }
-"""Arguments of NumPy's functions that operators do not have, with the values that do not change the result."""
+"""Arguments of NumPy's functions that operators do not have, with the values that do not change the result.
+
+Those of `axes` are what `array @= tensor` passes to `matmul`.
+"""
 ABSENT = getattr(np, "_NoValue", None)
 INSTEAD: dict[str, float] = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
 """For functions that are not smooth at 1: a point where they are."""
@@ -316,8 +324,10 @@ class Adapter:
         declaration = PACKS[self.face.namespace].declaration(self.name)
         assert declaration is not None
         self.writes = declaration.operation.variants.out is not None
+        is_universal = isinstance(self.original, np.ufunc)
         self.takes_out = (self.writes or "out" in positional_names(self.original)
-                          or (isinstance(self.original, np.ufunc) and self.original.nout == 1))
+                          or (is_universal and self.original.nout == 1))
+        self.repeats = is_universal and self.original.signature is None
         self.parameters = signature.names
         self.positional = signature.names[:signature.n_positional]
         self.arrays, self.lists = signature.array_arguments, signature.array_lists
@@ -378,7 +388,7 @@ class Adapter:
             if not self.writes or not isinstance(out, Tensor) or any(
                     isinstance(value, Tensor) and carries_something(value) for value in (out, *passed.values())):
                 casting = passed.get("casting", "same_kind" if self.writes else "unsafe")
-                return into(out, self.call(passed, None), casting)
+                return into(out, self.call(passed, None), casting, repeats=self.repeats)
             passed["out"] = out
         n = next((i for i, name in enumerate(self.positional) if name not in passed), len(self.positional))
         return self.operator(*[passed.pop(name) for name in self.positional[:n]], **passed)

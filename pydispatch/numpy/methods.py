@@ -52,12 +52,15 @@ def refused(name: str) -> Callable[..., NoReturn]:
     return documented(method, name)
 
 
-def call_as_function(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: DispatchTypeError) -> Any:
-    """What a method does with a call that its operator has refused: what NumPy's function of that name does.
+def call_as_function(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+                     error: DispatchTypeError | None) -> Any:
+    """What NumPy's function of a method's name does with a call that the operator has refused, or with `out`.
 
     An error that came later than the arguments were bound is raised: kernels and handlers must not run twice.
     """
     function = FUNCTIONS.get(operator.name.removeprefix("np::"))
+    if error is None:
+        return (function.implementation if function is not None else operator)(*args, **kwargs)
     if function is None or is_in_schema(operator.overloads[0].schema, args, kwargs):
         raise error
     try:

@@ -61,7 +61,7 @@ def written_where(mask: Any, results: tuple[Any, ...], targets: list[Any]) -> tu
     for result, target in zip(results, [*targets, None, None], strict=False):
         if mask is not True and target is not None:
             result = ops.np.where(mask, result, target)
-        found.append(into(target, result))
+        found.append(into(target, result, repeats=True))
     return tuple(found)
 
 

@@ -13,11 +13,10 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor
 from pydispatch.exceptions import DispatchTypeError, UnsupportedError
-from pydispatch.numpy.declare import OF_NUMPY, Adapter, into
+from pydispatch.numpy.declare import OF_NUMPY, Adapter
 from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.operators.sizes import blame_unknown_sizes
-from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -26,8 +25,6 @@ def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, 
     function = OF_NUMPY.get(ufunc) or of_scipy(ufunc)
     if function is None:
         raise no_such_function(ufunc, method)
-    if ufunc is np.matmul and "axes" in kwargs and kwargs.get("out", (None,))[0] is inputs[0]:
-        return into(inputs[0], ops.np.matmul_(Tensor(inputs[0].copy()), inputs[1]))     # array @= tensor
     if method == "__call__":
         return function.on_tensors(*inputs, **kwargs)
     if "out" in kwargs and not any(isinstance(value, Tensor) for value in inputs):

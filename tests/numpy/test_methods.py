@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from pydispatch import Tensor
+from pydispatch import Tensor, ops
 from pydispatch.autograd import grad
 from pydispatch.exceptions import AutogradError, ConversionError, DispatchTypeError
 from pydispatch.numpy import methods
@@ -121,6 +121,35 @@ def test_methods_take_what_numpys_take(name):
     assert isinstance(found, Tensor)
     np.testing.assert_array_equal(found.numpy(), expected)
     assert found.dtype == expected.dtype
+
+
+WRITING = {
+    "sum": (0,), "mean": (1,), "prod": (), "max": (0,), "std": (0,), "cumsum": (1,), "round": (), "clip": (1.0, 2.0),
+    "take": ([2, 0],), "trace": (), "dot": (np.arange(3.0),),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_methods_write_to_tensors_what_is_tracked(name):
+    """As NumPy's functions do."""
+    x = Tensor(ARRAY, requires_grad=True)
+    expected = getattr(x, name)(*WRITING[name])
+    target = Tensor(np.full(expected.shape, np.nan))
+    assert getattr(x, name)(*WRITING[name], out=target) is target
+    assert np.array_equal(target.array, expected.array)
+    assert np.array_equal(*[grad(ops.np.sum(result * 2.0), x)[0].array for result in (target, expected)])
+
+
+@pytest.mark.parametrize(("x", "as_out"), [
+    (ARRAY, np.asarray), (Tensor(ARRAY), np.asarray), (Tensor(ARRAY), Tensor),
+    (Tensor(ARRAY, requires_grad=True), Tensor),
+], ids=["array", "tensor into an array", "tensor", "tracked"])
+def test_only_universal_functions_repeat_what_they_write(x, as_out):
+    for call in (lambda out: np.sum(x, 0, out=out), lambda out: np.trace(x, out=out)):
+        with pytest.raises(ValueError, match=r"shape|dimensions"):
+            call(as_out(np.zeros((4, *ARRAY.shape[1:]))))
+    found = np.sqrt(x, out=as_out(np.zeros((4, *ARRAY.shape))))
+    assert np.array_equal(getattr(found, "array", found), np.broadcast_to(np.sqrt(ARRAY), found.shape))
 
 
 @pytest.mark.parametrize("call", [lambda x: x.sum("0"), lambda x: x.sum(nothing=1), lambda x: x.take(None)])
