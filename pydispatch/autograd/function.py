@@ -157,8 +157,6 @@ class UserFunction(CustomDerivative):
         """What backward returned, checked, as one entry per argument."""
         entries = found if isinstance(found, tuple) else (found,)
         n = len(ctx.needs_input_grad)
-        if len(entries) == n:
-            return entries
         if len(entries) < n or any(entry is not None for entry in entries[n:]):
             raise AutogradError(f"{self.name} returned an incorrect number of gradients: expected {n}, "
                                 f"got {len(entries)}\n"

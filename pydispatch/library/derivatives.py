@@ -277,7 +277,6 @@ class ContextDerivative(CustomDerivative):
             self._run_jvp = split_for_numpy(f"jvp of operator {op.name}", jvp)
         self._writes = schema.is_mutable
         plain = not self._keywords and not arguments.lists and not arguments.has_defaults and not self._writes
-        self._is_of_one_array = plain and arguments.holds_arrays == [True]
         setup = None if self._setup_context is None else self._setup_context.function
         self._run_backward = split_for_numpy(
             f"backward of operator {op.name}", self._backward.function, arguments.n_returns)
@@ -316,8 +315,6 @@ class ContextDerivative(CustomDerivative):
 
     def entries(self, ctx: Any, result: Any) -> Sequence[Any]:
         """What backward returned, checked, as one gradient per argument."""
-        if self._is_of_one_array and isinstance(result, Tensor) and ctx.needs_input_grad[0] is True:
-            return [result]     # nothing to check
         n_passed = getattr(ctx, "_n_passed", self._arguments.n_positional)
         entries = self._entries(result, n_passed)
         entries += [None] * (len(self._arguments.names) - len(entries))

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from pydispatch._core import MetaArray, convolve_vectors, correlate_vectors, sum_to
+from pydispatch._core import MetaArray, convolve_vectors, correlate_vectors, is_of_numpy, sum_to
 from pydispatch.operators.batching import batch_of, padded, rank, reshaped
-from pydispatch.operators.declare import declare, is_plain, operators
+from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 
 concatenate, convolve, flip, getitem, interval, scatter_add, take, take_along, where, zeros_like = operators(
@@ -151,7 +151,7 @@ class Segments:
         """Values of the elements added up at the starts of their segments, and at the ends."""
         shape = tuple(self.xp.shape)
         starts, ends = self.position, self.next
-        if self.plain and is_plain(at_start) and at_start.dtype == float:
+        if self.plain and is_of_numpy(at_start) and at_start.dtype == float:
             return np.bincount(np.concatenate((starts.ravel(), ends.ravel())),
                                np.concatenate((at_start.ravel(), at_end.ravel())), self.n)
         total = zeros_like(at_start, shape=shape)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
-from pydispatch._core import AnyDevice, MetaArray, sum_to
+from pydispatch._core import AnyDevice, MetaArray, is_of_numpy, sum_to
 from pydispatch.operators.batching import axis_behind, fitted, padded, rank, shape_behind
-from pydispatch.operators.declare import LAYOUT, declare, is_plain, range_like
+from pydispatch.operators.declare import LAYOUT, declare, range_like
 from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
 
 MADE = "ScalarType? dtype=None, Device? device=None"
@@ -112,7 +112,7 @@ def linspace_batch(op, info, in_dims, start, stop, num, endpoint, axis, dtype, d
 def parts_of_stop(g, num, endpoint, axis):
     """The weight of `stop` in each number of a `linspace`, along the axis of its gradient."""
     extents = (num,) + (1,) * (g.ndim - 1 - axis % g.ndim)
-    if is_plain(g):
+    if is_of_numpy(g):
         return np.linspace(0, 1, num, endpoint, dtype=g.dtype).reshape(extents)
     return range_like(g, num).astype(g.dtype).reshape(extents) / max(1, num - endpoint)
 

@@ -333,13 +333,9 @@ declare, declare_writer = LIBRARY.declare, LIBRARY.declare_writer
 operators, install = LIBRARY.operators, LIBRARY.install
 
 
-is_plain = is_of_numpy
-"""Is this a NumPy array? Then a formula may call NumPy where operators would take more calls and a copy."""
-
-
 def range_like(g, n: int):
     """0, 1, ..., n - 1, on the device of `g`, and without data if `g` has none."""
-    if is_plain(g):
+    if is_of_numpy(g):
         return np.arange(n)
     cumsum, ones_like, subtract = operators("cumsum", "ones_like", "subtract")
     return subtract(cumsum(ones_like(g, shape=(n,), dtype=np.dtype(int)), 0), 1)

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import _umath_linalg as universal  # the universal functions that np.linalg calls
 
-from pydispatch._core import MetaArray, Reduction, sum_to
+from pydispatch._core import MetaArray, Reduction, is_of_numpy, sum_to
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.operators.batching import axes_behind, batch_of, rank, reshaped
-from pydispatch.operators.declare import declare, install, is_plain, operators
+from pydispatch.operators.declare import declare, install, operators
 from pydispatch.operators.linalg import adjoint, conjugated
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.registry.derivatives import Joint
@@ -190,7 +190,7 @@ def slogdet_kernel(a):
 
 def inverse_of_regular(a, sign):
     """The inverse of a matrix, or of a stack of them, whose determinants have these signs."""
-    if is_plain_square(a) and is_plain(sign) and (sign.all() if sign.ndim else sign):
+    if is_plain_square(a) and is_of_numpy(sign) and (sign.all() if sign.ndim else sign):
         return universal.inv(a)         # which finds no pivot of 0, and so has nothing to report
     return inv(a)
 

@@ -19,6 +19,7 @@ from pydispatch._core import (
     advanced_items,
     getitem,
     index,
+    is_of_numpy,
     is_vector_of_positions,
     setitem,
     sum_to,
@@ -41,7 +42,7 @@ from pydispatch.operators.batching import (
     rows_along,
     to_front,
 )
-from pydispatch.operators.declare import declare, declare_writer, is_plain, operators, range_like
+from pydispatch.operators.declare import declare, declare_writer, operators, range_like
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
 from pydispatch.registry.sites import describe_interpreter
@@ -449,7 +450,7 @@ def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
 
 def item_placed(g, shape, key):
     """Zeros of `shape`, with `g` at a basic key."""
-    if not is_plain(g):
+    if not is_of_numpy(g):
         return with_item(zeros_like(g, shape=shape), key, g)
     result = np.zeros(shape, g.dtype)
     result[key] = g
@@ -459,7 +460,7 @@ def item_placed(g, shape, key):
 def selection_summed(g, shape, key):
     """Zeros of `shape`, with `g` added at the elements that a key with index arrays selects."""
     items = key if type(key) is tuple else (key,)
-    if not is_plain(g) or any(isinstance(item, Tensor) for item in items):      # a batch may read unbatched arrays
+    if not is_of_numpy(g) or any(isinstance(item, Tensor) for item in items):      # a batch may read unbatched arrays
         return with_selected(zeros_like(g, shape=shape), key, g, accumulate=True)
     result = np.zeros(shape, g.dtype)
     np.add.at(result, key, g)
@@ -506,7 +507,7 @@ def take_along_vjp(g, arr_shape, indices, axis):
         if found is not None:
             return found
     shape, axis = along(arr_shape, axis)
-    if not (is_plain(g) and is_plain(indices)):
+    if not (is_of_numpy(g) and is_of_numpy(indices)):
         return with_added(zeros_like(g, shape=shape), indices, g, axis).reshape(arr_shape)
     result = np.zeros(shape, g.dtype)
     scatter_add(result, indices, g, axis)

@@ -7,8 +7,8 @@ from math import pi as pi_of_number
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod
-from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, is_plain, named, operators
+from pydispatch._core import ArrayMethod, is_of_numpy
+from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, named, operators
 from pydispatch.operators.meta import broadcast, pointwise_meta
 
 absolute, copysign, cos, cosh, exp, exp2, hypot, imag, isfinite, isinf, isnan, ldexp, log = operators(
@@ -113,7 +113,7 @@ def power_vjp_of_base(g, x1, x2):
     power = x1 ** (x2 - 1.0)
     if type(x2) is not int:
         infinite = isinf(x2)
-        if not is_plain(infinite) or np.count_nonzero(infinite):
+        if not is_of_numpy(infinite) or np.count_nonzero(infinite):
             x2 = where(infinite & (power == 0), 0.0, x2)
     return g * (x2 * power)
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy._core.multiarray import c_einsum
 
-from pydispatch._core import MetaArray
+from pydispatch._core import MetaArray, is_of_numpy
 from pydispatch.operators.batching import rank, reshaped
-from pydispatch.operators.declare import declare, is_plain, operators, range_like
+from pydispatch.operators.declare import declare, operators, range_like
 from pydispatch.operators.meta import dtype_of, shape_of
 
 einsum, ones_like = operators("einsum", "ones_like")
@@ -309,7 +309,7 @@ def multiplication(terms, shapes, extents) -> Callable:
 def constant(g, extent, ndim):
     """A vector of ones or an identity matrix, of truth values, which leave the dtype of a product as it is."""
     if ndim == 1:
-        return np.broadcast_to(np.True_, (extent,)) if is_plain(g) else ones_like(g, dtype=bool, shape=(extent,))
+        return np.broadcast_to(np.True_, (extent,)) if is_of_numpy(g) else ones_like(g, dtype=bool, shape=(extent,))
     positions = range_like(g, extent)
     return reshaped(positions, (extent, 1)) == positions
 
@@ -334,7 +334,7 @@ def shape(x):
 def vjp_of_first(g, subscripts, x1_shape, x2, others):
     if others is None and type(x2) is np.ndarray:
         found = transposed(subscripts, 0, x1_shape, x2.shape)
-        if found.multiply is not None and is_plain(g):
+        if found.multiply is not None and is_of_numpy(g):
             return found.multiply(g, x2)
         return einsum_vjp(g, found, (x2,))
     rest = () if x2 is None else (x2, *(others or ()))
@@ -344,7 +344,7 @@ def vjp_of_first(g, subscripts, x1_shape, x2, others):
 def vjp_of_second(g, subscripts, x1, x2_shape, others):
     if others is None and type(x1) is np.ndarray:
         found = transposed(subscripts, 1, x1.shape, x2_shape)
-        if found.multiply is not None and is_plain(g):
+        if found.multiply is not None and is_of_numpy(g):
             return found.multiply(g, x1)
         return einsum_vjp(g, found, (x1,))
     rest = (x1, *(others or ()))

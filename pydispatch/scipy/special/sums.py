@@ -10,9 +10,9 @@ import numpy as np
 from scipy import special
 
 import pydispatch.numpy as pnp
-from pydispatch._core import MetaArray, Reduction, logarithm_and_shares, restored
+from pydispatch._core import MetaArray, Reduction, is_of_numpy, logarithm_and_shares, restored
 from pydispatch.numpy.declare import as_nonscalar
-from pydispatch.operators.declare import is_plain, operators
+from pydispatch.operators.declare import operators
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.reductions import reduced_axes, reduced_behind, reduced_shape
@@ -184,7 +184,7 @@ def same_meta(x: Any, axis: Any = None) -> MetaArray:
 def shares(a: Any, axis: Any, result: Any) -> Any:
     """exp(a - result), each element's share of the sum: also of one that is 0, or infinite."""
     result = restored(result, a.shape, axis)
-    if is_plain(result) and is_plain(a):
+    if is_of_numpy(result) and is_of_numpy(a):
         check = result.sum()
         if is_finite_number(check):
             return np.exp(a - result)
@@ -229,11 +229,12 @@ def with_shares_jvp(t: Any, axis: Any, keepdims: bool, result: Any) -> tuple[Any
 def softmax_vjp(g: Any, axis: Any, result: Any) -> Any:
     """A symmetric map, so that tangents go the same way."""
     moved = g * result
-    return moved - result * (moved.sum(axis, keepdims=True) if is_plain(moved) else total(moved, axis, keepdims=True))
+    sums = moved.sum(axis, keepdims=True) if is_of_numpy(moved) else total(moved, axis, keepdims=True)
+    return moved - result * sums
 
 
 def log_softmax_vjp(g: Any, axis: Any, result: Any) -> Any:
-    return g - exp(result) * (g.sum(axis, keepdims=True) if is_plain(g) else total(g, axis, keepdims=True))
+    return g - exp(result) * (g.sum(axis, keepdims=True) if is_of_numpy(g) else total(g, axis, keepdims=True))
 
 
 def zero_if_none(g: Any, result: Any) -> Any:
