@@ -9,10 +9,9 @@ check its dtype.
 `vjp` has one formula per array argument, in the order of the schema, None for an argument without a gradient; a single
 formula belongs to the first argument, one in a `Joint` gives the gradients of all. The names of its parameters say what
 it needs; `registry/derivatives.py` lists them. A formula returns the gradient of its argument, as a linear map that is
-transposed but not conjugated. `jvp` is
-"linear", "multilinear", or formulas too; a pointwise operator needs none, since the formulas of `vjp` serve. Values are
-raw arrays, scalars of NumPy or Python, or Tensors. So formulas use Python's operators, the methods that ndarray and
-Tensor share, and operators of the library, which `operators` finds.
+transposed but not conjugated. `jvp` is "linear", "multilinear", or formulas too; one that `broadcasts` needs none,
+since the formulas of `vjp` serve. Values are raw arrays, scalars of NumPy or Python, or Tensors. So formulas use
+Python's operators, the methods that ndarray and Tensor share, and operators of the library, which `operators` finds.
 
 `differentiated_as`, in place of `vjp` and `jvp`, is for an operator whose derivative needs something that the forward
 pass computes anyway, such as the order in which it sorts. It is a composite: a function of the arguments that calls

@@ -105,35 +105,19 @@ def triangular_slopes(result, left, mode, right):
     return where(rises, rest, of_width), of_side, where(rises, of_width, rest)
 
 
-LAPLACE, LAPLACE_TANGENTS = by_location(0.0)
-GUMBEL, GUMBEL_TANGENTS = by_location(np.euler_gamma)
-RAYLEIGH, RAYLEIGH_TANGENTS = by_scale(math.sqrt(math.pi / 2))
-
 for name in ("laplace", "logistic"):
-    distribution(name, LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=LAPLACE, jvp=LAPLACE_TANGENTS)
-distribution("gumbel", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=GUMBEL, jvp=GUMBEL_TANGENTS)
-distribution("rayleigh", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=RAYLEIGH, jvp=RAYLEIGH_TANGENTS)
-distribution(
-    "lognormal", "Tensor? mean=None, Tensor? sigma=None", cast_from(float), defaults=(0.0, 1.0),
-    vjp=(
-        lambda g, result, mean_shape: sum_to(g * result, mean_shape),
-        lambda g, result, mean, sigma, sigma_shape: sum_to(g * lognormal_slope(result, mean, sigma), sigma_shape),
-    ),
-    jvp=(
-        lambda t, result: t * result,
-        lambda t, result, mean, sigma: t * lognormal_slope(result, mean, sigma),
-    ))
+    distribution(name, LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=by_location(0.0))
+distribution("gumbel", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=by_location(np.euler_gamma))
+distribution("rayleigh", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=by_scale(math.sqrt(math.pi / 2)))
+distribution("lognormal", "Tensor? mean=None, Tensor? sigma=None", cast_from(float), defaults=(0.0, 1.0), vjp=(
+    lambda g, result: g * result, lambda g, result, mean, sigma: g * lognormal_slope(result, mean, sigma)))
 for name in ("weibull", "power"):
-    distribution(name, "Tensor a", cast_from(float),
-                 vjp=lambda g, result, a, a_shape: sum_to(g * power_slope(result, a), a_shape),
-                 jvp=lambda t, result, a: t * power_slope(result, a))
-distribution("pareto", "Tensor a", cast_from(float),
-             vjp=lambda g, result, a, a_shape: sum_to(g * pareto_slope(result, a), a_shape),
-             jvp=lambda t, result, a: t * pareto_slope(result, a))
+    distribution(name, "Tensor a", cast_from(float), vjp=lambda g, result, a: g * power_slope(result, a))
+distribution("pareto", "Tensor a", cast_from(float), vjp=lambda g, result, a: g * pareto_slope(result, a))
 distribution(
     "triangular", "Tensor left, Tensor mode, Tensor right", cast_from(float),
-    vjp=Joint(lambda g, result, left, mode, right, left_shape, mode_shape, right_shape: gradients_through(
-        g, triangular_slopes(result, left, mode, right), (left_shape, mode_shape, right_shape))),
+    vjp=Joint(lambda g, result, left, mode, right: [
+        g * slope for slope in triangular_slopes(result, left, mode, right)]),
     jvp=(
         lambda t, result, left, mode, right: t * triangular_slopes(result, left, mode, right)[0],
         lambda t, result, left, mode, right: t * triangular_slopes(result, left, mode, right)[1],
@@ -157,95 +141,32 @@ pointwise("beta_slope", "Tensor a, Tensor b, Tensor x, Tensor complement", in_bl
           differentiated_as=beta_slope_by_integral)
 
 
-def gradients_through(g, slopes, shapes):
-    """The gradients of parameters from the slopes of a draw in them."""
-    return tuple([sum_to(g * slope, shape) for slope, shape in zip(slopes, shapes, strict=True)])
-
-
 distribution("standard_gamma", "Tensor shape", floating, options=IN_PRECISION,
-             vjp=lambda g, result, shape, shape_shape: sum_to(g * gamma_slope(shape, result), shape_shape),
-             jvp=lambda t, result, shape: t * gamma_slope(shape, result))
-distribution(
-    "gamma", "Tensor shape, Tensor? scale=None", cast_from(float),
-    vjp=(
-        lambda g, result, shape, scale, shape_shape: sum_to(g * in_shape(result, shape, scale), shape_shape),
-        lambda g, result, shape, scale, scale_shape: sum_to(g * quotient(result, scale, shape), scale_shape),
-    ),
-    jvp=(
-        lambda t, result, shape, scale: t * in_shape(result, shape, scale),
-        lambda t, result, shape, scale: t * quotient(result, scale, shape),
-    ))
+             vjp=lambda g, result, shape: g * gamma_slope(shape, result))
+distribution("gamma", "Tensor shape, Tensor? scale=None", cast_from(float), vjp=(
+    lambda g, result, shape, scale: g * in_shape(result, shape, scale),
+    lambda g, result, shape, scale: g * quotient(result, scale, shape)))
 distribution("chisquare", "Tensor df", cast_from(float),
-             vjp=lambda g, result, df, df_shape: sum_to(g * gamma_slope(df / 2, result / 2), df_shape),
-             jvp=lambda t, result, df: t * gamma_slope(df / 2, result / 2))
-distribution(
-    "beta", "Tensor a, Tensor b", cast_from(float),
-    vjp=(
-        lambda g, result, a, b, a_shape: sum_to(g * beta_slope(a, b, result, 1 - result), a_shape),
-        lambda g, result, a, b, b_shape: sum_to(-g * beta_slope(b, a, 1 - result, result), b_shape),
-    ),
-    jvp=(
-        lambda t, result, a, b: t * beta_slope(a, b, result, 1 - result),
-        lambda t, result, a, b: -t * beta_slope(b, a, 1 - result, result),
-    ))
-distribution("standard_t", "Tensor df", cast_from(float),
-             vjp=lambda g, result, df, df_shape: sum_to(g * t_slope(result, df), df_shape),
-             jvp=lambda t, result, df: t * t_slope(result, df))
-distribution(
-    "f", "Tensor dfnum, Tensor dfden", cast_from(float),
-    vjp=(
-        lambda g, result, dfnum, dfden, dfnum_shape: sum_to(g * f_slopes(result, dfnum, dfden)[0], dfnum_shape),
-        lambda g, result, dfnum, dfden, dfden_shape: sum_to(g * f_slopes(result, dfnum, dfden)[1], dfden_shape),
-    ),
-    jvp=(
-        lambda t, result, dfnum, dfden: t * f_slopes(result, dfnum, dfden)[0],
-        lambda t, result, dfnum, dfden: t * f_slopes(result, dfnum, dfden)[1],
-    ))
-distribution(
-    "wald", "Tensor mean, Tensor scale", cast_from(float),
-    vjp=(
-        lambda g, result, mean, scale, mean_shape: sum_to(g * wald_slopes(result, mean, scale)[0], mean_shape),
-        lambda g, result, mean, scale, scale_shape: sum_to(g * wald_slopes(result, mean, scale)[1], scale_shape),
-    ),
-    jvp=(
-        lambda t, result, mean, scale: t * wald_slopes(result, mean, scale)[0],
-        lambda t, result, mean, scale: t * wald_slopes(result, mean, scale)[1],
-    ))
-distribution(
-    "vonmises", "Tensor mu, Tensor kappa", cast_from(float),
-    vjp=(
-        lambda g, mu_shape: sum_to(g, mu_shape),
-        lambda g, result, mu, kappa, kappa_shape: sum_to(g * concentration_slope(result, mu, kappa), kappa_shape),
-    ),
-    jvp=(
-        lambda t: t,
-        lambda t, result, mu, kappa: t * concentration_slope(result, mu, kappa),
-    ))
-distribution(
-    "noncentral_chisquare", "Tensor df, Tensor nonc", cast_from(float),
-    vjp=(
-        lambda g, result, df, nonc, df_shape: sum_to(g * noncentral_chisquare_slope(0, result, df, nonc), df_shape),
-        lambda g, result, df, nonc, nonc_shape: sum_to(g * noncentral_chisquare_slope(1, result, df, nonc), nonc_shape),
-    ),
-    jvp=(
-        lambda t, result, df, nonc: t * noncentral_chisquare_slope(0, result, df, nonc),
-        lambda t, result, df, nonc: t * noncentral_chisquare_slope(1, result, df, nonc),
-    ))
-distribution(
-    "noncentral_f", "Tensor dfnum, Tensor dfden, Tensor nonc", cast_from(float),
-    vjp=(
-        lambda g, result, dfnum, dfden, nonc, dfnum_shape: sum_to(
-            g * noncentral_f_slope(0, result, dfnum, dfden, nonc), dfnum_shape),
-        lambda g, result, dfnum, dfden, nonc, dfden_shape: sum_to(
-            g * noncentral_f_slope(1, result, dfnum, dfden, nonc), dfden_shape),
-        lambda g, result, dfnum, dfden, nonc, nonc_shape: sum_to(
-            g * noncentral_f_slope(2, result, dfnum, dfden, nonc), nonc_shape),
-    ),
-    jvp=(
-        lambda t, result, dfnum, dfden, nonc: t * noncentral_f_slope(0, result, dfnum, dfden, nonc),
-        lambda t, result, dfnum, dfden, nonc: t * noncentral_f_slope(1, result, dfnum, dfden, nonc),
-        lambda t, result, dfnum, dfden, nonc: t * noncentral_f_slope(2, result, dfnum, dfden, nonc),
-    ))
+             vjp=lambda g, result, df: g * gamma_slope(df / 2, result / 2))
+distribution("beta", "Tensor a, Tensor b", cast_from(float), vjp=(
+    lambda g, result, a, b: g * beta_slope(a, b, result, 1 - result),
+    lambda g, result, a, b: -g * beta_slope(b, a, 1 - result, result)))
+distribution("standard_t", "Tensor df", cast_from(float), vjp=lambda g, result, df: g * t_slope(result, df))
+distribution("f", "Tensor dfnum, Tensor dfden", cast_from(float), vjp=(
+    lambda g, result, dfnum, dfden: g * f_slopes(result, dfnum, dfden)[0],
+    lambda g, result, dfnum, dfden: g * f_slopes(result, dfnum, dfden)[1]))
+distribution("wald", "Tensor mean, Tensor scale", cast_from(float), vjp=(
+    lambda g, result, mean, scale: g * wald_slopes(result, mean, scale)[0],
+    lambda g, result, mean, scale: g * wald_slopes(result, mean, scale)[1]))
+distribution("vonmises", "Tensor mu, Tensor kappa", cast_from(float), vjp=(
+    lambda g: g, lambda g, result, mu, kappa: g * concentration_slope(result, mu, kappa)))
+distribution("noncentral_chisquare", "Tensor df, Tensor nonc", cast_from(float), vjp=(
+    lambda g, result, df, nonc: g * noncentral_chisquare_slope(0, result, df, nonc),
+    lambda g, result, df, nonc: g * noncentral_chisquare_slope(1, result, df, nonc)))
+distribution("noncentral_f", "Tensor dfnum, Tensor dfden, Tensor nonc", cast_from(float), vjp=(
+    lambda g, result, dfnum, dfden, nonc: g * noncentral_f_slope(0, result, dfnum, dfden, nonc),
+    lambda g, result, dfnum, dfden, nonc: g * noncentral_f_slope(1, result, dfnum, dfden, nonc),
+    lambda g, result, dfnum, dfden, nonc: g * noncentral_f_slope(2, result, dfnum, dfden, nonc)))
 
 # --- integers --------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import AnyDevice, MetaArray, sum_to
+from pydispatch._core import AnyDevice, MetaArray
 from pydispatch.autograd.randomness import check_shared, randomness_of
 from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
@@ -234,34 +234,23 @@ def overwritten(g):
     return zeros_like(g)
 
 
+# Formulas of backward serve in forward mode too, where the first parameter is the tangent of the formula's parameter.
+
+
 def by_location(mean):
     """The formulas of loc + scale * z, for a random number z of that mean."""
-    return (
-        lambda g, loc_shape: sum_to(g, loc_shape),
-        lambda g, result, loc, scale, scale_shape: sum_to(g * standardized(result, loc, scale, mean), scale_shape),
-    ), (
-        lambda t: t,
-        lambda t, result, loc, scale: t * standardized(result, loc, scale, mean),
-    )
+    return lambda g: g, lambda g, result, loc, scale: g * standardized(result, loc, scale, mean)
 
 
 def by_scale(mean):
-    """The formulas of scale * z, for a random number z of that mean."""
-    return (
-        lambda g, result, scale, scale_shape: sum_to(g * quotient(result, scale, mean), scale_shape),
-        lambda t, result, scale: t * quotient(result, scale, mean),
-    )
+    """The formula of scale * z, for a random number z of that mean."""
+    return lambda g, result, scale: g * quotient(result, scale, mean)
 
 
-NORMAL, NORMAL_TANGENTS = by_location(0.0)
-EXPONENTIAL, EXPONENTIAL_TANGENTS = by_scale(1.0)
+NORMAL = by_location(0.0)
 UNIFORM = (
-    lambda g, result, low, high, low_shape: sum_to(g * (1 - position(result, low, high)), low_shape),
-    lambda g, result, low, high, high_shape: sum_to(g * position(result, low, high), high_shape),
-)
-UNIFORM_TANGENTS = (
-    lambda t, result, low, high: t * (1 - position(result, low, high)),
-    lambda t, result, low, high: t * position(result, low, high),
+    lambda g, result, low, high: g * (1 - position(result, low, high)),
+    lambda g, result, low, high: g * position(result, low, high),
 )
 
 
@@ -276,28 +265,28 @@ def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, 
     arguments = [argument for argument in (parameters, "int[1]? size=None", options) if argument]
     meta = drawing_meta(f"random_{name}", parameters.count("Tensor"), dtype_of_draws)
     declare(f"random_{name}", ", ".join(["Generator generator", *arguments]), AnyDevice(drawing(name, defaults)),
-            AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp, differentiable=vjp is not None, vmap=vmap_of_draw)
+            AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp, differentiable=vjp is not None, broadcasts=True,
+            vmap=vmap_of_draw)
 
 
-def fill(name, parameters, defaults, vjp, jvp):
+def fill(name, parameters, defaults, vjp):
     """Declare draws into an array, and draws of the shape and dtype of one, by the method of Generator of that name."""
     declare_writer(f"random_{name}_like", f"Tensor a, Generator generator, {parameters}", filling(name, defaults),
-                   filling_meta(f"random_{name}_like_"), tags=TAGS, vjp=(overwritten, *vjp), jvp=(overwritten, *jvp),
+                   filling_meta(f"random_{name}_like_"), tags=TAGS, vjp=(overwritten, *vjp), broadcasts=True,
                    vmap=vmap_of_fill)
 
 
 LIMITS = "Tensor? low=None, Tensor? high=None"
 LOCATION = "Tensor? loc=None, Tensor? scale=None"
 
-distribution("uniform", LIMITS, cast_from(float), defaults=(0.0, 1.0), vjp=UNIFORM, jvp=UNIFORM_TANGENTS)
-distribution("normal", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=NORMAL, jvp=NORMAL_TANGENTS)
-distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=EXPONENTIAL,
-             jvp=EXPONENTIAL_TANGENTS)
+distribution("uniform", LIMITS, cast_from(float), defaults=(0.0, 1.0), vjp=UNIFORM)
+distribution("normal", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=NORMAL)
+distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=by_scale(1.0))
 distribution("poisson", "Tensor? lam=None", cast_from(int), defaults=(1.0,))
 distribution("binomial", "Tensor n, Tensor p", cast_from(int))
 distribution("integers", "Tensor low, Tensor? high=None", drawn_as_integers,
              options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None")
 declare("random_permutation", "Generator generator, Tensor x, int axis=0, *, Device? device=None",
         AnyDevice(drawing("permutation")), AnyDevice(permutation_meta), tags=TAGS, vmap=vmap_of_permutation)
-fill("uniform", LIMITS, (0.0, 1.0), UNIFORM, UNIFORM_TANGENTS)
-fill("normal", LOCATION, (0.0, 1.0), NORMAL, NORMAL_TANGENTS)
+fill("uniform", LIMITS, (0.0, 1.0), UNIFORM)
+fill("normal", LOCATION, (0.0, 1.0), NORMAL)

@@ -17,6 +17,7 @@ from pydispatch.func import grad as func_grad
 from pydispatch.func import jacfwd, jacrev, jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import operators
+from pydispatch.operators.random import vmap_of_draw, vmap_of_fill
 from pydispatch.registry.registrations import packets
 from tests.operators.oracles import (
     DIFFERENTIABLE,
@@ -285,7 +286,8 @@ def test_variants_share_their_formulas(name):
         assert getattr(declaration, what) is getattr(functional, what)
     kinds = dict(zip(VARIANTS[name], ("functional", "inplace", "out"), strict=True))
     assert declaration.variant == kinds[name]
-    assert declaration.broadcasts == ("pointwise" in declaration.tags)
+    is_draw = declaration.vmap in (vmap_of_draw, vmap_of_fill)
+    assert declaration.broadcasts == ("pointwise" in declaration.tags or is_draw)
 
 
 def test_operators_named_in_formulas_exist():
