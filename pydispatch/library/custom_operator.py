@@ -53,6 +53,7 @@ from pydispatch.schema import (
     parse_name,
     parse_signature,
     tags_of,
+    written_names,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -333,24 +334,13 @@ def read_signature(name: OperatorName, schema: str) -> Schema:
 
 
 def _check_mutates_args(schema: Schema, mutates_args: Iterable[str]) -> None:
-    written = [argument.name for argument in schema.arguments if argument.mutable]
-    if mutates_args == "unknown":
-        names = {argument.name for argument in schema.arguments if argument.type.contains_arrays}
-    elif isinstance(mutates_args, str):
-        raise SchemaError(
-            f"{schema}: mutates_args is a string, {mutates_args!r}, not a collection of names\n"
-            f"Pass a tuple: ({mutates_args!r},)"
-        )
-    elif not isinstance(mutates_args, Iterable):
-        raise SchemaError(
-            f"{schema}: argument mutates_args is {described(mutates_args)}, expected the names of arguments\n"
-            "Pass () for none of them"
-        )
-    else:
-        names = set(mutates_args)
-    if names != set(written):
-        says = ", ".join(map(repr, written))
-        found = ", ".join(sorted(map(repr, names)))
+    written = {argument.name for argument in schema.arguments if argument.mutable}
+    given = written_names(str(schema), mutates_args, [argument.name for argument in schema.arguments])
+    if given == "unknown":
+        given = {argument.name for argument in schema.arguments if argument.type.contains_arrays}
+    if given != written:
+        says = ", ".join(sorted(map(repr, written)))
+        found = ", ".join(sorted(map(repr, given)))
         raise SchemaError(
             f"{schema}: by its schema the op mutates {{{says}}}, mutates_args names {{{found}}}\n"
             "make them agree: an argument that is written to is `Tensor(a!) x`"

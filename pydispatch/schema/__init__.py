@@ -56,7 +56,7 @@ from pydispatch.schema.scanner import RESERVED_WORDS
 from pydispatch.schema.user_types import EnumType, OpaqueType, register_opaque_type, unregister_opaque_type
 
 if TYPE_CHECKING:
-    from pydispatch.schema.checks import check_strict, check_tags, tags_of
+    from pydispatch.schema.checks import check_strict, check_tags, tags_of, written_names
     from pydispatch.schema.inference import infer_kernel_schema, infer_schema
 
 __all__ = [
@@ -121,9 +121,10 @@ __all__ = [
     "unregister_opaque_type",
     "validate_namespace",
     "without_none",
+    "written_names",
 ]
 
 __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
-    "check_strict": "checks", "check_tags": "checks", "tags_of": "checks",
+    "check_strict": "checks", "check_tags": "checks", "tags_of": "checks", "written_names": "checks",
     "infer_kernel_schema": "inference", "infer_schema": "inference",
 })

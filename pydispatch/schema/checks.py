@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from pydispatch.exceptions import SchemaError
+from pydispatch.exceptions import DispatchTypeError, SchemaError
 from pydispatch.schema.base_types import TENSOR
 from pydispatch.schema.frozen import described
 from pydispatch.schema.model import AliasInfo, Argument, Return, Schema, spell_type
@@ -117,3 +117,25 @@ def _types(values: Iterable[Argument | Return]) -> list[tuple[object, object]]:
 def _demand(condition: bool, schema: Schema, message: str, remedy: str) -> None:
     if not condition:
         raise SchemaError(f"{schema}: {message}\n{remedy}")
+
+
+def written_names(where: str, mutates_args: Iterable[str], parameters: Collection[str]) -> Collection[str]:
+    """The names that `mutates_args` gives, which are among the parameters; or "unknown"."""
+    if mutates_args == "unknown":
+        return "unknown"
+    if isinstance(mutates_args, str):
+        raise SchemaError(
+            f"{where}: mutates_args is a string, {mutates_args!r}, not a collection of names\n"
+            f"Pass a tuple: ({mutates_args!r},); or \"unknown\" for all arrays"
+        )
+    if not isinstance(mutates_args, Iterable):
+        raise DispatchTypeError(
+            f"{where}: mutates_args is {mutates_args!r}, expected the names of parameters\nPass () for none of them"
+        )
+    names = frozenset(mutates_args)
+    strangers = ", ".join(sorted(map(repr, names.difference(parameters))))
+    if strangers:
+        raise SchemaError(
+            f"{where}: {{{strangers}}} in mutates_args were not found\nParameters: {', '.join(parameters)}"
+        )
+    return names

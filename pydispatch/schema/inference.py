@@ -7,10 +7,10 @@ import types
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from pydispatch.exceptions import DispatchTypeError, SchemaError
+from pydispatch.exceptions import SchemaError
 from pydispatch.schema.annotations import Evaluate, UnmappedError, evaluator, type_of, types_of_results
 from pydispatch.schema.base_types import TENSOR, TensorType, Type
-from pydispatch.schema.checks import tags_of
+from pydispatch.schema.checks import tags_of, written_names
 from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, without_none
 from pydispatch.schema.frozen import described, same_value, short_repr
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema, alias_of_list
@@ -38,7 +38,7 @@ def infer_schema(
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
     signature = _signature(where, fn)
-    mutates_args = _written_names(where, mutates_args, signature.parameters)
+    mutates_args = written_names(where, mutates_args, signature.parameters)
     if len(signature.parameters) > MAX_ARGUMENTS:
         raise SchemaError(f"{where}: more than {MAX_ARGUMENTS} parameters\nTake a list: `xs: list[np.ndarray]`")
     evaluate = evaluator(fn)
@@ -63,27 +63,6 @@ def _signature(where: str, fn: Any) -> inspect.Signature:
         return inspect.signature(fn)
     except (TypeError, ValueError):
         raise SchemaError(f"{where}: Python finds no signature\nGive the schema as a string") from None
-
-
-def _written_names(where: str, mutates_args: Iterable[str], parameters: Collection[str]) -> Collection[str]:
-    if mutates_args == "unknown":
-        return "unknown"
-    if isinstance(mutates_args, str):
-        raise SchemaError(
-            f"{where}: mutates_args is a string, {mutates_args!r}, not a collection of names\n"
-            f"Pass a tuple: ({mutates_args!r},); or \"unknown\" for all arrays"
-        )
-    if not isinstance(mutates_args, Iterable):
-        raise DispatchTypeError(
-            f"{where}: mutates_args is {mutates_args!r}, expected the names of parameters\nPass () for none of them"
-        )
-    names = frozenset(mutates_args)
-    strangers = ", ".join(sorted(map(repr, names.difference(parameters))))
-    if strangers:
-        raise SchemaError(
-            f"{where}: {{{strangers}}} in mutates_args were not found\nParameters: {', '.join(parameters)}"
-        )
-    return names
 
 
 def _tagged_returns(where: str, tag: str, arguments: list[Argument], returns: list[Return]) -> list[Return]:

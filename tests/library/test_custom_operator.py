@@ -169,8 +169,9 @@ def test_inference_refused(ns, fn, mutates_args, pattern):
 def test_mutates_args_is_required(ns):
     with pytest.raises(TypeError, match="mutates_args"):
         custom_op(f"{ns}::f", twice)
-    with pytest.raises(TypeError, match="mutates_args is None"):
-        custom_op(f"{ns}::f", twice, mutates_args=None)
+    for schema in (None, "(Tensor x) -> Tensor"):
+        with pytest.raises(TypeError, match="mutates_args is None"):
+            custom_op(f"{ns}::f", twice, mutates_args=None, schema=schema)
 
 
 def pair(x: np.ndarray, n: tuple[int, int], m: tuple[int, float]) -> np.ndarray:
