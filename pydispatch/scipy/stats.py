@@ -99,15 +99,11 @@ class Parameter(NamedTuple):
 LOCATION, SCALE = Parameter("loc"), Parameter("scale")
 
 
-class Distribution:
+class Methods:
     """The methods of one distribution; those that are not declared here are SciPy's own."""
 
-    def __init__(self, name: str, shapes: tuple[Parameter, ...], low: float, high: Any, inner: float, doc: str):
+    def __init__(self, name: str, doc: str):
         self.name = name
-        self.shapes = shapes
-        self.low = low          # the ends of the support in standard form, and a number between
-        self.high = high        # a number, or the name of a parameter
-        self.inner = inner
         self.scipys = getattr(stats, name)
         self.__doc__ = doc
 
@@ -115,6 +111,17 @@ class Distribution:
         if name.startswith("__") or "scipys" not in self.__dict__:
             raise AttributeError(f"distribution has no attribute {name!r}")
         return getattr(self.scipys, name)
+
+
+class Distribution(Methods):
+    """A distribution of numbers."""
+
+    def __init__(self, name: str, shapes: tuple[Parameter, ...], low: float, high: Any, inner: float, doc: str):
+        super().__init__(name, doc)
+        self.shapes = shapes
+        self.low = low          # the ends of the support in standard form, and a number between
+        self.high = high        # a number, or the name of a parameter
+        self.inner = inner
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(is_array(value) and not isinstance(value, (np.ndarray, np.generic))
@@ -426,20 +433,6 @@ binom = declare(
 # --- distributions of vectors ----------------------------------------------------------------------------------------
 
 
-class Methods:
-    """The methods of a distribution of vectors; those that are not declared here are SciPy's own."""
-
-    def __init__(self, name: str, doc: str):
-        self.name = name
-        self.scipys = getattr(stats, name)
-        self.__doc__ = doc
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "scipys" not in self.__dict__:
-            raise AttributeError(f"distribution has no attribute {name!r}")
-        return getattr(self.scipys, name)
-
-
 def normal_parameters(mean: Any, cov: Any) -> tuple[int, Any, Any]:
     """Number of dimensions, mean and covariance, which may be numbers and vectors for simple cases."""
     mean = None if mean is None else as_nonscalar(mean)
@@ -578,5 +571,5 @@ add_method(dirichlet, "pdf", dirichlet_pdf)
 add_refusals(dirichlet, {"rvs": REFUSED["rvs"]})
 
 SCIPY.install("stats")
-__all__ = sorted(name for name, value in globals().items() if isinstance(value, (Distribution, Methods)))
+__all__ = sorted(name for name, value in globals().items() if isinstance(value, Methods))
 __dir__ = only_public(globals())
