@@ -80,13 +80,12 @@ def copy_kept(value: Any) -> Any:
 class Packed:
     """A residual as a user's hook keeps it."""
 
-    __slots__ = ("_edge", "_interpreter", "_kept", "_shape", "_unpack")
+    __slots__ = ("_edge", "_kept", "_shape", "_unpack")
 
     def __init__(self, hooks: Hooks, value: Any) -> None:
         pack, self._unpack = hooks
         tensor = as_tensor(value)
         self._edge = _core.edge_of_tensor(tensor) if tensor.requires_grad else None
-        self._interpreter = tensor.interpreter if isinstance(tensor, _core.Wrapper) else None
         writes = tensor._version
         self._shape = tensor.shape
         self._kept = _core.with_grad_mode(False, pack, tensor)
