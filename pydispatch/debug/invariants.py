@@ -30,7 +30,8 @@ def check_invariants(op: str | OpOverload | None = None) -> None:
     with registrations.lock:
         found = None if op is None else overload_of(op)
         if op is not None and found is None:
-            raise ValueError(f"no operator {op}: nothing to check")
+            raise ValueError(f"check_invariants: no operator {op}: nothing to check\n"
+                             "import the module that defines it, or leave the argument out to check all operators")
         for each in registrations.operators.values() if found is None else (found,):
             for name, problem in _violations(each):
                 raise AssertionError(f"operator {each.name} violates {name}: {problem}")

@@ -211,7 +211,8 @@ class _Lines:
 
 def _check(argument: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ValueError(f"{argument} is {value!r}, expected one of {', '.join(map(repr, known))}")
+        raise ValueError(f"profile: argument {argument} is {value!r}, expected one of {', '.join(map(repr, known))}\n"
+                         f"write {argument}={known[0]!r}")
 
 
 def _in_time(nanoseconds: float) -> str:

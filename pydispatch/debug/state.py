@@ -47,7 +47,8 @@ def dump_table(op: str | OpOverload | OpOverloadPacket, which: str = "computed")
     if which == "live":
         return live
     if which != "difference":
-        raise ValueError(f'which is "computed", "live" or "difference", not {which!r}')
+        raise ValueError(f'dump_table: argument which is {which!r}, expected "computed", "live" or "difference"\n'
+                         'leave it out for "computed"')
     if found.live_table is None:
         return ""
     old, new = live.splitlines(), computed.splitlines()

@@ -267,7 +267,7 @@ def into(out: Any, result: Any, casting: Any = "unsafe", *, repeats: bool = Fals
         out, = out
         return into(out, result, casting, repeats=repeats)
     if not is_array(out):
-        raise TypeError(f"out is {_core.a_type(out)}, expected an array")
+        raise TypeError(f"out is {_core.a_type(out)}, expected an array\npass an array or a Tensor to write to")
     if casting != "unsafe" and not np.can_cast(result.dtype, out.dtype, casting):
         raise TypeError(f"out has dtype {out.dtype}, to which the result, of {result.dtype}, is not cast by the rule "
                         f"{casting!r}\npass an out of dtype {result.dtype}, or casting='unsafe'")

@@ -134,7 +134,8 @@ def indexed_shape(shape, items):
     items = items if any(item is Ellipsis for item in items) else (*items, Ellipsis)
     hidden = len(shape) - sum(map(consumed, items))
     if hidden < 0:
-        raise IndexError(f"index: argument key selects from {len(shape) - hidden} axes of an array of shape {shape}")
+        raise IndexError(f"index: argument key selects from {len(shape) - hidden} axes of an array of shape {shape}\n"
+                         "give an index for each of its axes at most")
     kept, picked, places = [], [], []
     axis = 0
     for place, item in enumerate(items):
@@ -165,12 +166,15 @@ def picked_shape(item, extents):
         )
     if is_mask(item):
         if shape_of(item) != extents:
-            raise IndexError(f"index: argument key holds a mask of shape {shape_of(item)} for axes {extents}")
+            raise IndexError(f"index: argument key holds a mask of shape {shape_of(item)} for axes {extents}\n"
+                             "pass a mask of their shape")
         return (np.count_nonzero(item),)
     if dtype_of(item).kind not in "iu":
-        raise IndexError(f"index: argument key holds {item!r}, expected ints, bools, slices, None and Ellipsis")
+        raise IndexError(f"index: argument key holds {item!r}, expected ints, bools, slices, None and Ellipsis\n"
+                         "convert indices to integers: array.astype(int)")
     if isinstance(item, int) and not -extents[0] <= item < extents[0]:
-        raise IndexError(f"index: argument key holds {item} for an axis of extent {extents[0]}")
+        raise IndexError(f"index: argument key holds {item} for an axis of {extents[0]} elements\n"
+                         f"pass an index from {-extents[0]} to {extents[0] - 1}")
     return shape_of(item)
 
 
@@ -179,7 +183,8 @@ def broadcast_indices(shapes):
     try:
         return broadcast(shapes)
     except ValueError as error:
-        raise IndexError(f"index arrays do not broadcast together: {error}") from None
+        raise IndexError(f"index: index arrays do not broadcast together: {error}\n"
+                         "to select rows and columns independently, use numpy.ix_(rows, columns)") from None
 
 
 # along an axis
@@ -192,7 +197,8 @@ def take_meta(a, indices, axis=None, *, mode="raise", out=None):
     shape, axis = along(shape_of(a), axis)
     looks = prod(shape[:axis]) if mode == "raise" else prod(shape[:axis] + shape[axis + 1:])
     if shape[axis] == 0 and prod(shape_of(indices)) and looks:
-        raise IndexError(f"take: argument a has shape {shape}, there is nothing to take along axis {axis}")
+        raise IndexError(f"take: argument a has shape {shape}, there is nothing to take along axis {axis}\n"
+                         "pass an array with elements, or no indices")
     return MetaArray((*shape[:axis], *shape_of(indices), *shape[axis + 1:]), dtype)
 
 
@@ -206,7 +212,8 @@ def along_shape(name, shape, indices, axis):
     """The shape of what indices of shape `indices` select along an axis from an array of `shape`."""
     shape, axis = along(shape, axis)
     if len(indices) != len(shape):
-        raise ValueError(f"{name}: argument indices has {len(indices)} axes, expected {len(shape)}")
+        raise ValueError(f"{name}: argument indices has {len(indices)} axes, expected {len(shape)}\n"
+                         "pass as many axes as the array has; to take whole slices, use ops.np.take")
     return broadcast_indices([indices, (*shape[:axis], 1, *shape[axis + 1:])])
 
 

@@ -44,7 +44,8 @@ def matmul_meta(x1, x2, *, out=None, **options):
              else np.matmul(np.empty((0, 0), dtype_of(x1)), np.empty((0, 0), dtype_of(x2)), **options).dtype)
     loop, core = matmul_shape(shape_of(x1), shape_of(x2))
     if out is not None and core != out.shape[len(out.shape) - len(core):]:
-        raise ValueError(f"matmul.out: argument out has shape {out.shape}, the result has shape {loop + core}")
+        raise ValueError(f"matmul.out: argument out has shape {out.shape}, the result has shape {loop + core}\n"
+                         f"pass out=np.empty({loop + core}, ...)")
     return MetaArray(loop + core, dtype)
 
 
@@ -59,7 +60,8 @@ def matmul_shape(left, right):
         raise ValueError(f"matmul: arguments of shapes {left} and {right}; a scalar is no matrix\nuse ops.np.multiply")
     inner = right[-2] if len(right) > 1 else right[0]
     if left[-1] != inner:
-        raise ValueError(f"matmul: argument x1 has {left[-1]} columns, x2 has {inner} rows (shapes {left} and {right})")
+        raise ValueError(f"matmul: argument x1 has {left[-1]} columns, x2 has {inner} rows "
+                         f"(shapes {left} and {right})\ntranspose one if that was meant: ops.np.swapaxes(x, -1, -2)")
     return broadcast((left[:-2], right[:-2])), left[-2:-1] + (right[-1:] if len(right) > 1 else ())
 
 
@@ -124,7 +126,8 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     ndim = max(rank1, rank2, 2)
     if out:
         if out[0].ndim - 1 < (rank1 > 1) + (rank2 > 1):
-            raise ValueError(f"matmul.out: argument out has {out[0].ndim - 1} axes, which are too few for the product")
+            raise ValueError(f"matmul.out: argument out has {out[0].ndim - 1} axes, which are too few for the product\n"
+                             "leave it out, or pass an array of the shape of x1 @ x2")
         target = with_axes_for_vectors(out[0], rank1 == 1, rank2 == 1)
         ndim = max(ndim, target.ndim - 1)
         out = (padded(target, ndim),)

@@ -52,21 +52,25 @@ def terms_of(subscripts: str, ranks: tuple[int, ...]) -> Terms:
     left, arrow, result = [part.replace(" ", "") for part in subscripts.partition("->")]
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands, {len(ranks)} were passed")
+        raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands, {len(ranks)} were passed\n"
+                         "separate the axes of operands by commas, as in 'ij,jk->ik'")
     for letter in left.replace("...", "").replace(",", "") + result.replace("...", ""):
         if letter not in LETTERS:
-            raise ValueError(f"einsum: {letter!r} in {subscripts!r} names no axis; the names are letters")
+            raise ValueError(f"einsum: {letter!r} in {subscripts!r} names no axis\n"
+                             "name each axis by a letter, as in 'ij,jk->ik'")
     free = [letter for letter in LETTERS if letter not in left + result]
     most = max([ndim - len(term) + 3 for term, ndim in zip(terms, ranks, strict=True) if "..." in term], default=0)
     if most > len(free) or most < 0:
-        raise ValueError(f"einsum: the ellipsis in {subscripts!r} stands for too many axes, or for too few")
+        raise ValueError(f"einsum: the ellipsis in {subscripts!r} stands for {most} axes of operands of {ranks} axes, "
+                         f"expected 0 to {len(free)}\nname fewer axes")
     ellipsis = "".join(free[:most])
     expanded = []
     for term, ndim in zip(terms, ranks, strict=True):
         n = ndim - len(term) + 3
         term = term.replace("...", ellipsis[most - n:] if n > 0 else "") if "..." in term else term
         if len(term) != ndim:
-            raise ValueError(f"einsum: {term!r} of {subscripts!r} names {len(term)} axes, the operand has {ndim}")
+            raise ValueError(f"einsum: {term!r} of {subscripts!r} names {len(term)} axes, the operand has {ndim}\n"
+                             "name all of them, or write ... for the others")
         expanded.append(term)
     if not arrow:
         letters = left.replace("...", "").replace(",", "")
@@ -74,9 +78,11 @@ def terms_of(subscripts: str, ranks: tuple[int, ...]) -> Terms:
     elif "..." in result:
         result = result.replace("...", ellipsis)
     elif ellipsis:
-        raise ValueError(f"einsum: the result of {subscripts!r} lacks the ellipsis of the operands")
+        raise ValueError(f"einsum: the result of {subscripts!r} lacks the ellipsis of the operands\n"
+                         f"write ->...{result}")
     if len(set(result)) < len(result) or not set(result) <= set("".join(expanded)):
-        raise ValueError(f"einsum: the axes of the result of {subscripts!r} are not axes of operands, once each")
+        raise ValueError(f"einsum: the axes of the result of {subscripts!r} are not axes of operands, once each\n"
+                         "take axes behind -> from those before it, each once")
     return Terms(tuple(expanded), result)
 
 
@@ -87,7 +93,8 @@ def extents_of(terms: Terms, shapes) -> dict[str, int]:
         for letter, extent in zip(term, shape, strict=True):
             known = extents.setdefault(letter, extent)
             if known != extent and 1 not in (known, extent):
-                raise ValueError(f"einsum: axis {letter!r} has {known} elements in one operand, {extent} in another")
+                raise ValueError(f"einsum: axis {letter!r} has {known} elements in one operand, {extent} in another\n"
+                                 "name them by two letters, or pass operands that agree")
             if known == 1:
                 extents[letter] = extent
     return extents

@@ -79,7 +79,8 @@ def concatenated(shapes, axis):
     axis = normalize_axis_index(axis, len(first))
     rests = {shape[:axis] + shape[axis + 1:] for shape in shapes}
     if len(rests) > 1 or {len(shape) for shape in shapes} != {len(first)}:
-        raise ValueError(f"concatenate: argument arrays has shapes {shapes}; they may differ along axis {axis} only")
+        raise ValueError(f"concatenate: argument arrays has shapes {shapes}; they may differ along axis {axis} only\n"
+                         "pass another axis, or arrays that agree along the others")
     return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1:])
 
 
@@ -87,7 +88,8 @@ def stacked(shapes, axis):
     """The shape of arrays of equal `shapes`, stacked along a new axis."""
     first = shapes[0]
     if set(shapes) != {first}:
-        raise ValueError(f"stack: argument arrays has shapes {shapes}; they must be the same")
+        raise ValueError(f"stack: argument arrays has shapes {shapes}; they must be the same\n"
+                         "join arrays of several lengths with concatenate")
     axis = normalize_axis_index(axis, len(first) + 1)
     return (*first[:axis], len(shapes), *first[axis:])
 
@@ -96,9 +98,11 @@ def repeated(shape, repeats, axis=None):
     """The shape after each element was repeated `repeats` times; `repeats` is one number, or one per element."""
     shape, axis = along(shape, axis)
     if len(repeats) not in (1, shape[axis]):
-        raise ValueError(f"repeat: argument repeats has {len(repeats)} numbers, expected 1 or {shape[axis]}")
+        raise ValueError(f"repeat: argument repeats has {len(repeats)} numbers, expected 1 or {shape[axis]}\n"
+                         "pass one for all elements, or one for each along the axis")
     if min(repeats) < 0:
-        raise ValueError(f"repeat: argument repeats is {repeats}, expected no negative number")
+        raise ValueError(f"repeat: argument repeats is {repeats}, expected no negative number\n"
+                         "pass 0 for elements to leave out")
     extent = shape[axis] * repeats[0] if len(repeats) == 1 else sum(repeats)
     return (*shape[:axis], extent, *shape[axis + 1:])
 

@@ -176,7 +176,8 @@ def _residual_of(op: OpOverload, name: str, names: list[str]) -> Residual:
         if name.endswith(suffix) and name.removesuffix(suffix) in names:
             return kind, names.index(name.removesuffix(suffix))
     raise NoDerivativeError(
-        f"operator {op.name}: a formula takes {name!r}, which is neither an argument ({', '.join(names)}) nor `result`"
+        f"operator {op.name}: a formula takes {name!r}, which is no argument ({', '.join(names)}), and not `result`\n"
+        "name its parameters after what it needs: arguments, their shapes and dtypes as in x_shape, or result"
     )
 
 

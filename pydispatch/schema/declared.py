@@ -41,11 +41,13 @@ def _arguments(text: str) -> list[Argument]:
         else:
             argument = _argument(piece, kw_only)
             if argument.default is REQUIRED and found and lacks_default(argument, found[-1]):
-                raise SchemaError(f"argument {argument} lacks a default")
+                raise SchemaError(f"argument {argument} of ({text}) comes after one with a default, and has none\n"
+                                  "give it one, or put it before")
             found.append(argument)
         piece = ""
     if piece or len({argument.name for argument in found}) < len(found) or len(found) > MAX_ARGUMENTS:
-        raise SchemaError(f"{text!r} has an open bracket, two arguments of one name, or too many")
+        raise SchemaError(f"({text}) has an open bracket, two arguments of one name, or more than {MAX_ARGUMENTS}\n"
+                          'write it as in "Tensor x, int[] shape, *, bool keepdims=False"')
     return found
 
 

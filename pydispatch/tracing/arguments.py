@@ -39,7 +39,8 @@ def overload_for(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[s
         if problem is None:
             return overload
         problems.append(f"\n  {overload.schema}: {problem}")
-    raise DispatchTypeError(f"no overload of {packet.name} takes these arguments{''.join(problems)}")
+    raise DispatchTypeError(f"no overload of {packet.name} takes these arguments{''.join(problems)}\n"
+                            "call one of them as its schema says")
 
 
 def by_name(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

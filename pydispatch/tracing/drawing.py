@@ -25,7 +25,8 @@ def draw_graph(graph: Graph, format: str = "mermaid") -> str:
     """
     drawers: dict[str, Callable[[Graph], str]] = {"mermaid": mermaid, "dot": dot, "svg": svg}
     if format not in drawers:
-        raise ValueError(f"draw: format is {format!r}, expected one of {', '.join(drawers)}")
+        raise ValueError(f"draw: argument format is {format!r}, expected one of {', '.join(drawers)}\n"
+                         "leave it out for 'mermaid'")
     return drawers[format](graph)
 
 

@@ -22,7 +22,8 @@ def densifying(policy: Policy) -> Iterator[None]:
     Raises ValueError for another policy. The error is an UnsupportedError, the warning a PerformanceWarning.
     """
     if policy not in ("raise", "warn", "allow"):
-        raise ValueError(f'densifying: found {policy!r}, expected "raise", "warn" or "allow"')
+        raise ValueError(f'densifying: found {policy!r}, expected "raise", "warn" or "allow"\n'
+                         'write densifying("allow")')
     token = policy_now.set(policy)
     try:
         yield

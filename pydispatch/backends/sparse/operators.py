@@ -39,7 +39,8 @@ def _from_values(a: Any, values: Any) -> Any:
     n = len(layout.values_of(a))
     values = np.array(values)
     if values.shape != (n,):
-        raise ValueError(f"sparse::from_values: argument values has shape {values.shape}, expected ({n},)")
+        raise ValueError(f"sparse::from_values: argument values has shape {values.shape}, expected ({n},)\n"
+                         "pass one value for each that a stores")
     return layout.with_values(a, values)
 
 
@@ -47,7 +48,9 @@ def _sample(a: Any, x: Any) -> np.ndarray:
     """Elements of `x`, which may have axes before those of `a`, where `a` stores values."""
     coordinates = layout_of(a, "sparse::sample", "a").coordinates_of(a)
     if tuple(x.shape)[-len(a.shape):] != tuple(a.shape):
-        raise ValueError(f"sparse::sample: argument x has shape {tuple(x.shape)}, expected (..., {a.shape})")
+        expected = ", ".join(["...", *map(str, a.shape)])
+        raise ValueError(f"sparse::sample: argument x has shape {tuple(x.shape)}, expected ({expected})\n"
+                         "pass an array of the shape of a, or a stack of them")
     if is_sparse(x):
         return layout_of(x, "sparse::sample", "x").sample(x, coordinates)
     return np.asarray(x)[(..., *coordinates)]  # type: ignore[arg-type]

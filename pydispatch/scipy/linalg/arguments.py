@@ -22,19 +22,22 @@ def check_finite_values(name: str, *arrays: np.ndarray) -> None:
     """ValueError where an element is infinite or nan."""
     for x in arrays:
         if x.dtype.kind in "fc" and not np.isfinite(x).all():
-            raise ValueError(f"linalg.{name}: array must not contain infs or NaNs")
+            raise ValueError(f"linalg.{name}: array must not contain infs or NaNs\n"
+                             "replace them, or pass check_finite=False")
 
 
 def check_square(name: str, shape: tuple[int, ...], argument: str = "a") -> None:
     """LinAlgError, which is a ValueError, for what is no stack of square matrices: SciPy's functions raise either."""
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise LinAlgError(f"linalg.{name}: expected square matrix, argument {argument} has shape {shape}")
+        raise LinAlgError(f"linalg.{name}: expected square matrix, argument {argument} has shape {shape}\n"
+                          "pass an array of shape (..., n, n)")
 
 
 def check_matrices(name: str, shape: tuple[int, ...]) -> None:
     """ValueError for what is no stack of matrices."""
     if len(shape) < 2:
-        raise ValueError(f"linalg.{name}: expected a matrix, argument a has shape {shape}")
+        raise ValueError(f"linalg.{name}: expected a matrix, argument a has shape {shape}\n"
+                         "pass an array of shape (..., m, n)")
 
 
 def precise(x: Any) -> np.dtype:
@@ -87,7 +90,8 @@ def check_systems(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> 
     """The shape of the stack of systems with square matrices; ValueError where their shapes do not match."""
     check_square(name, shape)
     if not other or shape[-1] != other[-1 if len(other) == 1 else -2]:
-        raise ValueError(f"linalg.{name}: shapes of a {shape} and b {other} are incompatible")
+        raise ValueError(f"linalg.{name}: shapes of a {shape} and b {other} are incompatible\n"
+                         f"pass a b of shape (..., {shape[-1]}, k), or a vector of {shape[-1]} elements")
     return () if len(shape) == 2 and len(other) < 3 else broadcast((shape[:-2], other[:-2]))
 
 

@@ -99,13 +99,15 @@ class Structure:
 def check_values(name, data, structure):
     """ValueError unless there is one value for each stored position."""
     if not data or data[-1] != len(structure.indices):
-        raise ValueError(f"{name}: argument data has shape {data}, expected (..., {len(structure.indices)})")
+        raise ValueError(f"{name}: argument data has shape {data}, expected (..., {len(structure.indices)})\n"
+                         "pass one value for each stored position, or a stack of such rows")
 
 
 def check_rows(name, shape, n):
     """ValueError unless these are matrices of `n` rows."""
     if len(shape) < 2 or shape[-2] != n:
-        raise ValueError(f"{name}: dimension mismatch, argument of shape {shape} beside a matrix of {n} columns")
+        raise ValueError(f"{name}: dimension mismatch, argument of shape {shape} beside a matrix of {n} columns\n"
+                         f"pass an array of shape (..., {n}, k)")
 
 
 def precise(*arrays):
@@ -349,7 +351,8 @@ def matvec(A: Any, x: Any) -> Any:
     A, x = as_sparse(A), as_nonscalar(x)
     n = A.shape[1]
     if tuple(x.shape) not in ((n,), (n, 1)):
-        raise ValueError(f"matvec: dimension mismatch, argument x has shape {tuple(x.shape)}, expected ({n},)")
+        raise ValueError(f"matvec: dimension mismatch, argument x has shape {tuple(x.shape)}, expected ({n},)\n"
+                         "pass a vector, or write A @ x for a matrix")
     return A @ x
 
 
@@ -357,7 +360,8 @@ def matmat(A: Any, X: Any) -> Any:
     """A @ X for a matrix `X`, or a stack of them."""
     A, X = as_sparse(A), as_nonscalar(X)
     if X.ndim < 2:
-        raise ValueError(f"matmat: argument X has shape {tuple(X.shape)}, expected a matrix")
+        raise ValueError(f"matmat: argument X has shape {tuple(X.shape)}, expected a matrix\n"
+                         "pass a matrix, or use matvec for a vector")
     return A @ X
 
 
