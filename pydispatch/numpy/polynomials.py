@@ -231,15 +231,18 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
         return found
     base = inv(ops.np.matmul(ops.np.transpose(powers), powers))
     base = ops.np.divide(base, ops.np.multiply(ops.np.expand_dims(scale, 1), scale))
-    factor: Any = 1
-    if cov != "unscaled":
-        if x.shape[0] <= order:
-            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
-        if rank is not None and rank != order:
-            raise ValueError("the covariance matrix cannot be scaled: the points do not determine the polynomial")
-        apart = ops.np.subtract(values, ops.np.matmul(powers, solution))
-        residuals = ops.np.sum(ops.np.square(apart), 0, keepdims=y.ndim == 1)
-        factor = ops.np.divide(residuals, x.shape[0] - order)
-    if y.ndim == 1:
-        return found, ops.np.multiply(base, factor)
-    return found, ops.np.multiply(ops.np.expand_dims(base, 2), factor)
+    if y.ndim == 2:
+        base = ops.np.expand_dims(base, 2)
+    return found, base if cov == "unscaled" else ops.np.multiply(base, variance_of_fit(powers, values, solution, rank))
+
+
+def variance_of_fit(powers: Any, values: Any, solution: Any, rank: int | None) -> Any:
+    """The mean square of what is left, for each column of values; of one vector an array of one element."""
+    n, order = powers.shape
+    if n <= order:
+        raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+    if rank is not None and rank != order:
+        raise ValueError("the covariance matrix cannot be scaled: the points do not determine the polynomial")
+    apart = ops.np.subtract(values, ops.np.matmul(powers, solution))
+    residuals = ops.np.sum(ops.np.square(apart), 0, keepdims=values.ndim == 1)
+    return ops.np.divide(residuals, n - order)

@@ -682,41 +682,17 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     ddof = (0 if bias else 1) if ddof is None else ddof
     if is_masked(x) and (fweights is not None or aweights is not None):
         raise UnsupportedError("cov: covariances of masked arrays take no weights\nwrite out the sums")
-    weights = None
-    for given, name in ((fweights, "fweights"), (aweights, "aweights")):
-        if given is not None:
-            weight = as_nonscalar(given)
-            if weight.ndim > 1:
-                raise RuntimeError(f"cannot handle multidimensional {name}")
-            if weight.shape[0] != x.shape[1]:
-                raise RuntimeError(f"incompatible numbers of samples and {name}")
-            weights = weight if weights is None else ops.np.multiply(weights, weight)
+    weights = weights_of_observations(x.shape[1], fweights=fweights, aweights=aweights)
     if weights is None:
         check_sizes("cov", x, axes=slice(1, None))
-        freedom: Any = x.shape[1] - ddof
-        is_positive = freedom > 0
+        freedom = known = x.shape[1] - ddof
     else:
-        total = ops.np.sum(weights)
-        center = ops.np.divide(ops.np.sum(ops.np.multiply(x, weights), 1, keepdims=True), total)
-        if ddof == 0:
-            freedom = total
-        elif aweights is None:
-            freedom = ops.np.subtract(total, ddof)
-        else:
-            spread = ops.np.sum(ops.np.multiply(weights, as_nonscalar(aweights)))
-            freedom = ops.np.subtract(total, ops.np.divide(ops.np.multiply(ddof, spread), total))
+        freedom = freedom_of_weights(weights, aweights, ddof)
         known = known_values(freedom)
-        is_positive = known is None or bool(known > 0)
-    if not is_positive:
+    if known is not None and not known > 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
         freedom = 0.0
-    if weights is None:
-        found = ops.np.covariance(x, freedom)
-    else:
-        apart = ops.np.subtract(x, center)
-        other = ops.np.transpose(ops.np.multiply(apart, weights))
-        products = ops.np.matmul(apart, ops.np.conjugate(other) if other.dtype.kind == "c" else other)
-        found = ops.np.divide(products, freedom)
+    found = ops.np.covariance(x, freedom) if weights is None else weighted_covariance(x, weights, freedom)
     return found if found.shape[0] > 1 else ops.np.squeeze(found)
 
 
@@ -726,6 +702,40 @@ def rows_of_variables(x: Any, rowvar: bool, dtype: Any, *, is_transposed: bool) 
     if x.ndim < 2:
         return ops.np.reshape(x, (1, -1))
     return ops.np.transpose(x) if is_transposed else x
+
+
+def weights_of_observations(n: int, **given: Any) -> Any:
+    """The product of the weights that were given for `n` observations; None without any."""
+    weights = None
+    for name, value in given.items():
+        if value is not None:
+            weight = as_nonscalar(value)
+            if weight.ndim > 1:
+                raise RuntimeError(f"cannot handle multidimensional {name}")
+            if weight.shape[0] != n:
+                raise RuntimeError(f"incompatible numbers of samples and {name}")
+            weights = weight if weights is None else ops.np.multiply(weights, weight)
+    return weights
+
+
+def freedom_of_weights(weights: Any, aweights: Any, ddof: Any) -> Any:
+    """What sums of weighted products are divided by."""
+    total = ops.np.sum(weights)
+    if ddof == 0:
+        return total
+    if aweights is None:
+        return ops.np.subtract(total, ddof)
+    spread = ops.np.sum(ops.np.multiply(weights, as_nonscalar(aweights)))
+    return ops.np.subtract(total, ops.np.divide(ops.np.multiply(ddof, spread), total))
+
+
+def weighted_covariance(x: Any, weights: Any, freedom: Any) -> Any:
+    """The covariances of the rows of `x`, with a weight for each column."""
+    center = ops.np.divide(ops.np.sum(ops.np.multiply(x, weights), 1, keepdims=True), ops.np.sum(weights))
+    apart = ops.np.subtract(x, center)
+    other = ops.np.transpose(ops.np.multiply(apart, weights))
+    products = ops.np.matmul(apart, ops.np.conjugate(other) if other.dtype.kind == "c" else other)
+    return ops.np.divide(products, freedom)
 
 
 @array_function()
