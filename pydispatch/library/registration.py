@@ -17,13 +17,14 @@ from pydispatch.library.custom_operator import read_signature
 from pydispatch.library.targets import Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.modes import DispatchMode
 from pydispatch.registry import registrations
-from pydispatch.registry.kernels import check_function, kernel_function, make_kernel
+from pydispatch.registry.kernels import Kernel, check_function, kernel_function, make_kernel
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.registrations import FallbackHandle, Handle, HandleGroup
 from pydispatch.registry.sites import is_again, registration_site, warn_again
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import (
     OperatorName,
+    Schema,
     check_tags,
     described,
     parse_name,
@@ -124,14 +125,8 @@ class Library:
         kernel = None if fn is None else make_kernel(fn)
         kind = alias_analysis or "FROM_SCHEMA"
         if isinstance(parsed, OperatorName):
-            inferred = None if kernel is None else kernel.inferred
-            if inferred is None:
-                raise RegistrationError(
-                    f"cannot infer a schema for {parsed} from {kernel.debug if kernel else 'nothing'} (at {site}): its "
-                    "parameters are not all annotated\n"
-                    f'give the schema: lib.define("{parsed}(...) -> ...", fn), or annotate the function'
-                )
-            parsed = inferred.with_name(parsed)
+            assert kernel is not None       # else a schema was parsed
+            parsed = _inferred_schema(parsed, kernel, site)
             kind = alias_analysis or "CONSERVATIVE"
         assert parsed.name is not None
         name = self._in_namespace(parsed.name, "define")
@@ -285,6 +280,16 @@ class Library:
                 "leave the key out, or open a library without a key"
             )
         return chosen
+
+
+def _inferred_schema(name: OperatorName, kernel: Kernel, site: str) -> Schema:
+    """The schema that the annotations of a kernel say; RegistrationError if these are incomplete."""
+    if kernel.inferred is None:
+        raise RegistrationError(
+            f"cannot infer a schema for {name} from {kernel.debug} (at {site}): its parameters are not all annotated\n"
+            f'give the schema: lib.define("{name}(...) -> ...", fn), or annotate the function'
+        )
+    return kernel.inferred.with_name(name)
 
 
 def _check_alias_analysis(what: str, kind: str) -> None:
