@@ -46,8 +46,7 @@ def backward(
         raise AutogradError("backward: inputs is an empty sequence\nleave it out, or name the Tensors to accumulate in")
     edges = tuple([_edge_of_input(tensor, i) for i, tensor in enumerate(wanted)])
     found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges,
-                               interpreter=interpreter,
-                               runs_inputs=True)
+                               interpreter=interpreter, runs_inputs=True)
     for tensor, gradient in zip(wanted, found, strict=True):
         if gradient is not None:
             _accumulate(tensor, gradient, create_graph)

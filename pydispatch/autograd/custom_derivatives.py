@@ -83,7 +83,7 @@ class GradientStructure:
         gradients: list[Any] = []
         for i, (entry, spec) in enumerate(zip(entries, self.arguments, strict=True)):
             if spec is None:
-                if entry is not None and tree_leaves(entry) and any(leaf is not None for leaf in tree_leaves(entry)):
+                if any(leaf is not None for leaf in tree_leaves(entry)):
                     raise needless_gradient(node, i)
                 gradients.append(None)
             else:

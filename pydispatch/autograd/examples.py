@@ -153,5 +153,5 @@ def _batch_of(interpreter: Vmap, column: tuple[Any, ...]) -> Any:
     present = next((leaf for leaf in column if _core.is_array(leaf)), None)
     if present is None:
         return column[0]
-    return _core.wrap_value_at(interpreter, ops.np.stack([ops.np.zeros_like(present) if leaf is None else leaf
-                                                    for leaf in column]))
+    there = [ops.np.zeros_like(present) if leaf is None else leaf for leaf in column]
+    return _core.wrap_value_at(interpreter, ops.np.stack(there))
