@@ -28,10 +28,8 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
 
 def name_loop(error: BaseException, name: str, site: str | None) -> None:
     """Let an exception of a loop say which one it is, as that of SciPy's function does, and where it is called."""
-    if type(error).__module__.partition(".")[0] == "scipy" and isinstance(error, Exception):
-        from pydispatch.scipy.errors import name_function  # which not every compiled function needs
-
-        name_function(f"special.{name}", error)
+    if type(error).__module__.startswith("scipy.special") and error.args:
+        error.args = (f"special.{name}: {error}", *error.args[1:])
     if site is not None:
         error.add_note(f"in {name}, which the compiled function calls at {site}")
 

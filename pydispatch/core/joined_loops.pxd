@@ -8,8 +8,8 @@ cdef extern from *:
        own. `follows` has all bits set where the address is that of the first of all elements, none where the vectors
        of the moment lie there. */
     typedef struct { npy_intp code; char* address; npy_intp follows; } JoinedWord;
-    enum { JOINED_END, JOINED_LEAVE, JOINED_STREAM, JOINED_TAKE, JOINED_TAKE_NUMBER, JOINED_NEGATIVE, JOINED_SQRT, JOINED_TWICE,
-           JOINED_SQUARE, JOINED_ARITHMETIC };
+    enum { JOINED_END, JOINED_LEAVE, JOINED_STREAM, JOINED_TAKE, JOINED_TAKE_NUMBER, JOINED_NEGATIVE, JOINED_SQRT,
+           JOINED_TWICE, JOINED_SQUARE, JOINED_ARITHMETIC };
     /* where the other operand is, of an operation on two: to the right or to the left */
     enum { RIGHT_ROW, RIGHT_NUMBER, LEFT_ROW, LEFT_NUMBER, N_SIDES };
     #define JOINED_CODE(operation, side) (JOINED_ARITHMETIC + ((operation) - DO_ADD) * N_SIDES + (side))
@@ -88,8 +88,8 @@ cdef extern from *:
         char* address
         cnp.npy_intp follows
     enum:
-        JOINED_END, JOINED_LEAVE, JOINED_STREAM, JOINED_TAKE, JOINED_TAKE_NUMBER, JOINED_NEGATIVE, JOINED_SQRT, JOINED_TWICE
-        JOINED_SQUARE, RIGHT_ROW, RIGHT_NUMBER, LEFT_ROW, LEFT_NUMBER
+        JOINED_END, JOINED_LEAVE, JOINED_STREAM, JOINED_TAKE, JOINED_TAKE_NUMBER, JOINED_NEGATIVE, JOINED_SQRT
+        JOINED_TWICE, JOINED_SQUARE, RIGHT_ROW, RIGHT_NUMBER, LEFT_ROW, LEFT_NUMBER
     int JOINED_CODE(int operation, int side) nogil
     int bytes_of_joined() noexcept nogil
     void finish_streams() noexcept nogil

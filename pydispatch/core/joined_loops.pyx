@@ -6,7 +6,7 @@
 # before.
 #
 # Where a plan goes through more than caches hold, a result streams to memory around them: else its place would be read
-# into them before it is written, which takes as long again. What later loops need of it is kept, some vectors at a time.
+# into them before it is written, which takes as long again. What later loops need of it is kept, some vectors at once.
 
 cdef enum:
     MOST_JOINED = 32            # loops
@@ -180,7 +180,7 @@ cdef class LoopJoiner:
         cdef Py_ssize_t first_result = 1 + len(self.plan.inputs) + len(self.plan.constants)
         cdef PlanStep* later
         cdef int operand
-        cdef bint is_kept = False
+        cdef bint is_read_later = False
         self.streams[k - self.first], self.kept[k - self.first] = False, -1
         if not self.may_stream or not first_result <= buffer < first_result + <Py_ssize_t>len(self.plan.results):
             return 0
@@ -193,11 +193,11 @@ cdef class LoopJoiner:
                     if not self.from_register[number - self.first][operand]:
                         if not is_same_operand(step, step.n_operands - 1, later, operand):
                             return 0
-                        is_kept = True
-        if is_kept and self.n_kept == MOST_KEPT:
+                        is_read_later = True
+        if is_read_later and self.n_kept == MOST_KEPT:
             return 0
         self.streams[k - self.first] = True
-        if is_kept:
+        if is_read_later:
             self.kept[k - self.first] = self.n_kept
             self.n_kept += 1
         return 0

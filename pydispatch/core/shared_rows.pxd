@@ -17,7 +17,7 @@ cdef extern from *:
        work waits for no thread that wakes up late, or has no core to run on. */
     enum { NO_WORK, ASKED, AT_WORK };
     typedef struct WaitingThread {
-        struct WaitingThread* next;     /* of those that nobody has asked */
+        struct WaitingThread* next;     /* of those that have not been asked */
         void (*function)(void*);
         void* given;
         fenv_t environment;             /* of floating-point arithmetic: that of the thread that asks */
@@ -41,8 +41,8 @@ cdef extern from *:
         }
         return 0;
     }
-    /* Whoever waits says so and then looks at the state; whoever changes the state then looks who waits. So one of both
-       sees what the other did. */
+    /* A thread that waits says so and then looks at the state; one that changes the state then looks which ones wait.
+       So one of both sees what the other did. */
     static void wait_for(WaitingThread* thread, int state, int* is_waiting) {
         if (is_soon(thread, state)) return;
         pthread_mutex_lock(&thread->lock);

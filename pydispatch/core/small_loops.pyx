@@ -1,8 +1,8 @@
 # Rows of small loops: consecutive loops over few elements, which a plan runs as one piece of code.
 #
 # Code tells the floating-point flags that were raised at its end, not by which loop. If there are some that
-# `numpy.errstate` does not ignore, or if a loop has raised an exception, what the loops have overwritten is put back, and
-# they run once more, one by one.
+# `numpy.errstate` does not ignore, or if a loop has raised an exception, what the loops have overwritten is put back,
+# and they run once more, one by one.
 
 cdef enum:
     MOST_ELEMENTS = 16          # of an operation; beyond, NumPy's vector instructions win more than a call takes

@@ -406,7 +406,8 @@ cdef void take_outer_axes(
     char** operands, const cnp.npy_intp* sizes, const cnp.npy_intp* steps, void* step
 ) noexcept nogil
 # run the rows of the calling thread, `part` of them at a time
-cdef int take_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop, cnp.npy_intp part) except -1 nogil
+cdef int take_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
+                    cnp.npy_intp part) except -1 nogil
 cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
                     cnp.npy_intp local) noexcept nogil
 cdef cnp.npy_intp border_of_blocks(PlanStep* step, cnp.npy_intp row) noexcept nogil
