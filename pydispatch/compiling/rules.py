@@ -321,17 +321,17 @@ def tile(builder: Builder, spec: Any, A: Any, reps: Sequence[int]) -> Value:
 @lowers("roll")
 def roll(builder: Builder, spec: Any, a: Any, shift: Sequence[int], axis: Sequence[int] | None = None) -> Value:
     """A copy of the two parts for each axis, in turn."""
-    a = builder.as_value(a)
+    value = builder.as_value(a)
     if axis is None:
-        flat = reshape(builder, _Shape((a.template.size,)), a)
+        flat = reshape(builder, _Shape((value.template.size,)), value)
         return reshape(builder, spec, roll(builder, flat, flat, (sum(shift),), (0,)))
-    axes = normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True)
+    axes = normalize_axis_tuple(axis, len(value.shape), allow_duplicate=True)
     for by, along in zip(*map(np.ravel, np.broadcast_arrays(shift, axes)), strict=True):
-        n = a.shape[along]
+        n = value.shape[along]
         start = n - int(by) % n if n else 0
-        a = concatenate(builder, a, [builder.viewed(a, lambda array: array[
+        value = concatenate(builder, value, [builder.viewed(value, lambda array: array[
             (*[slice(None)] * along, part)]) for part in (slice(start, n), slice(0, start))], int(along))    # noqa: B023
-    return a
+    return value
 
 
 def _basic_key(key: Any) -> tuple[Any, ...]:
@@ -570,16 +570,16 @@ def pointwise(
 @lowers("round")
 def round_to(builder: Builder, spec: Any, a: Any, decimals: int = 0) -> Value:
     """The nearest whole numbers of multiples."""
-    a = builder.as_value(a)
-    if a.dtype.kind in "iu" and decimals >= 0:
-        return a
-    if a.dtype.kind != "f":
+    value = builder.as_value(a)
+    if value.dtype.kind in "iu" and decimals >= 0:
+        return value
+    if value.dtype.kind != "f":
         raise CannotLowerError("NumPy rounds parts of complex numbers, and casts others")
     if decimals == 0:
-        return builder.ufunc(np.rint, (a,))
+        return builder.ufunc(np.rint, (value,))
     first, second = (np.multiply, np.true_divide) if decimals > 0 else (np.true_divide, np.multiply)
     power = float(10 ** abs(decimals))
-    return builder.ufunc(second, (builder.ufunc(np.rint, (builder.ufunc(first, (a, power)),)), power))
+    return builder.ufunc(second, (builder.ufunc(np.rint, (builder.ufunc(first, (value, power)),)), power))
 
 
 @lowers("complex")
