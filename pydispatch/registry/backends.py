@@ -77,13 +77,21 @@ def register_backend(
     the namespace lacks and that no decomposition replaces.
 
     Returns the backend's dense key. The same code may run again, as a cell of a notebook does: its backend replaces the
-    former one, with OverrideWarning. Raises RegistrationError when the name is taken otherwise, the type is already
+    former one, with OverrideWarning. For a backend that is registered, also by a pack, its name, its type and `above`
+    alone rank it above further ones. Raises RegistrationError when the name is taken otherwise, the type is already
     another backend's, or all 14 places for run-time backends are taken.
     """
     backend = Backend(name, array_type, namespace, _checked(name, kernels), caller_site(), calling_code())
     with lock:
         former = BACKENDS.get(name) if isinstance(name, str) else None
-        if former is not None and isinstance(array_type, type) and backend.is_again(former):
+        is_again = former is not None and isinstance(array_type, type) and backend.is_again(former)
+        is_ranked = former is not None and former.array_type is array_type and above and namespace is kernels is None
+        if is_ranked and not is_again:
+            lower = (above,) if isinstance(above, str) else tuple(above)
+            key = keys.replace_backend(name, array_type, array_type, (*keys.outranked_by(name), *lower))
+            mark_all_stale()
+            return key
+        if former is not None and is_again:
             warnings.warn(f"backend {name}: registered again at {backend.site}, in place of the registration at "
                           f"{former.site}", OverrideWarning, stacklevel=frames_to_caller())
             key = keys.replace_backend(name, former.array_type, array_type, above)

@@ -25,7 +25,7 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_bit, backend_names, runtime_keys
 from pydispatch.loading import deferred
-from pydispatch.registry.backends import backend_of_key
+from pydispatch.registry.backends import BACKENDS, backend_of_key
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
 from pydispatch.registry.sites import describe_interpreter
@@ -345,9 +345,14 @@ def _mixed_backends(op: OpOverload, keyset: DispatchKeySet) -> Exception:
     found = [name for name in backend_names() if backend_bit(name) & keyset.word and name not in ("CPU", "Meta")]
     return DispatchTypeError(
         f"operator {op.name}: arrays of the backends {' and '.join(found)} in one call, and neither was declared above "
-        f"the other\nconvert one of them, or declare the order where the later one is registered: "
-        f"register_backend({found[-1]!r}, array_type, above=({found[0]!r},))"
+        f"the other\nconvert one of them, or rank one above the other: "
+        f"register_backend({found[-1]!r}, {_array_type_of(found[-1])}, above=({found[0]!r},))"
     )
+
+
+def _array_type_of(name: str) -> str:
+    array_type = BACKENDS[name].array_type
+    return f"{array_type.__module__}.{array_type.__qualname__}"
 
 
 def _ran_fallthrough(op: OpOverload, key: DispatchKey, entry: _core.TableEntry) -> Exception:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
 
 import numpy as np
 import pytest
 
 from pydispatch import Tensor, func, ops, register_backend
-from pydispatch.exceptions import DispatchTypeError, NoKernelError
+from pydispatch.exceptions import DispatchTypeError, NoKernelError, RegistrationError
+from pydispatch.keys import outranked_by, replace_backend
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 DATA = np.array([1.0, 2.0, 4.0])
@@ -101,6 +104,28 @@ def test_kinds_without_a_rank_are_named(kinds, wrap):
         ops.np.where(*[wrap(KINDS[kind]()) for kind in kinds])
     for part in ("np::where", "Dask", "Masked", "above="):
         assert part in str(caught.value)
+
+
+def test_the_error_says_how_to_rank_them():
+    """What it says to write works, for backends of packs, too."""
+    masked, lazy = KINDS["Masked"](), KINDS["Dask"]()
+    with pytest.raises(DispatchTypeError, match="rank one above the other: ") as caught:
+        ops.np.add(masked, lazy)
+    lower = outranked_by("Dask")
+    text = re.search(r"register_backend\('Dask', (\S+), above=\('Masked',\)\)$", str(caught.value))
+    assert text[1] == "dask.array.core.Array"
+    try:
+        eval(text[0], {"register_backend": register_backend, "dask": dask})
+        assert outranked_by("Dask") == lower | {"Masked"}
+        found = ops.np.add(masked, lazy).compute()
+        np.testing.assert_array_equal(np.ma.getmaskarray(found), MASK)
+        np.testing.assert_array_equal(found[~MASK], 2 * DATA[~MASK])
+    finally:
+        replace_backend("Dask", da.Array, da.Array, lower)
+    with pytest.raises(DispatchTypeError):
+        ops.np.add(masked, lazy)
+    with pytest.raises(RegistrationError, match="the key name 'Dask' is taken"):
+        register_backend("Dask", Quantity, above=("Masked",))
 
 
 @pytest.mark.parametrize("kind", ["Dask", "Masked"])
