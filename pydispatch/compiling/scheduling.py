@@ -787,7 +787,7 @@ class Arena:
         if storage.kind == "arena" and step.is_elementwise and output.is_whole:
             itemsize, written_strides = output.template.itemsize, step.strides[-1]
             fits: dict[Storage, bool] = {}      # is each element read where the output is written?
-            for value, strides in zip(step.operands[:-1], step.strides, strict=False):
+            for value, strides in zip(step.operands[:-step.n_out], step.strides, strict=False):
                 other = value.storage.final()
                 if other.kind == "arena":
                     fits[other] = fits.get(other, True) and (

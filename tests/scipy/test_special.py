@@ -506,6 +506,15 @@ def test_functions_of_several_results_are_steps_of_a_plan(name, n):
         assert ", 0 calls of Python," in compiled.explain(*arrays)
 
 
+@pytest.mark.parametrize("n", [5, 20_000])
+def test_results_that_nothing_uses_have_a_place_of_their_own(n):
+    x = np.random.default_rng(0).uniform(0.1, 0.9, n)
+    for i in range(4):
+        compiled = compile_function(lambda x, i=i: special.ellipj(x * 2, x)[i] * 3 + special.fresnel(x)[i % 2])
+        np.testing.assert_array_equal(
+            compiled(x), scipy.special.ellipj(x * 2, x)[i] * 3 + scipy.special.fresnel(x)[i % 2])
+
+
 def test_one_loop_writes_what_two_operators_give():
     x = np.random.default_rng(0).standard_normal(5000) * 10.0 ** np.arange(-50, 50).repeat(50)
     compiled = compile_function(lambda x: (ops.np.frexp_mantissa(x), ops.np.frexp_exponent(x)))
