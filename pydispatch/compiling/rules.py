@@ -324,14 +324,20 @@ def roll(builder: Builder, spec: Any, a: Any, shift: Sequence[int], axis: Sequen
     value = builder.as_value(a)
     if axis is None:
         flat = reshape(builder, _Shape((value.template.size,)), value)
-        return reshape(builder, spec, roll(builder, flat, flat, (sum(shift),), (0,)))
+        return reshape(builder, spec, rolled(builder, flat, sum(shift), 0))
     axes = normalize_axis_tuple(axis, len(value.shape), allow_duplicate=True)
     for by, along in zip(*map(np.ravel, np.broadcast_arrays(shift, axes)), strict=True):
-        n = value.shape[along]
-        start = n - int(by) % n if n else 0
-        value = concatenate(builder, value, [builder.viewed(value, lambda array: array[
-            (*[slice(None)] * along, part)]) for part in (slice(start, n), slice(0, start))], int(along))    # noqa: B023
+        value = rolled(builder, value, int(by), int(along))
     return value
+
+
+def rolled(builder: Builder, value: Value, by: int, axis: int) -> Value:
+    """A copy of the last layers along an axis, before one of the others."""
+    n = value.shape[axis]
+    start = n - by % n if n else 0
+    parts = [(*[slice(None)] * axis, part) for part in (slice(start, n), slice(0, start))]
+    return concatenate(builder, value, [
+        builder.viewed(value, lambda array, part=part: array[part]) for part in parts], axis)   # type: ignore[misc]
 
 
 def _basic_key(key: Any) -> tuple[Any, ...]:
@@ -655,7 +661,8 @@ def var(
     if where is not None or mean is not None or a.dtype != spec.dtype or a.dtype.char not in "fd" or (
             not a.template.size):
         raise CannotLowerError("it casts, is over no elements, or has an argument where or mean")
-    if a.constant is not None or any(stride <= 0 for stride in a.template.strides):
+    if a.constant is not None or any(
+            stride <= 0 for stride, extent in zip(a.template.strides, a.shape, strict=True) if extent > 1):
         raise CannotLowerError("it is known, or repeats elements, or goes along a negative stride")
     order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])     # of what NumPy computes from it
 
@@ -675,6 +682,37 @@ def var(
 def std(builder: Builder, spec: Any, **arguments: Any) -> Value:
     """The square root of the variance."""
     return builder.ufunc(np.sqrt, (var(builder, spec, **arguments),))
+
+
+MOST_SEARCHED = 1 << 10         # elements; NumPy's search takes one pass over many, and steps four
+
+
+def _search_rule(extreme: np.ufunc) -> Rule:
+    def rule(builder: Builder, spec: Any, a: Any, axis: int | None = None, keepdims: bool = False) -> Value:
+        """The smallest position of an element that is the largest one, or of one that is nan."""
+        a = builder.as_value(a)
+        if a.dtype.kind not in "iuf" or not 0 < a.template.size <= MOST_SEARCHED or a.constant is not None:
+            raise CannotLowerError("NumPy's search is faster, or it is of other numbers than real ones, or known")
+        if axis is None or not a.shape:
+            a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
+        if any(stride < 0 for stride in a.template.strides):
+            a = builder.copied(a)
+        found = builder.ufunc(np.equal, (a, reduced(builder, extreme, None, a, axis, True)))
+        if a.dtype.kind == "f":
+            found = builder.ufunc(np.logical_or, (found, builder.ufunc(np.not_equal, (a, a))))
+        n = a.shape[axis]
+        positions = np.arange(n, dtype=spec.dtype).reshape((-1, *[1] * (len(a.shape) - 1 - axis % len(a.shape))))
+        chosen = builder.elementwise(("choose", spec.dtype.itemsize), [
+            found, builder.constant(positions), builder.constant(np.asarray(n, spec.dtype))],
+            builder.fresh(a.shape, spec.dtype), "where")
+        first = reduced(builder, np.minimum, None, chosen, axis, keepdims)
+        return builder.viewed(first, lambda array: array.reshape(spec.shape))
+
+    return rule
+
+
+lowers("argmax")(_search_rule(np.maximum))
+lowers("argmin")(_search_rule(np.minimum))
 
 
 def _accumulation_rule(function: np.ufunc) -> Rule:
