@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pydispatch.registry.tables import is_device
-from pydispatch.schema import Argument, Fit, Schema, same_value
-from pydispatch.schema.fitting import Parameters, parameters_of
+from pydispatch.schema import Argument, Fit, Schema
+from pydispatch.schema.fitting import Parameters, is_default_of, parameters_of
 from pydispatch.schema.frozen import REQUIRED
 
 OTHER_NAMES = {"a_min": "min", "a_max": "max", "axes": "axis", "decimals": "ndigits", "N": "n_rows", "M": "n_cols"}
@@ -159,8 +159,4 @@ def is_filled(argument: Argument, default: Any) -> bool:
         return False
     if default is REQUIRED:
         return True
-    try:
-        is_same = same_value(argument.convert(default), argument.default)
-    except (TypeError, ValueError):
-        is_same = False
-    return not is_same and argument.default is not None
+    return argument.default is not None and not is_default_of(argument, default)

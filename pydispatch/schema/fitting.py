@@ -140,16 +140,20 @@ def _has_default(argument: Argument, default: Any) -> bool:
     """Does the function have the same default for the argument? ValueError if it has another one."""
     if default is REQUIRED:
         return False
-    try:
-        is_same = same_value(argument.convert(default), argument.default)
-    except (TypeError, ValueError):
-        is_same = False
-    if not is_same:
+    if not is_default_of(argument, default):
         raise ValueError(
             f"its default for {argument.name!r} is {short_repr(default)}, "
             f"the schema's is {short_repr(argument.default)}"
         )
     return True
+
+
+def is_default_of(argument: Argument, value: Any) -> bool:
+    """Is the value of a function's default what the argument is by default, once it is converted?"""
+    try:
+        return same_value(argument.convert(value), argument.default)
+    except (TypeError, ValueError):
+        return False
 
 
 class Parameters:
