@@ -51,10 +51,16 @@ def _leave(tensor: Tensor, what: str) -> None:
         mode.on_conversion(tensor, what)
 
 
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A view of the array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """What numpy.asarray(tensor) calls: a read-only view, so that no write goes past the version counter."""
-    view = _numpy(tensor).view()
-    view.flags.writeable = False
+    view = read_only(_numpy(tensor))
     if dtype is None and not copy:
         return view
     return np.array(view, dtype=dtype, copy=copy)

@@ -9,6 +9,7 @@ from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
 from pydispatch.autograd.values import values_below
 from pydispatch.debug import html
+from pydispatch.func.values import below_interpreters
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.modes import Guard
 from pydispatch.registry.messages import shorten
@@ -80,7 +81,7 @@ class Explanation:
         lines.append(f"├─ {self.interpreters}")
         args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
         if self.kernel is ASKS_HANDLERS:
-            args, kwargs = tree_map(_below_transforms, (args, kwargs))
+            args, kwargs = tree_map(below_interpreters, (args, kwargs))
         given = [_describe_value(value) for value in args] + [
             f"{name}={_describe_value(value)}" for name, value in kwargs.items()]
         view = "raw arrays" if self.entry.is_raw else "what was passed"
@@ -134,20 +135,14 @@ def _changes(node: _core.State) -> Mapping[str, Any]:
 def _keys_brought(value: Any) -> DispatchKeySet:
     """The keys of an array argument; with Python for a wrapper around a value that has a handler."""
     return DispatchKeySet(
-        _core.keys_of(value), *(_core.keys_of(_below_transforms(leaf)) for leaf in tree_leaves(value)
+        _core.keys_of(value), *(_core.keys_of(below_interpreters(leaf)) for leaf in tree_leaves(value)
                                 if isinstance(leaf, _core.Wrapper)))
-
-
-def _below_transforms(value: Any) -> Any:
-    while isinstance(value, _core.Wrapper):
-        value = _core.array_of(value)
-    return value
 
 
 def _handlers_asked(op: OpOverload, arrays: list[Any]) -> tuple[str, ...]:
     """What the Python key calls, in order: subclasses before superclasses, else left to right; rules first."""
     classes: list[type] = []
-    for leaf in map(_below_transforms, tree_leaves(arrays)):
+    for leaf in map(below_interpreters, tree_leaves(arrays)):
         cls = type(leaf)
         if isinstance(leaf, Tensor) and leaf.dispatches_to_python and cls not in classes:
             place = next((i for i, other in enumerate(classes) if issubclass(cls, other)), len(classes))

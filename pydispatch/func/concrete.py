@@ -11,6 +11,7 @@ from pydispatch._core import BatchedTensor, Shell, Tensor
 from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
 from pydispatch.registry.sites import describe_interpreter
+from pydispatch.tensor import read_only
 from pydispatch.tree import tree_map
 
 
@@ -38,11 +39,7 @@ def _array_of(tensor: Tensor, batches: bool) -> Any:
         array = _core.value_below(array, array.interpreter) if isinstance(array, BatchedTensor) else array.array
     if isinstance(array, Shell):
         raise array.no_data("concrete_value")
-    if not isinstance(array, np.ndarray):
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view
+    return read_only(array) if isinstance(array, np.ndarray) else array
 
 
 def _batch_error(value: BatchedTensor) -> DataDependentError:

@@ -188,8 +188,9 @@ def _batched_derivative(derived: OpOverload, derivative: CustomDerivative, batch
 def _batch(op: OpOverload, dims: Dims, randomness: str) -> BatchedArguments:
     other = "write its kernel with operators" if BATCHABLE in op.tags else (
         "define the operator with batchable=True if its kernel is made of operators")
-    return BatchedArguments(f"operator {op.name}", dims, randomness,
-                 f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule); or {other}')
+    return BatchedArguments(
+        f"operator {op.name}", dims, randomness,
+        f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule); or {other}')
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ _MODULES = (*_OURS, *passed_on.MODULES)
 
 def _public_names() -> dict[str, _Any]:
     """All functions, by every name that NumPy has for them, and what is passed on."""
-    found: dict[str, _Any] = {name: function.public for name, function in _FUNCTIONS.items()
-                               if "." not in name}
+    found: dict[str, _Any] = {
+        name: function.public for name, function in _FUNCTIONS.items() if "." not in name}
     for name, value in passed_on.LOADED.items():
         if callable(value) and value in _OF_NUMPY:
             found[name] = _OF_NUMPY[value].public

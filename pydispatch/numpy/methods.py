@@ -14,6 +14,7 @@ from pydispatch.numpy.declare import FUNCTIONS, as_array, as_key
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.ops import ops
 from pydispatch.schema import Schema
+from pydispatch.tensor import read_only
 
 OF_FUNCTIONS = ("argpartition", "argsort", "choose", "diagonal", "dot", "nonzero", "put", "searchsorted",
                 "trace")
@@ -164,9 +165,7 @@ def flags_of(self: Tensor) -> Any:
     array = _core.bottom_array(self)
     if not isinstance(array, np.ndarray):
         return np.asarray(self).flags
-    view = array.view()
-    view.flags.writeable = False
-    return view.flags
+    return read_only(array).flags
 
 
 class FlatView:
