@@ -194,7 +194,7 @@ class Emitter:
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Statement(call, reads, None)
-        if op.namespace not in PACKS and schema.returns:      # kernels of packs never return Python numbers
+        if may_return_numbers(op, schema, node):
             array_of = self._bind("array_of", array_of_number, "what a call makes of a Python number")
             call = f"{array_of}({call})" if results == AS_IT_IS else f"map({array_of}, {call})"
         if node in self.arrays and results == AS_IT_IS:
@@ -222,6 +222,13 @@ class Emitter:
         by_keyword = [argument.name for argument in needed if argument.kw_only]
         return call_text(self._function(op, function), [values[argument.name] for argument in positional],
                          {name: values[name] for name in (*by_keyword, *more)}, self.text)
+
+
+def may_return_numbers(op: OpOverload, schema: Schema, node: Node) -> bool:
+    """May the kernel return Python numbers? Those of packs do so for Python numbers alone, as the real part of one."""
+    takes_arrays = any(argument.type.contains_arrays for argument in schema.arguments)
+    is_of_numbers = takes_arrays and not node.all_input_nodes
+    return bool(schema.returns) and (op.namespace not in PACKS or is_of_numbers)
 
 
 def is_shareable(value: Any) -> bool:

@@ -75,6 +75,8 @@ NESTED = {
     "numbers": (lambda x, n, r, z, flag, text, nothing: (x * n + r, x * z, n, flag, text, nothing),
                 (X, 3, 0.5, 1j, True, "text", None)),
     "parts of numbers": (lambda *n: [part(x) for x in n for part in (ops.np.real, ops.np.imag)], (True, 3, 0.5, 1j)),
+    "parts of numbers beside arrays": (lambda x, *n: [ops.np.real(part) + x for part in n],
+                                       (np.ones(2, np.int8), True, 3, 0.5, 1j)),
     "NumPy scalars": (lambda x, n: (x * n, n), (X, np.float32(3))),
     "no array": (lambda n: (n, "text", [None]), (3,)),
     "no argument": (lambda: ops.np.arange(3.0) * 2, ()),

@@ -16,7 +16,7 @@ from pydispatch.autograd import no_grad
 from pydispatch.backends.meta import MetaArray
 from pydispatch.cli.bench.programs import ProgramFunctions, programs
 from pydispatch.exceptions import AutogradError, DispatchTypeError, GraphError
-from pydispatch.tracing import Graph
+from pydispatch.tracing import Graph, make_fx
 from pydispatch.tracing.symbolic import trace_with_proxies
 
 X, Y = np.random.default_rng(0).standard_normal((2, 2, 3))
@@ -156,6 +156,16 @@ def test_numbers_that_are_computed_are_converted_by_the_operator():
     graph.output(graph.call_function(ops.np.sum, (x, axis)))
     assert body(graph)[0] == "sum_1 = ops.np.sum(x, axis);  x = axis = None"
     np.testing.assert_array_equal(graph.compile()(X, 1), X.sum(1))
+
+
+@pytest.mark.parametrize("number", [True, 3, 0.5, 1j])
+def test_parts_of_numbers_are_arrays(number):
+    """As results, and where their dtype decides."""
+    x = np.ones(2, "int8")
+    graph = make_fx(lambda x: (ops.np.real(number), ops.np.imag(number) + x))(x)
+    for found, expected in zip(graph.compile()(x), graph(x), strict=True):
+        assert type(found) is type(expected) is np.ndarray
+        np.testing.assert_array_equal(found, expected, strict=True)
 
 
 def test_several_results_are_tuples(fresh):
