@@ -187,7 +187,7 @@ pointwise(np.sqrt, vjp=lambda g, result: g / (2 * result))
 pointwise(np.cbrt, vjp=lambda g, result: g / (3 * result * result))
 pointwise(np.exp, vjp=lambda g, result: g * result)
 pointwise(np.exp2, vjp=lambda g, result: g * (LOG_2 * result))
-pointwise(np.expm1, vjp=lambda g, x: g * exp(x))
+pointwise(np.expm1, vjp=lambda g, result: g * (result + 1))
 pointwise(np.log, vjp=lambda g, x: g / x)
 pointwise(np.log2, vjp=lambda g, x: g / (LOG_2 * x))
 pointwise(np.log10, vjp=lambda g, x: g / (LOG_10 * x))
@@ -225,7 +225,7 @@ pointwise(np.cosh, vjp=lambda g, x: g * sinh(x))
 pointwise(np.tanh, vjp=lambda g, result: g * (1 - result * result))
 pointwise(np.arcsinh, vjp=lambda g, result: g / cosh(result))
 pointwise(np.arccosh, vjp=lambda g, x: g / sqrt(x - 1) / sqrt(x + 1))
-pointwise(np.arctanh, vjp=lambda g, result: g * square(cosh(result)))
+pointwise(np.arctanh, vjp=lambda g, x: g / ((1 - x) * (1 + x)))
 
 # rounding and limits
 

@@ -24,6 +24,7 @@ from pydispatch.autograd import (
     saved_tensors_hooks,
 )
 from pydispatch.exceptions import AutogradError
+from pydispatch.func import vjp
 from tests.autograd.leaves import constant, leaf
 
 NP = ops.np
@@ -518,3 +519,52 @@ def test_a_gradient_that_goes_two_ways_is_whole_on_both():
     np.testing.assert_array_equal(y.grad, factor ** 2)
     np.testing.assert_array_equal(x.grad, factor ** 3)
     assert not np.shares_memory(np.asarray(x.grad), np.asarray(y.grad))
+
+
+FACTOR = np.array([2.0, 3.0, 4.0, 5.0])
+LENDING = {
+    "it becomes the gradient of a leaf": lambda x, g: (x + 0.0).backward(g),
+    "formulas take it": lambda x, g: (x * FACTOR * FACTOR).backward(g),
+    "another is added to it": lambda x, g: (lambda y: backward([y, y], [g, FACTOR]))(x * FACTOR),
+    "it is added to another": lambda x, g: [(x + 0.0).backward(value) for value in (g, FACTOR, g)],
+    "gradients are returned": lambda x, g: setattr(x, "grad", grad(x + 0.0, x, g)[0]),
+    "a pullback takes it": lambda x, g: setattr(x, "grad", Tensor(vjp(lambda value: value + 0.0, x.array)[1](g)[0])),
+    "a formula returns it": lambda x, g: PassedOn.apply(x, g).backward(np.ones(4)),
+}
+
+
+class PassedOn(Function):
+    """Its formula returns an array that it was given."""
+
+    @staticmethod
+    def forward(ctx, x, gradient):
+        ctx.gradient = gradient
+        return x + 0.0
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.gradient, None
+
+
+@pytest.mark.parametrize("case", LENDING)
+def test_an_array_that_one_local_variable_holds_is_not_written_over(case):
+    """Since CPython 3.14 nothing else counts: the functions that it is passed to borrow the reference."""
+    x, given = leaf([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 10.0, 100.0, 1000.0])
+    LENDING[case](x, given)
+    np.testing.assert_array_equal(given, [1.0, 10.0, 100.0, 1000.0])
+    assert not np.shares_memory(given, x.grad.array)
+
+
+def test_a_gradient_that_only_a_suspended_generator_holds_is_not_written_over():
+    def keeping():
+        gradient = yield
+        yield
+        yield gradient
+
+    x, kept = leaf([1.0, 2.0, 3.0, 4.0]), keeping()
+    next(kept)
+    middle = x * FACTOR
+    middle.register_hook(kept.send)
+    (middle * FACTOR).backward(np.ones(4))
+    np.testing.assert_array_equal(next(kept), FACTOR)
+    np.testing.assert_array_equal(x.grad, FACTOR ** 2)

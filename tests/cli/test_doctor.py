@@ -86,6 +86,18 @@ def test_what_python_imports_is_what_pip_installed(ours, remedy):
     assert bool(found.remedy) == bool(remedy)
 
 
+@pytest.mark.parametrize(("is_free_threaded", "has_gil", "ending", "remedy"), [
+    (False, True, sys.executable, ""),
+    (True, True, "free-threaded, the GIL is enabled", ""),
+    (True, False, "the core is safe in one thread only", "unset PYTHON_GIL and leave out -X gil=0"),
+])
+def test_a_free_threaded_python_tells_of_its_gil(is_free_threaded, has_gil, ending, remedy):
+    finding = installation.examine_python(is_free_threaded, has_gil)
+    assert finding.found.endswith(ending)
+    assert finding.remedy.startswith(remedy)
+    assert bool(finding.remedy) == bool(remedy)
+
+
 def told_of(core: Path) -> dict[str, str]:
     """What the doctor finds of this core, by subject."""
     return {finding.subject: finding.found for finding in installation.examine_core(core)}

@@ -305,7 +305,7 @@ def test_operators_named_in_formulas_are_those_of_the_library():
 @pytest.mark.parametrize(("name", "x", "expected"), [       # by arithmetic of sixty digits
     ("arcsinh", 1e200, 1e-200), ("arcsinh", -1e300, 1e-300), ("arcsinh", 0.0, 1.0),
     ("arctanh", 0.99999999, 49999999.998762039), ("arctanh", -0.0, 1.0), ("arctanh", 1.0, np.inf),
-    ("arccosh", 1e200, 1e-200), ("arctan", 1e100, 1e-200), ("expm1", -40.0, 4.248354255291589e-18),
+    ("arccosh", 1e200, 1e-200), ("arctan", 1e100, 1e-200),
     ("i0", 709.0, 1.2306788896524786e+306), ("i0", -709.0, -1.2306788896524786e+306),
 ])
 def test_slopes_of_extreme_arguments(name, x, expected):

@@ -1,17 +1,18 @@
-"""A wheel for each other CPython at hand, repaired, and used in empty environments with the oldest and newest NumPy."""
+"""A wheel for each CPython at hand, repaired, and used in empty environments with the oldest and newest NumPy."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.slow
 
-OLDEST_NUMPY = {11: "2.0.0", 12: "2.0.0", 13: "2.1.0", 14: "2.3.2"}
+OLDEST_NUMPY = {11: "2.0.0", 12: "2.0.0", 13: "2.1.0", 14: "2.3.2", 15: "2.5.2"}
 """By the minor version of CPython: the first release of NumPy 2 that has wheels for it."""
 
 PROGRAM = """
@@ -29,15 +30,28 @@ numpy.testing.assert_allclose(pydispatch.compile(energy)(x), expected)
 numpy.testing.assert_allclose(func.vmap(energy)(numpy.stack([x, x])), [expected, expected])
 """
 
+RUNNING = f"python3.{sys.version_info.minor}{'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else ''}"
+"""The name of the interpreter that runs this."""
 
-@pytest.fixture(params=[minor for minor in OLDEST_NUMPY if minor != sys.version_info.minor], ids="3.{}".format)
-def other_python(request: pytest.FixtureRequest) -> tuple[int, Path]:
-    """A minor version of CPython that does not run this, and its interpreter: on the path, or one of pyenv."""
+IMPORT = """
+import sys, warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import pydispatch
+print(sys._is_gil_enabled(), *(warning.message for warning in caught))
+"""
+
+
+def interpreter_at_hand(name: str) -> Path:
+    """Of this name such as python3.14: the one that runs this, one on the path, or one of pyenv."""
     folders = [*os.get_exec_path(), *Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")]
-    for path in [Path(folder) / f"python3.{request.param}" for folder in folders]:
+    paths = [Path(folder) / name for folder in folders]
+    if name == RUNNING:
+        paths.insert(0, Path(sys.executable))
+    for path in paths:
         if path.exists() and not subprocess.call([path, "-c", "import venv"], stderr=subprocess.DEVNULL):
-            return request.param, path
-    pytest.skip(f"no CPython 3.{request.param} at hand")
+            return path
+    pytest.skip(f"no {name} at hand")
 
 
 def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
@@ -47,6 +61,15 @@ def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
                                env=around | variables)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     return completed.stdout
+
+
+def built(interpreter: Path, sdist: Path, folder: Path) -> Path:
+    """The wheel that this interpreter builds."""
+    run(interpreter, "-m", "venv", folder / "build")
+    python = folder / "build" / "bin" / "python"
+    run(python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", folder, sdist)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def repaired(wheel: Path, folder: Path) -> Path:
@@ -73,16 +96,28 @@ def test_the_repaired_wheel_names_its_platform_and_is_small(wheel: Path, tmp_pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="auditwheel repairs wheels of Linux")
-def test_wheels_of_other_cpythons_work(other_python: tuple[int, Path], sdist: Path, tmp_path: Path) -> None:
-    minor, interpreter = other_python
-    run(interpreter, "-m", "venv", tmp_path / "build")
-    python = tmp_path / "build" / "bin" / "python"
-    run(python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", tmp_path, sdist)
-    (wheel,) = tmp_path.glob("*.whl")
-    path = repaired(wheel, tmp_path / "repaired")
+@pytest.mark.parametrize("minor", OLDEST_NUMPY)
+def test_wheels_of_each_cpython_work(minor: int, sdist: Path, tmp_path: Path) -> None:
+    interpreter = interpreter_at_hand(f"python3.{minor}")
+    path = repaired(built(interpreter, sdist, tmp_path), tmp_path / "repaired")
     assert path.stat().st_size < 2_000_000
     for numpy in (OLDEST_NUMPY[minor], "newest"):
         check_in_empty_environment(interpreter, path, numpy, tmp_path)
+
+
+@pytest.mark.parametrize("minor", [13, 14, 15])
+def test_a_free_threaded_cpython_says_that_the_gil_is_enabled(minor: int, sdist: Path, tmp_path: Path) -> None:
+    interpreter = interpreter_at_hand(f"python3.{minor}t")
+    wheel = built(interpreter, sdist, tmp_path)
+    run(interpreter, "-m", "venv", tmp_path / "empty")
+    python = tmp_path / "empty" / "bin" / "python"
+    run(python, "-m", "pip", "--quiet", "install", wheel, "numpy")
+    assert "True The global interpreter lock (GIL) has been enabled to load module 'pydispatch._core'" in run(
+        python, "-c", IMPORT, cwd=tmp_path)
+    assert run(python, "-c", IMPORT, cwd=tmp_path, PYTHON_GIL="0") == "False\n"
+    run(python, "-W", "ignore", "-c", f"NUMPY = 'newest'\n{PROGRAM}", cwd=tmp_path)
+    told = run(python, "-W", "ignore", "-m", "pydispatch", "doctor", cwd=tmp_path)
+    assert "free-threaded, the GIL is enabled" in told
 
 
 def printed_by_a_build(sdist: Path, folder: Path, compiler: str | Path) -> str:

@@ -36,8 +36,7 @@ def examine_installation() -> Iterator[Finding]:
     """The package, its interpreter and its core."""
     yield examine_package(Path(pydispatch.__file__).parent, our_distribution())
     yield from examine_clash(packages_distributions().get("pydispatch", []))
-    yield Finding("Python", f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}, "
-                            f"{sys.executable}{threading_model()}")
+    yield examine_python(bool(sysconfig.get_config_var("Py_GIL_DISABLED")), getattr(sys, "_is_gil_enabled", bool)())
     yield from examine_core(Path(_core.__file__))
 
 
@@ -63,6 +62,18 @@ def our_distribution() -> Distribution | None:
         return None
 
 
+def examine_python(is_free_threaded: bool, has_gil: bool) -> Finding:
+    """The interpreter. A free-threaded one enables its GIL when it imports the core, unless the user forbids that."""
+    found = (f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}, "
+             f"{sys.executable}")
+    if not is_free_threaded:
+        return Finding("Python", found)
+    if has_gil:
+        return Finding("Python", f"{found}, free-threaded, the GIL is enabled")
+    return Finding("Python", f"{found}, free-threaded, the GIL is disabled: so the core is safe in one thread only",
+                   "unset PYTHON_GIL and leave out -X gil=0: importing pydispatch enables the GIL")
+
+
 def examine_package(folder: Path, ours: Distribution | None) -> Finding:
     """Does Python import what pip installed?"""
     found = f"{pydispatch.__distribution__} {pydispatch.__version__} in {folder}"
@@ -80,14 +91,6 @@ def examine_clash(names: list[str]) -> Iterator[Finding]:
         yield Finding("name clash", f"{name} {version(name)} also installs a package `pydispatch`. Ours was installed "
                                     "last, so both work; after you upgrade or remove the other, install ours again: "
                                     f"{REINSTALL}")
-
-
-def threading_model() -> str:
-    """Of a free-threaded interpreter, whether it runs with its lock."""
-    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return ""
-    is_locked = getattr(sys, "_is_gil_enabled", bool)()
-    return f", free-threaded, the GIL is {'enabled' if is_locked else 'disabled'}"
 
 
 def examine_core(file: Path) -> Iterator[Finding]:
