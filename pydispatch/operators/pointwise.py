@@ -14,8 +14,8 @@ from pydispatch.operators.meta import broadcast, pointwise_meta
 absolute, copysign, cos, cosh, exp, exp2, hypot, imag, isfinite, isinf, isnan, ldexp, log = operators(
     "absolute", "copysign", "cos", "cosh", "exp", "exp2", "hypot", "imag", "isfinite", "isinf", "isnan", "ldexp", "log",
 )
-logaddexp, logaddexp2, rint, sign, sin, sinh, sqrt, square, where, zeros_like = operators(
-    "logaddexp", "logaddexp2", "rint", "sign", "sin", "sinh", "sqrt", "square", "where", "zeros_like",
+logaddexp, logaddexp2, rint, sign, sin, sinh, sqrt, where, zeros_like = operators(
+    "logaddexp", "logaddexp2", "rint", "sign", "sin", "sinh", "sqrt", "where", "zeros_like",
 )
 LOG_2, LOG_10 = log_of_number(2), log_of_number(10)
 RADIANS_PER_DEGREE = pi_of_number / 180
