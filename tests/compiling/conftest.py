@@ -16,7 +16,8 @@ BITS_OF_SUMS = {
     "test_rows_with_reductions_inside", "test_reductions_have_the_bits_of_numpys", "test_bodies_over_large_arrays",
     "test_sizes_around_the_borders_of_blocks", "test_large_arrays_on_threads", "test_what_is_computed_lies_in_c_order",
     "test_programs_to_the_bit", "test_what_is_added_up_stays_in_the_cache",
-    "test_sums_wait_for_all_that_is_written_to_what_they_add_up",
+    "test_sums_wait_for_all_that_is_written_to_what_they_add_up", "test_sums_add_up_in_numpys_order",
+    "test_operators_along_an_axis", "test_operators_on_all_elements", "test_gradients_of_composed_operators",
 }
 COMPARISONS_AS_LOOPS = {
     "test_no_call_of_python_between_the_steps", "test_compiled_gradients", "test_random_loops", "test_what_is_a_loop",

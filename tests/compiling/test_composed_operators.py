@@ -90,7 +90,7 @@ def test_other_dtypes(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "var", "std", "repeat", "roll"])
-def test_gradients(name):
+def test_gradients_of_composed_operators(name):
     def loss(x):
         return np_ops.sum(ALONG_AN_AXIS[name](x, 1) ** 2)
 
