@@ -122,6 +122,17 @@ def _take(xp, a, indices, axis=None):
     return xp.reshape(found, (*a.shape[:axis], *indices.shape, *a.shape[axis + 1:]))
 
 
+def _spread(name):
+    """A variance or standard deviation, with NumPy's word for the correction."""
+    def function(xp, a, axis=None, ddof=0, keepdims=False):
+        return getattr(xp, name)(a, axis=axis, correction=ddof, keepdims=keepdims)
+    return function
+
+
+standing_for("var")(_spread("var"))
+standing_for("std")(_spread("std"))
+
+
 @standing_for("repeat")
 def _repeat(xp, a, repeats, axis=None):
     if isinstance(repeats, tuple):
@@ -170,18 +181,19 @@ def _setitem(xp, x, key, value):
 
 @standing_for("index_put")
 def _index_put(xp, x, key, values, accumulate=False):
-    if not accumulate and all(isinstance(each, int) or is_mask(xp, each) for each in key):
+    items = key if isinstance(key, tuple) else (key,)
+    if not accumulate and all(isinstance(each, int) or is_mask(xp, each) for each in items):
         return _setitem(xp, x, key, values)
     replaced: Any = decomposition_of(ops.np.index_put.default)
-    found = replaced(x, as_numpy(key), values, accumulate=accumulate)
+    found = replaced(x, as_numpy(items), values, accumulate=accumulate)
     if found is NotImplemented:
         raise NotImplementedError("these index arrays")
     return found
 
 
-def as_numpy(key: Any) -> Any:
-    """Index arrays as NumPy's, which say which elements are meant."""
-    return tuple([np.from_dlpack(each) if hasattr(each, "shape") else each for each in key])
+def as_numpy(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key with index arrays as NumPy's, which say which elements are meant."""
+    return tuple([np.from_dlpack(each) if hasattr(each, "shape") else each for each in items])
 
 
 @standing_for("transpose")

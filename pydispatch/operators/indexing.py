@@ -45,6 +45,7 @@ from pydispatch.operators.batching import (
 from pydispatch.operators.declare import declare, declare_writer, operators, range_like
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
+from pydispatch.registry import backends
 from pydispatch.registry.sites import describe_interpreter
 
 (astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
@@ -115,7 +116,7 @@ def index_put_meta(x, key, values, *, accumulate=False):
 
 
 def is_mask(item):
-    return isinstance(item, bool) or (hasattr(item, "dtype") and item.dtype.kind == "b")
+    return isinstance(item, bool) or (hasattr(item, "dtype") and backends.dtype_of(item).kind == "b")
 
 
 def consumed(item):

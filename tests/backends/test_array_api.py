@@ -11,12 +11,19 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, compile, func, higher_order, ops
-from pydispatch.exceptions import AutogradError, DispatchError, DispatchTypeError, NoKernelError, UnsupportedError
+from pydispatch.exceptions import (
+    AutogradError,
+    DataDependentError,
+    DispatchError,
+    DispatchTypeError,
+    NoKernelError,
+    UnsupportedError,
+)
 from pydispatch.registry.backends import dtype_like
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.backends.libraries import LIBRARIES, library_named
-from tests.backends.programs import PROGRAMS
+from tests.backends.programs import PROGRAMS, X
 from tests.numpy.calls import quietly
 from tests.numpy.samples import SAMPLES
 
@@ -167,6 +174,37 @@ def test_transforms_are_as_on_numpys_arrays(library, name):
     for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
         assert isinstance(one, library.array_type)
         np.testing.assert_allclose(library.numpy(one), other, rtol=1e-12)
+
+
+SELECTED = {
+    "one array": lambda x: x[np.array([1, 1])], "two arrays": lambda x: x[np.array([0, 1]), np.array([1, 1])],
+    "a row twice": lambda x: pnp.take(x, np.array([0, 2, 2]), axis=0),
+    "of a vector": lambda x: pnp.ravel(x)[np.array([3, 3, 1])],
+    "of two axes": lambda x: x[np.array([[0, 1], [1, 3]])],
+    "written": lambda x: ops.np.index_put(x, np.array([0, 2]), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_gradients_of_what_index_arrays_select(library, name):
+    def loss(x):
+        return pnp.sum(SELECTED[name](x) ** 2)
+
+    np.testing.assert_allclose(library.numpy(func.grad(loss)(library.array(X))), func.grad(loss)(X))
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_spread_takes_the_correction(library, name):
+    def loss(x):
+        return pnp.sum(getattr(pnp, name)(x, axis=0, ddof=1, keepdims=True) * x)
+
+    np.testing.assert_allclose(library.numpy(loss(library.array(X))), loss(X))
+    np.testing.assert_allclose(library.numpy(func.grad(loss)(library.array(X))), func.grad(loss)(X))
+
+
+def test_what_depends_on_values_is_refused_in_a_batch(library):
+    with pytest.raises(DataDependentError, match=r"how many elements numpy\.nonzero, unique and the like return"):
+        func.vmap(lambda row: pnp.sum(pnp.unique(row)))(library.array(X))
 
 
 def test_cotangents_take_the_dtype_of_results(library):
