@@ -43,6 +43,7 @@ from pydispatch.higher_order.transformed import (
     with_tangents,
     wrapped,
 )
+from pydispatch.registry.backends import is_masked
 from pydispatch.tree import described_structure, path_of_leaf, spread, tree_flatten, tree_unflatten
 
 
@@ -181,6 +182,11 @@ register_common_rules(MAP_CHUNKS)
 def run(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
     """The graph over the chunks; where no array is Dask's, the function itself."""
     values, others = [bottom_of(value) for value in chunked], [bottom_of(value) for value in shared]
+    if any(map(is_masked, (*values, *others))):
+        raise DispatchTypeError(
+            "map_chunks: an argument is masked, or has masked chunks, expected arrays without masks, which compiled "
+            "functions and sums over chunks would forget\npass the elements and the mask: "
+            "array.map_blocks(numpy.ma.filled, 0.0), dask.array.ma.getmaskarray(array)")
     if not any(isinstance(value, da.Array) for value in values):
         return as_arrays(call.function(*values, *others))
     results = over_chunks(call.function, call.summed, values, others, call.compiled)

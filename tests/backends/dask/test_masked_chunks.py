@@ -10,10 +10,10 @@ from numpy import ma
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, func
-from pydispatch.exceptions import DispatchError, NoKernelError, UntakenArgumentError
+from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, UntakenArgumentError
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves, tree_map
-from tests.backends.dask.lazy import computed, da, dask, lazily, n_tasks, uneven
+from tests.backends.dask.lazy import backend, computed, da, dask, lazily, n_tasks, uneven
 from tests.backends.dask.test_arrays import READING, SAMPLES, first_of_each, function
 from tests.numpy.calls import is_array, quietly
 
@@ -154,6 +154,24 @@ def test_what_masked_arrays_lack_is_refused_before_anything_is_computed():
     for name, options in (("sum", {"where": DATA.data > 0}), ("max", {"initial": 1.0}), ("var", {"mean": 0.0})):
         with pytest.raises(UntakenArgumentError, match=f"np::{name}: argument '{next(iter(options))}'"):
             lazily(getattr(ops.np, name), X, **options)
+
+
+@pytest.mark.parametrize("call", [
+    lambda f: backend.map_chunks(f, X), lambda f: backend.map_chunks(f, X, reduce="sum", compiled=False),
+    lambda f: func.grad(lambda x: pnp.sum(backend.map_chunks(f, x, reduce="sum")))(X),
+    lambda f: backend.map_chunks(lambda x, m: f(x * m), X.map_blocks(ma.filled, 0.0), DATA[0]),
+], ids=["compiled", "sum", "gradient", "shared"])
+def test_functions_over_chunks_refuse_masks(call):
+    """The error names what to pass, and that has the gradient."""
+    with pytest.raises(DispatchTypeError, match=r"map_chunks: an argument is masked(?s:.*)\npass the elements and "):
+        lazily(call, lambda x: pnp.sum(x ** 2, axis=0))
+    whole = X.rechunk({1: -1})
+    elements, mask = whole.map_blocks(ma.filled, 0.0), da.ma.getmaskarray(whole)
+
+    def loss(x: Any) -> Any:
+        return backend.map_chunks(lambda x, m: pnp.sum(pnp.where(m, 0.0, x ** 2)), x, mask, reduce="sum")
+
+    np.testing.assert_allclose(computed(func.grad(loss)(elements)), 2 * ma.filled(DATA, 0.0))
 
 
 def test_ordinary_chunks_are_differentiated_by_formulas():
