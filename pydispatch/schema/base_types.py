@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
@@ -127,6 +128,9 @@ class IntType(_BaseType):
     def convert(self, value: Any) -> int:
         if isinstance(value, _INTEGERS):
             return int(value)
+        if isinstance(value, float) and math.isnan(value):      # what Dask writes for a length that it does not know
+            raise TypeError(f"{found_instead(self, value)}\na length that is nan is known when the array is computed: "
+                            "call compute_chunk_sizes() of the array first")
         converted: int = convert_element(self, value)
         return converted
 

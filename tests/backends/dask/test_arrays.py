@@ -324,3 +324,15 @@ def test_a_sum_over_an_unknown_size_has_no_gradient():
         grad(lambda x: pnp.sum(x[x > 1]))(x)
     found = lazily(grad(lambda x: pnp.sum(pnp.where(x > 1, x, 0))), x)
     check_lazy(found, np.array([0.0, 0.0, 1.0, 1.0]))
+
+
+@pytest.mark.parametrize("function", [pnp.sum, pnp.mean])
+def test_gradients_of_reductions_of_unknown_sizes_say_what_to_do(function):
+    """The gradient has a shape that is unknown; with the sizes, it is NumPy's."""
+    data = np.arange(8.0).reshape(4, 2)
+    x = da.from_array(data, chunks=2)
+    part = x[x[:, 0] > 1]
+    with pytest.raises(DispatchTypeError, match=r"found tuple \(nan, 2\)(?s:.*)\n.*call compute_chunk_sizes\(\)"):
+        grad(lambda x: function(x ** 2))(part)
+    known = part.compute_chunk_sizes()
+    check_lazy(lazily(grad(lambda x: function(x ** 2)), known), grad(lambda x: function(x ** 2))(data[data[:, 0] > 1]))
