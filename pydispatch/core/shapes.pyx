@@ -205,8 +205,10 @@ def sum_to(value, tuple shape):
     for axis in range(len(shape)):
         if missing + axis < 0 or (shape[axis] == 1 and found[missing + axis] != 1):
             axes.append(missing + axis)
-        elif shape[axis] != found[missing + axis]:
+        elif shape[axis] != found[missing + axis] and shape[axis] == shape[axis]:     # nan is a length that is unknown
             raise ValueError(f"an array of shape {found} cannot be summed to shape {shape}")
+    if not axes:
+        return value
     if is_tensor_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value) & ~CPU_WORD:
         total = upcalls.sum(value, tuple(axes))
     else:

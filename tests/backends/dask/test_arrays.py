@@ -326,6 +326,15 @@ def test_a_sum_over_an_unknown_size_has_no_gradient():
     check_lazy(found, np.array([0.0, 0.0, 1.0, 1.0]))
 
 
+def test_gradients_with_unknown_sizes():
+    """Those of greatest and smallest elements need no length."""
+    data = np.arange(8.0).reshape(4, 2)
+    x = da.from_array(data, chunks=2)
+    part, known = x[x[:, 0] > 1], data[data[:, 0] > 1]
+    for function in (lambda x: pnp.sum(pnp.max(x ** 2, axis=0)), lambda x: pnp.min(x)):
+        check_lazy(lazily(grad(function), part), grad(function)(known))
+
+
 @pytest.mark.parametrize("function", [pnp.sum, pnp.mean])
 def test_gradients_of_reductions_of_unknown_sizes_say_what_to_do(function):
     """The gradient has a shape that is unknown; with the sizes, it is NumPy's."""
