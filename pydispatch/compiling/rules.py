@@ -166,6 +166,7 @@ def _for_every_axis(builder: Builder, shape: tuple[int, ...], key: Any, full: tu
             else along(counted[axis], places[whole.index(axis)]) for axis in range(len(full))]
 
 
+MOST_WRITTEN = 1 << 10          # elements that single writes take less time for than a call
 MOST_POSITION_AXES = 5          # of a loop with MAX_OPERANDS operands
 
 
@@ -213,12 +214,14 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
     """A copy in which single elements are overwritten or added to, where the key has integers for every axis."""
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     target, values = builder.as_value(x), builder.as_value(values)
-    if not _is_position_key(parts, len(target.shape)):
-        full = _full_key(key, len(target.shape))
-        if full is None:
-            raise CannotLowerError("the key is no integers, but for axes that it takes as a whole")
+    full = None if _is_position_key(parts, len(target.shape)) else _full_key(key, len(target.shape))
+    if full is not None:
         parts = _for_every_axis(builder, target.shape, key, full)
+    elif not _is_position_key(parts, len(target.shape)):
+        raise CannotLowerError("the key is no integers, but for axes that it takes as a whole")
     shape = np.broadcast_shapes(*[part.shape for part in parts if isinstance(part, Value)])
+    if full is not None and not accumulate and math.prod(shape) > MOST_WRITTEN:
+        raise CannotLowerError("NumPy writes many whole axes faster")
     if values.dtype.kind == "c" and target.dtype.kind != "c":
         raise CannotLowerError("NumPy warns where an imaginary part is dropped")
     if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
@@ -273,6 +276,8 @@ def take_along_axis(builder: Builder, spec: Any, arr: Any, indices: Any, axis: i
         raise CannotLowerError("the positions are no integers that fit into int64")
     if axis is None:
         arr, axis = reshape(builder, _Shape((arr.template.size,)), arr), 0
+    if len(arr.shape) == 1:
+        return gathered(builder, arr, indices, 0)
     return picked(builder, spec, arr, _grid_with(builder, arr, indices, axis))
 
 
@@ -282,6 +287,8 @@ def scatter_add(builder: Builder, spec: Any, x: Any, indices: Any, values: Any, 
     x, indices, values = builder.as_value(x), builder.as_value(indices), builder.as_value(values)
     if indices.dtype.kind not in "iu" or indices.dtype == np.uint64 or values.dtype != x.dtype:
         raise CannotLowerError("the positions are no integers that fit into int64, or the values have another dtype")
+    if len(x.shape) == 1 and indices.template.size > MOST_WRITTEN:
+        raise CannotLowerError("NumPy adds to elements of a vector faster")
     parts = _grid_with(builder, x, indices, axis)
     shape = np.broadcast_shapes(*[part.shape for part in parts])
     if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
