@@ -214,11 +214,12 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
     """A copy in which single elements are overwritten or added to, where the key has integers for every axis."""
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     target, values = builder.as_value(x), builder.as_value(values)
-    full = None if _is_position_key(parts, len(target.shape)) else _full_key(key, len(target.shape))
-    if full is not None:
+    full = None
+    if not _is_position_key(parts, len(target.shape)):
+        full = _full_key(key, len(target.shape))
+        if full is None:
+            raise CannotLowerError("the key is no integers, but for axes that it takes as a whole")
         parts = _for_every_axis(builder, target.shape, key, full)
-    elif not _is_position_key(parts, len(target.shape)):
-        raise CannotLowerError("the key is no integers, but for axes that it takes as a whole")
     shape = np.broadcast_shapes(*[part.shape for part in parts if isinstance(part, Value)])
     if full is not None and not accumulate and math.prod(shape) > MOST_WRITTEN:
         raise CannotLowerError("NumPy writes many whole axes faster")
