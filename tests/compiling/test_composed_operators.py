@@ -9,6 +9,7 @@ import pytest
 
 from pydispatch import compile, func, ops
 from pydispatch.exceptions import CompilationError
+from pydispatch.higher_order import scan
 from tests.cases import in_one_case
 from tests.compiling.same import check_same, quiet
 
@@ -146,6 +147,28 @@ def test_positions_along_an_axis(seed):
         x, positions, 1.5 * np_ops.take_along_axis(x, positions, axis), axis), x, positions)
     with pytest.raises(IndexError, match="out of bounds for axis"):
         compile(lambda x, positions: np_ops.take_along_axis(x, positions, axis))(x, positions + 10)
+
+
+def test_many_elements_are_written_by_numpy():
+    x, positions = sample((3000, 5), float), np.array([4, 0, 0])
+    check(lambda x, positions: np_ops.index_put(x, (slice(None), positions), 1.5), x, positions, calls=1)
+    vector, places = sample((5000,), float), np.random.default_rng(1).integers(-5000, 5000, 5000)
+    check(lambda x, places: np_ops.scatter_add(x, places, x * 2, 0), vector, places, calls=1)
+    check(lambda x, places: np_ops.take_along_axis(x * 2, places, 0), vector, places)
+
+
+def test_the_likeliest_states_of_a_hidden_chain():
+    """Maxima, their positions, and elements along an axis, in a repetition."""
+    def likeliest(changes, seen):
+        def combine(scores, row):
+            candidates = scores[:, None] + changes
+            best = np_ops.argmax(candidates, 0)
+            return np_ops.take_along_axis(candidates, best[None], 0)[0] + row, best
+        scores, best = scan(combine, seen[0] * 1, seen[1:])
+        return np_ops.argmax(scores), np_ops.max(scores), best
+
+    rng = np.random.default_rng(0)
+    check(likeliest, np.log(rng.random((4, 4))), np.log(rng.random((50, 4))))
 
 
 def test_what_accumulates_in_a_repetition():
