@@ -18,6 +18,10 @@ from pydispatch.registry import registrations
 from pydispatch.testing.logging import LoggingMode, _logs, capture_logs
 from pydispatch.tracing import FakeMode, make_fx
 
+needs_whole_entrances = pytest.mark.skipif(
+    sys.version_info[:2] == (3, 14),
+    reason="CPython 3.14 takes signals between `__enter__` and the block: its own locks stay locked, too")
+
 X = np.ones(3)
 LEAF = Tensor(np.ones(3), requires_grad=True)
 
@@ -118,6 +122,7 @@ TRANSFORMS = {
     "scan": lambda: grad(lambda x: scan(lambda c, v: (c * v, c * 1), x[0], x)[0])(X),
     "cond": lambda: vmap(lambda x: cond(x > 0, lambda v: v * 2, lambda v: v * 3, (x,)))(X),
 }
+WITH_BLOCKS = {"make_fx", "mode", "FakeMode"}       # those of them that enter some in Python
 
 
 def _under(guard, function):
@@ -125,6 +130,7 @@ def _under(guard, function):
         return function()
 
 
+@needs_whole_entrances
 @pytest.mark.parametrize("make", GUARDS.values(), ids=GUARDS)
 def test_an_interrupted_block_is_left(make, count):
     logs = _logs.get()
@@ -135,6 +141,7 @@ def test_an_interrupted_block_is_left(make, count):
     assert hit > 5
 
 
+@needs_whole_entrances
 @pytest.mark.slow
 @pytest.mark.parametrize("make", GUARDS.values(), ids=GUARDS)
 def test_an_interrupted_block_is_left_often(make, count):
@@ -144,7 +151,10 @@ def test_an_interrupted_block_is_left_often(make, count):
     assert hit > 100
 
 
-@pytest.mark.parametrize("call", TRANSFORMS.values(), ids=TRANSFORMS)
+@pytest.mark.parametrize("call", [
+    pytest.param(call, marks=needs_whole_entrances if name in WITH_BLOCKS else (), id=name)
+    for name, call in TRANSFORMS.items()
+])
 def test_an_interrupted_transform_is_left(call, count):
     call()
     hit, changed = run_interrupted(call, 1_000, 1e-4)
@@ -153,6 +163,7 @@ def test_an_interrupted_transform_is_left(call, count):
     assert hit > 5
 
 
+@needs_whole_entrances
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")        # an interrupt came between making and use
 @pytest.mark.parametrize("make", [autograd.no_grad, Passing], ids=["guard", "mode"])
 @pytest.mark.parametrize("kind", ["function", "generator", "coroutine"])
@@ -180,6 +191,7 @@ def test_an_interrupted_decorated_function_is_left(make, kind, monkeypatch):
     assert run_interrupted(call, 5_000, 1e-4)[1] == 0
 
 
+@needs_whole_entrances
 @pytest.mark.parametrize("was_enabled", [True, False])
 def test_an_interrupted_switch_of_kernels_is_left(was_enabled, caplog):
     caplog.set_level("ERROR", "pydispatch.library")

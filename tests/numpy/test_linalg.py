@@ -331,6 +331,12 @@ def test_pseudo_inverses_have_the_bits_of_numpys(shape, rcond):
     np.full((2, 2), np.inf), np.zeros((0, 2)), np.eye(2, dtype=np.float32), np.eye(2) * 1j,
 ])
 def test_pseudo_inverses_of_other_matrices_are_numpys(matrix):
-    found, expected = ops.np.linalg_pinv(matrix, 1e-9), np.linalg.pinv(matrix, 1e-9)
+    try:
+        expected = np.linalg.pinv(matrix, 1e-9)
+    except np.linalg.LinAlgError as error:      # of what is not finite, by some builds of LAPACK
+        with pytest.raises(np.linalg.LinAlgError, match=str(error)):
+            ops.np.linalg_pinv(matrix, 1e-9)
+        return
+    found = ops.np.linalg_pinv(matrix, 1e-9)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
