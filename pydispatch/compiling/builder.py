@@ -126,8 +126,11 @@ class Builder:
 
     def elementwise(self, loop: tuple[Any, ...], inputs: Sequence[Value], output: Value, name: str) -> Value:
         """Add a loop over the elements of the output, to whose shape the inputs are broadcast."""
-        if output.template.size:
-            self.add_loop(loop, (*inputs, output), output.shape, name)
+        if output.template.size:        # add_loop without a call, since most steps are made here
+            shape, operands = output.shape, (*inputs, output)
+            self.steps.append(LoopStep(
+                loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
+                self.site))
         return output
 
     def add_loop(

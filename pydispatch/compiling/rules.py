@@ -100,7 +100,7 @@ def getitem(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
         return gathered(builder, x, positions, 0)
     if isinstance(key, (Value, tuple)) and _is_position_key(key, len(x.shape)):
         return picked(builder, spec, x, key if isinstance(key, tuple) else (key,))
-    full = _full_key(key, len(x.shape))
+    full = _full_key(key, len(x.shape)) if isinstance(key, (Value, tuple)) else None
     if full is not None:
         axes = [axis for axis, part in enumerate(full) if isinstance(part, Value)]
         if len(axes) == 1:
