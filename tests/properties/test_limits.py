@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import gc
 import sys
@@ -22,9 +23,12 @@ def test_tuples_nested_deep(fresh, define, leaf, depth):
     value = leaf
     for _ in range(depth):
         value = (value,)
-    for call in (lambda: op(X, value), lambda: _core.keys_of(value)):
-        with pytest.raises(RecursionError):
-            call()
+    with pytest.raises(RecursionError):
+        op(X, value)
+    # CPython 3.14 looks at the stack of C itself, which has room for 2,000 calls
+    has_room = depth == 2_000 and sys.version_info >= (3, 14)
+    with contextlib.nullcontext() if has_room else pytest.raises(RecursionError):
+        _core.keys_of(value)
 
 
 def test_an_operator_that_is_its_own_kernel(fresh, define):
