@@ -49,10 +49,13 @@ def long_enough(loop: Loop) -> int:
     return max(1, round(SEGMENT / turn), min(WARM, round(LONGEST / turn)))
 
 
-def time_in_rounds(loops: Sequence[Loop], rounds: int, limit: float = math.inf) -> list[list[float]]:
+def time_in_rounds(
+    loops: Sequence[Loop], rounds: int, limit: float = math.inf, pause: float = 0.0
+) -> list[list[float]]:
     """Nanoseconds per call: a list per round, in the order of the loops; every other round runs in reverse order.
 
-    Where calls are slow, the rounds end after `limit` seconds; there are at least five.
+    Where calls are slow, the rounds end after `limit` seconds; there are at least five. Threads that a loop has used
+    look for more work for a while, and would disturb the next loop: a `pause` of some seconds lets them fall asleep.
     """
     numbers = [long_enough(loop) for loop in loops]
     result: list[list[float]] = []
@@ -61,7 +64,12 @@ def time_in_rounds(loops: Sequence[Loop], rounds: int, limit: float = math.inf) 
         if i >= AT_LEAST and clock() - start > limit:
             break
         order = range(len(loops)) if i % 2 else reversed(range(len(loops)))
-        times = {j: seconds(loops[j], numbers[j]) / numbers[j] * 1e9 for j in order}
+        times = {}
+        for j in order:
+            if pause:
+                time.sleep(pause)
+                loops[j](1)
+            times[j] = seconds(loops[j], numbers[j]) / numbers[j] * 1e9
         result.append([times[j] for j in range(len(loops))])
     return result
 

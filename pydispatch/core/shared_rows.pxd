@@ -22,6 +22,7 @@ cdef extern from *:
         void* given;
         fenv_t environment;             /* of floating-point arithmetic: that of the thread that asks */
         int state, is_asleep, is_awaited;
+        pthread_t handle;
         pthread_mutex_t lock;
         pthread_cond_t has_changed;
     } WaitingThread;
@@ -44,12 +45,13 @@ cdef extern from *:
     /* A thread that waits says so and then looks at the state; one that changes the state then looks which ones wait.
        So one of both sees what the other did. */
     static void wait_for(WaitingThread* thread, int state, int* is_waiting) {
-        if (is_soon(thread, state)) return;
-        pthread_mutex_lock(&thread->lock);
-        write_shared(is_waiting, 1);
-        while (read_shared(&thread->state) != state) pthread_cond_wait(&thread->has_changed, &thread->lock);
-        write_shared(is_waiting, 0);
-        pthread_mutex_unlock(&thread->lock);
+        while (!is_soon(thread, state)) {       /* also after it was woken up in vain: more is to come then */
+            pthread_mutex_lock(&thread->lock);
+            write_shared(is_waiting, 1);
+            if (read_shared(&thread->state) != state) pthread_cond_wait(&thread->has_changed, &thread->lock);
+            write_shared(is_waiting, 0);
+            pthread_mutex_unlock(&thread->lock);
+        }
     }
     static void change_state(WaitingThread* thread, int state, int* is_waiting) {
         write_shared(&thread->state, state);
@@ -88,18 +90,30 @@ cdef extern from *:
     static WaitingThread* new_thread(void) {
         WaitingThread* thread = (WaitingThread*)calloc(1, sizeof(WaitingThread));
         sigset_t all, before;
-        pthread_t made;
         int is_made;
         if (thread == NULL) return NULL;
         pthread_mutex_init(&thread->lock, NULL);
         pthread_cond_init(&thread->has_changed, NULL);
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        is_made = pthread_create(&made, NULL, wait_and_work, thread) == 0;
+        is_made = pthread_create(&thread->handle, NULL, wait_and_work, thread) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
-        if (is_made) { pthread_detach(made); return thread; }
+        if (is_made) { pthread_detach(thread->handle); return thread; }
         free(thread);
         return NULL;
+    }
+
+    /* Let a thread that is asleep wake up on a core of the calling thread's, but on another one than that thread is on:
+       Linux likes to wake it up on the same one, where it would wait for that thread to end its own work. */
+    static void keep_off_this_core(WaitingThread* thread) {
+    #if defined(__linux__)
+        cpu_set_t cores;
+        int here = sched_getcpu();
+        if (here < 0 || here >= CPU_SETSIZE || sched_getaffinity(0, sizeof cores, &cores) != 0) return;
+        CPU_CLR(here, &cores);
+        if (CPU_COUNT(&cores) == 0) CPU_SET(here, &cores);
+        pthread_setaffinity_np(thread->handle, sizeof cores, &cores);
+    #endif
     }
 
     static WaitingThread* ask_thread(void (*function)(void*), void* given) {
@@ -114,6 +128,7 @@ cdef extern from *:
         thread->function = function;
         thread->given = given;
         fegetenv(&thread->environment);
+        if (read_shared(&thread->is_asleep)) keep_off_this_core(thread);
         change_state(thread, ASKED, &thread->is_asleep);
         return thread;
     }

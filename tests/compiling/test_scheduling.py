@@ -602,6 +602,34 @@ def test_threads_that_wait_take_no_signals():
     assert done.stdout == "1 1\n", done.stderr
 
 
+def test_threads_that_wake_up_use_the_cores_of_the_one_that_asks_but_another_one():
+    done = in_a_new_process("""
+        import os, pathlib, time
+        import numpy as np
+        from pydispatch import compile
+
+        def cores():
+            found = set()
+            for task in pathlib.Path("/proc/self/task").iterdir():
+                if task.name != str(os.getpid()):
+                    status = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+                    found.add(int(status["Cpus_allowed"].replace(",", ""), 16).bit_count())
+            return found
+
+        compiled, x = compile(lambda x: x * 2.0 + 1.0, threads=2), np.arange(500_000.0)
+        compiled(x)
+        allowed = os.sched_getaffinity(0)
+        time.sleep(0.05)        # it falls asleep
+        compiled(x)
+        print(len(allowed) == 1 or max(len(allowed) - 1, 1) in cores())
+        os.sched_setaffinity(0, {min(allowed)})
+        time.sleep(0.05)
+        compiled(x)
+        print(1 in cores())
+    """)
+    assert done.stdout == "True\nTrue\n", done.stderr
+
+
 def test_several_python_threads_share_rows_at_once():
     x = numbers(300_000)
     compiled = compile(ELEMENTWISE["a chain"], threads=3)

@@ -24,6 +24,7 @@ Call = Callable[[], Any]
 Ways = Callable[..., dict[str, Call]]       # makes the calls: of the arguments of the contest, threads, and the names
 
 FLOOR = "numpy"
+PAUSE_OF_THREADS = 0.01     # seconds
 ROOFLINE = "roofline"       # computes nothing, but moves as many bytes
 PRECISION: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-10}       # other exponentials, sums in another order
 THREADS = {"OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_MAX_THREADS"}
@@ -70,7 +71,8 @@ def run(
     check(calls, f"{ways.__name__}{arguments}")
     loops = [make_loop("call()", {"call": call}) for call in calls.values()]
     with quiet(threads):
-        rounds = time_in_rounds(loops, effort.rounds, effort.seconds * len(loops) / 2)
+        rounds = time_in_rounds(loops, effort.rounds, effort.seconds * len(loops) / 2,
+                                PAUSE_OF_THREADS if threads > 1 else 0.0)
     return dict(zip(calls, map(list, zip(*rounds, strict=True)), strict=True))
 
 
