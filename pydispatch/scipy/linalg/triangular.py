@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import scipy
 from scipy.linalg import LinAlgError, blas
 from scipy.linalg.blas import get_blas_funcs
 from scipy.linalg.lapack import get_lapack_funcs
@@ -190,7 +191,8 @@ def factor_jvp(t, result, lower):
     return cholesky_jvp(t, in_triangle(result, lower), not lower)
 
 
-for name, clean in (("cholesky", True), ("cho_factor", False)):
+IS_CLEAN = np.lib.NumpyVersion(scipy.__version__) >= "1.18.0"   # is the other triangle of `cho_factor` zero?
+for name, clean in (("cholesky", True), ("cho_factor", IS_CLEAN)):
     SCIPY.declare(
         f"linalg_{name}", "Tensor a, bool lower=False, bool overwrite_a=False, bool check_finite=True",
         cholesky_kernel(name, clean), square_meta(name), tags=("linalg",), vjp=factor_vjp, jvp=factor_jvp,
