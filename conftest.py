@@ -12,6 +12,7 @@ from sybil.integration.pytest import SybilItem
 from sybil.parsers.myst import PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
+pytest_plugins = ["tests.needs"]
 OUTPUT_FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 
 pages = Sybil(

@@ -1,8 +1,11 @@
-"""Builds the extension. Everything else about the package stands in pyproject.toml."""
+"""Build the extension. pyproject.toml has everything else about the package."""
 
 import gc
+import os
+import re
 import shutil
 import subprocess
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,10 +18,15 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import PlatformError
 
+# PYDISPATCH_PORTABLE=1 builds with public parts of CPython and NumPy only, in standard C11, by Cython as it is: slower,
+# and what another compiler or a new CPython begins with. core/src/seam.h has both ways beside each other.
+PORTABLE = os.environ.get("PYDISPATCH_PORTABLE", "0") not in ("", "0")
+
 core = Extension(
     "pydispatch._core",
     ["pydispatch/_core.pyx"],
-    include_dirs=[numpy.get_include()],
+    depends=[*map(str, Path("pydispatch").glob("*/src/*.h"))],
+    include_dirs=["pydispatch", numpy.get_include()],
     define_macros=[
         ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
         ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
@@ -34,8 +42,24 @@ core = Extension(
     ],
 )
 
+if PORTABLE:
+    core.define_macros += [
+        ("PYDISPATCH_PORTABLE", None),
+        # What Cython uses of CPython's private parts where nothing else is said.
+        ("CYTHON_USE_PYTYPE_LOOKUP", "0"), ("CYTHON_USE_PYLONG_INTERNALS", "0"), ("CYTHON_USE_PYLIST_INTERNALS", "0"),
+        ("CYTHON_USE_UNICODE_INTERNALS", "0"), ("CYTHON_USE_UNICODE_WRITER", "0"), ("CYTHON_USE_DICT_VERSIONS", "0"),
+        ("CYTHON_FAST_THREAD_STATE", "0"), ("CYTHON_FAST_GIL", "0"), ("CYTHON_FALLTHROUGH", ""),
+    ]
+
+ARGUMENTS_FOR_PORTABLE = [
+    "-std=c11", "-pedantic-errors",
+    "-Wno-overlength-strings",          # the text of the module, which Cython writes as one
+    "-fno-strict-aliasing", "-fno-tree-vectorize",      # plans read numbers of any type wherever they lie
+    # NumPy's headers convert void* to functions.
+    "-isystem", sysconfig.get_path("include"), "-isystem", numpy.get_include(),
+]
 MACROS_FOR_GCC = [
-    ("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("O1")))'),     # what sets up the module, and RUN_ONCE
+    ("CYTHON_SMALL_CODE", '__attribute__((cold, optimize("Os")))'),     # what sets up the module, and RUN_ONCE
 ]
 ARGUMENTS_FOR_GCC = [
     "-frecord-gcc-switches",            # in the file, where `python -m pydispatch doctor` finds them
@@ -46,22 +70,37 @@ ARGUMENTS_FOR_GCC = [
     "-fira-region=one", "-fno-split-paths", "-fno-tree-tail-merge", "-fno-tree-vrp", "-fno-predictive-commoning",
     "-fno-tree-slsr", "-fno-tree-dominator-opts",
     # What -O3 inlines and clones beyond -O2 makes the wheel's copy 2.5 % larger, and calls less than 2 % faster.
+    # Nothing throws through the core, and code need not begin at multiples of 16: a twentieth of the wheel.
+    "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-align-functions", "-fno-align-jumps",
+    "-fno-align-loops", "-fno-align-labels",
     "-fno-ipa-cp-clone", "--param=max-inline-insns-auto=15", "--param=inline-min-speedup=30",
     "--param=max-inline-insns-single=40", "-fno-inline-small-functions", "-fno-inline-functions",
 ]
 
-# Cython would export each function that a header declares, for other extensions to import. They have the C API instead
-# (core/exports.pyx), and GCC can inline the last call of a function, and leave out the function, only where nothing
-# takes its address.
-ModuleNode.generate_c_function_export_code = lambda module, env, code: None
+# Functions of these parts run when an operator is registered, a plan is made, a call is recorded for a profile, a body
+# of control flow sees captured Tensors, a guard is entered, a pytree is taken apart, or Python asks for keys or handles
+# a call; never in a plain call. They are not worth the time in which GCC optimizes them, nor the memory.
+RUN_ONCE = {"c_functions", "closed_classes", "exports", "gathered", "guards", "keys", "plan_checks", "profiling",
+            "pytrees", "registrations", "signature", "substitution", "transform", "upcalls"}
 
-# What the core declares as inline is inlined, which a function that calls itself cannot be. Left to GCC, a call takes
-# up to 9 % more instructions, and another number of them whenever something changes elsewhere.
-modifier_output_mapper.__self__["inline"] = "inline __attribute__((always_inline))"
+
+def patch_cython() -> None:
+    """Change what Cython writes, in its compiler: no function of its own says this."""
+    # Cython would export each function that a header declares, for other extensions to import. They have the C API
+    # instead (core/seam/exports.pyx), and GCC can inline the last call of a function, and leave out the function, only
+    # where nothing takes its address.
+    ModuleNode.generate_c_function_export_code = lambda module, env, code: None
+
+    # What the core declares as inline is inlined, which a function that calls itself cannot be. Left to GCC, a call
+    # takes up to 9 % more instructions, and another number of them whenever something changes elsewhere.
+    modifier_output_mapper.__self__["inline"] = "inline __attribute__((always_inline))"
+
+    for node in (CFuncDefNode, DefNode):
+        node.generate_function_header = header_of(node.generate_function_header)
 
 
 def header_of(generate: Callable) -> Callable:
-    """How Cython writes the beginning of a function, with a mark for those of the parts that run once."""
+    """Return a function that writes the beginning of a C function, with a mark in the parts that run once."""
     def generate_function_header(node, code, *args, **options) -> None:
         runs_once = Path(node.pos[0].filename or "").stem in RUN_ONCE and "inline" not in node.entry.func_modifiers
         if runs_once and not options.get("proto_only"):
@@ -70,11 +109,8 @@ def header_of(generate: Callable) -> Callable:
     return generate_function_header
 
 
-# Functions of these parts run when an operator is registered or a plan is made, never in a call: not worth the time in
-# which GCC optimizes them.
-RUN_ONCE = {"plan_checks", "registrations", "signature"}
-for node in (CFuncDefNode, DefNode):
-    node.generate_function_header = header_of(node.generate_function_header)
+if not PORTABLE:
+    patch_cython()
 
 # Nearly all that Cython allocates lives to its end, so a garbage collector only walks through it, again and again: two
 # fifths of Cython's time, for 7 % less memory.
@@ -82,7 +118,7 @@ gc.disable()
 
 
 class BuildWithCompiler(build_ext):
-    """Builds the core, or says what to install."""
+    """Build the core, or name what to install."""
 
     def build_extensions(self) -> None:
         command = getattr(self.compiler, "compiler", None)      # MSVC finds its own
@@ -92,14 +128,27 @@ class BuildWithCompiler(build_ext):
                 "install one: apt install build-essential python3-dev (Debian, Ubuntu), dnf install gcc python3-devel "
                 "(Fedora), xcode-select --install (macOS); or install a wheel: pip install --only-binary "
                 "pydispatch-numpy pydispatch-numpy")
-        if command and is_gcc(command):
+        if PORTABLE and command:
+            core.extra_compile_args += ARGUMENTS_FOR_PORTABLE
+            allow_slots(Path(self.extensions[0].sources[0]))
+        elif command and is_gcc(command):
             core.define_macros += MACROS_FOR_GCC
             core.extra_compile_args += ARGUMENTS_FOR_GCC
         super().build_extensions()
 
 
+def allow_slots(generated: Path) -> None:
+    """Accept the tables of slots that Cython writes. CPython takes functions as void*, for which ISO C has no way."""
+    pragma, text = "#pragma GCC diagnostic", generated.read_text()
+    if f'{pragma} ignored "-Wpedantic"' not in text:
+        generated.write_text(re.sub(
+            r"^static Py(?:Type|ModuleDef)_Slot \w+\[\] = \{$.*?^\};$",
+            rf'{pragma} push\n{pragma} ignored "-Wpedantic"\n\g<0>\n{pragma} pop', text,
+            flags=re.DOTALL | re.MULTILINE))
+
+
 def is_gcc(command: list[str]) -> bool:
-    """Is this compiler GCC, by the macros that it defines? clang, which macOS calls gcc, refuses arguments of GCC."""
+    """Return whether this compiler is GCC, by its macros. clang, which macOS calls gcc, refuses arguments of GCC."""
     preprocess = [*command, "-dM", "-E", "-x", "c", "/dev/null"]
     macros = subprocess.run(preprocess, capture_output=True, text=True, check=False).stdout
     return "__GNUC__" in macros and "__clang__" not in macros
@@ -107,5 +156,6 @@ def is_gcc(command: list[str]) -> bool:
 
 # The generated C goes to build/, so that neither the source tree nor the sdist ever holds any. Without the lines of the
 # sources as comments it is a third shorter, which GCC need not read.
-setup(cmdclass={"build_ext": BuildWithCompiler}, ext_modules=cythonize(
-    [core], build_dir="build", compiler_directives={"language_level": 3, "emit_code_comments": False}))
+build = "build/portable" if PORTABLE else "build"
+setup(cmdclass={"build_ext": BuildWithCompiler}, options={"build": {"build_base": build}}, ext_modules=cythonize(
+    [core], build_dir=build, compiler_directives={"language_level": 3, "emit_code_comments": False}))

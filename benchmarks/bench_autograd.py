@@ -1,4 +1,4 @@
-"""The gradients of `python -m pydispatch bench` under pytest-benchmark, for its tables, histories and plots.
+"""The gradients of `python -m benchmarks` under pytest-benchmark, for its tables, histories and plots.
 
     taskset -c 1 python -m pytest benchmarks/bench_autograd.py                 time all, on one core
     python -m pytest benchmarks/bench_autograd.py --benchmark-disable          run each once
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.cli.bench.custom import APIS, WITHOUT, WITHOUT_ROWS, names_of_ours, without_gradient
-from pydispatch.cli.bench.differentiators import OURS, THEIRS
-from pydispatch.cli.bench.gradients import GRADIENTS, check
-from pydispatch.cli.bench.graphs import GRAPH_ROWS, GRAPHS
-from pydispatch.cli.bench.kinds import import_or_note
-from pydispatch.cli.bench.peers import NAMESPACE
-from pydispatch.cli.bench.programs import programs
+from benchmarks.cases.custom import APIS, WITHOUT, WITHOUT_ROWS, names_of_ours, without_gradient
+from benchmarks.cases.differentiators import OURS, THEIRS
+from benchmarks.cases.gradients import GRADIENTS, check
+from benchmarks.cases.graphs import GRAPH_ROWS, GRAPHS
+from benchmarks.cases.kinds import import_or_note
+from benchmarks.cases.peers import NAMESPACE
+from benchmarks.cases.programs import programs
 from pydispatch.cli.timing import make_loop
 from pydispatch.library import Library
 

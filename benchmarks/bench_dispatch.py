@@ -1,4 +1,4 @@
-"""The dispatches of `python -m pydispatch bench` under pytest-benchmark, for its tables, histories and plots.
+"""The dispatches of `python -m benchmarks` under pytest-benchmark, for its tables, histories and plots.
 
     python -m pytest benchmarks                           time all
     python -m pytest benchmarks --benchmark-disable       run each once
@@ -12,8 +12,8 @@ import itertools
 
 import pytest
 
-from pydispatch.cli.bench import dispatch, once
-from pydispatch.cli.bench.peers import NAMESPACE, PEERS
+from benchmarks.cases import dispatch, once
+from benchmarks.cases.peers import NAMESPACE, PEERS
 from pydispatch.cli.timing import make_loop
 from pydispatch.library import Library
 

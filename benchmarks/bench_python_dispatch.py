@@ -1,4 +1,4 @@
-"""The rows on dispatch to Python of `python -m pydispatch bench` under pytest-benchmark: its tables, histories, plots.
+"""The rows on dispatch to Python of `python -m benchmarks` under pytest-benchmark: its tables, histories, plots.
 
     taskset -c 1 python -m pytest benchmarks/bench_python_dispatch.py                  time all, on one core
     python -m pytest benchmarks/bench_python_dispatch.py --benchmark-disable           run each once
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.cli.bench.kinds import import_or_note
-from pydispatch.cli.bench.python_dispatch import (
+from benchmarks.cases.kinds import import_or_note
+from benchmarks.cases.python_dispatch import (
     COMPILED,
     compiled_cases,
     handler_pairs,

@@ -1,4 +1,4 @@
-"""The transforms of `python -m pydispatch bench` under pytest-benchmark, for its tables, histories and plots.
+"""The transforms of `python -m benchmarks` under pytest-benchmark, for its tables, histories and plots.
 
     taskset -c 1 python -m pytest benchmarks/bench_transforms.py                  time all, on one core
     python -m pytest benchmarks/bench_transforms.py --benchmark-disable           run each once
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.cli.bench.interpreters import DEPTHS, INTERPRETER, NESTED, OPERATORS, at_depths
-from pydispatch.cli.bench.kinds import import_or_note
-from pydispatch.cli.bench.transforms import (
+from benchmarks.cases.interpreters import DEPTHS, INTERPRETER, NESTED, OPERATORS, at_depths
+from benchmarks.cases.kinds import import_or_note
+from benchmarks.cases.transforms import (
     THEIRS,
     TRANSFORMS,
     ArrayLibrary,

@@ -1,6 +1,6 @@
 """Gradients over the chunks of Dask arrays: `map_chunks`, beside HIPS autograd and gradients by hand in NumPy.
 
-    python benchmarks/dask_gradients.py [PROGRAM]           all programs, or one; a few sizes of chunks
+    python -m benchmarks.dask_gradients [PROGRAM]           all programs, or one; a few sizes of chunks
 
 Each row is the value of a program and its gradient by the parameters, summed over chunks that are in memory. All three
 run as one task per chunk and a tree of sums, on Dask's synchronous scheduler and one core, so times are those of the

@@ -1,9 +1,9 @@
-"""The figures of docs/compile.md and docs/costs.md, drawn from what `python -m pydispatch bench` has measured.
+"""The figures of docs/compile.md and docs/costs.md, drawn from what `python -m benchmarks` has measured.
 
-    python -m pydispatch bench --rows "large arrays" --json large.json
-    python -m pydispatch bench --rows "a step of a scan" --json scans.json
-    python -m pydispatch bench --rows "gradient of a*" --json gradients.json
-    python benchmarks/figures.py large.json scans.json gradients.json docs
+    python -m benchmarks --rows "large arrays" --json large.json
+    python -m benchmarks --rows "a step of a scan" --json scans.json
+    python -m benchmarks --rows "gradient of a*" --json gradients.json
+    python -m benchmarks.figures large.json scans.json gradients.json docs
 
 draws compile-large.svg and compile-small.svg into docs/, of all rows in the files; `--rows "np.add on"` and
 `--rows "what an interpreter adds"` give those of costs-call.svg and costs-stack.svg. Needs matplotlib, which is in the
@@ -191,7 +191,7 @@ def draw(rows: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("files", nargs="+", type=Path, help="what `python -m pydispatch bench --json FILE` wrote")
+    parser.add_argument("files", nargs="+", type=Path, help="what `python -m benchmarks --json FILE` wrote")
     parser.add_argument("folder", type=Path, help="where the figures go")
     arguments = parser.parse_args()
     for path in draw([row for file in arguments.files for row in json.loads(file.read_text())["rows"]],

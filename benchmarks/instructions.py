@@ -1,9 +1,9 @@
 """Instructions per call, counted by valgrind's callgrind: the same at every run, so that CI sees a regression.
 
-    python benchmarks/instructions.py             count, and compare with the reference for this Python
-    python benchmarks/instructions.py --update    count, and make that the reference
+    python -m benchmarks.instructions             count, and compare with the reference for this Python
+    python -m benchmarks.instructions --update    count, and make that the reference
 
-One process runs the calls of `pydispatch bench` n and 2n times; the difference, by n, is what a call takes. A call
+One process runs the calls of `python -m benchmarks` n and 2n times; the difference, by n, is what a call takes. A call
 of sched_yield, which nothing else makes, has callgrind write what it counted since the last one.
 """
 
@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.cases import differentiators, dispatch
+from benchmarks.cases.compilation import CALLED
+from benchmarks.cases.peers import NAMESPACE
+from benchmarks.cases.programs import programs
 from pydispatch import Tensor, higher_order
-from pydispatch.cli.bench import differentiators, dispatch
-from pydispatch.cli.bench.compilation import CALLED
-from pydispatch.cli.bench.peers import NAMESPACE
-from pydispatch.cli.bench.programs import programs
 from pydispatch.cli.console import Cell, Column, console
 from pydispatch.cli.timing import make_loop
 from pydispatch.compiling import compile
@@ -38,6 +38,7 @@ from pydispatch.library import Library
 from pydispatch.ops import ops
 
 REFERENCE = Path(__file__).with_name("instructions.json")
+ROOT = REFERENCE.parents[1]
 TURNS = 200
 COMPILATIONS = 10   # turns of what compiles, each of which takes as long as a thousand calls
 COMPILATION = "compilation: "
@@ -137,10 +138,10 @@ def count() -> dict[str, int]:
         output = Path(folder) / "out"
         command = [
             VALGRIND, "--quiet", "--tool=callgrind", "--dump-before=sched_yield", f"--callgrind-out-file={output}",
-            sys.executable, __file__, "--run-calls",
+            sys.executable, "-m", "benchmarks.instructions", "--run-calls",
         ]
         variables = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-        names = json.loads(subprocess.run(command, check=True, env=variables, stdout=subprocess.PIPE).stdout)
+        names = json.loads(subprocess.run(command, check=True, cwd=ROOT, env=variables, stdout=subprocess.PIPE).stdout)
         parts = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         totals = [total_of(part) for part in parts[-3 * len(names):]]
     return {

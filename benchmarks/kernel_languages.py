@@ -1,6 +1,6 @@
 """What an operator adds to a call of its kernel, for kernels in several languages.
 
-    python benchmarks/kernel_languages.py [N ...]       for arrays of N elements (4, 1,000 and 100,000)
+    python -m benchmarks.kernel_languages [N ...]       for arrays of N elements (4, 1,000 and 100,000)
 
 Each kernel computes `x * y + 1.0` for float64; `bare` is a call of it, `op` one of the operator whose kernel it is, on
 arrays and on Tensors. All calls of a size are timed in turn, in one process; the numbers are medians over the rounds,

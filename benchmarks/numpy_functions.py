@@ -1,9 +1,9 @@
 """What `pydispatch.numpy` costs: raw arrays, NumPy's own functions on Tensors, the first use of a function, the import.
 
-    python benchmarks/numpy_functions.py raw [PATTERN]      functions on small raw arrays, over NumPy's own
-    python benchmarks/numpy_functions.py protocols          NumPy's own functions on a Tensor, more than the operator
-    python benchmarks/numpy_functions.py first              the first call of each function, more than the next one
-    python benchmarks/numpy_functions.py import             processor time of the imports
+    python -m benchmarks.numpy_functions raw [PATTERN]      functions on small raw arrays, over NumPy's own
+    python -m benchmarks.numpy_functions protocols          NumPy's own functions on a Tensor, more than the operator
+    python -m benchmarks.numpy_functions first              the first call of each function, more than the next one
+    python -m benchmarks.numpy_functions import             processor time of the imports
 
 `raw` calls every function of NumPy's main namespace, `linalg` and `fft` that takes arrays: with the samples of the
 tests, and functions without samples on 4 elements. Each call is timed in turn with NumPy's; a ratio is the median
@@ -24,16 +24,13 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))      # for the samples of the tests
-
 import pydispatch.numpy as pnp
+from benchmarks.cases.once import process_time
 from pydispatch import Tensor, ops
-from pydispatch.cli.bench.once import process_time
 from pydispatch.cli.timing import make_loop, pin, quiet, seconds, time_in_rounds
 from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.tree import tree_leaves, tree_map
@@ -209,7 +206,7 @@ def first_uses() -> dict[str, float]:
 
 def print_first() -> None:
     """Print the functions by what their first use takes: the least of several processes, since they disturb it."""
-    command = [sys.executable, __file__, "first-uses"]
+    command = [sys.executable, "-m", "benchmarks.numpy_functions", "first-uses"]
     with compiled_modules() as variables:
         run = functools.partial(subprocess.run, command, check=True, stdout=subprocess.PIPE, env=variables)
         runs = [json.loads(run().stdout) for _ in range(8)][1:]     # the first one compiles modules

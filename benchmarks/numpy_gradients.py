@@ -1,6 +1,6 @@
 """Gradients of functions of `pydispatch.numpy`, beside the same by hand in NumPy, HIPS autograd and PyTorch.
 
-    python benchmarks/numpy_gradients.py [FUNCTION]         all functions, or one; a few sizes
+    python -m benchmarks.numpy_gradients [FUNCTION]         all functions, or one; a few sizes
 
 Each row is value and gradient of `sum(f(x) * weights)` by `x`. The gradients are compared before they are timed. The
 libraries take turns, so that a ratio is the median over rounds of what was timed together. The last row is the gradient

@@ -1,6 +1,6 @@
 """Gradients of functions of `pydispatch.scipy`, beside the same by hand in SciPy, HIPS autograd and PyTorch.
 
-    python benchmarks/scipy_gradients.py [FUNCTION]         all functions, or one; a few sizes
+    python -m benchmarks.scipy_gradients [FUNCTION]         all functions, or one; a few sizes
 
 Each row is value and gradient of `sum(f(x) * weights)` by `x`. The gradients are compared before they are timed. The
 libraries take turns, so that a ratio is the median over rounds of what was timed together. Peers that are not installed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,20 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from pydispatch.cli.bench.dispatch import ADD
-from pydispatch.cli.bench.gradients import GRADIENTS
-from pydispatch.cli.bench.interpreters import INTERPRETER
-from pydispatch.cli.bench.large import LARGE, MODULES, NUMBA, OVER_NUMBA, SIZES, WITH_NUMBA
-from pydispatch.cli.bench.large_tasks import TASKS
-from pydispatch.cli.bench.programs import programs
-from pydispatch.cli.bench.python_dispatch import ADDED
-from pydispatch.cli.bench.scan_tasks import SCAN_TASKS
-from pydispatch.cli.bench.scans import SCANS
-
-PATH = Path(__file__).with_name("figures.py")
-spec = importlib.util.spec_from_file_location("figures", PATH)
-figures = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(figures)
+from benchmarks import figures
+from benchmarks.cases.dispatch import ADD
+from benchmarks.cases.gradients import GRADIENTS
+from benchmarks.cases.interpreters import INTERPRETER
+from benchmarks.cases.large import LARGE, MODULES, NUMBA, OVER_NUMBA, SIZES, WITH_NUMBA
+from benchmarks.cases.large_tasks import TASKS
+from benchmarks.cases.programs import programs
+from benchmarks.cases.python_dispatch import ADDED
+from benchmarks.cases.scan_tasks import SCAN_TASKS
+from benchmarks.cases.scans import SCANS
 
 
 def row(group, name, value, **times):
@@ -94,7 +89,7 @@ def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("figures")
     (folder / "rows.json").write_text(json.dumps({"rows": LARGE_ROWS}))
     (folder / "more.json").write_text(json.dumps({"rows": SMALL_ROWS}))
-    command = [sys.executable, PATH, folder / "rows.json", folder / "more.json", folder]
+    command = [sys.executable, figures.__file__, folder / "rows.json", folder / "more.json", folder]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return {Path(line).name: Path(line).read_text() for line in output.splitlines()}
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-spec = importlib.util.spec_from_file_location("instructions", Path(__file__).with_name("instructions.py"))
-instructions = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(instructions)
+from benchmarks import instructions
+from tests.needs import needs
 
-HOW = "python benchmarks/instructions.py --update"
+HOW = "python -m benchmarks.instructions --update"
 
 
-@pytest.mark.skipif(instructions.VALGRIND is None, reason="valgrind is not installed")
+@needs("valgrind")
 def test_no_call_takes_more_instructions_than_the_reference():
     expected = instructions.reference()
     if expected is None:

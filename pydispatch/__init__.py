@@ -1,9 +1,37 @@
-"""An operator dispatcher for NumPy.
+"""Gradients, batches and compiled loops for NumPy programs, from a dispatcher that you can extend.
 
-Declare an operator by its schema; any module may register kernels for it under dispatch keys, in any order. A call
-computes a key set from its arguments and the ambient state, and jumps to the kernel that the set selects.
+Call NumPy's functions
+    numpy, scipy                    their functions, for arrays and Tensors
+    ops.np                          the operators behind these functions
+    ops.np.add.explain(x, y)        what a call would do, and why
+Differentiate, batch, compile
+    func.grad(f), func.vmap(f)      transforms of functions: jvp, hessian, ...
+    Tensor(x, requires_grad=True)   an array whose calls the tape records
+    autograd.no_grad()              the tape's guards, hooks and checkpoints
+    higher_order.scan(...)          loops and branches as operators
+    compile(f)                      f as a plan of loops in C
+    compiling, tracing.make_fx(f)   other compilers, the graph of a function
+Write operators
+    library.custom_op("ns::f", ...) an operator from a function
+    autograd.Function               a derivative without an operator
+    library.Library("ns", "DEF")    operators and kernels under dispatch keys
+    packs.Pack                      operators as a distribution
+    schema                          the grammar of schemas
+    testing.opcheck(op, args)       checks of what you registered for it
+Handle other arrays
+    register_backend("Name", cls)   a kind of raw array
+    backends                        arrays without data, of Dask, of sparse, ...
+    subclasses                      help for Tensors that hold other Tensors
+    DispatchMode                    a handler of every call in a with block
+    modes, include_keys(...)        guards that choose keys and backends
+See what happens
+    debug.trace(), debug.profile()  calls and their times
+    exceptions                      the errors, with the remedy in line two
+    tree                            nested lists and dicts of arrays
+    compat                          interfaces of other libraries
 """
 
+# tests: tests/test_loading.py
 __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher installs an import package of the same name
 __version__ = "0.1.0"
 
@@ -20,9 +48,11 @@ except ImportError:
         raise
     raise ImportError(reason) from None
 
-from pydispatch import autograd, backends, exceptions, loading, modes, operators, registry, schema, tree
+from pydispatch import autograd, backends, exceptions, loading, modes, schema, tree
+from pydispatch import operators as _operators  # noqa: F401  which declares the operators of ops.np
+from pydispatch import plugins as _plugins  # noqa: F401  which tells other libraries about Tensors
 from pydispatch import tensor as _tensor  # noqa: F401  which gives Tensor NumPy's attributes
-from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (
     DispatchMode,
@@ -40,8 +70,8 @@ from pydispatch.registry.backends import register_backend
 
 if TYPE_CHECKING:
     from pydispatch import (
+        compat,
         compiling,
-        custom_ops,
         debug,
         func,
         higher_order,
@@ -61,17 +91,15 @@ __all__ = [
     "DispatchMode",
     "OpOverload",
     "OpOverloadPacket",
-    "Shell",
-    "Stack",
     "Tensor",
     "WrapperTensor",
     "autograd",
     "backends",
     "below_autograd",
     "below_python",
+    "compat",
     "compile",
     "compiling",
-    "custom_ops",
     "debug",
     "default_backend",
     "exceptions",
@@ -85,14 +113,12 @@ __all__ = [
     "modes",
     "no_dispatch",
     "numpy",
-    "operators",
     "ops",
     "packs",
     "register_array_type",
     "register_backend",
     "register_compiler",
     "register_functionality",
-    "registry",
     "restore_entry_state",
     "schema",
     "scipy",
@@ -105,7 +131,7 @@ __all__ = [
 if not TYPE_CHECKING:       # for which there would be no unknown names
     __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
         name: name for name in (
-            "compiling", "custom_ops", "debug", "func", "higher_order", "library", "numpy", "packs", "scipy",
+            "compat", "compiling", "debug", "func", "higher_order", "library", "numpy", "packs", "scipy",
             "subclasses", "testing", "tracing")
     } | dict.fromkeys(("compile", "register_compiler"), "compiling"))
 

@@ -2,19 +2,19 @@
 """The hot path: key sets, Tensor, the ambient state, and the one call path of every operator.
 
     op(*args, **kwargs)
-      bind      arguments to the schema, one value per schema argument; types checked
-      keys      union of the arguments' key sets, + include, - exclude, & not-fall-through
-      table     the entry of the highest key
-      strip     arguments equal to their defaults are dropped
-      kernel    runs, on raw arrays or on what was passed
-      finish    results checked and wrapped; mutated arguments keep their identity
+      bind      bind arguments to the schema, one value per schema argument, and check types
+      keys      take the union of the arguments' key sets, + include, - exclude, & not-fall-through
+      table     find the entry of the highest key
+      strip     drop arguments that equal their defaults
+      kernel    run the kernel on raw arrays, or on the arguments as passed
+      finish    check and wrap results; mutated arguments keep their identity
 
-One routine per step; every way to call enters at a step and leaves at the end.
+There is one routine per step. Every kind of call enters at a step and leaves at the end.
 """
 
-# The table of contents. Each part lies in core/NAME.pyx; its header, core/NAME.pxd, declares what other parts may use of
-# it. All parts are one translation unit: a call from one to another costs what a call within one costs. `_core.pyi` says
-# what Python sees.
+# The table of contents. Each part is in core/NAME.pyx. Its header, core/NAME.pxd, declares the names for other parts.
+# All parts are one translation unit: a call from one to another costs as much as a call within one. `_core.pyi`
+# declares the names that Python code can use.
 
 import _thread
 import contextvars
@@ -37,7 +37,8 @@ if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispat
 import numpy
 
 from pydispatch.exceptions import (
-    AutogradError, ConversionError, DispatchTypeError, NoDataError, NoDerivativeError, StateOrderError,
+    AutogradError, DataDependentError, DispatchTypeError, KeyTypeError, NoDataError, NoDerivativeError,
+    StateOrderError,
 )
 
 cimport cython
@@ -49,79 +50,81 @@ cimport numpy as cnp
 
 cnp.import_array()
 
-# Values: what a call is about.
-include "core/capi.pyx"                 # what the core uses of C, Python and NumPy
-include "core/keys.pyx"                 # key sets: which kernels a value asks for, in one word
-include "core/values.pyx"               # Tensors, and what is read off a value: its keys and its array
-include "core/arrays.pyx"               # array types: NumPy's, those of backends, and arrays without data
-include "core/memory.pyx"               # memory that views share: writes are counted there
-include "core/shapes.pyx"               # shapes and dtypes: compared, checked, and brought to one another
-include "core/pytrees.pyx"              # pytrees: taken apart into leaves, and put together again
+# seam: the private parts of CPython and NumPy, behind functions with names.
+include "core/seam/capi.pyx"                # the parts of C, Python and NumPy that the core uses
 
-# What surrounds a call.
-include "core/state.pyx"                # the ambient state, per thread and context
-include "core/contexts.pyx"             # what code that runs in a copy of the context sees
-include "core/guards.pyx"               # context managers that change the state
+# loops: NumPy's inner loops, called without NumPy's overhead.
+include "core/loops/loops.pyx"              # NumPy's inner loops, called directly on small arrays
+include "core/loops/iteration.pyx"          # the order in which NumPy takes loops over arrays of any layout
+include "core/loops/elementwise.pyx"        # loops element by element, for every type and layout
+include "core/loops/folds.pyx"              # loops that reduce, along any axes
+include "core/loops/c_functions.pyx"        # functions in C as universal functions
 
-# A call, step by step.
-include "core/signature.pyx"            # schemas, laid out for binding
-include "core/table.pyx"                # dispatch tables: from a key to the kernel that runs
-include "core/binding.pyx"              # arguments to the schema
-include "core/results.pyx"              # results of kernels: checked and wrapped
-include "core/calls.pyx"                # a call, from the vectorcall slot to its result
-include "core/operators.pyx"            # operators and their overloads: what users call
-include "core/registrations.pyx"        # locks, and changes that come into force as one or not at all
-include "core/special_methods.pyx"      # what Python and NumPy call of a Tensor
+# values: the arguments and results of calls.
+include "core/values/keys.pyx"              # key sets: the keys that a value brings to a call, in one word
+include "core/values/values.pyx"            # Tensors, and the keys and arrays of values
+include "core/values/arrays.pyx"            # array types: NumPy's, those of backends, and arrays without data
+include "core/values/memory.pyx"            # memory that views share. It counts the writes to it
+include "core/values/shapes.pyx"            # shapes and dtypes: comparisons, checks and conversions
+include "core/values/pytrees.pyx"           # pytrees: flattened into leaves, and rebuilt from them
+include "core/values/free_list.pyx"         # a free list of small arrays
 
-# The stack, and the tape under it.
-include "core/stack.pyx"                # transforms and modes, innermost first
-include "core/substitution.pyx"         # captured values
-include "core/tape.pyx"                 # nodes, derivatives, and where gradients go
-include "core/recording.pyx"            # a call becomes a node
-include "core/in_place.pyx"             # writes in place and views, on the tape
+# state: the surroundings of a call.
+include "core/state/state.pyx"              # the ambient state, per thread and context
+include "core/state/contexts.pyx"           # the state for code that runs in a copy of the context
+include "core/state/guards.pyx"             # context managers that change the state
 
-# A transform per file: interpreter, wrapper, default rule, entry point.
-include "core/entry_points.pyx"         # what entry points share
-include "core/grad.pyx"
-include "core/jvp.pyx"
-include "core/vmap.pyx"
-include "core/transform.pyx"            # transforms written in Python
+# call: a call, step by step.
+include "core/call/signature.pyx"           # schemas in a layout for binding
+include "core/call/table.pyx"               # dispatch tables: from a key to the kernel that runs
+include "core/call/binding.pyx"             # binding of arguments to the schema
+include "core/call/results.pyx"             # results of kernels: checked and wrapped
+include "core/call/calls.pyx"               # a call, from the vectorcall slot to its result
+include "core/call/operators.pyx"           # operators and their overloads, which users call
+include "core/call/registrations.pyx"       # locks, and changes that take effect as a whole or not at all
+include "core/call/special_methods.pyx"     # methods of a Tensor that Python and NumPy call
+include "core/call/gathered.pyx"            # copies where NumPy has views
+include "core/call/array_functions.pyx"     # functions with the arguments of NumPy's
 
-# Dispatch to Python.
-include "core/modes.pyx"
-include "core/subclasses.pyx"
+# tape: recorded calls, and the backward pass.
+include "core/tape/tape.pyx"                # nodes, derivatives, and the destinations of gradients
+include "core/tape/recording.pyx"           # calls become nodes of the tape
+include "core/tape/in_place.pyx"            # writes in place and views, on the tape
+include "core/tape/residuals.pyx"           # residuals, which are copied before they are overwritten
+include "core/tape/queue.pyx"               # the engine's heap and its table of addresses
+include "core/tape/engine.pyx"              # the backward pass
+include "core/tape/functions.pyx"           # calls that functions of users differentiate
 
-# The backward pass.
-include "core/functions.pyx"            # calls that functions of users differentiate
-include "core/queue.pyx"                # the engine's heap and its table of addresses
-include "core/engine.pyx"
-include "core/profiling.pyx"            # what runs, how long, and with how much memory
+# stack: transforms and modes. A transform per file: interpreter, wrapper, default rule, entry point.
+include "core/stack/stack.pyx"              # transforms and modes, innermost first
+include "core/stack/substitution.pyx"       # captured values
+include "core/stack/entry_points.pyx"       # code that entry points share
+include "core/stack/grad.pyx"               # reverse mode
+include "core/stack/jvp.pyx"                # forward mode
+include "core/stack/vmap.pyx"               # batches
+include "core/stack/transform.pyx"          # transforms written in Python
+include "core/stack/modes.pyx"              # modes: code of users that sees every call
+include "core/stack/subclasses.pyx"         # subclasses of Tensor with a handler
 
-# Kernels and formulas without NumPy's way to them.
-include "core/kept_arrays.pyx"          # small arrays that are used again when they are no longer held
-include "core/loops.pyx"                # NumPy's inner loops, called directly on small arrays
-include "core/iteration.pyx"            # the order in which NumPy takes loops over arrays of any layout
-include "core/elementwise.pyx"          # loops element by element, for every type and layout
-include "core/c_functions.pyx"          # functions in C as universal functions
-include "core/folds.pyx"                # loops that reduce, along any axes
-include "core/chains.pyx"               # formulas as loops that run one after the other
-include "core/scans.pyx"                # steps of loops that are one operator
-include "core/kernels.pyx"              # kernels in C
-include "core/operations.pyx"           # loops over few elements as code of our own
-include "core/wide_loops.pyx"           # arithmetic on many elements, by wider instructions than NumPy's
-include "core/steps.pyx"                # what a plan does: loops, one after the other without Python
-include "core/shared_rows.pyx"          # rows of blocks that threads share
-include "core/kept_memory.pyx"          # memory of large results, which is used again
-include "core/plan_checks.pyx"          # each step of a plan stays in the memory that it is given
-include "core/small_loops.pyx"          # rows of loops over few elements, which a plan runs as one
-include "core/joined_loops.pyx"         # loops in blocks, which go through registers together
-include "core/plans.pyx"                # plans: steps with the memory that they work in
-include "core/compiled.pyx"             # calls of compiled functions, guarded by what was traced
+# kernels: operators and formulas in C.
+include "core/kernels/chains.pyx"           # formulas as loops that run in sequence
+include "core/kernels/scans.pyx"            # loops whose steps each call one operator
+include "core/kernels/kernels.pyx"          # kernels in C
+include "core/profiling.pyx"                # which operators run, how long, and with how much memory
 
-# NumPy's interface.
-include "core/array_functions.pyx"      # functions that take what NumPy's take
+# plans: the machine that runs compiled functions.
+include "plans/operations.pyx"              # loops over few elements as our own code
+include "plans/wide_loops.pyx"              # arithmetic on many elements, with wider instructions than NumPy's
+include "plans/steps.pyx"                   # the steps of a plan: loops, run in order without Python
+include "plans/thread_pool.pyx"             # rows of blocks that threads share
+include "plans/buffer_cache.pyx"            # memory of large results, which is reused
+include "plans/plan_checks.pyx"             # checks that each step of a plan uses only its own memory
+include "plans/small_loops.pyx"             # rows of loops over few elements, which a plan runs as one
+include "plans/fused_loops.pyx"             # loops in blocks that are computed together in registers
+include "plans/plans.pyx"                   # plans: steps with their memory
+include "plans/compiled.pyx"                # calls of compiled functions, with their guards
 
-# The way to Python and out of it.
-include "core/upcalls.pyx"              # what the core asks of Python
-include "core/exports.pyx"              # what extensions in Cython call
-include "core/closed_classes.pyx"       # classes whose objects only the core makes
+# seam: calls to Python, and calls from other extensions.
+include "core/seam/upcalls.pyx"             # upcalls: calls to functions written in Python
+include "core/seam/exports.pyx"             # functions that extensions in Cython call
+include "core/seam/closed_classes.pyx"      # classes whose objects only the core makes

@@ -1,4 +1,4 @@
-"""Warn of what a later version takes away."""
+"""Warnings for features that a later version removes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class Deprecation(NamedTuple):
-    """What goes, since when it warns, and the first version without it."""
+    """A deprecated feature, the version that first warns, and the first version without it."""
 
     name: str
     since: str
@@ -20,13 +20,13 @@ class Deprecation(NamedTuple):
 
 
 DEPRECATIONS: list[Deprecation] = []
-"""What is deprecated now; a test fails where the version is one that should be without it."""
+"""The current deprecations. A test fails if one is due for removal in this version."""
 
 
 def deprecated(name: str, *, since: str, until: str, instead: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function that version `until` will not have: each call warns, and says what to write `instead`."""
+    """Decorate a function that version `until` will remove. Each call warns, and names what to write `instead`."""
     DEPRECATIONS.append(Deprecation(name, since, until))
-    message = f"{name} is deprecated since version {since}, and version {until} will not have it\nwrite {instead}"
+    message = f"{name} is deprecated since version {since}, and will be removed in version {until}\nwrite {instead}"
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)

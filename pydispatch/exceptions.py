@@ -1,5 +1,6 @@
 """Errors and warnings: one small hierarchy, each error also the built-in that users would catch."""
 
+# tests: tests/properties/test_errors.py
 
 class DispatchError(Exception):
     """Base of every error that pydispatch raises on purpose."""
@@ -10,7 +11,7 @@ class SchemaError(DispatchError, ValueError):
 
 
 class RegistrationError(DispatchError, RuntimeError):
-    """A registration was refused; the registry is as it was before."""
+    """A registration was refused. The registry is unchanged."""
 
 
 class UnknownKeyError(DispatchError, ValueError):
@@ -21,16 +22,20 @@ class DispatchTypeError(DispatchError, TypeError):
     """Arguments do not fit the schema, results do not fit it, or backends do not mix."""
 
 
+class KeyTypeError(DispatchTypeError, IndexError):
+    """A key holds a value that cannot index an array, such as a float or a string."""
+
+
 class NoHandlerError(DispatchTypeError):
-    """Every `__pydispatch__` that was asked to handle a call declined."""
+    """Every `__pydispatch__` handler of a call declined it."""
 
 
 class NoKernelError(DispatchError, NotImplementedError):
     """The chosen dispatch key has no kernel."""
 
 
-class UntakenArgumentError(DispatchError, NotImplementedError):
-    """A call gives an argument that the kernel does not take, and not its default."""
+class UnsupportedArgumentError(DispatchError, NotImplementedError):
+    """A call passes an argument that the kernel does not support, and not its default."""
 
 
 class AmbiguousKernelError(DispatchError, RuntimeError):
@@ -62,7 +67,7 @@ class NoDerivativeError(DispatchError, NotImplementedError):
 
 
 class ConversionError(AutogradError):
-    """NumPy or Python asked for a value of a running transform, which could not see what becomes of it."""
+    """NumPy or Python would convert a value of a running transform, which could not follow the result."""
 
 
 class VmapError(DispatchError, RuntimeError):
@@ -74,15 +79,15 @@ class UnsupportedError(RegistrationError, NotImplementedError):
 
 
 class AliasingError(DispatchError, RuntimeError):
-    """A kernel returned memory that its schema does not say it shares."""
+    """A kernel returned memory that its schema does not declare as shared."""
 
 
 class DataDependentError(DispatchError, RuntimeError):
-    """A shape depends on data, and there is none."""
+    """A shape depends on data that is not available."""
 
 
 class NoDataError(DispatchTypeError, DataDependentError):
-    """The values of an array were read that has a shape and a dtype, but no data."""
+    """A program reads the values of an array that has a shape and a dtype, but no data."""
 
 
 class NotDifferentiableError(DispatchTypeError, ValueError):
@@ -106,7 +111,7 @@ class CompilationError(DispatchError, RuntimeError):
 
 
 class ConvergenceError(DispatchError, RuntimeError):
-    """An iteration has not found a solution: of an equation, a minimization, a differential equation."""
+    """An iteration did not converge: of an equation, a minimization or a differential equation."""
 
 
 class NaNError(DispatchError, FloatingPointError):
@@ -114,11 +119,11 @@ class NaNError(DispatchError, FloatingPointError):
 
 
 class GradcheckError(DispatchError, RuntimeError):
-    """A gradient is not what finite differences say it is."""
+    """A gradient differs from finite differences."""
 
 
 class OpCheckError(DispatchError, AssertionError):
-    """An operator does not do what its schema and registrations say."""
+    """An operator does not match its schema and registrations."""
 
 
 class OverrideWarning(UserWarning):

@@ -1,8 +1,8 @@
-"""Names of dispatch keys: backends, functionalities, the runtime keys they make, and the aliases that stand for many.
+"""Names of dispatch keys: backends, functionalities, runtime keys and alias keys.
 
-A *runtime key* has a slot in every operator's table. A *backend* is a family of arrays; a *functionality* is a layer of
-behaviour, some of them per backend: dense kernels of CPU are under the key `CPU`, its sparse ones under `SparseCPU`,
-its autograd formulas under `AutogradCPU`. An *alias key* is a place to register for many runtime keys at once.
+A *runtime key* has a slot in every operator's table. A *backend* is a family of arrays. A *functionality* is a layer of
+behaviour. Some functionalities exist per backend: CPU's dense kernels have the key `CPU`, its sparse ones `SparseCPU`,
+its autograd formulas `AutogradCPU`. A registration under an *alias key* applies to many runtime keys at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ remember = deferred("registry.sites", "remember")
 replaces_former = deferred("registry.sites", "replaces_former")
 
 DENSE, SPARSE, AUTOGRAD, AUTOGRAD_OTHER = "Dense", "Sparse", "Autograd", "AutogradOther"
-"""The functionalities that code asks for, as `KeyLayout.functionalities` names them."""
+"""The functionalities that code refers to by name, as in `KeyLayout.functionalities`."""
 
 UNDEFINED = "Undefined"
 """The functionality, and the name, of the key for "no key at all"."""
@@ -36,7 +36,18 @@ PER_BACKEND = {     # functionality: prefix of its keys' names
 class DispatchKey:
     """A dispatch key: `DispatchKey("CPU")`, or as an attribute, `DispatchKey.CPU`. There is one object per key.
 
-    Raises UnknownKeyError for a text that names no key.
+    Raises
+    ------
+    UnknownKeyError
+        If the text names no key.
+
+    Examples
+    --------
+    >>> from pydispatch import DispatchKey
+    >>> DispatchKey("AutogradCPU").backend
+    'CPU'
+    >>> DispatchKey.Autograd.is_alias
+    True
     """
 
     __slots__ = ("backend", "functionality", "keyset", "name", "slot")
@@ -54,7 +65,7 @@ class DispatchKey:
 
     name: str
     slot: int | None            # place in every table; None for an alias
-    keyset: DispatchKeySet      # of this key alone; empty for an alias
+    keyset: DispatchKeySet      # the set of this key only; empty for an alias
     functionality: str | None
     backend: str | None
 
@@ -63,27 +74,27 @@ class DispatchKey:
 
     @property
     def is_alias(self) -> bool:
-        """Does this key stand for many runtime keys?"""
+        """Return whether this key is an alias for many runtime keys."""
         return self.slot is None
 
     @property
     def is_dense(self) -> bool:
-        """Is this the key of a backend's dense kernels, such as `CPU`?"""
+        """Return whether this is the key of a backend's dense kernels, such as `CPU`."""
         return self.functionality == DENSE
 
     @property
     def is_sparse(self) -> bool:
-        """Is this the key of a backend's sparse kernels, such as `SparseCPU`?"""
+        """Return whether this is the key of a backend's sparse kernels, such as `SparseCPU`."""
         return self.functionality == SPARSE
 
     @property
     def is_autograd(self) -> bool:
-        """Is this one of the runtime keys that Tensors carry for the tape: `AutogradOther`, or a backend's?"""
+        """Return whether this is a runtime key that Tensors carry for the tape: `AutogradOther`, or a backend's."""
         return self.functionality in (AUTOGRAD, AUTOGRAD_OTHER)
 
     @property
     def members(self) -> tuple[DispatchKey, ...]:
-        """The runtime keys that a registration under this key is for, in ascending priority."""
+        """The runtime keys that a registration under this key applies to, in ascending priority."""
         return tuple(key for key in runtime_keys() if covers(self, key)) if self.is_alias else (self,)
 
     def __repr__(self) -> str:
@@ -98,12 +109,12 @@ _backends: dict[str, int] = {}                      # name -> rank, the highest 
 _outranked: dict[str, frozenset[str]] = {}          # run-time backend -> those declared below it
 _functionalities = dict(KeyLayout.functionalities)  # name -> rank
 _runtime_keys: tuple[DispatchKey, ...] = ()         # by slot
-_changed: list[Callable[[], None]] = []             # told when a key is added
+_changed: list[Callable[[], None]] = []             # called when a key is added
 _lock = _core.registering
 
 
 def on_new_key(callback: Callable[[], None]) -> None:
-    """Call back whenever a backend or functionality is added."""
+    """Register a callback for when a backend or functionality is added."""
     _changed.append(callback)
 
 
@@ -141,7 +152,7 @@ def _make_backend(name: str, rank: int) -> None:
 
 
 def slot_of(key: DispatchKey) -> int:
-    """The place of a runtime key in every table; raises UnknownKeyError for an alias, which has none."""
+    """Return the slot of a runtime key in every table. Raise UnknownKeyError for an alias, which has none."""
     if key.slot is None:
         raise UnknownKeyError(
             f"{key.name} is an alias key, not a runtime key\nname one of its members: DispatchKey.{key.name}.members"
@@ -150,22 +161,22 @@ def slot_of(key: DispatchKey) -> int:
 
 
 def runtime_keys() -> tuple[DispatchKey, ...]:
-    """Every runtime key that has a name now, Undefined first, in ascending priority."""
+    """Return every named runtime key, Undefined first, in ascending priority."""
     return _runtime_keys
 
 
 def all_keys() -> tuple[DispatchKey, ...]:
-    """Runtime keys in ascending priority, then aliases: the order of a state dump."""
+    """Return the runtime keys in ascending priority, then the aliases: the order of a state dump."""
     return runtime_keys() + ALIASES
 
 
 def backend_names() -> tuple[str, ...]:
-    """The backends, in ascending priority."""
+    """Return the names of the backends, in ascending priority."""
     return tuple(sorted(_backends, key=lambda name: _backends[name]))
 
 
 def parse_key(key: str | DispatchKey) -> DispatchKey:
-    """The key of that name. The name Autograd means the alias."""
+    """Return the key of this name. The name Autograd means the alias."""
     if isinstance(key, DispatchKey):
         return key
     if isinstance(key, str):
@@ -182,34 +193,35 @@ def parse_key(key: str | DispatchKey) -> DispatchKey:
     raise UnknownKeyError(
         f"unknown dispatch key {key!r}\n"
         f"{''.join(f'did you mean {name}? ' for name in meant[:1])}"
-        f"keys: {', '.join(name.name for name in all_keys())}; a new one: pydispatch.register_backend(name, array_type)"
+        f"keys: {', '.join(name.name for name in all_keys())}. "
+        "To add one: pydispatch.register_backend(name, array_type)"
     )
 
 
 def parse_backend(name: str) -> str:
-    """The backend of that name, in any case; raises UnknownKeyError."""
+    """Return the backend of this name, in any case. Raise UnknownKeyError if there is none."""
     if isinstance(name, str):
         for backend in _backends:
             if backend.lower() == name.lower():
                 return backend
     raise UnknownKeyError(
         f"unknown backend {name!r}\n"
-        f"backends: {', '.join(backend_names())}; a new one: pydispatch.register_backend(name, array_type)"
+        f"backends: {', '.join(backend_names())}. To add one: pydispatch.register_backend(name, array_type)"
     )
 
 
 def backend_bit(name: str) -> int:
-    """The bit of a backend in the words of key sets."""
+    """Return the bit of a backend in the words of key sets."""
     return _by_name[name].keyset.word & KeyLayout.backend_bits
 
 
 def outranked_by(name: str) -> frozenset[str]:
-    """The run-time backends that this one was declared above, directly or through others."""
+    """Return the run-time backends that this one was declared above, directly or through others."""
     return _outranked.get(name, frozenset())
 
 
 def _member(key: str | DispatchKey) -> DispatchKeySet:
-    """The key set of one key; how a key gets into a DispatchKeySet."""
+    """Return the key set of one key, for the constructor of DispatchKeySet."""
     key = parse_key(key)
     if key.is_alias:
         raise UnknownKeyError(
@@ -220,7 +232,7 @@ def _member(key: str | DispatchKey) -> DispatchKeySet:
 
 
 def _names_of_keyset(keys: DispatchKeySet) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Backends and functionalities by name, to pickle: the bits of run-time ones differ between processes."""
+    """Return backends and functionalities by name, to pickle: run-time ones have other bits in other processes."""
     return (
         tuple(name for name in _backends if keys.word & backend_bit(name)),
         tuple(name for name, rank in _functionalities.items() if keys.word & KeyLayout.functionality_bit(rank)),
@@ -241,14 +253,14 @@ def _keyset_from_names(backends: tuple[str, ...], functionalities: tuple[str, ..
 
 
 def covers(alias: DispatchKey, key: DispatchKey) -> bool:
-    """Is a registration under this alias meant for this runtime key (subject to precedence)?"""
+    """Return whether a registration under this alias applies to this runtime key (subject to precedence)."""
     return key.functionality in _covered[alias.name] and (
         key.backend != "Meta" or key.is_autograd or alias is DispatchKey.CompositeImplicitAutograd
     )
 
 
 def backend_keys_of(key: DispatchKey) -> tuple[DispatchKey, ...]:
-    """The backend keys that an autograd key is for: AutogradB dense B, AutogradOther everything sparse."""
+    """Return the backend keys of an autograd key: dense B for AutogradB, all sparse ones for AutogradOther."""
     if not key.is_autograd:
         return ()
     if key.backend is None:
@@ -283,16 +295,16 @@ SHORT_NAMES = {
 
 def _claim(name: str, taken: Iterable[str]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
-        raise RegistrationError(f"{name!r} is not an identifier\nname a key like register_backend('Dask', array_type)")
+        raise RegistrationError(f"{name!r} is not an identifier\nwrite register_backend('Dask', array_type)")
     clash = set(taken) & set(_by_name) | {name} & {DENSE, SPARSE, *SHORT_NAMES, *dir(DispatchKey)}
     clash |= {backend for backend in _backends if backend.lower() == name.lower()}      # devices are named in any case
     if clash:
         found = name if name in clash else min(clash)
-        raise RegistrationError(f"the key name {found!r} is taken\nchoose another name than {name!r}")
+        raise RegistrationError(f"the key name {found!r} is taken\nchoose a name other than {name!r}")
 
 
 def add_backend(name: str, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
-    """Add the keys of a backend; what users call is `registry.backends.register_backend`."""
+    """Add the keys of a backend. Users call `registry.backends.register_backend`."""
     above = (above,) if isinstance(above, str) else tuple(above)
     with _lock:
         _claim(name, [f"{prefix}{name}" for prefix in PER_BACKEND.values()])
@@ -315,7 +327,7 @@ def add_backend(name: str, array_type: type, above: Iterable[str] = ()) -> Dispa
 
 
 def _all_below(above: Iterable[str]) -> set[str]:
-    """The backends that one which is above these outranks."""
+    """Return the backends that one declared above these outranks."""
     lower = {parse_backend(other) for other in above}
     return lower | {further for other in lower for further in outranked_by(other)}
 
@@ -331,7 +343,7 @@ def _set_rank(name: str, rank: int, lower: set[str]) -> None:
 
 
 def replace_backend(name: str, former: type, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
-    """Instances of `array_type`, in place of those of `former`, are the dense arrays of a backend, which is `above`."""
+    """Make `array_type`, instead of `former`, the type of a backend's dense arrays, and declare what it is above."""
     above = (above,) if isinstance(above, str) else tuple(above)
     key = _by_name[name]
     word = _core.slots()[slot_of(key)]
@@ -350,11 +362,24 @@ def replace_backend(name: str, former: type, array_type: type, above: Iterable[s
 
 
 def register_array_type(array_type: type, backend: str, functionality: str = "Dense") -> None:
-    """Instances of this type are raw arrays of a backend: `register_array_type(scipy.sparse.sparray, "CPU", "Sparse")`.
+    """Register a type as raw arrays of a backend: `register_array_type(scipy.sparse.sparray, "CPU", "Sparse")`.
 
-    `functionality` is "Dense" or "Sparse". Subclasses resolve to their nearest registered base.
-    The code that registered it may run again, with OverrideWarning. Raises RegistrationError when the type is
-    registered otherwise.
+    Subclasses resolve to their nearest registered base. The code that registered a type may run again, with an
+    OverrideWarning.
+
+    Parameters
+    ----------
+    array_type
+        The type.
+    backend
+        The name of the backend.
+    functionality
+        "Dense" or "Sparse".
+
+    Raises
+    ------
+    RegistrationError
+        If the type is registered otherwise.
     """
     if functionality not in (DENSE, SPARSE):
         raise RegistrationError(
@@ -373,11 +398,25 @@ def register_array_type(array_type: type, backend: str, functionality: str = "De
 
 
 def register_functionality(name: str) -> DispatchKey:
-    """Add a layer of behaviour between Python and autograd (autocast, units, profiling); a guard switches it on.
+    """Add a layer of behaviour between Python and autograd (autocast, units, profiling), which a guard enables.
 
-    An operator without a kernel for it, and without a fallback, is passed on to the layers below.
-    The code that added it may run again: that gives the same key, with OverrideWarning. Raises RegistrationError when
-    the name is taken otherwise, or all 16 places are.
+    An operator without a kernel or fallback for it falls through to the layers below. The code that added it may run
+    again: it gets the same key, with an OverrideWarning.
+
+    Parameters
+    ----------
+    name
+        The name of the layer and of its key.
+
+    Returns
+    -------
+    DispatchKey
+        The key.
+
+    Raises
+    ------
+    RegistrationError
+        If the name is taken otherwise, or all 16 places are taken.
     """
     with _lock:
         if name in _functionalities and replaces_former("functionality", name):
@@ -404,8 +443,8 @@ def _check_array_type(array_type: type) -> None:
     meaningful = (Tensor, bool, int, float, complex, str, tuple, list, dict)
     if array_type is object or issubclass(array_type, meaningful):
         raise RegistrationError(
-            f"{array_type.__name__} cannot be an array type: its instances mean something else to every operator\n"
-            "register a class of your own that wraps the data"
+            f"{array_type.__name__} cannot be an array type: every operator gives its instances another meaning\n"
+            "register your own class that wraps the data"
         )
     word = _core.registered_word(array_type)
     if word:
@@ -421,6 +460,6 @@ def _tell() -> None:
 
 
 _core.connect(member=_member, names_of_keyset=_names_of_keyset, keyset_from_names=_keyset_from_names)
-_core.extend(DispatchKeySet, _repr_html_=deferred("debug.html", "of_keyset"))
+_core.extend(DispatchKeySet, _repr_html_=deferred("debug.html", "keyset_html"))
 _core.register_array_type(numpy.ndarray, _core.slots()[slot_of(DispatchKey.CPU)])
 _core.register_array_type(numpy.generic, _core.slots()[slot_of(DispatchKey.CPU)])

@@ -1,4 +1,4 @@
-"""What is loaded on first use, so that `import pydispatch` loads what a plain call needs and no more.
+"""Loading on first use, so that `import pydispatch` loads only what a plain call needs.
 
 Three things are loaded on demand: an attribute of a package (`attributes_on_demand`), a function (`deferred`), and the
 upcalls of the core (`CONNECTED`). Python's import lock makes each of them safe if several threads need it at once.
@@ -14,14 +14,17 @@ from typing import Any
 from pydispatch import _core
 
 CONNECTED = {
-    "autograd.anomaly": ("note_origin", "tell_origin", "check_nan"),
-    "autograd.batches": ("unbatched_write", "not_a_batch", "number_error", "batch_dims"),
+    "autograd.anomaly": ("note_origin", "tell_origin", "check_node"),
+    "autograd.batches": (
+        "unbatched_write", "not_a_batch", "batch_dims", "copies_for_examples", "with_batch_outermost", "lost_view"),
     "autograd.custom_derivatives": (
         "record_custom", "apply_custom_on_tape", "function_is_used", "checked_gradient", "zeros_beside",
-        "needless_gradient", "materialize"),
-    "autograd.forward": ("propagate", "part_of", "part_replaced"),
+        "needless_gradient", "materialize", "check_gradients", "gradient_of_formula"),
+    "autograd.forward": ("propagate", "part_of", "part_replaced", "has_no_positions", "check_tangent"),
     "autograd.function": ("apply_in_general", "parts_of_function", "finish_in_general", "wrap_outputs"),
-    "autograd.views": ("view_node", "written_node", "write_error", "check_passed_once", "detach_error"),
+    "autograd.kinks": ("square_of_kink",),
+    "autograd.views": ("view_node", "written_node", "write_error", "check_passed_once", "detach_error",
+                       "scalar_error"),
     "compiling.reports": ("name_loop",),
     "func.grad": (
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
@@ -32,28 +35,29 @@ CONNECTED = {
     "library.derived": ("batch_by_default",),
     "library.pickling": ("reduce_operator", "reduce_packet"),
     "library.registration": ("py_impl",),
-    "memory": ("overlaps_itself",),
-    "moves": ("write_own_view",),
-    "numpy.declare": ("as_array", "as_key"),
+    "memory": ("overlap", "overlaps_itself"),
+    "numpy.declare": ("as_elements", "as_key"),
     "numpy.methods": ("call_as_function",),
+    "numpy.objects": ("binary_with_object",),
     "numpy.protocols": ("call_universal", "function_of_numpy", "call_on_backend"),
+    "registry.conversions": ("conversion_error",),
     "registry.derivatives": ("compile_derivative",),
     "registry.messages": (
         "inactive_error", "opaque_autograd_kernel", "aliasing_error", "wrong_type", "missing_argument",
         "too_many_arguments", "unknown_keyword", "given_twice", "short_stack", "wrong_number_of_values",
         "wrong_number_left", "wrong_number_returned", "wrong_type_returned", "no_handler", "no_kernel",
-        "mixed_backends", "ran_fallthrough", "untaken_argument", "no_overload", "no_such_overload"),
+        "mixed_backends", "ran_fallthrough", "unsupported_argument", "no_overload", "no_such_overload"),
 }
-"""Modules that are loaded when the core asks for one of the functions that they connect."""
+"""The modules that are loaded when the core calls one of the functions that they connect."""
 
 
 def attributes_on_demand(
     package: str, namespace: dict[str, Any], modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package that loads some attributes when they are asked for.
+    """Return `__getattr__` and `__dir__` for a package that loads some attributes on first access.
 
-    `modules` says in which of its modules each of them is; a name that is its own module is that module. `dir` shows
-    what is public, the `__all__` of the namespace, and nothing else.
+    `modules` maps each attribute to its module. An attribute that maps to its own name is that module. `dir` shows only
+    the public names, the `__all__` of the namespace.
     """
     def find(name: str) -> Any:
         if name not in modules:
@@ -66,12 +70,12 @@ def attributes_on_demand(
 
 
 def only_public(namespace: dict[str, Any]) -> Callable[[], list[str]]:
-    """`__dir__` of a public module: `dir`, and so an editor, shows its `__all__` and nothing else."""
+    """Return a `__dir__` for a public module, so that `dir` and editors show only its `__all__`."""
     return lambda: sorted(namespace["__all__"])
 
 
 def deferred(module: str, name: str) -> Callable[..., Any]:
-    """A function of a module of the package that is loaded when the function is called."""
+    """Return a function that imports its module of the package when it is called."""
     found: Any = None
 
     def function(*args: Any, **options: Any) -> Any:
@@ -84,14 +88,14 @@ def deferred(module: str, name: str) -> Callable[..., Any]:
 
 
 def trace_if_asked_to() -> None:
-    """Trace all calls of the process where the environment asks for it."""
+    """Trace all calls of the process if the environment variable PYDISPATCH_TRACE is set."""
     if os.environ.get("PYDISPATCH_TRACE", "0") not in ("", "0"):
         deferred("debug.trace", "trace_from_start")()
 
 
 def _connected(module: str, name: str) -> Callable[..., Any]:
     def function(*args: Any, **options: Any) -> Any:
-        import_module(f"pydispatch.{module}")      # which puts its own function in the place of this one
+        import_module(f"pydispatch.{module}")      # it replaces this function by its own
         return _core.connected(name)(*args, **options)
     return function
 

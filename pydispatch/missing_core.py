@@ -1,4 +1,4 @@
-"""Why the compiled core is not there, for those who import the package without it: `doctor` cannot run then."""
+"""The explanation of a missing compiled core, for an import of the package. `doctor` cannot run without the core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def reason(folder: Path) -> str | None:
-    """What is wrong and what to do; None where a core for this interpreter is in the folder."""
+    """Explain why the core is missing and what to do. Return None if the folder has a core for this interpreter."""
     if any((folder / f"_core{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
         return None
     others = sorted(path.name for path in folder.glob("_core.*") if path.suffix in (".so", ".pyd"))
@@ -16,5 +16,5 @@ def reason(folder: Path) -> str | None:
     found = f"found {', '.join(others)}, built for another Python or platform" if others else "found none"
     return (f"pydispatch: the compiled core is missing in {folder}: {found}, "
             f"expected _core{EXTENSION_SUFFIXES[0]} for CPython {version}\n"
-            f"install it with this Python: {sys.executable} -m pip install --force-reinstall pydispatch-numpy; "
-            "in a checkout: pip install -e .")
+            f"install it with this Python: {sys.executable} -m pip install --force-reinstall pydispatch-numpy, "
+            "or in a checkout: pip install -e .")

@@ -1,9 +1,10 @@
 """The ambient state: guards and modes that change how every call inside a `with` block is dispatched.
 
 The state is an immutable chain in a context variable, so threads and asyncio tasks never see each other's guards.
-Guards may be left out of order: exactly the entry of the guard that is left is taken out, and StateOrderError raised.
+Guards may be left out of order. Leaving one removes exactly its entry, and raises StateOrderError.
 """
 
+# tests: tests/modes/test_dispatch_mode.py
 from __future__ import annotations
 
 import functools
@@ -86,7 +87,7 @@ def _around_each_step(guard: Guard | DispatchMode, function: Any) -> Any:
 
 
 class _Steps:
-    """An awaitable that enters the guard around each step of another."""
+    """An awaitable that enters the guard around each step of another awaitable."""
 
     def __init__(self, guard: Guard | DispatchMode, awaitable: Any) -> None:
         self.guard, self.awaitable = guard, awaitable
@@ -116,20 +117,64 @@ def _steps(guard: Guard | DispatchMode, generator: Any) -> Generator[Any, Any, A
 
 
 def include_keys(*keys: str | DispatchKey | DispatchKeySet) -> Guard:
-    """Add these keys to every call inside."""
+    """Add these keys to every call inside.
+
+    Parameters
+    ----------
+    `*keys` : str, DispatchKey or DispatchKeySet
+        The keys to add.
+
+    Returns
+    -------
+    Guard
+        A context manager, and a decorator of functions.
+    """
     return Guard(f"include_keys({_names(keys)})", added=DispatchKeySet(*keys))
 
 
 def exclude_keys(*keys: str | DispatchKey | DispatchKeySet) -> Guard:
-    """Take these keys from every call inside; an alias stands for its members. Exclusion beats inclusion.
+    """Remove these keys from every call inside. An alias means its members.
 
-    Excluding CPU excludes the dense kernels of CPU, and those of no other backend.
+    Exclusion takes precedence over inclusion. Excluding CPU excludes the dense kernels of CPU, and those of no other
+    backend.
+
+    Parameters
+    ----------
+    `*keys` : str, DispatchKey or DispatchKeySet
+        The keys to remove.
+
+    Returns
+    -------
+    Guard
+        A context manager, and a decorator of functions.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import Tensor, modes
+    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> with modes.exclude_keys("Autograd"):
+    ...     print((x * 2).requires_grad)
+    False
     """
     return Guard(f"exclude_keys({_names(keys)})", removed=_slots(keys))
 
 
 def force_keys(include: tuple[str | DispatchKey, ...] = (), exclude: tuple[str | DispatchKey, ...] = ()) -> Guard:
-    """Replace what the surrounding guards include and exclude, the initial BackendSelect too."""
+    """Replace the inclusions and exclusions of the surrounding guards, including the initial BackendSelect.
+
+    Parameters
+    ----------
+    include : tuple of str or DispatchKey, optional
+        The keys to add to every call inside.
+    exclude : tuple of str or DispatchKey, optional
+        The keys to remove from every call inside.
+
+    Returns
+    -------
+    Guard
+        A context manager, and a decorator of functions.
+    """
     return Guard(
         f"force_keys(include=({_names(include)}), exclude=({_names(exclude)}))",
         added=DispatchKeySet(*include), removed=_slots(exclude), replace=True,
@@ -142,22 +187,62 @@ def below_autograd() -> Guard:
 
 
 def default_backend(name: str) -> Guard:
-    """The backend of calls without arrays and without a `device`, such as `ops.np.zeros(3)`; CPU outside of guards."""
+    """Set the backend of calls without arrays and without a `device`, such as `ops.np.zeros(3)`.
+
+    Outside of guards it is CPU.
+
+    Parameters
+    ----------
+    name : str
+        The name of the backend.
+
+    Returns
+    -------
+    Guard
+        A context manager, and a decorator of functions.
+
+    Examples
+    --------
+    >>> from pydispatch import modes, ops
+    >>> with modes.default_backend("Meta"):
+    ...     print(ops.np.zeros(3))
+    MetaArray(shape=(3,), dtype=float64)
+    """
     return Guard(f"default_backend({name!r})", default_backend=parse_backend(name))
 
 
 class DispatchMode(_core.Mode):
-    """Handles every call of an operator inside a `with` block, whatever its arguments are.
+    """The base of modes, which handle every call of an operator inside a `with` block, for any arguments.
 
-    A subclass defines `__pydispatch__(self, func, types, args=(), kwargs=None)`: `func` is the operator (OpOverload),
-    `types` the classes with a handler among the arguments, `args` and `kwargs` the arguments without those that equal
-    their defaults. The mode is disabled in its own handler, so `func(*args, **kwargs)` goes on to the next mode, or
-    to the tape and the kernels. `NotImplemented` passes the call on likewise. A composite operator arrives as the calls
-    that it makes, or as one call if the class sets `decompose_composites = False`. The innermost mode comes first.
-    A mode may be entered again while it is active; with `enters_anew = False` that changes nothing.
+    A subclass defines `__pydispatch__(self, func, types, args=(), kwargs=None)`. `func` is the operator (OpOverload).
+    `types` are the classes with a handler among the arguments. `args` and `kwargs` are the arguments without those that
+    equal their defaults.
+
+    The mode is disabled in its own handler, so `func(*args, **kwargs)` passes the call on to the next mode, or to the
+    tape and the kernels. Returning `NotImplemented` also passes the call on. A composite operator arrives as the calls
+    that it makes, or as one call if the class sets `decompose_composites = False`. The innermost mode comes first. A
+    mode may be entered again while it is active. With `enters_anew = False`, that changes nothing.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import modes, ops
+    >>> class Log(modes.DispatchMode):
+    ...     def __pydispatch__(self, func, types, args=(), kwargs=None):
+    ...         print(func.name)
+    ...         return func(*args, **kwargs or {})
+    >>> with Log():
+    ...     y = ops.np.sin(numpy.zeros(2)) + 1
+    np::sin
     """
 
     decompose_composites = True
+    _records_functions = False      # whether it sees a Function as one call, by `_record_function`
+    _record_function: Callable[..., Any]
+    _inlines: Callable[..., bool]   # whether it sees the operators of a Function whose forward takes ctx
+    _knows_bodies = False           # whether it makes graphs of the bodies of control flow, by `_body_of`
+    _body_of: Callable[..., Any]
+    _follows_tensors = False        # whether it distinguishes a Tensor from its array
     enters_anew = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -165,7 +250,7 @@ class DispatchMode(_core.Mode):
         if isinstance(cls.__dict__.get("__pydispatch__"), (classmethod, staticmethod)):
             raise DispatchTypeError(
                 f"{cls.__name__}.__pydispatch__ is {_core.a_type(cls.__dict__['__pydispatch__'])}, expected a plain "
-                "method: a mode is an object\nwrite def __pydispatch__(self, func, types, args=(), kwargs=None)"
+                "method\nwrite def __pydispatch__(self, func, types, args=(), kwargs=None)"
             )
         if type(cls.decompose_composites) is not bool:
             raise DispatchTypeError(
@@ -177,38 +262,49 @@ class DispatchMode(_core.Mode):
         self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Do what a call of `func` means under this mode; NotImplemented passes it on."""
+        """Handle a call of `func` under this mode, or return NotImplemented to pass it on."""
         raise NotImplementedError(f"{type(self).__name__} defines no __pydispatch__\n"
                                   "define __pydispatch__(self, func, types, args=(), kwargs=None)")
 
     def on_conversion(self, tensor: Tensor, what: str) -> None:
-        """Called before the values of a Tensor leave for NumPy (`what` says how); raise to refuse."""
+        """Check a conversion of a Tensor's values for NumPy, which `what` describes. Override it to raise."""
+
+    def follows(self, tensor: Tensor) -> bool:
+        """Return whether the mode follows values computed from a Tensor, for `func.is_traced`."""
+        return False
 
     def on_no_dispatch(self) -> None:
-        """Called before `no_dispatch` switches this mode off; raise to refuse."""
+        """Check whether `no_dispatch` may disable this mode, before it does. Override it to raise."""
 
     def __call__(self, function: F) -> F:
-        """The function with this mode on while it runs; a generator or coroutine while it is not suspended."""
+        """Return the function with this mode on while it runs, for a generator or coroutine while it is not suspended.
+        """
         guarded: F = _around_each_step(self, function)
         return guarded
 
 
 def mode_stack() -> tuple[DispatchMode, ...]:
-    """The active modes, outermost first."""
+    """Return the active modes, outermost first."""
     return tuple(reversed(_core.active_modes()))
 
 
 def current_mode() -> DispatchMode | None:
-    """The innermost active mode, which gets a call first."""
+    """Return the innermost active mode, which handles a call first, or None."""
     modes = _core.active_modes()
     return modes[0] if modes else None
 
 
 def no_dispatch() -> Guard:
-    """Disable the active modes and the handlers of subclasses; modes entered inside are active.
+    """Disable the active modes and the handlers of subclasses. Modes entered inside are active.
 
-    Modes are told by `on_no_dispatch`, and may refuse, as that of `make_fx` does. A wrapper without memory has nothing
-    for a kernel, which raises: the library's NoDataError where they read it, DispatchTypeError where they write.
+    Modes are notified by `on_no_dispatch`, and may raise an error, as the mode of `make_fx` does. A wrapper without
+    memory has no data for a kernel, which raises: the library's kernels raise NoDataError if they read it,
+    DispatchTypeError if they write.
+
+    Returns
+    -------
+    Guard
+        A context manager, and a decorator of functions.
     """
     return _NoDispatch("no_dispatch()", removed=_slots((DispatchKey.Python,)), without_modes=True)
 
@@ -221,9 +317,14 @@ class _NoDispatch(Guard):
 
 
 def restore_entry_state() -> Guard:
-    """In a subclass's handler: restore the state of the call that is handled.
+    """Restore the state of the call that is handled, in a subclass's handler.
 
-    Autograd then records what is done with the inner Tensors. Raises StateOrderError elsewhere.
+    Autograd then records operators on the inner Tensors.
+
+    Returns
+    -------
+    Guard
+        A context manager. Entering it raises StateOrderError outside of a handler.
     """
     return _EntryState("restore_entry_state()")
 
@@ -249,16 +350,18 @@ _warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
 def warn_untracked(op: OpOverload, mode: Any, result: Any) -> None:
-    """Warn, once per class and operator, of a mode that gave a constant for what has a gradient."""
+    """Warn, once per class and operator, if a mode returned a constant for a call that has a gradient."""
     leaves = [leaf for leaf in tree_leaves(result) if _core.is_array(leaf) and leaf.dtype.kind in "fc"]
     names = _warned.setdefault(type(mode), set())
     if str(op.name) in names or not leaves or any(map(_core.is_tracked_anywhere, leaves)):
+        return
+    if mode._follows_tensors:       # a trace without data, whose values are used only there
         return
     names.add(str(op.name))
     warnings.warn(
         f"operator {op.name}: an argument requires grad, but {type(mode).__name__}.__pydispatch__ returned a "
         "constant: the gradient ends here\n"
-        "return what func(*args, **kwargs) returned or something computed from it, or call inside of no_grad()",
+        "return the result of func(*args, **kwargs) or a value computed from it, or call it inside no_grad()",
         UntrackedResultWarning, stacklevel=frames_to_caller(),
     )
 

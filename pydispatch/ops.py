@@ -1,5 +1,6 @@
-"""Where operators are called: `pydispatch.ops.<namespace>.<operator>[.<overload>]`."""
+"""The namespace of all operators: `pydispatch.ops.<namespace>.<operator>[.<overload>]`."""
 
+# tests: tests/registry/test_registrations.py
 from __future__ import annotations
 
 import inspect
@@ -18,10 +19,10 @@ from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Schema
 
 if TYPE_CHECKING:
-    from pydispatch.namespaces.masked import Operators as MaskedOperators
-    from pydispatch.namespaces.np import Operators as NumPyOperators
-    from pydispatch.namespaces.scipy import Operators as SciPyOperators
-    from pydispatch.namespaces.sparse import Operators as SparseOperators
+    from pydispatch._stubs.masked import Operators as MaskedOperators
+    from pydispatch._stubs.np import Operators as NumPyOperators
+    from pydispatch._stubs.scipy import Operators as SciPyOperators
+    from pydispatch._stubs.sparse import Operators as SparseOperators
 
 
 class Namespace:
@@ -31,13 +32,17 @@ class Namespace:
 
     def __init__(self, name: str) -> None:
         self.__name = name
-        # the registry's own dict, so that a look-up is a plain attribute access and can never be out of date
-        self.__dict__ = registrations.packets.setdefault(name, {})
+        self.__refer()
+
+    def __refer(self) -> None:
+        """Use the registry's dict, so that a look-up is a plain attribute access and always up to date."""
+        self.__dict__ = registrations.packets.setdefault(self.__name, {})
 
     def __getattr__(self, attribute: str) -> OpOverloadPacket:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         name = f"{self.__name}::{attribute}"
+        self.__refer()      # closing the namespace's library drops an empty dict
         if find(name) is not None:
             loaded: OpOverloadPacket | None = self.__dict__.get(attribute)
             if loaded is not None:
@@ -46,13 +51,14 @@ class Namespace:
         raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
 
     def __dir__(self) -> list[str]:
-        """Those that are loaded on demand too, which this loads: an editor completes their names."""
-        with suppress(PackError):       # its first use will tell
+        """List all names, after loading the operators that are loaded on demand, so that editors complete them."""
+        self.__refer()
+        with suppress(PackError):       # the first use raises it
             load_all(self.__name)
         return sorted(self.__dict__)
 
     def __repr__(self) -> str:
-        return f"<Namespace {self.__name}: {', '.join(sorted(self.__dict__))}>"
+        return f"<Namespace {self.__name}: {', '.join(sorted(registrations.packets.get(self.__name, ())))}>"
 
     def __copy__(self) -> Namespace:
         return self
@@ -74,7 +80,7 @@ class Ops:
         scipy: SciPyOperators
         sparse: SparseOperators
 
-    def __getattr__(self, name: str) -> Any:      # stubs of users have classes for their namespaces
+    def __getattr__(self, name: str) -> Any:      # users' stubs have classes for their namespaces
         if name.startswith("__"):
             raise AttributeError(name)
         namespace = self.__dict__[name] = Namespace(name)
@@ -99,8 +105,15 @@ class Ops:
         return reduced
 
 
+def drop_namespace(name: str) -> None:
+    """Drop a namespace without operators. Its next use creates it again."""
+    if not registrations.packets.get(name):
+        registrations.packets.pop(name, None)
+        vars(ops).pop(name, None)
+
+
 def let_ipython_complete() -> None:
-    """Have IPython complete names in `ops.np.` without jedi: it trusts no other class that has `__getattr__`."""
+    """Let IPython complete names in `ops.np.` without jedi. Otherwise it distrusts classes with `__getattr__`."""
     evaluation = sys.modules.get("IPython.core.guarded_eval")
     policy = getattr(evaluation, "EVALUATION_POLICIES", {}).get("limited")
     if isinstance(known := getattr(policy, "allowed_getattr", None), set):
@@ -108,51 +121,51 @@ def let_ipython_complete() -> None:
 
 
 ops: Ops = Ops()
-let_ipython_complete()      # which is loaded before anything that a notebook imports
+let_ipython_complete()      # IPython is loaded before any module that a notebook imports
 namespaces_of_packs = loading.deferred("registry.packs", "namespaces_of_packs")
 reduce_namespace = loading.deferred("library.pickling", "reduce_namespace")
 
 
-# --- what an operator object tells -----------------------------------------------------------------------------------
+# --- attributes of an operator object --------------------------------------------------------------------------------
 
 
 def _tags(op: OpOverload) -> tuple[str, ...]:
-    """The tags it was defined with."""
+    """Return the tags that the operator was defined with."""
     definition = definition_of(op)
     return () if definition is None else definition.tags
 
 
 def _site(op: OpOverload) -> str | None:
-    """file:line of its definition."""
+    """Return the file:line of the definition."""
     definition = definition_of(op)
     return None if definition is None else definition.site
 
 
 def _alias_analysis(op: OpOverload) -> str:
-    """CONSERVATIVE, FROM_SCHEMA or PURE_FUNCTION."""
+    """Return CONSERVATIVE, FROM_SCHEMA or PURE_FUNCTION."""
     definition = definition_of(op)
     return (definition and definition.alias_analysis) or "CONSERVATIVE"
 
 
 def has_kernel(self: OpOverload, key: str | DispatchKey | None = None) -> bool:
-    """Is a kernel registered under this very key? Without a key: under any."""
+    """Return whether a kernel is registered under exactly this key, or without a key, under any."""
     kernels = kernels_of(self)
     return bool(kernels) if key is None else parse_key(key) in kernels
 
 
 def has_computed_kernel(self: OpOverload, key: str | DispatchKey) -> bool:
-    """Would a call on this runtime key run something? Raises UnknownKeyError for an alias."""
+    """Return whether a call with this runtime key would find a kernel. Raise UnknownKeyError for an alias."""
     entry = table_entry(self, parse_key(key))
     return entry is not None and not entry.is_fallthrough
 
 
 def _signature(op: OpOverload) -> inspect.Signature:
-    """Its schema as a Python signature."""
+    """Return the schema of an operator as a Python signature."""
     return signature_of(schema_of(op))
 
 
 def signature_of(schema: Schema) -> inspect.Signature:
-    """A schema as a Python signature, annotated with the schema's types."""
+    """Return a schema as a Python signature, annotated with the schema's types."""
     parameters = [
         inspect.Parameter(
             argument.name,
@@ -168,7 +181,10 @@ def signature_of(schema: Schema) -> inspect.Signature:
 
 
 def _packet_signature(packet: OpOverloadPacket) -> inspect.Signature:
-    """That of the default overload, with what the others add by keyword; anything where they take other arguments."""
+    """Return the signature of the default overload, with the keywords that the others add.
+
+    If the others take other arguments, the signature accepts anything.
+    """
     main = next((op for op in packet.overloads if not op.overload_name or len(packet.overloads) == 1), None)
     if main is not None:
         signature = _signature(main)
@@ -182,7 +198,7 @@ def _packet_signature(packet: OpOverloadPacket) -> inspect.Signature:
 
 
 def _adds(signature: inspect.Signature, other: inspect.Signature, added: dict[str, inspect.Parameter]) -> bool:
-    """Does another signature only add keywords? They are added, with the default None."""
+    """Return whether another signature only adds keywords, and add them, with the default None if required."""
     more = {name: parameter for name, parameter in other.parameters.items() if name not in signature.parameters}
     same = all(other.parameters.get(name) == parameter for name, parameter in signature.parameters.items())
     if not same or any(parameter.kind is not parameter.KEYWORD_ONLY for parameter in more.values()):
@@ -200,7 +216,7 @@ def _identifier(op: OpOverload | OpOverloadPacket) -> str:
 
 
 def _module(op: OpOverload | OpOverloadPacket) -> str:
-    """Where it is reached."""
+    """Return the module path under which the operator is reached."""
     return f"pydispatch.ops.{op.namespace or ''}"
 
 

@@ -1,5 +1,6 @@
 """Help for subclasses of Tensor that hold other Tensors: flattening them, and results that are arguments or views."""
 
+# tests: tests/subclasses/test_wrappers.py
 from __future__ import annotations
 
 import weakref
@@ -7,34 +8,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Tensor
+from pydispatch._core import OpOverload, Shell, Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.loading import only_public
 from pydispatch.registry.operators import schema_of
 from pydispatch.schema import Schema
 from pydispatch.tree import tree_leaves
 
-__all__ = [
-    "flatten", "is_traceable_wrapper", "return_and_correct_aliasing", "unflatten",
-]
+__all__ = ["Shell", "flatten", "is_traceable_wrapper", "return_and_correct_aliasing", "unflatten"]
 __dir__ = only_public(globals())
 
 T = TypeVar("T", bound=Tensor)
 
 
-# --- taking apart and putting together -------------------------------------------------------------------------------
+# --- flattening and unflattening -------------------------------------------------------------------------------------
 
 
 def is_traceable_wrapper(value: object) -> bool:
-    """Is it a Tensor whose class defines `__tensor_flatten__` and `__tensor_unflatten__`?"""
+    """Return whether this is a Tensor whose class defines `__tensor_flatten__` and `__tensor_unflatten__`."""
     cls = type(value)
     return isinstance(value, Tensor) and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
 
 
 def flatten(tensor: Tensor) -> tuple[dict[str, Any], Any]:
-    """The inner arrays by name, and the context that `unflatten` needs beside them.
+    """Return the inner arrays of a Tensor by name, and the context that `unflatten` also needs.
 
-    DispatchTypeError for a class without the protocol, and for one that names an attribute that holds no array.
+    Parameters
+    ----------
+    tensor : Tensor
+        An object of a class that defines `__tensor_flatten__` and `__tensor_unflatten__`.
+
+    Returns
+    -------
+    inner : dict
+        The arrays by the names of their attributes.
+    context : object
+        Everything else that `__tensor_unflatten__` needs.
+
+    Raises
+    ------
+    DispatchTypeError
+        For a class without the protocol, and for one that names an attribute that does not hold an array.
     """
     if not is_traceable_wrapper(tensor):
         raise _no_protocol(type(tensor))
@@ -53,9 +67,28 @@ def flatten(tensor: Tensor) -> tuple[dict[str, Any], Any]:
 def unflatten(
     cls: type[T], inner: Mapping[str, Any], context: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None
 ) -> T:
-    """An object of `cls` of these inner arrays, the inverse of `flatten`; `shape` and `strides` are those of the whole.
+    """Return an object of `cls` that holds these inner arrays, as the inverse of `flatten`.
 
-    DispatchTypeError for a class without the protocol, and for a result of another class.
+    Parameters
+    ----------
+    cls : type
+        A class that defines `__tensor_unflatten__`.
+    inner : mapping
+        The arrays by name.
+    context : object
+        The context that `flatten` returned.
+    shape, strides : tuple of int
+        Those of the whole.
+
+    Returns
+    -------
+    Tensor
+        The object.
+
+    Raises
+    ------
+    DispatchTypeError
+        For a class without the protocol, and for a result of another class.
     """
     rebuild = getattr(cls, "__tensor_unflatten__", None)
     if rebuild is None:
@@ -81,14 +114,29 @@ def _no_protocol(cls: type) -> DispatchTypeError:
 
 
 def return_and_correct_aliasing(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
-    """The value that a handler of `func` returns after it computed `out`; `args` and `kwargs` are those that it got.
+    """Return `out`, the result of a handler of `func`, with arguments and views as the schema declares them.
 
-    A result that the schema says is an argument is that very object. A view shares its memory with the argument, for
-    the count of writes and for the tape, also where both hold no memory of their own but a Shell.
+    A result that the schema declares to be an argument is replaced by that argument itself. A view shares its memory
+    with the argument, for the version counter and for the tape. This also holds if both have a Shell instead of memory.
 
-    Where `func` has no schema, `out` is returned as it is.
+    Parameters
+    ----------
+    func : OpOverload
+        The operator. If it has no schema, `out` is returned unchanged.
+    args, kwargs : tuple, mapping
+        The arguments that the handler received.
+    out : object
+        The computed result.
 
-    DispatchTypeError for a view whose class differs from that of its argument, if either is a traceable wrapper.
+    Returns
+    -------
+    object
+        The result for the handler to return.
+
+    Raises
+    ------
+    DispatchTypeError
+        For a view whose class differs from that of its argument, if either is a traceable wrapper.
     """
     results = _aliased_results(func)
     if not results:
@@ -102,13 +150,13 @@ def return_and_correct_aliasing(func: OpOverload, args: tuple[Any, ...], kwargs:
 
 
 class _AliasedResult:
-    """A result that is an argument, or may share memory with some."""
+    """A result that is an argument, or may share memory with some arguments."""
 
     __slots__ = ("alone", "arguments", "is_argument", "place")
 
     def __init__(self, place: int, alone: bool, is_argument: bool, arguments: tuple[tuple[int, str], ...]) -> None:
         self.place = place
-        self.alone = alone                  # is it the only result?
+        self.alone = alone                  # whether it is the only result
         self.is_argument = is_argument
         self.arguments = arguments          # by position and by name
 
@@ -128,7 +176,7 @@ class _AliasedResult:
         return value
 
     def sources(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
-        """The Tensors whose memory this result may share."""
+        """Return the Tensors whose memory this result may share."""
         values = [args[place] if place < len(args) else kwargs.get(name) for place, name in self.arguments]
         return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
@@ -144,12 +192,12 @@ class _AliasedResult:
         )
 
 
-# By the identity of the operator, which takes its entry along when it goes: a WeakKeyDictionary is four times slower.
+# By the identity of the operator. Its entry is removed with it. A WeakKeyDictionary is four times slower.
 _analyses: dict[int, tuple[Schema, tuple[_AliasedResult, ...], weakref.ref[OpOverload]]] = {}
 
 
 def _aliased_results(func: OpOverload) -> tuple[_AliasedResult, ...]:
-    """The results that are not fresh, found out once for each schema."""
+    """Return the results that are not fresh, computed once for each schema."""
     known = _analyses.get(id(func))
     if known is not None:
         table = func.live_table
@@ -180,9 +228,9 @@ def _analyse(schema: Schema) -> Iterator[_AliasedResult]:
 
 
 def _share(view: Any, sources: Sequence[Tensor]) -> None:
-    """Say in the Shell of a view whose memory it is; arrays that are real say so themselves."""
+    """Set the owner of a view's memory in its Shell. Real arrays know their owner."""
     shell = view.array if isinstance(view, Tensor) else None
-    if not isinstance(shell, _core.Shell) or shell.base is not None:
+    if not isinstance(shell, Shell) or shell.base is not None:
         return
     for source in sources:
         if view is source:
@@ -193,11 +241,11 @@ def _share(view: Any, sources: Sequence[Tensor]) -> None:
             owner = getattr(array, "base", None)
             shell.base = array if owner is None else owner
             return
-    shell.base = object()       # a memory of its own; with None it would be taken for a view, to be on the safe side
+    shell.base = object()       # separate memory (None would count as a view, to be safe)
 
 
 def _may_share(view: Tensor, source: Tensor) -> bool:
-    """Wrappers that can be taken apart share memory when two inner arrays of the same name do; others may, always."""
+    """Return whether two wrappers may share memory: traceable ones by inner arrays of the same name, others always."""
     if not is_traceable_wrapper(view) or (type(source) is not type(view) and not is_traceable_wrapper(source)):
         return True
     for name in view.__tensor_flatten__()[0]:  # type: ignore[attr-defined]

@@ -1,13 +1,14 @@
-"""Pytrees: the arrays inside lists, tuples, dicts, named tuples and registered classes are arguments too.
+"""Pytrees: the arrays in lists, tuples, dicts, named tuples, classes of `collections` and registered classes.
 
-A pytree is flattened to its leaves and a `TreeSpec` that rebuilds it. Anything that is not a registered node is a leaf,
-None included. Two pytrees match by structure: dicts by their keys, in any order.
+A pytree is flattened to its leaves and a `TreeSpec` that rebuilds it. Every value that is not a registered node is a
+leaf, including None. Two pytrees match by structure: dicts by their keys, in any order.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import NoneType
@@ -30,7 +31,8 @@ __dir__ = only_public(globals())
 
 
 class TreeSpec(NamedTuple):
-    """The structure of a pytree: its class, what that class needs to be rebuilt, and the specs of its children."""
+    """The structure of a pytree: its class, the context that the class needs for rebuilding, and its children's specs.
+    """
 
     type: type | None       # None: a leaf
     context: Any
@@ -87,18 +89,24 @@ class _NodeType:
     ):
         self.flatten = flatten
         self.unflatten = unflatten
-        self.fields = fields    # the attributes that the children are, where they are some
+        self.fields = fields    # the attributes that hold the children, or None
 
 
 C = TypeVar("C", bound=type)
 LEAF = TreeSpec(None, None, ())
 OPEN = TreeSpec(object, None, ())
-"""In a spec that pytrees are held against: anything may be there."""
+"""In a spec that pytrees are compared with: matches any value."""
 remember = deferred("registry.sites", "remember")
 replaces_former = deferred("registry.sites", "replaces_former")
-_BUILT_IN = frozenset((tuple, list, dict))      # the core takes these apart itself
+_BUILT_IN = frozenset((tuple, list, dict))      # the core flattens these itself
 _NONE_GIVEN: Any = object()
-_nodes: dict[type, _NodeType] = {}
+_nodes: dict[type, _NodeType] = {
+    OrderedDict: _NodeType(lambda value: (value.values(), tuple(value)),
+                           lambda children, keys: OrderedDict(zip(keys, children, strict=True))),
+    defaultdict: _NodeType(lambda value: (value.values(), (value.default_factory, *value)),
+                           lambda children, context: defaultdict(context[0], zip(context[1:], children, strict=True))),
+    deque: _NodeType(lambda value: (value, value.maxlen), deque),
+}
 _COMMON_LEAVES = frozenset((
     np.ndarray, Tensor, _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, int, float, str, bool, NoneType))
 _COMMON_PRESENT = _COMMON_LEAVES - {NoneType}
@@ -111,16 +119,52 @@ def register_pytree_node(
     flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[list[Any], Any], Any],
 ) -> None:
-    """Make instances of exactly `cls` pytree nodes: `flatten(value) -> (children, context)` and its inverse.
+    """Make instances of exactly `cls` pytree nodes.
 
-    The code that registered it may run again, with OverrideWarning. Raises RegistrationError if the class is a pytree
-    node otherwise.
+    The code that registered the class may run again, with OverrideWarning.
+
+    Parameters
+    ----------
+    cls : type
+        The class.
+    flatten : callable
+        A function `flatten(value) -> (children, context)`.
+    unflatten : callable
+        Its inverse, `unflatten(children, context) -> value`.
+
+    Raises
+    ------
+    RegistrationError
+        If the class is already a pytree node for another reason.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> class Pair:
+    ...     def __init__(self, first, second):
+    ...         self.first, self.second = first, second
+    >>> tree.register_pytree_node(
+    ...     Pair, lambda pair: ((pair.first, pair.second), None), lambda children, _: Pair(*children))
+    >>> tree.tree_leaves([Pair(1, 2), 3])
+    [1, 2, 3]
     """
     _register(cls, _NodeType(flatten, unflatten))
 
 
 def register_pytree_node_class(cls: C) -> C:
-    """A decorator of classes with `tree_flatten(self)` and a class method `tree_unflatten(cls, context, children)`."""
+    """Register the decorated class as a pytree node.
+
+    Parameters
+    ----------
+    cls : type
+        A class with a method `tree_flatten(self)`, which returns (children, context), and a class method
+        `tree_unflatten(cls, context, children)`.
+
+    Returns
+    -------
+    type
+        The class.
+    """
     _register(cls, _NodeType(
         lambda value: value.tree_flatten(), lambda children, context: cls.tree_unflatten(context, children)))  # type: ignore[attr-defined]
     return cls
@@ -129,18 +173,47 @@ def register_pytree_node_class(cls: C) -> C:
 def register_dataclass(
     cls: C, data_fields: Sequence[str] | None = None, meta_fields: Sequence[str] = ()
 ) -> C:
-    """Make a dataclass a pytree node; a decorator, too. `data_fields` are its children, `meta_fields` its structure.
+    """Make a dataclass a pytree node, directly or as a decorator.
 
-    Without `data_fields`, the children are all other fields that `__init__` takes.
+    Parameters
+    ----------
+    cls : type
+        The dataclass.
+    data_fields : sequence of str, optional
+        The fields that are children. By default they are all other fields that `__init__` takes.
+    meta_fields : sequence of str, optional
+        The fields that belong to the structure.
+
+    Returns
+    -------
+    type
+        The class.
+
+    Raises
+    ------
+    TypeError
+        If the class is not a dataclass, or these are not its fields.
+
+    Examples
+    --------
+    >>> import dataclasses
+    >>> from pydispatch import tree
+    >>> @tree.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Point:
+    ...     x: float
+    ...     y: float
+    >>> tree.tree_map(lambda number: 2 * number, Point(1.0, 2.0))
+    Point(x=2.0, y=4.0)
     """
-    dataclasses = sys.modules.get("dataclasses")        # who has a dataclass has loaded it; it is slow to import
+    dataclasses = sys.modules.get("dataclasses")        # slow to import, and already imported if there is a dataclass
     if dataclasses is None or not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
-        raise TypeError(f"{cls!r} is no dataclass\nput @dataclass below @register_dataclass")
+        raise TypeError(f"{cls!r} is not a dataclass\nput @dataclass below @register_dataclass")
     meta = tuple(meta_fields)
     taken = [field.name for field in dataclasses.fields(cls) if field.init]
     data = tuple(name for name in taken if name not in meta) if data_fields is None else tuple(data_fields)
     if sorted((*data, *meta)) != sorted(taken):
-        raise TypeError(f"{cls.__name__}: {', '.join((*data, *meta))} are not its fields, which are {', '.join(taken)}"
+        raise TypeError(f"{cls.__name__}: {', '.join((*data, *meta))} are not exactly its fields, {', '.join(taken)}"
                         "\nname each field once, as data or as meta")
 
     def flatten(value: Any) -> tuple[Iterable[Any], Any]:
@@ -161,7 +234,7 @@ def _register(cls: type, node: _NodeType) -> None:
 
 
 def is_pytree_node_type(cls: type) -> bool:
-    """Are instances of `cls` pytree nodes?"""
+    """Return whether instances of `cls` are pytree nodes."""
     return cls in _BUILT_IN or _node_of(cls) is not None
 
 
@@ -177,40 +250,118 @@ def _node_or_none(cls: type) -> _NodeType | None:
 
 
 def tree_flatten(value: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a pytree, depth first, and the spec that rebuilds it.
+    """Return the leaves of a pytree, depth first, and the spec that rebuilds it.
 
-    `is_leaf` is asked about every node before it is taken apart: where it says True, the node is a leaf.
+    Parameters
+    ----------
+    value : object
+        The pytree.
+    is_leaf : callable, optional
+        Called on every node before it is flattened. If it returns True, the node is a leaf.
+
+    Returns
+    -------
+    leaves : list
+        The leaves.
+    spec : TreeSpec
+        The structure, for `tree_unflatten`.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> leaves, spec = tree.tree_flatten({"a": (1, 2), "b": 3})
+    >>> leaves
+    [1, 2, 3]
+    >>> tree.tree_unflatten([10 * leaf for leaf in leaves], spec)
+    {'a': (10, 20), 'b': 30}
     """
     return _flatten(value) if is_leaf is None else _flatten_until(is_leaf, value)
 
 
 def tree_flatten_present(value: Any) -> tuple[list[Any], TreeSpec]:
-    """`tree_flatten`, but None is no leaf: the spec says where it is."""
+    """Flatten a pytree without None among the leaves. The spec shows where None is."""
     return _flatten_present(value)
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
-    """The pytree of this spec with these leaves."""
+    """Return the pytree of this spec with these leaves.
+
+    Parameters
+    ----------
+    leaves : iterable
+        The leaves, depth first.
+    spec : TreeSpec
+        The structure that `tree_flatten` returned.
+
+    Returns
+    -------
+    object
+        The pytree.
+    """
     if spec is flat_spec(len(spec.children)):
         return tuple(islice(leaves, len(spec.children)))
     return _core.unflatten_from(iter(leaves), spec, _node_or_none)
 
 
 def tree_leaves(value: Any, is_leaf: IsLeaf = None) -> list[Any]:
-    """The leaves of a pytree, depth first."""
+    """Return the leaves of a pytree, depth first.
+
+    Parameters
+    ----------
+    value : object
+        The pytree.
+    is_leaf : callable, optional
+        Called on every node before it is flattened. If it returns True, the node is a leaf.
+
+    Returns
+    -------
+    list
+        The leaves.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> tree.tree_leaves({"a": (1, 2), "b": 3}, is_leaf=lambda node: isinstance(node, tuple))
+    [(1, 2), 3]
+    """
     return tree_flatten(value, is_leaf)[0]
 
 
 def tree_structure(value: Any, is_leaf: IsLeaf = None) -> TreeSpec:
-    """The spec of a pytree."""
+    """Return the spec of a pytree."""
     return tree_flatten(value, is_leaf)[1]
 
 
 def tree_map(function: Callable[..., Any], value: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """The pytree with the function applied to every leaf, and to what stands there in each tree of `rest`.
+    """Apply the function to every leaf of a pytree, and to the corresponding part of each tree of `rest`.
 
-    Trees of `rest` have the structure of the first one, which may end earlier: a leaf of it meets a whole part of
-    theirs. Raises ValueError where they differ.
+    Parameters
+    ----------
+    function : callable
+        A function of a leaf, and of one part of each tree of `rest`.
+    value : object
+        The pytree.
+    `*rest` : object
+        Trees with the structure of the first one, which may end earlier: a leaf of it corresponds to a whole part of
+        theirs.
+    is_leaf : callable, optional
+        Called on every node before it is flattened. If it returns True, the node is a leaf.
+
+    Returns
+    -------
+    object
+        A pytree of the results.
+
+    Raises
+    ------
+    ValueError
+        If the structures differ.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> tree.tree_map(lambda x, y: x + y, {"a": (1, 2), "b": 3}, {"a": (10, 20), "b": 30})
+    {'a': (11, 22), 'b': 33}
     """
     if rest or is_leaf is not None:
         leaves, spec = tree_flatten(value, is_leaf)
@@ -226,7 +377,30 @@ def tree_map(function: Callable[..., Any], value: Any, *rest: Any, is_leaf: IsLe
 def tree_reduce(
     function: Callable[[Any, Any], Any], value: Any, initializer: Any = _NONE_GIVEN, is_leaf: IsLeaf = None
 ) -> Any:
-    """`functools.reduce` over the leaves of a pytree."""
+    """Apply `functools.reduce` to the leaves of a pytree.
+
+    Parameters
+    ----------
+    function : callable
+        A function of the result so far and a leaf.
+    value : object
+        The pytree.
+    initializer : object, optional
+        The first result. Without it, that is the first leaf.
+    is_leaf : callable, optional
+        Called on every node before it is flattened. If it returns True, the node is a leaf.
+
+    Returns
+    -------
+    object
+        The last result.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> tree.tree_reduce(lambda total, leaf: total + leaf, {"a": (1, 2), "b": 3})
+    6
+    """
     leaves = tree_leaves(value, is_leaf)
     if initializer is _NONE_GIVEN:
         return functools.reduce(function, leaves)
@@ -234,12 +408,40 @@ def tree_reduce(
 
 
 def tree_all(value: Any, is_leaf: IsLeaf = None) -> bool:
-    """Are all leaves of a pytree true?"""
+    """Return whether all leaves of a pytree are true.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> tree.tree_all({"a": (1, 2), "b": 0})
+    False
+    """
     return all(tree_leaves(value, is_leaf))
 
 
 def tree_broadcast(prefix: Any, full: Any, is_leaf: IsLeaf = None) -> Any:
-    """The leaves of `prefix` in the structure of `full`, which goes on where `prefix` ends."""
+    """Return the leaves of `prefix` in the structure of `full`, repeating a leaf where `full` continues.
+
+    Parameters
+    ----------
+    prefix : object
+        A pytree with the structure of `full`, which may end earlier.
+    full : object
+        The pytree with the whole structure.
+    is_leaf : callable, optional
+        Called on every node of `prefix` before it is flattened. If it returns True, the node is a leaf.
+
+    Returns
+    -------
+    object
+        A pytree of the structure of `full`.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> tree.tree_broadcast((0, 1), ([5, 6], {"a": 7}))
+    ([0, 0], {'a': 1})
+    """
     leaves, spec = tree_flatten(prefix, is_leaf)
     parts, = _parts_of_each(spec, (full,))
     spread_out = [tree_map(lambda _, leaf=leaf: leaf, part) for leaf, part in zip(leaves, parts, strict=True)]
@@ -247,13 +449,31 @@ def tree_broadcast(prefix: Any, full: Any, is_leaf: IsLeaf = None) -> Any:
 
 
 def tree_transpose(outer: TreeSpec, inner: TreeSpec | None, value: Any) -> Any:
-    """A tree of trees, inside out: `value` has the structure `outer` of trees of `inner`; the result the reverse.
+    """Turn a tree of trees inside out.
 
-    Without `inner`, it is the structure that all these trees have.
+    Parameters
+    ----------
+    outer : TreeSpec
+        The structure of `value`.
+    inner : TreeSpec or None
+        The structure of the trees in `value`. If None, it is the structure that all of them have.
+    value : object
+        A tree of trees.
+
+    Returns
+    -------
+    object
+        A pytree of structure `inner` that holds trees of structure `outer`.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> tree.tree_transpose(tree.tree_structure([0, 0]), None, [{"a": 1}, {"a": 2}])
+    {'a': [1, 2]}
     """
     trees = _parts(outer, value, (), 0)
     if inner is None and not trees:
-        raise ValueError("tree_transpose: a tree without leaves does not say what its inner trees are like\n"
+        raise ValueError("tree_transpose: a tree without leaves does not show the structure of its inner trees\n"
                          "pass their structure: tree_transpose(outer, inner, value)")
     spec = tree_structure(trees[0]) if inner is None else inner
     columns = _parts_of_each(spec, tuple(trees))
@@ -262,24 +482,40 @@ def tree_transpose(outer: TreeSpec, inner: TreeSpec | None, value: Any) -> Any:
 
 
 def tree_flatten_with_path(value: Any, is_leaf: IsLeaf = None) -> tuple[list[tuple[KeyPath, Any]], TreeSpec]:
-    """The leaves of a pytree, each with its path, and the spec that rebuilds it."""
+    """Return the leaves of a pytree, each with its path, and the spec that rebuilds it."""
     leaves, spec = tree_flatten(value, is_leaf)
     return list(zip(_paths(spec, ()), leaves, strict=True)), spec
 
 
 def tree_leaves_with_path(value: Any, is_leaf: IsLeaf = None) -> list[tuple[KeyPath, Any]]:
-    """The leaves of a pytree, each with its path."""
+    """Return the leaves of a pytree, each with its path.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> for path, leaf in tree.tree_leaves_with_path({"weights": [1, 2]}):
+    ...     print(tree.keystr(path), leaf)
+    ['weights'][0] 1
+    ['weights'][1] 2
+    """
     return tree_flatten_with_path(value, is_leaf)[0]
 
 
 def tree_map_with_path(function: Callable[..., Any], value: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """`tree_map` with a function that gets the path of the leaf first."""
+    """Apply a function to every leaf like `tree_map`, with the path of the leaf as the first argument.
+
+    Examples
+    --------
+    >>> from pydispatch import tree
+    >>> tree.tree_map_with_path(lambda path, leaf: tree.keystr(path), {"weights": [1, 2]})
+    {'weights': ["['weights'][0]", "['weights'][1]"]}
+    """
     leaves, spec = tree_flatten(value, is_leaf)
     return tree_unflatten(map(function, _paths(spec, ()), leaves, *_parts_of_each(spec, rest)), spec)
 
 
 def keystr(path: KeyPath) -> str:
-    """A path in Python's notation: `['weights'][0]`."""
+    """Return a path in Python's notation: `['weights'][0]`."""
     return "".join(map(str, path))
 
 
@@ -300,7 +536,7 @@ def _flatten_until(is_leaf: Callable[[Any], bool], value: Any) -> tuple[list[Any
 
 
 def _opened(value: Any) -> tuple[Iterable[Any], Any] | None:
-    """The children of a node, and what its class needs to be rebuilt; None for a leaf."""
+    """Return the children of a node, and the context that its class needs for rebuilding, or None for a leaf."""
     cls = type(value)
     if cls is tuple or cls is list:
         return value, None
@@ -315,7 +551,8 @@ def _parts_of_each(spec: TreeSpec, trees: tuple[Any, ...]) -> list[list[Any]]:
 
 
 def _parts(spec: TreeSpec, value: Any, path: KeyPath, number: int) -> list[Any]:
-    """What stands in a pytree where this spec has leaves, in the order of the spec; ValueError where it differs."""
+    """Return the parts of a pytree at the leaves of this spec, in its order. Raise ValueError if the structures differ.
+    """
     if spec.type is None:
         return [value]
     opened = _opened(value) if type(value) is spec.type else None
@@ -323,8 +560,8 @@ def _parts(spec: TreeSpec, value: Any, path: KeyPath, number: int) -> list[Any]:
     if opened is not None and children is not None:
         found = TreeSpec(spec.type, opened[1], (LEAF,) * len(children))
         if is_same_node(spec, found):
-            if spec.type is dict:
-                children = [value[key] for key in spec.context]
+            if spec.type in _UNORDERED:
+                children = [value[key] for key in _dict_keys(spec) or ()]
             return [part for key, inner, child in zip(_keys_of(spec), spec.children, children, strict=True)
                     for part in _parts(inner, child, (*path, key), number)]
     there = described_structure(tree_structure(value))
@@ -332,7 +569,7 @@ def _parts(spec: TreeSpec, value: Any, path: KeyPath, number: int) -> list[Any]:
     raise ValueError(
         f"pytrees of different structure{where}: {described_structure(spec)} in the first, {there} in "
         f"{f'number {number + 1}' if number else 'the tree'}\n"
-        "the others may only go on where the first one has a leaf")
+        "the other trees can differ only where the first one has a leaf")
 
 
 def _paths(spec: TreeSpec, path: KeyPath) -> Iterator[KeyPath]:
@@ -343,14 +580,26 @@ def _paths(spec: TreeSpec, path: KeyPath) -> Iterator[KeyPath]:
 
 
 def _keys_of(spec: TreeSpec) -> list[Key]:
-    """The steps from a node to its children."""
-    if spec.type is dict:
-        return [DictKey(key) for key in spec.context]
+    """Return the steps from a node to its children."""
+    keys = _dict_keys(spec)
+    if keys is not None:
+        return [DictKey(key) for key in keys]
     names = None if spec.type is None else _field_names(spec.type)
     if names is not None:
         return [GetAttrKey(name) for name in names]
-    kind = SequenceKey if spec.type in _BUILT_IN else FlattenedIndexKey
+    kind = SequenceKey if spec.type in _BUILT_IN or spec.type is deque else FlattenedIndexKey
     return [kind(i) for i in range(len(spec.children))]
+
+
+_UNORDERED = frozenset((dict, defaultdict))
+
+
+def _dict_keys(spec: TreeSpec) -> tuple[Any, ...] | None:
+    """Return the keys of a dict of any kind, in its order, or None for another node."""
+    if spec.type is dict or spec.type is OrderedDict:
+        keys: tuple[Any, ...] = spec.context
+        return keys
+    return spec.context[1:] if spec.type is defaultdict else None
 
 
 def _field_names(cls: type) -> Sequence[str] | None:
@@ -364,25 +613,26 @@ def _field_names(cls: type) -> Sequence[str] | None:
 
 @functools.cache
 def flat_spec(n: int) -> TreeSpec:
-    """That of a tuple of `n` leaves; always the same object."""
+    """Return the spec of a tuple of `n` leaves, always the same object."""
     return TreeSpec(tuple, None, (LEAF,) * n)
 
 
 def n_leaves(spec: TreeSpec) -> int:
-    """How many leaves a pytree of this spec has."""
+    """Return how many leaves a pytree of this spec has."""
     return 1 if spec.type is None else sum(map(n_leaves, spec.children))
 
 
 def described_structure(spec: TreeSpec) -> str:
-    """The structure of a pytree in Python's notation, with * for leaves: `(*, {'a': *})`, and ... for OPEN."""
+    """Return the structure of a pytree in Python's notation, with * for leaves and ... for OPEN: `(*, {'a': *})`."""
     if spec is OPEN:
         return "..."
     if spec.type is None or spec.type is NoneType:
         return "*" if spec.type is None else "None"
     children = [described_structure(child) for child in spec.children]
-    if spec.type is dict:
-        items = [f"{key!r}: {child}" for key, child in zip(spec.context, children, strict=True)]
-        return f"{{{', '.join(items)}}}"
+    keys = _dict_keys(spec)
+    if keys is not None:
+        items = ", ".join([f"{key!r}: {child}" for key, child in zip(keys, children, strict=True)])
+        return f"{{{items}}}" if spec.type is dict else f"{spec.type.__name__}({{{items}}})"
     inner = ", ".join(children)
     if spec.type is tuple:
         return f"({inner},)" if len(children) == 1 else f"({inner})"
@@ -390,28 +640,29 @@ def described_structure(spec: TreeSpec) -> str:
 
 
 def path_of_leaf(spec: TreeSpec, n: int) -> str:
-    """The path to a leaf of a pytree, for messages, like `['weights'][0]`; "" for a leaf alone."""
+    """Return the path to a leaf of a pytree, for messages, like `['weights'][0]`, or "" for a leaf by itself."""
     if spec.type is None:
         return ""
     i, n = _child_of_leaf(spec, n)
     path = path_of_leaf(spec.children[i], n)
-    if spec.type is dict:
-        return f"[{spec.context[i]!r}]{path}"
+    keys = _dict_keys(spec)
+    if keys is not None:
+        return f"[{keys[i]!r}]{path}"
     fields = _field_names(spec.type)
     return f"[{i}]{path}" if fields is None else f".{fields[i]}{path}"
 
 
 def path_to_leaf_number(spec: TreeSpec, n: int, positions: Sequence[int] | None = None) -> str:
-    """The position of the argument that a leaf is in, and its path there, where `spec` is that of some arguments.
+    """Return the position of the argument that a leaf is in, and its path there. `spec` describes some arguments.
 
-    `positions` are those of these arguments, where they are not all.
+    `positions` are the positions of these arguments if they are not all.
     """
     i, n = _child_of_leaf(spec, n)
     return f"{i if positions is None else positions[i]}{path_of_leaf(spec.children[i], n)}"
 
 
 def _child_of_leaf(spec: TreeSpec, n: int) -> tuple[int, int]:
-    """Which child a leaf is in, and which leaf of that it is."""
+    """Return the number of the child that a leaf is in, and the leaf's number in that child."""
     for i, child in enumerate(spec.children):
         size = n_leaves(child)
         if n < size:
@@ -423,10 +674,10 @@ def _child_of_leaf(spec: TreeSpec, n: int) -> tuple[int, int]:
 def in_order_of(
     spec: TreeSpec, leaves: list[Any], found: TreeSpec, *, any_sequence: bool = False
 ) -> list[Any] | None:
-    """The leaves of a pytree of the spec `found` in the order of another that is nested alike; None if it is not.
+    """Return the leaves of a pytree of the spec `found` in the order of `spec`, or None if the structures differ.
 
-    Dicts may have their keys in another order. With `any_sequence`, lists and tuples are as good as one another. Where
-    `spec` is OPEN, anything is alike.
+    Dicts may have their keys in another order. With `any_sequence`, lists and tuples are interchangeable. Where `spec`
+    is OPEN, anything matches.
     """
     if fits(found, spec):
         return leaves
@@ -434,7 +685,7 @@ def in_order_of(
 
 
 def fits(found: TreeSpec, spec: TreeSpec) -> bool:
-    """Does a pytree have exactly this structure, in the same order, with anything where the spec is OPEN?"""
+    """Return whether a pytree has exactly this structure, in the same order, with anything where the spec is OPEN."""
     if found is spec or spec is OPEN:
         return True
     return (found.type is spec.type and len(found.children) == len(spec.children) and found.context == spec.context
@@ -442,12 +693,12 @@ def fits(found: TreeSpec, spec: TreeSpec) -> bool:
 
 
 def is_alike(spec: TreeSpec, found: TreeSpec) -> bool:
-    """Do two specs have the same structure?"""
+    """Return whether two specs have the same structure."""
     return in_order_of(spec, list(range(n_leaves(found))), found) is not None
 
 
 def completed(spec: TreeSpec, found: TreeSpec) -> TreeSpec:
-    """A spec with what a pytree that is nested so has in it where it is OPEN."""
+    """Return the spec with its OPEN parts replaced by those of a pytree of this structure."""
     if fits(found, spec):
         return found
     pairs = zip(spec.children, children_in_order_of(spec, found), strict=True)
@@ -455,17 +706,20 @@ def completed(spec: TreeSpec, found: TreeSpec) -> TreeSpec:
 
 
 def children_in_order_of(spec: TreeSpec, found: TreeSpec) -> Sequence[TreeSpec]:
-    """The children of a spec in the order of those of another one; both are of one class, dicts of the same keys."""
-    if spec.type is not dict:
+    """Return the children of `found` in the order of those of `spec`.
+
+    Both are of one class, and dicts have the same keys.
+    """
+    if spec.type not in _UNORDERED:
         return found.children
-    by_key = dict(zip(found.context, found.children, strict=True))
-    return [by_key[key] for key in spec.context]
+    by_key = dict(zip(_dict_keys(found) or (), found.children, strict=True))
+    return [by_key[key] for key in _dict_keys(spec) or ()]
 
 
 def spread(prefix: Any, spec: TreeSpec, *, any_sequence: bool = False) -> list[Any] | None:
-    """For every leaf of a pytree the entry of `prefix`, nested as that is, as far as it goes; None unless it is so.
+    """Return, for every leaf of `spec`, the entry of `prefix`, or None if `prefix` is not a prefix of the structure.
 
-    With `any_sequence`, lists and tuples are as good as one another.
+    With `any_sequence`, lists and tuples are interchangeable.
     """
     if prefix is None or type(prefix) is int:
         return [prefix] * n_leaves(spec)
@@ -477,7 +731,7 @@ def _matched(
     leaves: Iterator[Any], found: TreeSpec, spec: TreeSpec, alike: Callable[[TreeSpec, TreeSpec], bool], *,
     spreads: bool,
 ) -> list[Any] | None:
-    """One of these leaves, of a pytree `found`, for each leaf of `spec`; None where they are not nested alike."""
+    """Return, for each leaf of `spec`, one of these leaves of a pytree `found`, or None if the structures differ."""
     if spec is OPEN:
         return [next(leaves) for _ in range(n_leaves(found))]
     if found.type is None:
@@ -489,17 +743,17 @@ def _matched(
              for child, inner in zip(found.children, children, strict=True)]
     if any(part is None for part in parts):
         return None
-    if spec.type is dict:
-        by_key = dict(zip(found.context, parts, strict=True))
-        parts = [by_key[key] for key in spec.context]
+    if spec.type in _UNORDERED:
+        by_key = dict(zip(_dict_keys(found) or (), parts, strict=True))
+        parts = [by_key[key] for key in _dict_keys(spec) or ()]
     return [leaf for part in parts for leaf in part or ()]
 
 
 def is_same_node(one: TreeSpec, other: TreeSpec) -> bool:
-    """Are two nodes of one class, with as many children, dicts with the same keys?"""
+    """Return whether two nodes are of one class, with as many children, and for dicts the same keys."""
     if one.type is not other.type or len(one.children) != len(other.children):
         return False
-    return set(one.context) == set(other.context) if one.type is dict else bool(one.context == other.context)
+    return set(one.context) == set(other.context) if one.type in _UNORDERED else bool(one.context == other.context)
 
 
 def _is_same_kind(one: TreeSpec, other: TreeSpec) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,6 +111,15 @@ def quick_collections():
     gc.freeze()
 
 
+@pytest.fixture
+def no_other_thread() -> Iterator[None]:
+    """Let no other thread run while allocations fail, since they fail in all threads: in pytest-xdist's, which dies."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(600.0)
+    yield
+    sys.setswitchinterval(interval)
+
+
 @pytest.fixture(scope="session")
 def backends() -> SimpleNamespace:
     """The dense keys A, B, C (C above B, A unrelated), types of their arrays, sparse ones of CPU and A."""
@@ -124,7 +134,7 @@ def tracer() -> DispatchKey:
 
 @pytest.fixture(scope="session")
 def new_library():
-    """Opens a FRAGMENT library on a namespace of its own; for tests that need several of them."""
+    """Opens a FRAGMENT library on a namespace of its own, for tests that need several of them."""
     return lambda: Library(next(namespaces), "FRAGMENT")
 
 
@@ -144,7 +154,7 @@ def fresh():
 
 @pytest.fixture(scope="session")
 def open_fresh():
-    """`with open_fresh() as fresh` is what `fresh` is to a test; for one that needs it many times."""
+    """`with open_fresh() as fresh` is what `fresh` is to a test, for one that needs it many times."""
     return opened_library
 
 
@@ -171,7 +181,7 @@ def define():
 
 @pytest.fixture(scope="session")
 def token():
-    """`token("cpu")` is a kernel that takes anything and returns "cpu"; for operators that return a str."""
+    """`token("cpu")` is a kernel that takes anything and returns "cpu", for operators that return a str."""
 
     def make(name):
         def kernel(*args, **kwargs):

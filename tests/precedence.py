@@ -2,7 +2,7 @@
 
 COLUMNS = ("Undefined", "CPU", "A", "AutogradCPU", "AutogradA", "AutogradOther")
 
-# What is registered: what each column runs. FB is the framework's fallback, a fall-through; - is no entry.
+# What is registered: what each column runs. FB is the framework's fallback, a fall-through. - is no entry.
 EXAMPLES = {
     "": "- - - FB FB FB",
     "CPU": "- CPU - FB FB FB",

@@ -31,7 +31,7 @@ def old(monkeypatch):
 
 def test_a_call_warns_and_names_versions_and_what_to_write(old):
     message = re.escape(
-        "func.old is deprecated since version 0.2, and version 0.4 will not have it\nwrite func.new(x)")
+        "func.old is deprecated since version 0.2, and will be removed in version 0.4\nwrite func.new(x)")
     with pytest.warns(DeprecationWarning, match=f"^{message}$") as caught:
         assert old(2, y=3) == 5
     assert [warning.filename for warning in caught] == [__file__]

@@ -1,9 +1,11 @@
-"""`import pydispatch` loads what a plain call needs; the rest comes when it is asked for, from any thread."""
+"""`import pydispatch` loads what a plain call needs. The rest comes when it is asked for, from any thread."""
 
 from __future__ import annotations
 
 import ast
 import importlib
+import operator
+import pydoc
 import re
 import subprocess
 import sys
@@ -34,7 +36,7 @@ x[0], x + x, x.sum(), ops.np.add(np.ones(2), 1.0, out=np.ones(2)), ops.np.concat
 x[1] = 2.0
 ops.np.zeros((2, 3), dtype=int)
 """
-ON_DEMAND = {"func", "library", "custom_ops", "debug", "subclasses", "higher_order", "tracing", "testing"}
+ON_DEMAND = {"func", "library", "compat", "debug", "subclasses", "higher_order", "tracing", "testing"}
 
 
 def test_a_plain_call_loads_nothing_more():
@@ -64,7 +66,7 @@ def test_what_the_core_asks_for_is_there_or_is_loaded():
 
 def test_the_core_asks_for_what_it_declares():
     source = "".join(path.read_text() for path in ROOT.rglob("*.pyx"))
-    declared = re.findall(r"^    cdef public object (.*)$", (ROOT / "core/upcalls.pxd").read_text(), re.MULTILINE)
+    declared = re.findall(r"^    cdef public object (.*)$", (ROOT / "core/seam/upcalls.pxd").read_text(), re.MULTILINE)
     names = {name for line in declared for name in line.split(", ")}
     assert names == set(re.findall(r"(?<!/)\bupcalls\.(\w+)", source))
 
@@ -106,6 +108,21 @@ def test_what_is_documented_is_reachable_from_the_package_alone():
     assert len(paths) > 100
     code = "import pydispatch, operator\nfor path in sys.argv[1:]: operator.attrgetter(path)(pydispatch)"
     subprocess.run([sys.executable, "-c", f"import sys\n{code}", *paths], check=True, timeout=120)
+
+
+def test_help_fits_on_a_screen_and_names_what_exists():
+    lines = pydispatch.__doc__.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines[1:])) <= 80
+    entries = [re.sub(r"\(.*?\)", "", re.split(r"  +|(?<=\)) ", line.strip())[0]).split(", ")
+               for line in lines if line.startswith("    ")]
+    assert len(entries) > 20
+    named = {name for names in entries for name in names}
+    for name in named:
+        operator.attrgetter(name)(pydispatch)
+    modules = {name for name in pydispatch.__all__ if isinstance(getattr(pydispatch, name), types.ModuleType)}
+    assert modules <= {name.partition(".")[0] for name in named}
+    assert "\n".join(f"    {line}".rstrip() for line in lines[2:]) in pydoc.plain(pydoc.render_doc(pydispatch))
 
 
 def public_modules():

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import in_one_case
-
 TESTS = Path(__file__).parent
 LONGEST = 80
 CODE = re.compile(r"_([a-z]{1,2}\d+|\d+_\d+|(row|rule|trap|section)_\d+)(_|$)")
-"""A row of a table that is elsewhere: `test_a15_...`, `test_7_8_...`."""
+"""A row of a table outside the repository: `test_a15_...`, `test_7_8_...`."""
+REFERENCE = re.compile(
+    r"\b(?:spec|specification|section|row|rule|trap|wart)s? (?:[A-Z]?\d|[iv]+\b)|\"[A-Z]\d+[- ]|^# -+ [A-Z]\d+\b")
+"""The same in ids, comments and docstrings: `spec 4.1`, `row R7`, `"X21-view"`."""
 
 
 def names_in(path: Path) -> list[str]:
@@ -22,12 +23,17 @@ def names_in(path: Path) -> list[str]:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")]
 
 
-@in_one_case
 @pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
 def test_names_are_words_and_not_too_many(path):
     names = names_in(path)
     assert [name for name in names if len(name) > LONGEST] == []
     assert [name for name in names if CODE.search(name)] == []
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+def test_no_line_refers_to_a_document_outside_the_repository(path):
+    lines = enumerate(path.read_text().splitlines(), 1)
+    assert [f"{n}: {line}" for n, line in lines if REFERENCE.search(line) and path.name != "test_names.py"] == []
 
 
 PACKAGE = TESTS.parent / "pydispatch"

@@ -7,7 +7,8 @@ import pytest
 CELLS = {
     "imports": """
 import numpy as np, pydispatch
-from pydispatch import Tensor, custom_ops, debug, func, library, ops
+from pydispatch import Tensor, debug, func, library, ops
+from pydispatch.compat import custom_ops
 from pydispatch.library import Library
 from pydispatch.tracing import make_fx""",
     "library": """
@@ -88,7 +89,7 @@ def outputs(cell, kind):
 
 
 def test_every_cell_runs_twice(run):
-    """Executing raises for an error in a cell; warnings are what cells write to stderr."""
+    """Executing raises for an error in a cell. Warnings are what cells write to stderr."""
     names, cells = run
     told = {}
     for name, cell in zip(names, cells, strict=False):
@@ -114,7 +115,7 @@ def test_cells_show_pictures_and_tables(run, name):
 
 
 def test_a_cell_that_the_frontend_names_is_a_place_of_its_own():
-    """Jupyter Lab tells which cell runs; then two cells with the same definition clash."""
+    """Jupyter Lab tells which cell runs. Then two cells with the same definition clash."""
     manager = pytest.importorskip("jupyter_client.manager")
     pytest.importorskip("ipykernel")
     kernel, client = manager.start_new_kernel(kernel_name="python3")

@@ -9,6 +9,9 @@ import base64
 import json
 import pickle
 import re
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +50,7 @@ def values():
 
 
 def check(name, found):
-    """Is it what was pickled?"""
+    """Check that an object equals the pickled one."""
     expected = values()[name]
     assert type(found) is type(expected)
     match name:
@@ -74,6 +77,65 @@ def check(name, found):
             np.testing.assert_array_equal(found(X), np.ones((2, 3)))
         case "compiled":
             assert found(X) == 15.0
+
+
+@func.vmap
+def doubled(x):
+    return x * 2
+
+
+@func.grad
+def slope(x):
+    return ops.np.sum(x * x * x)
+
+
+@func.vmap
+@func.grad
+def slopes(x):
+    return ops.np.sum(x * x)
+
+
+@compile
+@func.jacrev
+def jacobian(x):
+    return ops.np.sin(x)
+
+
+@func.functionalize
+def written(x):
+    y = x * 1.0
+    y += 1.0
+    return y
+
+
+class Methods:
+    @func.grad
+    def slope(x):       # noqa: N805  a plain function in a class
+        return ops.np.sum(x * x)
+
+
+DECORATED = {"vmap": doubled, "grad": slope, "vmap of grad": slopes, "compile": jacobian, "functionalize": written,
+             "in a class": Methods.slope}
+MADE = {"of a decorated function": func.vmap(slopes), "compiled graph": make_fx(np.sin)(X).compile(),
+        "partial": partial(doubled), "compiled": compile(slope)}
+
+
+@pytest.mark.parametrize("name", DECORATED)
+def test_decorated_functions_are_pickled_by_name(name):
+    assert pickle.loads(pickle.dumps(DECORATED[name])) is DECORATED[name]
+
+
+def test_a_pool_of_processes_calls_them():
+    functions = [*DECORATED.values(), *MADE.values()]
+    arguments = [X[None] if function is MADE["of a decorated function"] else X for function in functions]
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        found = list(pool.map(called, functions, arguments))
+    for one, function, argument in zip(found, functions, arguments, strict=True):
+        np.testing.assert_array_equal(one, function(argument))
+
+
+def called(function, argument):
+    return function(argument)
 
 
 @pytest.mark.parametrize("name", values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque, namedtuple
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydispatch import DispatchKeySet, Tensor, _core, tree
+from pydispatch import DispatchKeySet, Tensor, _core, compile, func, tree
 from pydispatch.exceptions import RegistrationError
+from pydispatch.tracing import make_fx
 from pydispatch.tree import (
     LEAF,
     OPEN,
@@ -24,6 +25,7 @@ from pydispatch.tree import (
     in_order_of,
     is_alike,
     is_pytree_node_type,
+    keystr,
     n_leaves,
     path_of_leaf,
     path_to_leaf_number,
@@ -32,7 +34,9 @@ from pydispatch.tree import (
     tree_flatten,
     tree_flatten_present,
     tree_leaves,
+    tree_leaves_with_path,
     tree_map,
+    tree_structure,
     tree_unflatten,
 )
 from tests.ids import without_address
@@ -130,6 +134,9 @@ SPECS = [
     ({"a": 1, "b": ()}, TreeSpec(dict, ("a", "b"), (LEAF, TreeSpec(tuple, None, ())))),
     (Pair(1, 2), TreeSpec(Pair, Pair, (LEAF, LEAF))),
     (Ring([1], "r"), TreeSpec(Ring, "r", (LEAF,))),
+    (OrderedDict(b=1, a=2), TreeSpec(OrderedDict, ("b", "a"), (LEAF, LEAF))),
+    (defaultdict(list, b=1), TreeSpec(defaultdict, (list, "b"), (LEAF,))),
+    (deque([1, 2], maxlen=3), TreeSpec(deque, 3, (LEAF, LEAF))),
 ]
 
 
@@ -150,8 +157,10 @@ CLASSES = [
     (str, False),
     (np.ndarray, False),
     (Tensor, False),
-    (OrderedDict, False),
-    (deque, False),
+    (OrderedDict, True),
+    (defaultdict, True),
+    (deque, True),
+    (Counter, False),
     (int, False),
     (type(None), False),
     (type("Listlike", (list,), {}), False),
@@ -170,7 +179,41 @@ def test_dicts_keep_their_order():
     assert tree_leaves({"b": 1, "a": 2}) == [1, 2]
 
 
-@pytest.mark.parametrize("cls", [list, tuple, dict, Ring])
+WithDefault = namedtuple("WithDefault", "a b", defaults=(2.0,))
+COLLECTIONS = [OrderedDict(z=1.0, a=2.0), defaultdict(list, z=1.0, a=2.0), deque([1.0, 2.0], maxlen=3),
+               deque([1.0]), WithDefault(1.0)]
+
+
+@pytest.mark.parametrize("value", COLLECTIONS, ids=repr)
+def test_classes_of_collections(value):
+    leaves, spec = tree_flatten(value)
+    rebuilt = tree_unflatten(leaves, spec)
+    assert type(rebuilt) is type(value)
+    assert rebuilt == value
+    assert getattr(rebuilt, "default_factory", None) is getattr(value, "default_factory", None)
+    assert getattr(rebuilt, "maxlen", None) == getattr(value, "maxlen", None)
+    arrays = tree_map(np.array, value)
+    double = tree_map(lambda leaf: 2 * leaf, value)
+    assert tree_map(float, func.grad(lambda tree: sum(leaf * leaf for leaf in tree_leaves(tree)))(arrays)) == double
+    assert tree_map(float, compile(lambda tree: tree_map(lambda leaf: leaf * 2, tree))(arrays)) == double
+    assert tree_map(float, make_fx(lambda tree: tree_map(lambda leaf: leaf * 2, tree))(arrays)(arrays)) == double
+
+
+def test_paths_and_words_of_classes_of_collections():
+    tree = {"p": OrderedDict(a=1), "q": defaultdict(list, b=2), "r": deque([3])}
+    assert [keystr(path) for path, _ in tree_leaves_with_path(tree)] == ["['p']['a']", "['q']['b']", "['r'][0]"]
+    assert described_structure(tree_structure(tree)) == (
+        "{'p': OrderedDict({'a': *}), 'q': defaultdict({'b': *}), 'r': deque(*)}")
+
+
+def test_default_dicts_match_in_any_order_and_ordered_ones_in_theirs():
+    one, other = defaultdict(list, a=1, b=2), defaultdict(list, b=20, a=10)
+    assert tree_map(lambda x, y: x + y, one, other) == {"a": 11, "b": 22}
+    with pytest.raises(ValueError, match="different structure"):
+        tree_map(lambda x, y: x + y, OrderedDict(a=1, b=2), OrderedDict(b=20, a=10))
+
+
+@pytest.mark.parametrize("cls", [list, tuple, dict, Ring, OrderedDict])
 def test_a_class_is_registered_once(cls):
     with pytest.raises(RegistrationError, match=rf"{cls.__name__} is already a pytree node[\s\S]*subclass"):
         register_pytree_node(cls, lambda value: ((), None), lambda children, _: cls())
@@ -382,7 +425,7 @@ def test_trees_of_trees_inside_out():
     assert tree.tree_transpose(outer, inner, value) == tree.tree_transpose(outer, None, value) == expected
     assert tree.tree_transpose(inner, outer, expected) == [value[0], {"a": 3, "b": (4,)}]
     assert tree.tree_transpose(tree.tree_structure([]), inner, []) == {"a": [], "b": ([],)}
-    with pytest.raises(ValueError, match="what its inner trees are like"):
+    with pytest.raises(ValueError, match="the structure of its inner trees"):
         tree.tree_transpose(tree.tree_structure([]), None, [])
 
 
@@ -409,7 +452,7 @@ def test_dataclasses_as_nodes():
         tree_map(lambda x, y: x, NamedLayer(1, "x"), NamedLayer(1, "y"))
     with pytest.raises(RegistrationError, match="already"):
         tree.register_dataclass(Layer)
-    with pytest.raises(TypeError, match="no dataclass"):
+    with pytest.raises(TypeError, match="is not a dataclass"):
         tree.register_dataclass(Ring)
 
     @dataclass
@@ -417,7 +460,7 @@ def test_dataclasses_as_nodes():
         one: int
         two: int
 
-    with pytest.raises(TypeError, match="one are not its fields, which are one, two"):
+    with pytest.raises(TypeError, match="one are not exactly its fields, one, two"):
         tree.register_dataclass(Partly, ["one"])
 
 

@@ -85,7 +85,7 @@ LOSSES = {"logistic": logistic_loss, "network": network_loss}
 
 
 def loss_and_gradients(loss, rows, weights):
-    """The loss of all rows and its gradients, in one pass over the chunks; lazy."""
+    """The loss of all rows and its gradients, in one pass over the chunks. Lazy."""
     return map_chunks(func.value_and_grad(loss, argnums=1), rows, weights, reduce="sum")
 
 
@@ -95,7 +95,7 @@ def moved(weights, directions, rate):
 
 
 def descend(loss, data, weights, steps, rate, compute):
-    """Gradient descent on all rows; returns the weights and the mean loss before each step."""
+    """Gradient descent on all rows, and returns the weights and the mean loss before each step."""
     losses = []
     for _ in range(steps):
         total, gradients = compute(loss_and_gradients(loss, data, weights))
@@ -105,7 +105,7 @@ def descend(loss, data, weights, steps, rate, compute):
 
 
 def descend_by_batches(loss, data, weights, chunks_per_batch, rate, momentum, compute, show=lambda done, loss: None):
-    """An epoch of minibatches with momentum; returns the weights and the mean loss of each batch before its step."""
+    """Run an epoch of minibatches with momentum. Return the weights and each batch's mean loss before its step."""
     order = np.random.default_rng(2).permutation(data.numblocks[0])
     velocity = {name: np.zeros_like(value) for name, value in weights.items()}
     losses = []
@@ -166,7 +166,7 @@ def die_soon():
 
 
 def train(client, model, data, arguments):
-    """Train a model by both methods; returns what happened, and the weights."""
+    """Train a model by both methods, and returns what happened, and the weights."""
     loss, start = LOSSES[model], time.perf_counter()
     before = client.run_on_scheduler(state_of_scheduler)
 

@@ -72,7 +72,7 @@ def zeros(ctx, gradient):
 
 
 class Network(NamedTuple):
-    """3x3 kernels find strokes; 6x6 kernels, as large as what is left, find digits."""
+    """3x3 kernels find strokes. 6x6 kernels, as large as what is left, find digits."""
 
     strokes: Tensor
     thresholds: Tensor
@@ -109,7 +109,7 @@ def accuracy(network: Network, images: np.ndarray, labels: np.ndarray) -> float:
 
 
 class Digits(NamedTuple):
-    """The images, with brightness from 0 to 1, and their labels; a fifth is kept for the test."""
+    """The images, with brightness from 0 to 1, and their labels. A fifth is kept for the test."""
 
     images: np.ndarray
     test_images: np.ndarray
@@ -125,7 +125,7 @@ def load(seed: int) -> Digits:
 
 
 def train(network: Network, data: Digits, random: np.random.Generator, options: argparse.Namespace) -> list[float]:
-    """Gradient descent with momentum on small batches, in place; returns the loss of each batch."""
+    """Gradient descent with momentum on small batches, in place, and returns the loss of each batch."""
     losses = []
     velocities = [np.zeros(parameter.shape) for parameter in network]
     epochs = tqdm(range(options.epochs), "training", unit="epoch")
@@ -140,7 +140,7 @@ def train(network: Network, data: Digits, random: np.random.Generator, options: 
                 with no_grad():
                     ops.np.subtract_(parameter, options.rate * velocity)
                 parameter.grad = None
-            losses.append(loss.item())
+            losses.append(loss.detach().item())
         epochs.set_postfix(loss=f"{np.mean(losses[-len(order) // options.batch:]):.4f}")
     return losses
 

@@ -3,7 +3,7 @@
     python examples/mathematics/deconvolution.py [--plot FILE]
 
 Its convolution with the blur has to come close to what was observed, and differences of neighbours are penalized: their
-squares, or about their absolute values, which keeps edges (total variation; Rudin, Osher and Fatemi, 1992). L-BFGS
+squares, or about their absolute values, which keeps edges (total variation, Rudin, Osher and Fatemi, 1992). L-BFGS
 follows the gradient of `fftconvolve`. The independent check is LSQR, for the squares, with SciPy's convolutions alone.
 """
 
@@ -33,8 +33,8 @@ except ImportError:
     def tqdm(iterable: Any, *_: Any, **__: Any) -> Any:
         return iterable     # no progress bar
 
-NOISE, STEPS = 0.02, 300            # of the observation; of the methods, at most
-SQUARES, EDGES, ROUNDED = 0.02, 0.004, 0.01     # weights of the penalties; where edges begin
+NOISE, STEPS = 0.02, 300            # of the observation, and at most of the methods
+SQUARES, EDGES, ROUNDED = 0.02, 0.004, 0.01     # weights of the penalties, and where edges begin
 
 
 def scene(size: int) -> numpy.ndarray:

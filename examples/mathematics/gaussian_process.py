@@ -3,7 +3,7 @@
     python examples/mathematics/gaussian_process.py [--plot FILE]
 
 The negative log marginal likelihood is written with NumPy's functions (Rasmussen and Williams, "Gaussian Processes for
-Machine Learning", 2006, equation 5.8); its gradient is compiled once, and SciPy's BFGS follows it. The independent
+Machine Learning", 2006, equation 5.8). Its gradient is compiled once, and SciPy's BFGS follows it. The independent
 check is scikit-learn's regressor with the same kernel, where that is installed.
 """
 
@@ -47,7 +47,7 @@ def covariance(hyperparameters: Any, left: Any, right: Any) -> Any:
 
 
 def negative_log_likelihood(hyperparameters: Any, x: Any, y: Any) -> Any:
-    """-log p(y | x), the curve integrated out; every term from one Cholesky factor."""
+    """-log p(y | x), the curve integrated out. Every term from one Cholesky factor."""
     n = len(y)
     noise = np.exp(2 * hyperparameters[2]) + 1e-10
     factor = np.linalg.cholesky(covariance(hyperparameters, x, x) + noise * np.eye(n))

@@ -3,7 +3,7 @@
     python examples/mathematics/kalman.py [--plot FILE]
 
 A series is a level that drifts, with a slope that drifts too, seen through noise (a local linear trend). The filter is
-one `scan` over the series, so its likelihood has a gradient in the three standard deviations; BFGS maximizes it. The
+one `scan` over the series, so its likelihood has a gradient in the three standard deviations. BFGS maximizes it. The
 independent check is the density of the whole series as one normal vector, by SciPy.
 """
 

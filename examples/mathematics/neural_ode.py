@@ -3,7 +3,7 @@
     python examples/mathematics/neural_ode.py [--plot FILE]
 
 A network of one hidden layer is the right-hand side of a differential equation (Chen et al., "Neural ordinary
-differential equations", 2018). `odeint` follows pieces of a spiral, one example of a `vmap` each; the gradient of the
+differential equations", 2018). `odeint` follows pieces of a spiral, one example of a `vmap` each. The gradient of the
 misfit solves the adjoint equation, is compiled, and L-BFGS moves the weights. The independent check is SciPy's LSODA,
 which follows the network's field from the first point on.
 """

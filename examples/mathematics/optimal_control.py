@@ -3,7 +3,7 @@
     python examples/mathematics/optimal_control.py [--plot FILE]
 
 Which torque swings a pendulum up with the least effort, the integral of its square? By Pontryagin's principle state and
-costate follow the gradients of one Hamiltonian, which `grad` finds; the costate at the start is the root of where that
+costate follow the gradients of one Hamiltonian, which `grad` finds. The costate at the start is the root of where that
 ends. Through `root` the least effort has a gradient in the start and in gravity, by the implicit function theorem. The
 independent checks: SciPy's solve_bvp, and that the gradient in the start is the costate, as the theory says.
 """
@@ -65,7 +65,7 @@ def first_costate(start: Any, gravity: Any, target: Any, guess: Any) -> Any:
 
 
 def least_effort(start: Any, gravity: Any, guess: Any) -> Any:
-    """The effort of the best path from a state to upright; `guess` only says where to look for it."""
+    """The effort of the best path from a state to upright. `guess` only says where to look for it."""
     costate = first_costate(start, gravity, UPRIGHT, guess)
     return path(start, costate, gravity, TIMES[[0, -1]])["effort"][-1]
 

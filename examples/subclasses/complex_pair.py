@@ -6,15 +6,15 @@ It says how to take it apart and how to put it together, by the protocol `__tens
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops, subclasses
+from pydispatch import Tensor, ops, subclasses
 from pydispatch.library import register_pydispatch
 
 
 class ComplexPair(Tensor):
-    """real + 1j * imag; the rules are below, by operator."""
+    """real + 1j * imag. The rules are below, by operator."""
 
     def __init__(self, re, im, *, requires_grad=False):
-        super().__init__(Shell(re, dtype=np.result_type(re.dtype, 1j)), requires_grad=requires_grad)
+        super().__init__(subclasses.Shell(re, dtype=np.result_type(re.dtype, 1j)), requires_grad=requires_grad)
         self.re, self.im = re, im
 
     def __repr__(self):
@@ -38,7 +38,7 @@ def parts(value):
 
 
 def rule(*names):
-    """Register a function of the parts of each argument, for these operators; it gets the operator too."""
+    """Register a function of the parts of each argument, for these operators. It gets the operator too."""
 
     def register(function):
         for name in names:

@@ -1,21 +1,21 @@
 """Data parallelism: one array for each worker, and programs that do not notice.
 
 A Parallel array holds a list of arrays of one shape. An operator runs on the first arrays of all arguments, then on
-the second ones, and so on; what is not Parallel goes to every worker. Numbers that come out have to agree, since the
+the second ones, and so on. What is not Parallel goes to every worker. Numbers that come out have to agree, since the
 program branches on them once for all.
 """
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
-from pydispatch.subclasses import return_and_correct_aliasing
+from pydispatch import Tensor, ops
+from pydispatch.subclasses import Shell, return_and_correct_aliasing
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 ARRAYS = (Tensor, np.ndarray, np.generic)
 
 
 class Parallel(Tensor):
-    """As many arrays as there are workers; it looks like one of them."""
+    """As many arrays as there are workers. It looks like one of them."""
 
     def __init__(self, pieces, *, requires_grad=False):
         if len({(piece.shape, piece.dtype) for piece in pieces}) != 1:
@@ -69,7 +69,7 @@ def all_reduce(parallel):
 
 
 def main():
-    """Linear regression by three workers; the gradients are averaged, so the weights stay the same."""
+    """Linear regression by three workers. The gradients are averaged, so the weights stay the same."""
     random = np.random.default_rng(0)
     truth, x = np.array([[2.0], [-1.0]]), random.normal(size=(60, 2))
     inputs, targets = scatter(x, 3), scatter(x @ truth, 3)

@@ -9,8 +9,9 @@ from itertools import count
 
 import numpy as np
 
-from pydispatch import DispatchMode, Shell, Tensor, ops
+from pydispatch import DispatchMode, Tensor, ops
 from pydispatch.backends import MetaArray
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -48,10 +49,10 @@ class DeferredInit(DispatchMode):
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         if func.schema.arguments[-1].name == "device" and not any(map(is_array, tree_leaves((args, kwargs)))):
             return self.defer(func, args, kwargs | {"device": "Meta"})
-        return func(*args, **kwargs)        # Deferred has a handler of its own
+        return func(*args, **kwargs)        # Deferred has its own handler
 
     def defer(self, func, args, kwargs):
-        """Write down a call, and give what stands for its results; their shapes are found out without data."""
+        """Record a call, and return its results without data. A run on `Meta` determines their shapes."""
         meta_args, meta_kwargs = tree_map(without_data, (args, kwargs))
         shapes = func(*meta_args, **meta_kwargs)
         result = tree_map(lambda leaf: Deferred(leaf, self, Place(next(self.numbers))), shapes)
@@ -59,7 +60,7 @@ class DeferredInit(DispatchMode):
         return result
 
     def materialize(self, tensor):
-        """The values of a Deferred array."""
+        """Return the values of a Deferred array."""
         values = {}
         for func, args, kwargs, places in self.calls:
             args, kwargs = tree_map(lambda leaf: values[leaf] if isinstance(leaf, Place) else leaf, (args, kwargs))

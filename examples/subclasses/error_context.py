@@ -1,6 +1,6 @@
 """Errors that say in which operator, of which arguments, they came up, whatever the kernel said itself.
 
-The exception passes through as it is, with a note; type, message and traceback are those of the kernel. A summary of an
+The exception passes through as it is, with a note. Type, message and traceback are those of the kernel. A summary of an
 array is its dtype and shape: it must not fail, and must not run operators.
 """
 
@@ -46,7 +46,7 @@ def describe(func, args, kwargs):
 
 
 def summary(value):
-    """Class, dtype and shape of an array, in containers too; anything else, shortened."""
+    """Class, dtype and shape of an array, in containers too. Anything else, shortened."""
     def of_leaf(leaf):
         if isinstance(leaf, ARRAYS):
             return Summary(f"{type(leaf).__name__}:{leaf.dtype}{list(leaf.shape)}")

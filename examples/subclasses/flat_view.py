@@ -36,7 +36,7 @@ def flatten_parameters(*arrays):
 
 
 def flat_gradient(parameters):
-    """The gradients of all parameters, as a vector like the buffer; they are forgotten after that."""
+    """The gradients of all parameters, as a vector like the buffer. They are forgotten after that."""
     assert all(left.start < right.start for left, right in pairwise(parameters)), "in the order of the buffer"
     gradient = np.concatenate([parameter.grad.numpy().ravel() for parameter in parameters])
     for parameter in parameters:
@@ -58,7 +58,7 @@ def main():
         velocity = 0.9 * velocity - 0.02 * flat_gradient(parameters)
         buffer += velocity
         if step % 100 == 0:
-            print(f"step {step:3}: loss {loss.item():.4f}")
+            print(f"step {step:3}: loss {loss:.4f}")
     print(f"{len(parameters)} parameters share memory with one buffer: "
           f"{all(np.shares_memory(parameter.part, buffer) for parameter in parameters)}")
 

@@ -7,8 +7,9 @@ that of `rint`, zero nearly everywhere, is replaced by one.
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
+from pydispatch import Tensor, ops
 from pydispatch.modes import restore_entry_state
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
 
 

@@ -14,7 +14,7 @@ UNSET = (ops.np.empty.default, ops.np.empty_like.default)       # their results 
 
 
 class NanDetector(DispatchMode):
-    """Raises FloatingPointError where a NaN or an infinity appears; also on the way back."""
+    """Raises FloatingPointError where a NaN or an infinity appears, also on the way back."""
 
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         with np.errstate(all="ignore"):
@@ -26,7 +26,7 @@ class NanDetector(DispatchMode):
 
 
 def is_finite(value):
-    """Are all numbers in all arrays of this container finite?"""
+    """Return whether all numbers in all arrays of a container are finite."""
     return all(
         bool(ops.np.isfinite(leaf.detach() if isinstance(leaf, Tensor) else leaf).all())
         for leaf in tree_leaves(value) if isinstance(leaf, ARRAYS) and leaf.dtype.kind in "fc"

@@ -6,8 +6,9 @@ negated values. Rules are added to a table, one for each operator.
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
+from pydispatch import Tensor, ops
 from pydispatch.library import register_pydispatch
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
 
 

@@ -1,15 +1,16 @@
 """Forward-mode differentiation as a subclass, nested to any depth.
 
 A Dual holds a value and a tangent, which may be Duals of an outer derivative. Derivatives are numbered in the order in
-which they start. A call is handled by the derivative with the highest number among its arguments; Duals of the others
-are constants to it. So tangents of different derivatives are never mixed up.
+which they start. A call is handled by the derivative with the highest number among its arguments. Duals of the others
+are constants to it. Tangents of different derivatives are never mixed up.
 """
 
 from itertools import count
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
+from pydispatch import Tensor, ops
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_leaves
 
 numbers = count()

@@ -1,7 +1,7 @@
 """Where does a program in single precision lose its digits? Run each operator in double precision beside it.
 
 Every result has a shadow in float64, computed from the shadows of the arguments. The mode reports how far the two are
-apart, operator by operator; the first large step is where to look.
+apart, operator by operator. The first large step is where to look.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class Shadowed(DispatchMode):
         return result
 
     def shadow(self, value):
-        """The shadow of an array, the array in float64 if it has none; anything else as it is."""
+        """The shadow of an array, the array in float64 if it has none. Anything else as it is."""
         if not isinstance(value, ARRAYS) or value.dtype != np.float32:
             return value
         return self.shadows[id(value)][1] if id(value) in self.shadows else ops.np.astype(value, np.float64)

@@ -5,16 +5,16 @@ Operators run on floats, those in the table on the codes. Rounding passes gradie
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, autograd, ops
+from pydispatch import Tensor, autograd, ops, subclasses
 from pydispatch.library import register_pydispatch
 from pydispatch.tree import tree_map
 
 
 class Quantized(Tensor):
-    """To callers an array of float64; inside, codes of one byte and the size of a step."""
+    """To callers an array of float64. Inside, codes of one byte and the size of a step."""
 
     def __init__(self, codes, scale):
-        super().__init__(Shell(codes, dtype=np.float64))
+        super().__init__(subclasses.Shell(codes, dtype=np.float64))
         self.codes, self.scale = codes, scale
 
     def __repr__(self):
@@ -29,7 +29,7 @@ class Quantized(Tensor):
 
 
 def dequantize(value):
-    """A Quantized array as an array of floats; anything else as it is."""
+    """A Quantized array as an array of floats. Anything else as it is."""
     return value.codes * value.scale if isinstance(value, Quantized) else value
 
 
@@ -52,7 +52,7 @@ register_pydispatch(ops.np.matmul.default, Quantized, integer_matmul)
 
 
 class Quantize(autograd.Function):
-    """Round to codes of -127 to 127; the gradient passes as if it were the identity."""
+    """Round to codes of -127 to 127. The gradient passes as if it were the identity."""
 
     @staticmethod
     def forward(x):
@@ -72,7 +72,7 @@ def main():
     """A product of quantized matrices, and the gradient of one of them."""
     x, y = (Tensor(np.random.default_rng(seed).normal(size=(64, 64)), requires_grad=True) for seed in (0, 1))
     product = Quantize.apply(x) @ Quantize.apply(y)
-    print(f"largest error: {abs(product - x @ y).max().item():.2f}")
+    print(f"largest error: {abs(product - x @ y).max():.2f}")
     print("gradient", autograd.grad(product.sum(), x)[0][0, :3], "and without rounding", y.sum(1)[:3].detach())
 
 

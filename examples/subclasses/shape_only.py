@@ -1,12 +1,13 @@
 """An array without data: its operators run on ones, and only shape and dtype of the result are kept.
 
-So you learn the shapes of a program's results without values, and without memory between calls. It works for every
+You learn the shapes of a program's results without values, and without memory between calls. It works for every
 operator. (`FakeMode` and the Meta backend do it with meta kernels, which compute nothing.)
 """
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
+from pydispatch import Tensor, ops
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
 
 

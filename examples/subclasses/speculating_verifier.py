@@ -1,7 +1,7 @@
 """Speculation: compute the results ahead from a record of the last run, and only check that the program follows it.
 
 A first run is recorded. Before each later one the recorded calls are made by themselves, which could as well happen on
-another machine; then a mode answers each call of the program with the result that is there, after a check that it is
+another machine. Then a mode answers each call of the program with the result that is there, after a check that it is
 the call that was predicted. If it is not, the program took another path, and is recorded anew.
 """
 
@@ -67,7 +67,7 @@ class Verifier(Recorder):
 
 
 def speculate(function):
-    """The function, which is to do nothing but compute, predicted from its last run; `.log` says how that went."""
+    """The function, which is to do nothing but compute, predicted from its last run. `.log` says how that went."""
     def speculated(x):
         x = Tensor(x)
         try:

@@ -19,7 +19,7 @@ class Name(str):
 
 
 class Step(NamedTuple):
-    """One call, with names for arrays; `results` are in the containers in which the operator gives them."""
+    """One call, with names for arrays. `results` are in the containers in which the operator gives them."""
 
     results: object
     func: object
@@ -90,7 +90,7 @@ def power_sum(x):
 
 
 def main():
-    """A loop is unrolled; what comes out runs on other arrays."""
+    """A loop is unrolled. What comes out runs on other arrays."""
     program = Program(power_sum, [np.array([1.0, 2.0])])
     print(program)
     print(f"of [2, 3]: {program(np.array([2.0, 3.0]))}")

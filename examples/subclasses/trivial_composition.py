@@ -1,6 +1,6 @@
 """A subclass that has an array: the wrapper that all others here are variations of.
 
-A Shell gives it shape, dtype and strides; the values are elsewhere, in `inner`. The handler unwraps, calls, wraps, and
+A Shell gives it shape, dtype and strides. The values are elsewhere, in `inner`. The handler unwraps, calls, wraps, and
 says which results are arguments or views of them. It counts the calls, to show that backward passes through it too.
 """
 
@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
-from pydispatch.subclasses import return_and_correct_aliasing
+from pydispatch import Tensor, ops
+from pydispatch.subclasses import Shell, return_and_correct_aliasing
 from pydispatch.tree import tree_map
 
 

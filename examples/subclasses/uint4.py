@@ -6,13 +6,14 @@ runs on unpacked numbers, and writes that would have to split a byte are refused
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
+from pydispatch import Tensor, ops
 from pydispatch.library import register_pydispatch
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
 
 
 class UInt4(Tensor):
-    """Integers of 0 to 15; of two neighbours in a row, the first has the lower half of the byte."""
+    """Integers of 0 to 15. Of two neighbours in a row, the first has the lower half of the byte."""
 
     def __init__(self, packed):
         *outer, width = packed.shape
@@ -41,7 +42,7 @@ def pack(values):
 
 
 def select(cls, func, types, args, kwargs):
-    """Whole rows stay packed; a key that goes into rows is for the handler."""
+    """Whole rows stay packed. A key that goes into rows is for the handler."""
     array, key = args
     items = key if isinstance(key, tuple) else (key,)
     if len(items) >= array.ndim or not all(isinstance(item, (int, slice)) for item in items):
@@ -66,7 +67,7 @@ def bitwise(cls, func, types, args, kwargs):
 
 
 def join(cls, func, types, args, kwargs):
-    """Along any axis but the last; along that, too, as every row is whole bytes."""
+    """Along any axis but the last. Along that, too, as every row is whole bytes."""
     arrays, *axis = args
     if kwargs or not all(isinstance(array, cls) for array in arrays):
         return NotImplemented

@@ -65,7 +65,7 @@ def newton(start: Any) -> tuple[Any, Any]:
 
 
 def starts(count: int) -> np.ndarray:
-    """So many points on each side of a square, in rows from below."""
+    """Return points of a square, `count` on each side, in rows from below."""
     side = np.linspace(-6.0, 6.0, count)
     return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
 

@@ -31,7 +31,7 @@ def save(ctx, inputs, output):
 
 
 def backward(ctx, gradient):
-    """The gradients are convolutions, too; examples/digits explains them."""
+    """The gradients are convolutions, too. Examples/digits explains them."""
     images, kernels = ctx.saved_tensors
     turned = ops.np.swapaxes(ops.np.flip(kernels, (0, 1)), 2, 3)
     of_kernels = convolve(images.transpose(3, 1, 2, 0), gradient.transpose(1, 2, 0, 3), ctx.padding)

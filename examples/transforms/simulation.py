@@ -2,7 +2,7 @@
 
     python examples/transforms/simulation.py [--plot FILE]
 
-The kernel is a loop over days on plain numbers, as one has it from a C library; nothing can look into it. `vmap` calls
+The kernel is a loop over days on plain numbers, as one has it from a C library. Nothing can look into it. `vmap` calls
 it once for each example, with a PerformanceWarning that says so. Then the operator is given a batching rule.
 """
 
@@ -33,7 +33,7 @@ NOISE = 0.2
 def simulate(rates: Tensor, weather: Tensor) -> Tensor:
     """The share of people who are ill, day by day.
 
-    The rates are those of infection and of recovery; the weather is a number for each day, which changes the first.
+    The rates are those of infection and of recovery. The weather is a number for each day, which changes the first.
     """
     infection, recovery = map(float, rates)
     healthy, ill = 1 - FIRST, FIRST

@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: the tape under all operators, and what is built on it."""
+"""Reverse-mode differentiation: the tape under all operators, and the features built on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         is_grad_enabled,
         is_inference_mode_enabled,
         no_grad,
-        set_forward_enabled,
         set_grad_enabled,
     )
     from pydispatch.autograd.gradchecking import gradcheck, gradgradcheck
@@ -31,13 +30,12 @@ __all__ = [
     "Function", "GradcheckError", "TapeNode", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
     "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled",
     "is_inference_mode_enabled", "no_grad", "once_differentiable", "register_multi_grad_hook",
-    "saved_tensors_hooks", "set_forward_enabled", "set_grad_enabled",
+    "saved_tensors_hooks", "set_grad_enabled",
 ]
 
 __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
     "Function": "function", "once_differentiable": "function", "checkpoint": "checkpointing",
     "detect_anomaly": "anomaly", "gradcheck": "gradchecking", "gradgradcheck": "gradchecking",
 } | dict.fromkeys((
-    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_forward_enabled",
-    "set_grad_enabled",
+    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
 ), "grad_modes"))

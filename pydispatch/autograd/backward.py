@@ -1,12 +1,15 @@
 """`backward` and `grad`: from Tensors to the edges that the engine starts from and stops at.
 
-What needs no conversion goes straight there, in C.
+Calls that need no conversion go straight to the engine, in C.
 """
 
+# tests: tests/autograd/test_tape.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Tensor, grad
@@ -25,25 +28,50 @@ def backward(
     tensors: Tensors, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
     inputs: Tensors | None = None,
 ) -> None:
-    """Add the gradients of `tensors` to the `grad` of every leaf, or of `inputs` alone.
+    """Add the gradients of `tensors` to the `grad` of every leaf, or only of `inputs`.
 
-    `grad_tensors` has one cotangent per Tensor, of its shape; None stands for 1 if the Tensor has one real element.
-    Residuals are released unless `retain_graph`, whose default is `create_graph`. With `create_graph` the gradients can
-    be differentiated again. Raises AutogradError if a Tensor requires no grad, or its residuals were released.
+    Parameters
+    ----------
+    tensors : Tensor or sequence of Tensors
+        The results to differentiate.
+    grad_tensors : array or sequence, optional
+        One cotangent per Tensor, of its shape. None means 1 if the Tensor has one real element.
+    retain_graph : bool, optional
+        Whether to keep the residuals, which are released otherwise. The default is `create_graph`.
+    create_graph : bool, optional
+        With True, the gradients can be differentiated again.
+    inputs : Tensor or sequence of Tensors, optional
+        The Tensors to accumulate gradients in, instead of all leaves.
+
+    Raises
+    ------
+    AutogradError
+        If a Tensor does not require grad, or if its residuals were released.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> autograd.backward(np.sum(x ** 2))
+    >>> x.grad
+    Tensor([2., 4.])
     """
     outputs = _as_tuple(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     interpreter, roots, gradients = _start(outputs, grad_tensors, create_graph)
     if interpreter is not None and interpreter.alive:
-        raise AutogradError(f"backward() does not work on values of {interpreter.name}, which have no leaf\n"
-                            "use autograd.grad, or let the transform differentiate")
+        raise AutogradError(f"backward() does not work on values of {interpreter.name}, which have no leaves\n"
+                            "use autograd.grad, or differentiate with the transform")
     if inputs is None:
         _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=None,
                            interpreter=interpreter)
         return
     wanted = _as_tuple(inputs)
     if not wanted:
-        raise AutogradError("backward: inputs is an empty sequence\nleave it out, or name the Tensors to accumulate in")
+        raise AutogradError("backward: inputs is an empty sequence\n"
+                            "leave it out, or pass the Tensors whose grad to accumulate")
     edges = tuple([_edge_of_input(tensor, i) for i, tensor in enumerate(wanted)])
     found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges,
                                interpreter=interpreter, runs_inputs=True)
@@ -64,7 +92,7 @@ def grad_in_general(
     outputs: Tensors, inputs: Tensors, grad_outputs: Any, retain_graph: bool | None, create_graph: bool,
     allow_unused: bool | None, materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """`grad` for calls that take more than running the engine."""
+    """Compute `grad` for calls that need more than a run of the engine."""
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads returns zeros for unused inputs, so allow_unused cannot be False\n"
                          "leave allow_unused out")
@@ -81,7 +109,7 @@ def grad_results(
     wanted: tuple[Tensor, ...], found: list[Any], interpreter: Any, create_graph: bool, allow_unused: bool | None,
     materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients as the user gets them; raises for an input that the outputs do not depend on."""
+    """Return the gradients as the user gets them, or raise for an input that the outputs do not depend on."""
     results: list[Tensor | None] = []
     for i, (tensor, gradient) in enumerate(zip(wanted, found, strict=True)):
         if gradient is not None:
@@ -99,16 +127,16 @@ def grad_results(
 
 
 def edges_at(interpreter: Any, values: Iterable[Any]) -> list[Any]:
-    """The edge of each value that an interpreter tracks, None for the others; while the interpreter is active."""
+    """Return the edge of each value that an active interpreter tracks, and None for other values."""
     return [_core.edge_of_tensor(value) if _core.is_tracked_at(value, interpreter) else None for value in values]
 
 
 def gradients_of_inputs(
     interpreter: Any, edges: Iterable[Any], cotangents: Iterable[Any], inputs: tuple[Any, ...], *, keep: bool = False
 ) -> list[Any]:
-    """The gradient for each input of a transform, from cotangents of its results; None where nothing arrives.
+    """Return the gradient for each input of a transform from cotangents of its results, None if no gradient arrives.
 
-    `edges` has None for a result that depends on no input; `inputs` are the edges of the inputs. `keep` retains the
+    `edges` has None for a result that depends on no input. `inputs` are the edges of the inputs. `keep` retains the
     graph.
     """
     pairs = [(edge, cotangent) for edge, cotangent in zip(edges, cotangents, strict=True) if edge is not None]
@@ -121,10 +149,9 @@ def gradients_of_inputs(
 def gradients_in_interpreter(
     name: str, function: Callable[..., Sequence[tuple[Any, Any]]], values: Sequence[Any]
 ) -> list[Any]:
-    """The gradient of each value, None where there is none, for a function of them, at an interpreter of its own.
+    """Return the gradient of each argument of a function at a separate interpreter, None where there is none.
 
-    The function returns pairs of a result and the gradient of that. The interpreters below see all of this as
-    operators.
+    The function returns pairs of a result and its gradient. The interpreters below see all of this as operators.
     """
     interpreter = _core.Grad(name)
 
@@ -138,7 +165,7 @@ def gradients_in_interpreter(
 
 
 def _result(gradient: Any, interpreter: Any, create_graph: bool) -> Tensor:
-    """A gradient in memory of its own, as a Tensor of the interpreter."""
+    """Return a gradient in separate memory, as a Tensor of the interpreter."""
     tensor = _in_interpreter(gradient, interpreter)
     if not create_graph:
         return tensor
@@ -149,7 +176,7 @@ def _result(gradient: Any, interpreter: Any, create_graph: bool) -> Tensor:
 
 
 def _at(interpreter: Any, function: Any, *args: Any) -> Any:
-    """Call a function so that its results are values of the interpreter; for the tape, where no transform is active."""
+    """Call a function so that its results are values of the interpreter. For the tape, run it below all transforms."""
     return _core.below_transforms(function, *args) if interpreter is None else function(*args)
 
 
@@ -166,7 +193,14 @@ def _as_tuple(tensors: Any) -> tuple[Tensor, ...]:
         if not isinstance(tensor, Tensor):
             raise DispatchTypeError(f"expected Tensors, found {_core.a_type(tensor)} at index {i}\n"
                                     "only Tensors have gradients: Tensor(array, requires_grad=True)")
-    return sequence
+    return tuple([_without_vmap(tensor) for tensor in sequence])    # `tuple` would allocate twice for a `map`
+
+
+def _without_vmap(tensor: Tensor) -> Tensor:
+    """Return the Tensor on the tape for a value that all examples of a vmap share."""
+    while _core.is_uniform_value(tensor) and isinstance(_core.array_of(tensor), Tensor):
+        tensor = _core.array_of(tensor)
+    return tensor
 
 
 def _edge_of_input(tensor: Tensor, i: int) -> Any:
@@ -174,14 +208,14 @@ def _edge_of_input(tensor: Tensor, i: int) -> Any:
         raise _no_graph(f"the differentiated Tensor at index {i}", tensor)
     if not tensor.requires_grad:
         raise AutogradError(f"grad: One of the differentiated Tensors does not require grad: the one at index {i}\n"
-                            "make it a leaf that does: tensor.requires_grad_()")
+                            "make it require grad before you use it: tensor.requires_grad_()")
     return _core.edge_of_tensor(tensor)
 
 
 def _start(
     outputs: tuple[Tensor, ...], cotangents: Any, create_graph: bool
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """The interpreter that the outputs are of, their edges, and a gradient for each."""
+    """Return the interpreter of the outputs, their edges, and a gradient for each output."""
     given = _cotangents(outputs, cotangents)
     interpreters = {output.interpreter if isinstance(output, _core.Wrapper) else None for output in outputs}
     if len(interpreters) > 1:
@@ -202,8 +236,8 @@ def _start(
 
 
 def _no_graph(which: str, tensor: _core.BatchedTensor) -> AutogradError:
-    return AutogradError(f"{which} is a value of {describe_interpreter(tensor.interpreter)}: a batch has no tape of "
-                         "single examples\n"
+    return AutogradError(f"{which} is a value of {describe_interpreter(tensor.interpreter)}: the tape does not "
+                         "record the single examples of a batch\n"
                          "use pydispatch.func.grad in the function under vmap, or call backward on vmap's result")
 
 
@@ -213,7 +247,7 @@ def _cotangents(outputs: tuple[Tensor, ...], cotangents: Any) -> tuple[Any, ...]
     given = (cotangents,) if _core.is_array(cotangents) else tuple(cotangents)
     if len(given) != len(outputs):
         raise AutogradError(f"{len(given)} cotangents were given for {len(outputs)} outputs\n"
-                            "pass one for each, or None")
+                            "pass one cotangent or None for each output")
     return given
 
 
@@ -223,12 +257,16 @@ def _cotangent_for(output: Tensor, cotangent: Any, i: int, interpreter: Any, cre
     if not _core.is_array(cotangent):
         raise DispatchTypeError(f"cotangent {i} is {_core.a_type(cotangent)}, expected a Tensor, an array or None\n"
                                 "pass Tensor(numpy.asarray(...))")
+    if isinstance(cotangent, np.matrix):
+        raise DispatchTypeError(f"cotangent {i} is a numpy.matrix, expected a Tensor, an array or None\n"
+                                "pass numpy.asarray(matrix)")
     if tuple(cotangent.shape) != tuple(output.shape):
-        raise AutogradError(f"Mismatch in shape: cotangent {i} has shape {tuple(cotangent.shape)}, the output has "
-                            f"shape {tuple(output.shape)}\npass one of the shape of the output")
+        raise AutogradError(f"Mismatch in shape: cotangent {i} has shape {tuple(cotangent.shape)}, but the output has "
+                            f"shape {tuple(output.shape)}\npass a cotangent of the output's shape")
     if cotangent.dtype != output.dtype:
         if cotangent.dtype.kind == "c" and output.dtype.kind != "c":
-            raise AutogradError(f"cotangent {i} is complex, the output is of dtype {output.dtype}\npass a real one")
+            raise AutogradError(f"cotangent {i} is complex, but the output has dtype {output.dtype}\n"
+                                "pass a real cotangent")
         cotangent = cotangent.astype(output.dtype)
     if create_graph:
         return _in_interpreter(cotangent, interpreter)
@@ -238,11 +276,11 @@ def _cotangent_for(output: Tensor, cotangent: Any, i: int, interpreter: Any, cre
 def _implicit_cotangent(output: Tensor, interpreter: Any, create_graph: bool) -> Any:
     if output.size != 1:
         raise AutogradError(
-            f"grad can be implicitly created only for scalar outputs, this one has shape {tuple(output.shape)}\n"
+            f"grad can be implicitly created only for scalar outputs, but this one has shape {tuple(output.shape)}\n"
             "pass a cotangent of that shape, or differentiate a sum"
         )
     if output.dtype.kind != "f":
-        raise AutogradError(f"grad can be implicitly created only for real scalar outputs, this one has dtype "
+        raise AutogradError(f"grad can be implicitly created only for real scalar outputs, but this one has dtype "
                             f"{output.dtype}\npass a cotangent")
     if output.dispatches_to_python:
         return ops.np.ones_like(output.detach() if create_graph else _core.value_below(output, interpreter))

@@ -1,10 +1,11 @@
 """The derivative of a batch of calls, made from the derivative of one call.
 
-Every function of a derivative (save, backward, jvp) is written for one example. A `BatchedDerivative` runs each of them
-on all examples at once, under a `vmap` of its own. So a batch of calls is again one call with a derivative, and the
-interpreters below see it as one. A function that passes its values to NumPy runs once per example instead.
+Every function of a derivative (save, backward, jvp) is written for one example. A `BatchedDerivative` runs each
+function on all examples at once, under a separate `vmap`. A batch of calls is therefore one call with a derivative, and
+the interpreters below see it as one. A function that passes its values to NumPy runs once per example instead.
 """
 
+# tests: tests/library/test_derived.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -36,14 +37,14 @@ from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree
 
 
 class _BatchedCall:
-    """What backward and jvp need to know about a call besides its residuals.
+    """The facts about a batch of calls, other than residuals, that backward and jvp need.
 
-    `backward` and `forward` say of each residual whether it is a batch; `attributes` says it of the leaves of each
-    attribute that was set. Where setup ran for one example after the other, `backward` and `forward` say for each which
-    of the residuals it saved, and whether as a part of a batch.
+    `backward` and `forward` hold for each residual whether it is a batch. `attributes` holds it for the leaves of each
+    attribute that was set. If setup ran on each example in turn, `backward` and `forward` list for each example the
+    residuals that it saved, and whether as a part of a batch.
 
-    The attributes themselves are those of the context, where interpreters find them: `batch_attributes` by name, or
-    else `example_attributes`, a dict for each example.
+    The attributes themselves belong to the context, where interpreters find them: `batch_attributes` by name, or else
+    `example_attributes`, a dict for each example.
     """
 
     __slots__ = ("attributes", "backward", "forward", "is_flat", "metas", "size", "spec")
@@ -51,7 +52,7 @@ class _BatchedCall:
     def __init__(self, leaves: list[Any], spec: TreeSpec, batch: BatchedArguments) -> None:
         self.size = batch.size(leaves)
         self.spec = spec            # of the arguments
-        self.is_flat = spec is flat_spec(len(leaves))       # is no argument a pytree?
+        self.is_flat = spec is flat_spec(len(leaves))       # whether no argument is a pytree
         self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(leaves, batch.dims, strict=True)]
         self.backward: Sequence[Any] = ()
         self.forward: Sequence[Any] = ()
@@ -64,9 +65,9 @@ def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
 
 
 class BatchedDerivative(CustomDerivative):
-    """How a batch of calls is differentiated by the functions that differentiate one.
+    """The derivative of a batch of calls, made of the functions that differentiate one call.
 
-    Its values are those of the interpreter below the vmap, with the batch axis first; all results are batches.
+    Its values are those of the interpreter below the vmap, with the batch axis first. All results are batches.
     """
 
     def __init__(self, derivative: CustomDerivative, batch: BatchedArguments) -> None:
@@ -76,13 +77,13 @@ class BatchedDerivative(CustomDerivative):
         self.name = f"vmap({derivative.name.removesuffix('Backward')})Backward"
 
     def check(self) -> None:
-        """Raise when the derivative of one call no longer fits its operator."""
+        """Raise if the derivative of one call no longer fits its operator."""
         self.single.check()
 
     # setup
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        """Let the user's function save the residuals of every example."""
+        """Call the user's function so that it saves the residuals of every example."""
         leaves, spec = tree_flatten(values)
         record = ctx.batch = _BatchedCall(leaves, spec, self.batch)
         ctx.example_attributes = None
@@ -110,12 +111,12 @@ class BatchedDerivative(CustomDerivative):
 
     def _marked(self, tensor: Any, interpreter: Vmap) -> Any:
         if not _core.is_owned_by(tensor, interpreter):
-            raise VmapError(f"{self.batch.name} marks an unbatched value as written to or as an output\n"
+            raise VmapError(f"{self.batch.name} marks an unbatched value as dirty or as an output\n"
                             "write to a copy, or batch that argument")
         return _core.value_below(tensor, interpreter)
 
     def _hand_on_marks(self, ctx: Any, inner: ExampleContext, change: Callable[..., Any], *args: Any) -> None:
-        """Mark what `change(tensor, *args)` is of each marked tensor."""
+        """Mark `change(tensor, *args)` for each tensor that the inner context marked."""
         if inner.dirty:
             ctx.mark_dirty(*[change(tensor, *args) for tensor in inner.dirty])
         if inner.non_differentiable:
@@ -143,7 +144,7 @@ class BatchedDerivative(CustomDerivative):
     # backward
 
     def backward(self, ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
-        """One gradient per argument: of a batch a batch, of a constant the sum over all examples."""
+        """Return one gradient per argument: a batch for a batch, the sum over all examples for a constant."""
         record = ctx.batch
         if record.size == 0:
             found = self._gradients_of_none(record, tree_leaves(grads))
@@ -157,7 +158,7 @@ class BatchedDerivative(CustomDerivative):
         return found if record.is_flat else list(tree_unflatten(found, record.spec))
 
     def _gradients_of_none(self, record: _BatchedCall, grads: list[Any]) -> list[Any]:
-        """The gradients where there are no examples: zeros."""
+        """Return the gradients if there are no examples: zeros."""
         present = next((gradient for gradient in grads if gradient is not None), None)
         return [
             None if meta is None or meta[1].kind not in "fc"
@@ -166,13 +167,13 @@ class BatchedDerivative(CustomDerivative):
         ]
 
     def _backward_at(self, interpreter: Vmap, ctx: Any, grads: tuple[Any, ...]) -> tuple[list[Any], Dims]:
-        """(gradients below the interpreter, which of them are batches)."""
+        """Return (gradients below the interpreter, which of them are batches)."""
         entries = self._call(interpreter, ctx, self.single.backward, enter_arrays(interpreter, grads), forward=False)
         gradients = self._gradients(entries, ctx.batch)
         return _core.leaves_below(gradients, interpreter), _core.dims_of_leaves(gradients, interpreter)
 
     def _call(self, interpreter: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
-        """`function(context, values)` of the derivative of one call, with its residuals."""
+        """Call `function(context, values)` of the derivative of one call, with its residuals."""
         if ctx.example_attributes is None:
             return function(self._restored(ctx, interpreter, forward=forward), values)
         saved = ctx.saved_tensors
@@ -183,7 +184,7 @@ class BatchedDerivative(CustomDerivative):
         )
 
     def _gradients(self, entries: Sequence[Any], record: _BatchedCall) -> list[Any]:
-        """One gradient per leaf of the arguments, of the shape of one example."""
+        """Return one gradient per leaf of the arguments, of the shape of one example."""
         flat = entries if record.is_flat else [
             gradient for i, (entry, spec) in enumerate(zip(entries, record.spec.children, strict=True))
             for gradient in leaf_gradients(entry, spec, i, self.single.name)
@@ -199,13 +200,13 @@ class BatchedDerivative(CustomDerivative):
             raise AutogradError(
                 f"{self.single.name} returned an invalid gradient: found shape {tuple(gradient.shape)}, expected shape "
                 f"compatible with {meta[0]}\n"
-                "return a gradient of the shape of the argument, or one that broadcasting made larger"
+                "return a gradient of the argument's shape, or of a shape that it broadcasts to"
             ) from None
 
     # jvp
 
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
-        """One tangent per result, each a batch."""
+        """Return one tangent per result, each a batch."""
         pairs, spec = self.batch.under_vmap(ctx.batch.size, self._jvp_at, ctx, tangents)
         return tree_unflatten([as_batch(value, dim, ctx.batch.size) for value, dim in pairs], spec)
 
@@ -218,7 +219,7 @@ class BatchedDerivative(CustomDerivative):
     # contexts
 
     def _restored(self, ctx: Any, interpreter: Vmap, *, forward: bool) -> ExampleContext:
-        """The context of all examples, as values of an interpreter of vmap."""
+        """Return the context of all examples, with values of an interpreter of vmap."""
         record = ctx.batch
         dims = record.forward if forward and record.forward else record.backward
         saved = _core.entered_leaves(interpreter, ctx.saved_tensors, dims)
@@ -230,7 +231,7 @@ class BatchedDerivative(CustomDerivative):
         return inner
 
     def _restored_example(self, ctx: Any, saved: tuple[Any, ...], number: int, *, forward: bool) -> ExampleContext:
-        """The context of one example, where setup ran for each."""
+        """Return the context of one example, if setup ran for each."""
         record = ctx.batch
         places = record.forward[number] if forward and record.forward[number] else record.backward[number]
         inner = ExampleContext(ctx, [
@@ -241,7 +242,7 @@ class BatchedDerivative(CustomDerivative):
 
 
 class _Saved:
-    """The residuals of a batch where the functions of users see one example after the other.
+    """The residuals of a batch if functions of users run on each example in turn.
 
     Arguments and results are saved whole, since a part of one would be a constant to further derivatives.
     """
@@ -249,12 +250,12 @@ class _Saved:
     def __init__(self, wholes: list[Any], dims: Dims) -> None:
         self.wholes = wholes
         self.dims = dims
-        self.parts: list[Any] = []      # of the present example
+        self.parts: list[Any] = []      # of the current example
         self.values: list[Any] = []
         self._places: dict[int, int] = {}
 
     def residual_of(self, tensor: Any) -> tuple[int, bool]:
-        """The number of the residual that holds it, and whether as a part of that."""
+        """Return the number of the residual that holds the tensor, and whether the tensor is a part of it."""
         i = self._position(tensor)
         if i is None:
             self.values.append(tensor)
@@ -265,7 +266,7 @@ class _Saved:
         return self._places[i], self.dims[i] is not None
 
     def whole_of(self, tensor: Any) -> Any:
-        """The batch that it is a part of."""
+        """Return the batch that a tensor is a part of."""
         i = self._position(tensor)
         return tensor if i is None else self.wholes[i]
 
@@ -274,7 +275,7 @@ class _Saved:
 
 
 def _reduced(gradient: Any, found: int | None, dim: int | None, size: int) -> Any:
-    """The gradient of a batch as a batch, that of a constant summed over all examples."""
+    """Convert the gradient of a batch to a batch, and sum that of a constant over all examples."""
     if not _core.is_array(gradient):
         return gradient
     if dim is not None:

@@ -1,5 +1,6 @@
-"""Batches of calls: which arguments are batched, a function on all examples, batching rules of users."""
+"""Batches of calls: which arguments are batched, running a function on all examples, batching rules of users."""
 
+# tests: tests/func/test_vmap_semantics.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -8,7 +9,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, OpOverload, Vmap
 from pydispatch.autograd.examples import example_of, warn_of_loop
-from pydispatch.autograd.values import values_below
+from pydispatch.autograd.values import bottom_of, values_below
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
 from pydispatch.registry.sites import describe_interpreter
@@ -23,18 +24,18 @@ from pydispatch.tree import (
     tree_unflatten,
 )
 
-Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first axis it is; None for a constant
+Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, along its first axis; None for a constant
 
 
 def dims_of(value: Any, interpreter: Vmap) -> Dims:
-    """Which leaves of a pytree are batches of this interpreter."""
+    """Return which leaves of a pytree are batches of this interpreter."""
     return _core.dims_of_leaves(tree_leaves(value), interpreter)
 
 
 class BatchedArguments:
-    """Which leaves of a call's arguments are batched, and how to call a function on them: at once, or one by one.
+    """The batched leaves of a call's arguments, and the ways to call a function on them: at once or one by one.
 
-    `name` is the function's, `remedy` the advice against a loop.
+    `name` is the function's. `remedy` advises how to avoid a loop.
     """
 
     def __init__(self, name: str, dims: Dims, randomness: str, remedy: str) -> None:
@@ -43,23 +44,23 @@ class BatchedArguments:
         self.randomness = randomness
         self.remedy = remedy
         self._label = f"vmap({name.removeprefix('operator ')})"
-        self._first = next((i for i, dim in enumerate(dims) if dim is not None), -1)    # batch among the leaves
+        self._first = next((i for i, dim in enumerate(dims) if dim is not None), -1)    # the first batch
 
     def size(self, leaves: Sequence[Any]) -> int:
-        """The number of examples."""
+        """Return the number of examples."""
         return int(leaves[self._first].shape[0])
 
     def interpreter(self, size: int) -> Vmap:
-        """An interpreter of vmap that runs this many examples at once."""
+        """Return an interpreter of vmap that runs this many examples at once."""
         return Vmap(size, self.randomness, self._label)
 
     def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
-        """Call `function(interpreter, *args)` in an interpreter of vmap of its own."""
+        """Call `function(interpreter, *args)` in a new interpreter of vmap."""
         interpreter = self.interpreter(size)
         return _core.run_under(interpreter, function, interpreter, *args)
 
     def at_once(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-        """Call the function on all examples at once; every array of the result is batched."""
+        """Call the function on all examples at once, and return a result of which every array is batched."""
         leaves, spec = (values, None) if _core.are_flat(values) else tree_flatten(values)
         size = self.size(leaves)
         interpreter = self.interpreter(size)
@@ -79,15 +80,15 @@ class BatchedArguments:
         self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None,
         size: int | None = None,
     ) -> Any:
-        """Call the function on each example and stack the results; `of_none` makes the result if there are no examples.
+        """Call the function on each example and stack the results.
 
-        `size` is the number of examples, where no argument tells.
+        `of_none` makes the result if there are no examples. `size` is the number of examples if no argument shows it.
         """
         leaves, spec = tree_flatten(values)
         size = self.size(leaves) if size is None else size
         if size == 0:
             if of_none is None:
-                raise VmapError(f"{self.name}: vmap over no examples: only a call tells the shape of the result\n"
+                raise VmapError(f"{self.name}: vmap over an empty batch: the shape of the result is unknown\n"
                                 f"{self.remedy}")
             return of_none()
         warn_of_loop(self.name, self.remedy)
@@ -98,15 +99,15 @@ class BatchedArguments:
         return self._stacked(results, sliced, leaves)
 
     def example(self, leaves: Sequence[Any], number: int) -> list[Any]:
-        """The leaves of one call."""
+        """Return the leaves of one call."""
         return [
             leaf if dim is None or leaf is None else example_of(leaf, number)
             for leaf, dim in zip(leaves, self.dims, strict=True)
         ]
 
     def _written_halfway(self, error: ConversionError) -> VmapError:
-        """A function that has written to arguments must not run again, one by one."""
-        return VmapError(f"{self.name}: under vmap it wrote to an argument before it converted one to a NumPy array: "
+        """Return the error for a function that wrote to arguments and so must not run again on each example."""
+        return VmapError(f"{self.name}: under vmap, it wrote to an argument before it converted one to a NumPy array: "
                          f"{str(error).splitlines()[0]}\n"
                          f"{self.remedy}")
 
@@ -120,7 +121,8 @@ class BatchedArguments:
         return tree_unflatten([self._column(list(column), sliced, leaves) for column in columns], spec)
 
     def _column(self, column: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
-        """One leaf of the results, from those of each example; what is an argument is that argument."""
+        """Return one leaf of the results, from those of each example. A leaf that is an argument stays that argument.
+        """
         for position, leaf in enumerate(leaves):
             if _core.is_array(leaf) and all(
                 found is given[position] for found, given in zip(column, sliced, strict=True)
@@ -129,18 +131,18 @@ class BatchedArguments:
         if all(map(_core.is_array, column)):
             shapes = {tuple(array.shape) for array in column}
             if len(shapes) > 1:
-                raise DataDependentError(f"{self.name}: the results of the examples of vmap have different shapes: "
+                raise DataDependentError(f"{self.name}: results have different shapes in the examples of vmap: "
                                          f"{', '.join(map(str, sorted(shapes)))}\ncall it on one example at a time")
             return ops.np.stack(column)
         first = column[0]
         if any(type(other) is not type(first) or other != first for other in column[1:]):
-            raise VmapError(f"{self.name}: a result that is no array differs between the examples of vmap: {first!r} "
-                            "and others\nreturn it as an array")
+            raise VmapError(f"{self.name}: a result that is not an array differs between the examples of vmap: "
+                            f"{first!r} and others\nreturn it as an array")
         return first
 
 
 def entered_results(interpreter: Vmap, result: Any, below: Sequence[Any], arguments: Sequence[Any]) -> Any:
-    """Results, all of them batches, as values of an interpreter; what is one of the values `below` is that argument."""
+    """Wrap results, all of them batches, as values of an interpreter. A result among `below` becomes its argument."""
     if _core.is_array(result) and not _core.is_any_of(result, below):
         return _core.wrap_value_at(interpreter, result)
 
@@ -154,21 +156,21 @@ def entered_results(interpreter: Vmap, result: Any, below: Sequence[Any], argume
 
 
 def left_leaf(interpreter: Vmap, leaf: Any) -> tuple[Any, int | None]:
-    """(value below, whether it is a batch)."""
+    """Return (value below, 0 for a batch or None)."""
     if _core.is_owned_by(leaf, interpreter):
         return _core.value_below(leaf, interpreter), 0
-    return leaf, None
+    return _core.uniform_below(leaf, interpreter), None
 
 
 def as_batch(value: Any, dim: int | None, size: int) -> Any:
-    """The value with a batch axis; all examples of a constant are the same."""
+    """Return the value with a batch axis. All examples of a constant are equal."""
     if dim is not None or not _core.is_array(value):
         return value
     return ops.np.broadcast_to(value, (size, *value.shape))
 
 
 def repeated(value: Any, size: int) -> Any:
-    """A constant array for each of `size` examples, in memory of its own, which may be written to."""
+    """Repeat a constant array for each of `size` examples, in new memory that may be written to."""
     return ops.np.copy(as_batch(value, None, size))
 
 
@@ -177,19 +179,22 @@ def _as_result(value: Any, dim: int | None, size: int) -> Any:
 
 
 def counterpart(leaf: Any, ones: Sequence[Any], others: Sequence[Any]) -> Any:
-    """What is among `others` where this very object is among `ones`; None where it is not, or is the same in both."""
+    """Return the element of `others` at the position where `leaf` itself is in `ones`.
+
+    Return None if there is none or if both elements are the same object.
+    """
     return next((other for one, other in zip(ones, others, strict=True) if one is leaf and other is not leaf), None)
 
 
-# --- rules that users write ----------------------------------------------------------------------------------------
+# --- batching rules of users ---------------------------------------------------------------------------------------
 
 
 def call_batching_rule(
     what: str, rule: Callable[..., Any], interpreter: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)`; wraps the output.
+    """Call a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)`, and wrap the output.
 
-    It runs on the values below, with the interpreter absent. Raises VmapError for any other result.
+    The rule runs on the values below, with the interpreter absent. Raise VmapError for any other result.
     """
     in_dims, below = batch_dims(args, interpreter)
     found = rule(interpreter, in_dims, *below, **kwargs)
@@ -207,7 +212,7 @@ def call_batching_rule(
 
 
 def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
-    """One entry of `dims`, a prefix of the output's structure, for every leaf of the output."""
+    """Return the axis for every leaf of the output. `dims` is a prefix of the output's structure."""
     found = spread(dims, spec)
     if found is None or not all(dim is None or type(dim) is int for dim in found):
         raise VmapError(f"{what} returned out_dims {dims!r}, whose structure differs from the output's: "
@@ -217,13 +222,13 @@ def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
 
 
 def _wrapped(what: str, interpreter: Vmap, leaf: Any, dim: int | None, argument: Any) -> Any:
-    """A result as a value of the interpreter: the `argument` that it is, if it is one and a batch."""
+    """Wrap a result as a value of the interpreter, or return the batched `argument` that it is."""
     if dim is None:
         return leaf
     if not _core.is_array(leaf):
         raise VmapError(f"{what} returned out_dims with axis {dim} for {_core.a_type(leaf)}, which is not an "
                         "array\n"
-                        "return None in out_dims for it")
+                        "return None for it in out_dims")
     if argument is not None and dim == 0:
         return argument
     ndim = len(leaf.shape)
@@ -235,38 +240,58 @@ def _wrapped(what: str, interpreter: Vmap, leaf: Any, dim: int | None, argument:
 
 
 def batch_dims(value: Any, interpreter: Vmap) -> tuple[Any, Any]:
-    """(dims, values below) of a pytree: for each leaf 0, or None where it is no batch of the interpreter."""
+    """Return (dims, values below) of a pytree: for each leaf 0, or None if it is not a batch of the interpreter."""
     dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, interpreter) else None, value)
     return dims, values_below(value, interpreter)
 
 
-def unbatched_write(op: OpOverload, argument: str, target: Any, interpreter: Vmap) -> VmapError:
-    """The error for a batched value that is written to an unbatched array."""
+def copies_for_examples(value: Any, size: int) -> Any:
+    """Copy an array for each of `size` examples. Each copy has the array's layout in memory."""
+    return _contiguous(as_batch(value, None, size), order_in_memory(value))
+
+
+def with_batch_outermost(batch: Any) -> Any:
+    """Copy a batch so that each example is contiguous. The axes of an example keep their order in memory."""
+    return _contiguous(batch, [axis - 1 for axis in order_in_memory(batch) if axis])
+
+
+def order_in_memory(value: Any) -> list[int]:
+    """Return the axes of an array, those with the longest steps in memory first."""
+    strides = getattr(bottom_of(value), "strides", None) or (0,) * value.ndim
+    return sorted(range(value.ndim), key=lambda axis: -abs(strides[axis]))
+
+
+def _contiguous(batch: Any, order: Sequence[int]) -> Any:
+    """Copy a batch so that its examples follow each other in memory, each with its axes in this order."""
+    shape = tuple(batch.shape)
+    if list(order) == sorted(order):
+        return ops.np.reshape(batch, shape, copy=True)
+    axes = (0, *[axis + 1 for axis in order])
+    copied = ops.np.reshape(ops.np.transpose(batch, axes), tuple([shape[axis] for axis in axes]), copy=True)
+    return ops.np.transpose(copied, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+
+
+def lost_view(op: OpOverload, maker: OpOverload, interpreter: Vmap) -> VmapError:
+    """Return the error for writing a batched value to an array whose view would not see it."""
     return VmapError(
-        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is unbatched in "
-        f"{describe_interpreter(interpreter)}, but the value to write is batched\n"
-        "use the operator that returns a new array, or write to an array with a batch axis: ops.np.zeros_like(x) of "
-        "a batched x, x.copy()"
+        f"operator {op.name}: cannot write a batched value to an array that is the same in all examples of "
+        f"{describe_interpreter(interpreter)} and has a view made by operator {maker.name}, which copies batches\n"
+        "write before you make the view, or make the array from a batched one: np.zeros_like(x, shape=...)"
     )
 
 
-def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapError:
-    """The error for reading one number from a batched value."""
-    interpreter = value.interpreter
-    if not interpreter.alive:
-        return VmapError(f"a value of {describe_interpreter(interpreter)} was used as {use}: it has left the function "
-                         "under vmap\n"
-                         "return it from there")
-    return DataDependentError(
-        f"a value of {describe_interpreter(interpreter)} was used as {use}, but each example has its own: a branch "
-        "cannot depend on data under vmap\n"
-        "choose between results with ops.np.where(condition, x, y) or pydispatch.higher_order.cond, or call the "
-        "function on one example"
+def unbatched_write(op: OpOverload, argument: str, target: Any, interpreter: Vmap) -> VmapError:
+    """Return the error for writing a batched value to an unbatched array."""
+    return VmapError(
+        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is an array from outside the "
+        f"function of {describe_interpreter(interpreter)}, but the value to write is batched: in a loop, each example "
+        "would overwrite the value from the previous one\n"
+        "return the value, or write to an array made in the function: np.zeros(shape), array.copy()"
     )
 
 
 def not_a_batch(value: Any, interpreter: Vmap) -> VmapError:
-    """The error for an array that lacks the batch axis of the interpreter."""
+    """Return the error for an array that lacks the batch axis of the interpreter."""
     return VmapError(
         f"{describe_interpreter(interpreter)}: expected a batch of {interpreter.batch_size} examples along the first "
         f"axis, found an array of shape {tuple(getattr(value, 'shape', ()))}\n"
@@ -275,5 +300,6 @@ def not_a_batch(value: Any, interpreter: Vmap) -> VmapError:
 
 
 _core.connect(
-    unbatched_write=unbatched_write, not_a_batch=not_a_batch, number_error=number_error, batch_dims=batch_dims,
+    unbatched_write=unbatched_write, not_a_batch=not_a_batch, batch_dims=batch_dims,
+    copies_for_examples=copies_for_examples, with_batch_outermost=with_batch_outermost, lost_view=lost_view,
 )

@@ -1,5 +1,6 @@
-"""Functions of users on one example of a batch after the other, for those that take NumPy arrays."""
+"""Run functions of users that take NumPy arrays on each example of a batch in turn."""
 
+# tests: tests/library/test_custom_operator.py
 from __future__ import annotations
 
 import warnings
@@ -15,17 +16,17 @@ from pydispatch.tree import in_order_of, tree_flatten, tree_map, tree_unflatten
 
 
 def example_of(value: Any, number: int) -> Any:
-    """One example of a batch, as a view."""
+    """Return one example of a batch, as a view."""
     return ops.np.getitem(value, (number, Ellipsis))
 
 
 def examples_of(value: Any, number: int) -> Any:
-    """`example_of` for a pytree whose arrays are all batches."""
+    """Return one example of a pytree whose arrays are all batches."""
     return tree_map(lambda leaf: example_of(leaf, number) if _core.is_array(leaf) else leaf, value)
 
 
 def warn_of_loop(what: str, remedy: str) -> None:
-    """Tell that something runs once per example."""
+    """Warn that something runs once per example."""
     warnings.warn(
         f"{what} runs once for each example of vmap, because it takes NumPy arrays\n{remedy}", PerformanceWarning,
         stacklevel=frames_to_caller(),
@@ -33,9 +34,9 @@ def warn_of_loop(what: str, remedy: str) -> None:
 
 
 class ExampleContext:
-    """What the functions of users get for `ctx` while they run on one example, or on a batch as if it were one.
+    """The `ctx` that functions of users get while they run on one example, or on a batch as if it were one.
 
-    Its `__dict__` has the attributes that they set, and nothing else.
+    Its `__dict__` holds only the attributes that they set.
     """
 
     __slots__ = ("__dict__", "_is_forward", "dependencies", "dirty", "for_backward", "for_forward", "materialize",
@@ -58,9 +59,9 @@ class ExampleContext:
         self.for_forward: tuple[Any, ...] | None = None
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """As that of the real one, and so are the other methods."""
+        """Save residuals, like the method of the real context. The other methods also match it."""
         if self.for_backward is not None:
-            raise AutogradError("ctx.save_for_backward was called twice\ncall it once, with everything that is saved")
+            raise AutogradError("ctx.save_for_backward was called twice\ncall it once, with all values to save")
         self.for_backward = self.saved_tensors = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
@@ -77,9 +78,9 @@ class ExampleContext:
 
 
 def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | None = None) -> Callable[..., Any]:
-    """A user's `function(ctx, *values)`; where it takes values of a vmap for NumPy arrays, it runs on each example.
+    """Make a user's `function(ctx, *values)` run on each example if it converts values of a vmap to NumPy arrays.
 
-    `n_values`, where that is known, makes it faster.
+    `n_values`, if known, makes it faster.
     """
 
     def run(ctx: Any, *values: Any) -> Any:
@@ -103,7 +104,7 @@ def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | Non
 
 
 def _split_context(ctx: Any, interpreter: Vmap) -> Callable[[int], Any]:
-    """The context of each example, from that of all."""
+    """Return a function from the number of an example to its context."""
     if not isinstance(ctx, (Context, ExampleContext)):
         return lambda number: ctx
     saved, attributes = ctx.saved_tensors, dict(vars(ctx))
@@ -118,7 +119,7 @@ def _split_context(ctx: Any, interpreter: Vmap) -> Callable[[int], Any]:
 
 
 def on_each_example(interpreter: Vmap, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-    """`function(number, *parts of values)` for each example, below the interpreter; the results as its values."""
+    """Call `function(number, *parts of values)` for each example, below the interpreter, and wrap the results."""
 
     def run() -> tuple[list[list[Any]], Any]:
         results = [
@@ -129,7 +130,7 @@ def on_each_example(interpreter: Vmap, function: Callable[..., Any], values: tup
         rows = [in_order_of(spec, *tree_flatten(result)) for result in results]
         if None in rows:
             raise VmapError("the results differ in structure between the examples of vmap\n"
-                            "return gradients or tangents for the same arrays of every example")
+                            "return gradients or tangents for the same arrays in every example")
         return [_batch_of(interpreter, column) for column in zip(*rows, strict=True)], spec
 
     leaves, spec = _core.lowered(interpreter, run)
@@ -137,7 +138,7 @@ def on_each_example(interpreter: Vmap, function: Callable[..., Any], values: tup
 
 
 def _part(interpreter: Vmap, value: Any, number: int) -> Any:
-    """One example of what is a batch, or of the batches in a pytree."""
+    """Return one example of a batch, or of the batches in a pytree."""
 
     def part(leaf: Any) -> Any:
         leaf = _core.live_value(leaf)       # an attribute may hold a dead wrapper of a `grad`
@@ -149,7 +150,7 @@ def _part(interpreter: Vmap, value: Any, number: int) -> Any:
 
 
 def _batch_of(interpreter: Vmap, column: tuple[Any, ...]) -> Any:
-    """One gradient or tangent of each example as one of the interpreter; None is zeros beside others."""
+    """Stack one gradient or tangent of each example. None becomes zeros if another example has an array."""
     present = next((leaf for leaf in column if _core.is_array(leaf)), None)
     if present is None:
         return column[0]

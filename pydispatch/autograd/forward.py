@@ -1,8 +1,9 @@
-"""Forward mode: the tangents of results from those of arguments, by the derivative of each operator.
+"""Forward mode: compute the tangents of results from those of arguments, by the derivative of each operator.
 
 Everything here runs below the `jvp`, on values and tangents of the interpreter there. None is a tangent of zeros.
 """
 
+# tests: tests/func/test_jvp.py
 from __future__ import annotations
 
 from functools import lru_cache
@@ -11,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Context, Derivative, OpOverload, Tensor
-from pydispatch.autograd.custom_derivatives import leaves_like, seal_for_forward
+from pydispatch._core import Context, Derivative, MetaArray, OpOverload, Tensor
+from pydispatch.autograd.custom_derivatives import check_gradients, leaves_like, seal_for_forward
+from pydispatch.autograd.transposing import Results, transposed
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
-from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
+from pydispatch.autograd.views import WriteProblem, elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
+from pydispatch.memory import overlaps_itself
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import CustomDerivative, parameters_of
+from pydispatch.registry.derivatives import CustomDerivative, Joint, is_transposed, parameters_of
 from pydispatch.tree import (
     described_structure,
     tree_flatten,
@@ -30,7 +33,7 @@ from pydispatch.tree import (
 def propagate(
     op: OpOverload, derivative: Derivative | CustomDerivative, values: tuple[Any, ...], result: Any, interpreter: Any
 ) -> None:
-    """Give the results of a call their tangents."""
+    """Set the tangents of the results of a call."""
     if isinstance(derivative, Derivative):
         if not any(map(_can_have_tangent, tree_leaves(result))):
             return
@@ -77,10 +80,16 @@ def _by_formulas(
             for i, (tangent, formula) in enumerate(zip(tangents, derivative.formulas, strict=True))
             if formula is not None and tangent is not None
         )
+    elif is_transposed(source):
+        found = _by_transposition(op, source.vjp, below, tangents, output)
     else:
         found = _sum_of_formulas(op, source.vjp if source.jvp is None else source.jvp, below, tangents, output)
+    if derivative.is_checked:
+        _check_number(op, result, found)
     for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
         if tangent is not None and _can_have_tangent(leaf):
+            if derivative.is_checked:
+                check_tangent(derivative, tangent, tuple(leaf.shape), leaf.dtype)
             write = _core.write_tangent if derivative.is_in_place else _core.set_tangent
             write(leaf, _like(tangent, leaf))
 
@@ -90,19 +99,19 @@ def _can_have_tangent(value: Any) -> bool:
 
 
 def _as_operand(value: Any) -> Any:
-    """A raw array as a Tensor, so that what formulas do with it are calls of operators."""
+    """Return a raw array as a Tensor, so that formulas applied to it call operators."""
     return as_tensor(value) if isinstance(value, np.ndarray) or _is_of_other_backend(value) else value
 
 
 def _is_of_other_backend(value: Any) -> bool:
-    """Is this a raw array whose methods are not those of Tensors?"""
+    """Return whether this is a raw array whose methods are not those of Tensors."""
     return _core.is_array(value) and not isinstance(value, (Tensor, np.ndarray, np.generic))
 
 
 def _sum_of_formulas(
     op: OpOverload, formulas: Any, values: tuple[Any, ...], tangents: tuple[Any, ...], output: Any
 ) -> Any:
-    """What the formulas of the arguments that have tangents add up to."""
+    """Sum the results of the formulas of all arguments that have tangents."""
     arguments = op.schema.arguments
     names = tuple([argument.name for argument in arguments])
     arrays = [i for i, argument in enumerate(arguments) if argument.type.contains_arrays]
@@ -113,8 +122,70 @@ def _sum_of_formulas(
     )
 
 
+def _by_transposition(
+    op: OpOverload, given: Any, values: tuple[Any, ...], tangents: tuple[Any, ...], output: Any
+) -> Any:
+    """Return the tangents of an operator that only has formulas for gradients, by transposing these."""
+    names = tuple([argument.name for argument in op.schema.arguments])
+    arrays = [i for i, argument in enumerate(op.schema.arguments) if argument.type.contains_arrays]
+
+    def run(formula: Any, grads: Any) -> Any:
+        return formula(grads, *[_named(name, names, values, output) for name in parameters_of(formula)[1:]])
+
+    def backward(grads: Any) -> list[Any]:
+        grads = tree_map(_conjugate, grads)
+        if isinstance(given, Joint):
+            parts = run(given.formula, grads)
+            check_gradients(op, parts, len(arrays), False)
+        else:
+            formulas = given if isinstance(given, tuple) else (given,)
+            parts = [None if formula is None else run(formula, grads) for formula in formulas]
+        entries: list[Any] = [None] * len(names)
+        for i, part in zip(arrays, parts, strict=False):
+            entries[i] = tree_map(_conjugate, part)
+        return entries
+
+    return transposed(f"operator {op.name}", backward, Results(output, ()), tangents, False)
+
+
+def _conjugate(value: Any) -> Any:
+    """Return the conjugate. Formulas are transposed maps, while gradients belong to adjoint ones."""
+    return value.conj() if _core.is_array(value) and value.dtype.kind == "c" else value
+
+
+def _check_number(op: OpOverload, result: Any, found: Any) -> None:
+    """Raise AutogradError unless formulas of a pack returned as many tangents as there are results."""
+    n, given = len(tree_leaves(result)), len(tree_leaves(found))
+    if n != given:
+        raise AutogradError(f"operator {op.name}: jvp returned {given} tangents, expected {n}\n"
+                            "return one per result, None for those without a derivative")
+
+
+def check_tangent(derivative: Derivative, tangent: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise AutogradError if a result cannot have the value that a formula of a pack returned as its tangent."""
+    named = f"operator {derivative.operator.name}: jvp returned an invalid tangent"
+    if not _core.is_array(tangent):
+        raise AutogradError(f"{named}: found {_core.a_type(tangent)}, expected an array of shape {shape}\n"
+                            "return an array, or None for no tangent")
+    found = tuple(tangent.shape)
+    if found != shape and not (derivative.source.broadcasts and _repeats_to(found, shape)):
+        raise AutogradError(f"{named}: found shape {found}, expected {shape}, the shape of the result\n"
+                            "return a tangent of that shape")
+    if tangent.dtype.kind == "c" and dtype.kind != "c":
+        raise AutogradError(f"{named}: found dtype {tangent.dtype}, expected {dtype}, the dtype of the result\n"
+                            "return its real part: tangent.real")
+
+
+def _repeats_to(found: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Return whether broadcasting repeats an array of shape `found` to `shape`."""
+    try:
+        return np.broadcast_shapes(found, shape) == shape
+    except ValueError:
+        return False
+
+
 def _call(op: OpOverload, values: list[Any]) -> Any:
-    """The functional variant of an operator, on one value per argument."""
+    """Call the functional variant of an operator, with one value per argument."""
     functional = _functional(op)
     schema = functional.schema
     positional = [value for argument, value in zip(schema.arguments, values, strict=True) if not argument.kw_only]
@@ -130,7 +201,7 @@ def _functional(op: OpOverload) -> Any:
 
 
 def _all_tangents(value: Any, tangents: Any) -> Any:
-    """The tangents of an argument of a linear operator, with zeros for None."""
+    """Return the tangents of an argument of a linear operator, with zeros for None."""
     if isinstance(value, (tuple, list)):
         return tuple([_all_tangents(item, tangent) for item, tangent in zip(value, tangents, strict=True)])
     if value is None or tangents is not None:
@@ -143,7 +214,7 @@ def _sum(tangents: Any) -> Any:
     for tangent in tangents:
         if total is None:
             total = tangent
-        elif isinstance(tangent, tuple):        # of several results
+        elif isinstance(tangent, tuple):        # a tangent of several results
             total = tuple([_sum(pair) for pair in zip(total, tangent, strict=True)])
         elif tangent is not None:
             total = total + tangent
@@ -151,7 +222,7 @@ def _sum(tangents: Any) -> Any:
 
 
 def _named(name: str, names: tuple[str, ...], values: tuple[Any, ...], output: Any) -> Any:
-    """What a formula asks for by this name."""
+    """Return the value that a formula requires for a parameter of this name."""
     if name in names:
         return values[names.index(name)]
     if name == "result":
@@ -171,7 +242,7 @@ def _dtype_of(value: Any) -> Any:
 
 
 def _like(tangent: Any, tensor: Tensor) -> Any:
-    """A tangent with the shape and dtype of what it is the tangent of; an array where it is a NumPy scalar."""
+    """Convert a tangent to the shape and dtype of its tensor, and a NumPy scalar to an array."""
     if isinstance(tangent, np.generic):
         tangent = np.asarray(tangent)
     if tuple(tangent.shape) != tuple(tensor.shape):
@@ -197,7 +268,7 @@ def _by_custom_derivative(
 def nested_tangents(
     values: tuple[Any, ...], tangents: list[Any], interpreter: Any, materialize: bool
 ) -> tuple[Any, ...]:
-    """One tangent per argument, nested as the arguments are; zeros for None where the user wants them."""
+    """Return one tangent per argument, nested like the arguments, with zeros for None if the user asks for them."""
     leaves, spec = tree_flatten(values)
     given = [
         _tangent_for_user(value, tangent, interpreter, materialize)
@@ -216,7 +287,7 @@ def _tangent_for_user(value: Any, tangent: Any, interpreter: Any, materialize: b
 
 
 def give_tangents(name: str, ctx: Context, output: Any, found: Any, interpreter: Any) -> None:
-    """Check what a user's jvp returned, and give it to the outputs."""
+    """Check the tangents that a user's jvp returned, and set them on the outputs."""
     outputs = output if isinstance(output, tuple) else (output,)
     entries = found if isinstance(output, tuple) and isinstance(found, (tuple, list)) else (found,)
     if len(entries) != len(outputs):
@@ -226,8 +297,8 @@ def give_tangents(name: str, ctx: Context, output: Any, found: Any, interpreter:
         leaves, spec = tree_flatten(value)
         tangents = leaves_like(spec, entry)
         if tangents is None:
-            raise AutogradError(f"the jvp of {name} returned for output {i} tangents of structure "
-                                f"{described_structure(tree_flatten(entry)[1])}, expected "
+            raise AutogradError(f"the jvp of {name} returned tangents of structure "
+                                f"{described_structure(tree_flatten(entry)[1])} for output {i}, expected "
                                 f"{described_structure(spec)}\n"
                                 "return one tangent for each array of the output")
         for leaf, tangent in zip(leaves, tangents, strict=True):
@@ -240,11 +311,11 @@ def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -
         return
     if tangent is None:
         raise AutogradError(f"the jvp of {name} returned None for output {i}, which is differentiable\n"
-                            "return a tangent, zeros for instance, or mark the output as non-differentiable")
+                            "return a tangent, such as zeros, or mark the output as non-differentiable")
     if not _core.is_array(tangent) or tuple(tangent.shape) != tuple(leaf.shape):
         what = f"of shape {tuple(tangent.shape)}" if _core.is_array(tangent) else f"that is {_core.a_type(tangent)}"
         raise AutogradError(f"the jvp of {name} returned a tangent {what} for output {i}, expected a Tensor of shape "
-                            f"{tuple(leaf.shape)}\nreturn one of that shape")
+                            f"{tuple(leaf.shape)}\nreturn a tangent of that shape")
     if tangent.dtype.kind == "c" and leaf.dtype.kind != "c":
         raise AutogradError(f"the jvp of {name} returned a complex tangent for output {i}, of dtype {leaf.dtype}\n"
                             "return its real part: tangent.real")
@@ -256,17 +327,35 @@ def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -
 # --- tangents of views -----------------------------------------------------------------------------------------------
 
 
+def has_no_positions(whole: Any) -> bool:
+    """Return whether a memory has no data, in a run that nothing records, which shows only shapes and dependences.
+
+    Such a run needs no positions: every element of a tangent depends on all that was written to the memory.
+    """
+    return (type(whole) is MetaArray and _core.current_state().default_backend == "Meta"
+            and not _core.active_modes())
+
+
 def part_of(tangent: Any, part: Any, whole: Any) -> Any:
-    """The tangent of a view from that of its memory."""
+    """Return the tangent of a view from that of its memory."""
+    if has_no_positions(whole):
+        return ops.np.astype(ops.np.broadcast_to(ops.np.sum(tangent), tuple(part.shape)), part.dtype)
     return gather(tangent, positions(part, whole), is_part(part, whole))
 
 
 def part_replaced(tangent: Any, new: Any, part: Any, whole: Any) -> Any:
-    """The tangent of a memory after a view of it was written to."""
+    """Return the tangent of a memory after a view of it was written to."""
+    if overlaps_itself(part):
+        problem = WriteProblem.OVERLAP
+        raise AutogradError(
+            f"an array of shape {tuple(part.shape)} cannot be written to in place: {problem.why}\n{problem.remedy}")
     shape, real = tuple(whole.shape), is_part(part, whole)
     if tangent is None:
         tangent = ops.np.zeros_like(new, shape=shape, dtype=whole.dtype)
+    if has_no_positions(whole):
+        return ops.np.add(tangent, ops.np.astype(ops.np.sum(new), whole.dtype))
     return whole_of(ops.np.index_put(elements(tangent, real), positions(part, whole), new), shape, real)
 
 
-_core.connect(propagate=propagate, part_of=part_of, part_replaced=part_replaced)
+_core.connect(propagate=propagate, part_of=part_of, part_replaced=part_replaced, has_no_positions=has_no_positions,
+              check_tangent=check_tangent)

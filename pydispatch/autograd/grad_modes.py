@@ -1,4 +1,4 @@
-"""Switches of recording: guards of the ambient state, so each thread and task has its own."""
+"""Switches of recording: guards of the ambient state, one per thread and task."""
 
 from __future__ import annotations
 
@@ -16,7 +16,27 @@ def no_grad(function: F) -> F: ...
 @overload
 def no_grad(function: None = None) -> Guard: ...
 def no_grad(function: Any = None) -> Any:
-    """Record nothing inside: `with no_grad():`, or as a decorator, with or without parentheses."""
+    """Record nothing inside.
+
+    Parameters
+    ----------
+    function : callable, optional
+        The function to decorate. The decorator works with and without parentheses.
+
+    Returns
+    -------
+    Guard or callable
+        A context manager, or the decorated function.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> with autograd.no_grad():
+    ...     print((x * 2).requires_grad)
+    False
+    """
     return _guard(Guard("no_grad()", grad=False), function)
 
 
@@ -25,7 +45,27 @@ def enable_grad(function: F) -> F: ...
 @overload
 def enable_grad(function: None = None) -> Guard: ...
 def enable_grad(function: Any = None) -> Any:
-    """Record inside, although a surrounding `no_grad` says otherwise."""
+    """Record inside, even within a surrounding `no_grad`.
+
+    Parameters
+    ----------
+    function : callable, optional
+        The function to decorate. The decorator works with and without parentheses.
+
+    Returns
+    -------
+    Guard or callable
+        A context manager, or the decorated function.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> with autograd.no_grad(), autograd.enable_grad():
+    ...     print((x * 2).requires_grad)
+    True
+    """
     return _guard(Guard("enable_grad()", grad=True), function)
 
 
@@ -34,9 +74,29 @@ def inference_mode(mode: F) -> F: ...
 @overload
 def inference_mode(mode: bool = True) -> Guard: ...
 def inference_mode(mode: Any = True) -> Any:
-    """Record nothing inside, and mark what is made there as never to be differentiated.
+    """Record nothing inside, and mark Tensors made there as never to be differentiated.
 
-    Marked Tensors cannot be saved for backward, written to, or made to require grad outside.
+    Outside, marked Tensors cannot be saved for backward, written to, or made to require grad.
+
+    Parameters
+    ----------
+    mode : bool or callable, optional
+        False switches inference mode off inside. A function is decorated.
+
+    Returns
+    -------
+    Guard or callable
+        A context manager, or the decorated function.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> with autograd.inference_mode():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
     """
     if callable(mode):
         return Guard("inference_mode()", grad=False, inference=True)(mode)
@@ -50,24 +110,34 @@ class _Switch(_core.Switch, Guard):
 
 
 class set_grad_enabled(_Switch):  # noqa: N801  PyTorch's name
-    """Switch recording on or off: at once for the rest of the surrounding block, or as a context manager."""
+    """Switch recording on or off, as a context manager or at once for the rest of the surrounding block.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.ones(2), requires_grad=True)
+    >>> with autograd.set_grad_enabled(False):
+    ...     print((x * 2).requires_grad)
+    False
+    """
 
     what = "grad"
 
 
-class set_forward_enabled(_Switch):  # noqa: N801  beside the above
-    """Switch forward mode on or off: inside, `jvp` propagates no tangents when it is off."""
+class set_forward_enabled(_Switch):  # noqa: N801  like the name above
+    """Switch forward mode on or off. When it is off, `jvp` propagates no tangents."""
 
     what = "forward"
 
 
 def is_grad_enabled() -> bool:
-    """Is recording on?"""
+    """Return whether recording is on."""
     return _core.current_state().grad
 
 
 def is_inference_mode_enabled() -> bool:
-    """Is what is made here marked as never to be differentiated?"""
+    """Return whether Tensors made here are marked as never to be differentiated."""
     return _core.current_state().inference
 
 

@@ -1,11 +1,12 @@
-"""gradcheck and gradgradcheck: a function's derivatives against finite differences of its values.
+"""gradcheck and gradgradcheck: compare a function's derivatives with finite differences of its values.
 
-Every array counts as a vector of real numbers here, its *components*: a complex array as its real parts, then its
-imaginary parts. So there is one Jacobian, a real one, for real and complex functions alike. In reverse mode a cotangent
-of 1 at an element gives the gradient of its real part, one of 1j that of its imaginary part; a gradient is
-dL/dRe + i dL/dIm of a real L.
+Here every array counts as a vector of real numbers, its *components*. For a complex array these are its real parts,
+then its imaginary parts. There is therefore one real Jacobian, for real and complex functions alike. In reverse mode a
+cotangent of 1 at an element gives the gradient of its real part, and a cotangent of 1j that of its imaginary part. A
+gradient is dL/dRe + i dL/dIm of a real L.
 """
 
+# tests: tests/autograd/test_gradcheck.py
 from __future__ import annotations
 
 import inspect
@@ -29,8 +30,8 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]      # numpy.typing is slow to import
 Matrix: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-LARGE = 36      # elements of a matrix that a message shows whole
-# transforms are made of this package
+LARGE = 36      # messages show a matrix of at most this many elements whole
+# imported late, because transforms are built on this package
 _jvp = loading.deferred("func.jvp", "jvp")
 _vjp = loading.deferred("func.grad", "vjp")
 
@@ -41,23 +42,62 @@ def gradcheck(
     check_batched_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True,
     fast_mode: bool = False, raise_exception: bool = True,
 ) -> bool:
-    """Compare the derivatives of `func(*inputs)` with central differences of step `eps`; True when they agree.
+    """Compare the derivatives of `func(*inputs)` with central differences.
 
-    `inputs` is a Tensor or a sequence of arguments, which may be pytrees. Tensors that require grad are checked,
-    everything else is passed as it is. `func` returns arrays, in pytrees if it likes; results that require grad are
-    checked, and where none does, no result may depend on a checked input. Only copies of the inputs are used, with
-    elements spaced in memory like theirs.
+    Only copies of the inputs are used, with elements spaced in memory like theirs. The check also requires that
+    backward gives the same result twice, returns zeros for zeros, and does not change the gradient that it receives.
+    Warns about inputs that are not in double precision.
 
-    Besides the values (`|found - numerical| <= atol + rtol * |numerical|`, for each element) it checks that backward
-    gives the same twice, to within `nondet_tol`, gives zeros for zeros, and leaves the gradient alone that it is given;
-    with `check_undefined_grad` that it copes with results that got no gradient; with `check_grad_dtypes` that gradients
-    are as precise as the inputs; with `check_forward_ad` forward mode. `fast_mode` compares one random projection of
-    each Jacobian, and only where that differs all elements, which then decide. With `check_batched_grad` backward on a
-    batch of gradients (`autograd.grad` with `is_grads_batched`) has to give what it gives on each of them.
+    Parameters
+    ----------
+    func : callable
+        A function that returns arrays, possibly in pytrees. Results that require grad are checked. If none does, no
+        result may depend on a checked input.
+    inputs : Tensor or sequence
+        The arguments, which may be pytrees. Tensors that require grad are checked. Everything else is passed unchanged.
+    eps : float, optional
+        The step of the central differences.
+    atol, rtol : float, optional
+        The tolerances: `|found - numerical| <= atol + rtol * |numerical|` for each element.
+    nondet_tol : float, optional
+        How much the results of two backward passes may differ.
+    check_undefined_grad : bool, optional
+        Whether to check that backward handles results that received no gradient.
+    check_grad_dtypes : bool, optional
+        Whether to check that gradients are as precise as the inputs.
+    check_batched_grad : bool, optional
+        Whether to check that backward on a batch of gradients (`autograd.grad` with `is_grads_batched`) gives the same
+        as backward on each of them.
+    check_forward_ad, check_backward_ad : bool, optional
+        Whether to check forward mode and reverse mode.
+    fast_mode : bool, optional
+        With True, compare one random projection of each Jacobian. Only if that differs, all elements are compared, and
+        these decide.
+    raise_exception : bool, optional
+        With False, return False instead of raising GradcheckError.
 
-    Raises GradcheckError, or returns False unless `raise_exception`, when a check fails; ValueError when nothing
-    requires grad or there is nothing to check; AutogradError when elements of an input share memory. Warns about inputs
-    that are not in double precision.
+    Returns
+    -------
+    bool
+        True if the derivatives agree.
+
+    Raises
+    ------
+    GradcheckError
+        If a check fails.
+    ValueError
+        If nothing requires grad or there is nothing to check.
+    AutogradError
+        If elements of an input share memory.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> autograd.gradcheck(np.sin, x)
+    True
     """
     options = _Options(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad,
@@ -78,12 +118,37 @@ def gradgradcheck(
     check_batched_grad: bool = False, check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True,
     fast_mode: bool = False,
 ) -> bool:
-    """Compare the second derivatives of `func(*inputs)` with central differences of its gradient; True when they agree.
+    """Compare the second derivatives of `func(*inputs)` with central differences of its gradient.
 
-    This is `gradcheck` of (inputs, grad_outputs) ↦ gradients of the inputs. `grad_outputs` holds a Tensor for each
-    result of `func` that requires grad; without it they are drawn from [-1, 1], with `gen_non_contig_grad_outputs` with
-    gaps between their elements. `check_fwd_over_rev` takes the second derivative in forward mode, `check_rev_over_rev`
-    in reverse mode. Everything else is as in `gradcheck`, errors too.
+    This is `gradcheck` of (inputs, grad_outputs) ↦ gradients of the inputs. Parameters that are not listed are those of
+    `gradcheck`, and so are the errors.
+
+    Parameters
+    ----------
+    func : callable
+        A function that returns arrays, possibly in pytrees.
+    inputs : Tensor or sequence
+        The arguments, which may be pytrees.
+    grad_outputs : Tensor or sequence of Tensors, optional
+        A Tensor for each result of `func` that requires grad. By default they are drawn from [-1, 1].
+    gen_non_contig_grad_outputs : bool, optional
+        Whether drawn Tensors have gaps between their elements.
+    check_fwd_over_rev, check_rev_over_rev : bool, optional
+        Whether to take the second derivative in forward mode and in reverse mode.
+
+    Returns
+    -------
+    bool
+        True if the derivatives agree.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> autograd.gradgradcheck(np.sin, x)
+    True
     """
     options = _Options(
         eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, False, True,
@@ -108,7 +173,7 @@ def gradgradcheck(
 
 
 class _Options(NamedTuple):
-    """What is checked, and how closely."""
+    """The checks to make, and their tolerances."""
 
     eps: float
     atol: float
@@ -125,21 +190,21 @@ class _Options(NamedTuple):
 class _Case(NamedTuple):
     """A function at the point where its derivatives are checked."""
 
-    title: str                          # of its errors
+    title: str                          # the start of its errors' messages
     func: Callable[..., Any]
-    leaves: tuple[Any, ...]             # of the arguments,
-    spec: TreeSpec                      # and how they are nested
-    checked: tuple[int, ...]            # the leaves that require grad,
-    labels: tuple[str, ...]             # how errors call them,
-    points: tuple[Array, ...]           # and their values
-    notes: tuple[str, ...] = ()         # on each leaf of the result, where there is something to say
-    outputs: tuple[int, ...] = ()       # the leaves of the result that require grad,
+    leaves: tuple[Any, ...]             # of the arguments
+    spec: TreeSpec                      # the structure of the arguments
+    checked: tuple[int, ...]            # the leaves that require grad
+    labels: tuple[str, ...]             # their names in errors
+    points: tuple[Array, ...]           # their values
+    notes: tuple[str, ...] = ()         # on each leaf of the result, possibly empty
+    outputs: tuple[int, ...] = ()       # the leaves of the result that require grad
     output_labels: tuple[str, ...] = ()
-    values: tuple[Array, ...] = ()      # and their values
+    values: tuple[Array, ...] = ()      # the values of these leaves
 
 
 class _Probes(NamedTuple):
-    """Which projection of the Jacobians is compared: rows of weights of components, or None for the whole."""
+    """The projection of the Jacobians to compare: rows of weights of components, or None for the whole."""
 
     directions: tuple[Matrix | None, ...]       # per input
     cotangents: tuple[Matrix | None, ...]       # per output
@@ -157,7 +222,7 @@ def _verdict(checks: Iterable[Callable[[], None]], raise_exception: bool) -> boo
 
 
 def _check(case: _Case, options: _Options) -> None:
-    """All checks, that of the values first."""
+    """Run all checks, that of the values first."""
     if not case.outputs:
         _check_independence(case, options)
         return
@@ -180,7 +245,7 @@ def _check(case: _Case, options: _Options) -> None:
 
 def _check_options(check: str, forward: bool, backward: bool) -> None:
     if not (forward or backward):
-        raise ValueError(f"{check}: neither forward nor reverse mode is selected\nselect one")
+        raise ValueError(f"{check}: neither forward nor reverse mode is selected\nselect at least one")
 
 
 def _name_of(func: Callable[..., Any]) -> str:
@@ -211,7 +276,7 @@ def _read_case(title: str, func: Callable[..., Any], arguments: tuple[Any, ...])
 
 
 def _leaf_names(func: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
-    """For every leaf of the arguments " (argument x)", " (argument xs[1])" or, where the name is not known, nothing."""
+    """Return for every leaf of the arguments " (argument x)", " (argument xs[1])", or "" if the name is not known."""
     names = []
     for name, argument in zip(_parameter_names(func, len(arguments)), arguments, strict=True):
         leaves = tree_leaves(argument)
@@ -225,7 +290,7 @@ def _parameter_names(func: Callable[..., Any], count: int) -> list[str]:
     forward = owner.forward if isinstance(owner, type) and issubclass(owner, Function) else None
     try:
         parameters = list(inspect.signature(forward or func).parameters.values())
-    except (TypeError, ValueError):     # a function written in C
+    except (TypeError, ValueError):     # `func` may be written in C
         parameters = []
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     if forward is not None and names[:1] == ["ctx"]:
@@ -239,7 +304,7 @@ def _refuse_overlaps(case: _Case) -> None:
     for label, point in zip(case.labels, case.points, strict=True):
         if overlaps_itself(point):
             raise AutogradError(
-                f"{case.title}: elements of {label} share memory, so none of them can be perturbed alone\n"
+                f"{case.title}: elements of {label} share memory, so they cannot be perturbed separately\n"
                 "pass a copy: Tensor(array.copy(), requires_grad=True)"
             )
 
@@ -248,13 +313,13 @@ def _warn_of_single_precision(case: _Case) -> None:
     for label, point in zip(case.labels, case.points, strict=True):
         if point.dtype not in (np.float64, np.complex128):
             warnings.warn(
-                f"{case.title}: {label} has dtype {point.dtype}; finite differences need float64 or complex128",
+                f"{case.title}: {label} has dtype {point.dtype}, but finite differences need float64 or complex128",
                 stacklevel=3,
             )
 
 
 def _like(array: Array) -> Array:
-    """An array of zeros whose elements are spaced in memory like those of another."""
+    """Return an array of zeros whose elements are spaced in memory like those of another."""
     if array.size == 0 or array.dtype.hasobject:
         return np.zeros_like(array)
     spans = [stride * (extent - 1) for stride, extent in zip(array.strides, array.shape, strict=True)]
@@ -264,14 +329,14 @@ def _like(array: Array) -> Array:
 
 
 def copy_with_layout(array: Array) -> Array:
-    """A copy whose elements are spaced in memory like those of the array."""
+    """Copy an array so that the elements of the copy are spaced in memory like its own."""
     result = _like(array)
     result[...] = array
     return result
 
 
 def _call(case: _Case, variables: Sequence[Any]) -> list[Any]:
-    """The leaves of the result for these values of the checked inputs."""
+    """Return the leaves of the result for these values of the checked inputs."""
     leaves = list(case.leaves)
     for position, variable in zip(case.checked, variables, strict=True):
         leaves[position] = variable
@@ -283,7 +348,7 @@ def _variables(points: Iterable[Array]) -> list[Tensor]:
 
 
 def _with_outputs(case: _Case) -> _Case:
-    """The case with those results that require grad."""
+    """Return the case with those results that require grad."""
     result = _call(case, _variables(case.points))
     return _select(case, result, _requires_grad)
 
@@ -306,7 +371,7 @@ def _array(value: Any) -> Array:
 
 
 def _record(case: _Case) -> tuple[list[Tensor], list[Tensor]]:
-    """New variables, and the results that were recorded from them."""
+    """Return new variables, and the results that were recorded from them."""
     variables = _variables(case.points)
     result = _call(case, variables)
     return variables, [result[i] for i in case.outputs]
@@ -336,7 +401,7 @@ def _vectors(weights: Matrix | None, array: Array) -> Matrix:
 
 
 def _project(weights: Matrix | None, rows: Matrix) -> Matrix:
-    """The weighted sums of the rows. Without weights the rows themselves, so that a NaN in one stays there."""
+    """Return the weighted sums of the rows. Without weights return the rows, so that a NaN stays in its row."""
     return rows if weights is None else weights @ rows
 
 
@@ -349,14 +414,14 @@ def _random(case: _Case) -> _Probes:
 
 
 def _random_weights(arrays: tuple[Array, ...], seed: int) -> tuple[Matrix, ...]:
-    """One row for each array, of positive weights and length 1; the same ones every time."""
+    """Return one row for each array, of positive weights and length 1, the same on every call."""
     generator = np.random.default_rng(seed)
     rows = [generator.uniform(0.25, 1.0, (1, _n_components(array))) for array in arrays]
     return tuple([row / max(float(np.linalg.norm(row)), 1e-300) for row in rows])
 
 
 # --- Jacobians -------------------------------------------------------------------------------------------------------
-# A list of lists: per output, per input, a matrix with a row per cotangent and a column per direction.
+# A Jacobian is a list of lists: per output, per input, a matrix with a row per cotangent and a column per direction.
 
 
 def _numerical(case: _Case, probes: _Probes, eps: float) -> list[list[Matrix]]:
@@ -366,7 +431,7 @@ def _numerical(case: _Case, probes: _Probes, eps: float) -> list[list[Matrix]]:
 def _by_columns(
     case: _Case, probes: _Probes, derivative: Callable[[int, Array], list[Array]]
 ) -> list[list[Matrix]]:
-    """The Jacobians, from the derivatives of all outputs along each direction of each input."""
+    """Return the Jacobians from the derivatives of all outputs along each direction of each input."""
     jacobians: list[list[Matrix]] = [[] for _ in case.values]
     for k, point in enumerate(case.points):
         columns = [
@@ -380,12 +445,12 @@ def _by_columns(
 
 def _central_difference(case: _Case, k: int, direction: Array, eps: float) -> list[Array]:
     above, below = (_moved(case, k, step * direction) for step in (eps, -eps))
-    with np.errstate(invalid="ignore"):     # infinities
+    with np.errstate(invalid="ignore"):     # from infinities
         return [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
 
 
 def _moved(case: _Case, k: int, step: Array) -> list[Array]:
-    """The values of the outputs with one input moved."""
+    """Return the values of the outputs after moving one input."""
     variables = _variables(case.points)
     variables[k].array[...] += step
     result = _call(case, variables)
@@ -393,8 +458,8 @@ def _moved(case: _Case, k: int, step: Array) -> list[Array]:
         if i >= len(result) or np.shape(_array(result[i])) != value.shape:
             found = "is missing" if i >= len(result) else f"has shape {np.shape(_array(result[i]))}"
             raise AutogradError(
-                f"{case.title}: {label} has shape {value.shape}, and {found} when {case.labels[k]} is perturbed\n"
-                "check at a point around which the results keep their shapes"
+                f"{case.title}: {label} has shape {value.shape}, but {found} when {case.labels[k]} is perturbed\n"
+                "check at a point where a small change of the inputs does not change the shapes of the results"
             )
     return [_array(result[i]) for i in case.outputs]
 
@@ -417,13 +482,13 @@ def _by_backward(case: _Case, probes: _Probes, nondet_tol: float) -> list[list[M
 
 
 def _backward_pass(case: _Case, output: Tensor, variables: list[Tensor], cotangent: Array, i: int) -> list[Matrix]:
-    """The components of the gradients of all checked inputs."""
+    """Return the components of the gradients of all checked inputs."""
     given = cotangent.copy()
     gradients = grad((output,), variables, (Tensor(given),), retain_graph=True, allow_unused=True)
     if not np.array_equal(given, cotangent):
         raise GradcheckError(
-            f"{case.title}: backward changed the gradient that it was given for {case.output_labels[i]}\n"
-            "return a new array: other nodes may use that one"
+            f"{case.title}: backward wrote to the gradient of {case.output_labels[i]} in place\n"
+            "return a new array: other nodes can use the same gradient"
         )
     return [
         np.zeros(_n_components(point)) if gradient is None else _components(_array(gradient))
@@ -436,7 +501,7 @@ def _not_deterministic(case: _Case, i: int, k: int, first: Matrix, again: Matrix
     return GradcheckError(
         f"{case.title}: backward is not deterministic: {case.output_labels[i]} with respect to {case.labels[k]}: "
         f"{_element(c, case.points[k])}: first {first[c]:.10g}, then {again[c]:.10g}\n"
-        "make backward depend on its arguments only, or pass nondet_tol="
+        "make backward depend only on its arguments, or pass nondet_tol="
     )
 
 
@@ -448,7 +513,7 @@ def _by_forward(case: _Case, probes: _Probes) -> list[list[Matrix]]:
 
 
 def _forward_mode(case: _Case, moved: tuple[int, ...], tangents: tuple[Array, ...]) -> list[Array]:
-    """The tangents of the outputs, where some of the inputs have tangents."""
+    """Return the tangents of the outputs for tangents of some of the inputs."""
     constants = [Tensor(copy_with_layout(point)) for point in case.points]
 
     def function(*primals: Any) -> tuple[Any, ...]:
@@ -490,7 +555,7 @@ def _compare(
 ) -> Iterator[GradcheckError]:
     for i, outer in enumerate(probes.cotangents):
         for k, inner in enumerate(probes.directions):
-            # a projection adds up the errors of all elements, so it may be wrong by as much as all of them
+            # a projection sums the errors of all elements, so the sum of their tolerances is allowed
             n_errors = (1.0 if outer is None else outer.sum()) * (1.0 if inner is None else inner.sum())
             allowed = options.atol * n_errors + options.rtol * np.abs(numerical[i][k])
             if not _all_close(found[i][k], numerical[i][k], allowed):
@@ -498,7 +563,7 @@ def _compare(
 
 
 def _excess(found: Matrix, expected: Matrix, allowed: Any) -> Matrix:
-    """By how much the difference of each element is larger than allowed; infinite where one of the two is no number."""
+    """Return how much each difference exceeds the allowed one, or infinity if one of the two elements is NaN."""
     with np.errstate(invalid="ignore"):
         excess = np.abs(found - expected) - allowed
     excess = np.where(np.isnan(excess), np.inf, excess)
@@ -517,7 +582,7 @@ def _mismatch(
         f"{case.title}: {case.output_labels[i]} with respect to {case.labels[k]}: "
         f"{_element(int(row), case.values[i])} by {_element(int(column), case.points[k])}: "
         f"{kind} {found[row, column]:.10g}, numerical {numerical[row, column]:.10g}\n"
-        f"correct that derivative; its matrix has a row per element of the output, a column per element of the input\n"
+        "correct that derivative (below, a row per element of the output and a column per element of the input)\n"
         f"{kind}:\n{_show(found)}\nnumerical:\n{_show(numerical)}"
     )
 
@@ -534,10 +599,11 @@ def _show(matrix: Matrix) -> str:
 
 
 def _check_independence(case: _Case, options: _Options) -> None:
-    """Where no result requires grad, none may depend on a checked input."""
+    """Check that no result depends on a checked input, if no result requires grad."""
     result = _call(case, _variables(case.points))
     case = _select(case, result, lambda leaf: is_array(leaf) and np.dtype(leaf.dtype).kind in "fc")
-    case = case._replace(output_labels=tuple([f"{label}, which requires no grad," for label in case.output_labels]))
+    labels = [f"{label}, which does not require grad," for label in case.output_labels]
+    case = case._replace(output_labels=tuple(labels))
     probes = _elementwise(case)
     numerical = _numerical(case, probes, options.eps)
     zeros = [[np.zeros_like(matrix) for matrix in matrices] for matrices in numerical]
@@ -551,8 +617,8 @@ def _check_zero_cotangents(case: _Case) -> None:
     gradients = grad(outputs, variables, zeros, allow_unused=True)
     for label, gradient in _not_zero(case, gradients):
         raise GradcheckError(
-            f"{case.title}: backward is not multiplied by the gradient of the output: for zeros, the gradient of "
-            f"{label} is\n{_show(gradient)}\nmultiply by it: a gradient is linear in that of the output"
+            f"{case.title}: backward does not multiply by the gradient of the output: if that is zero, the gradient "
+            f"of {label} is\n{_show(gradient)}\nmultiply by the gradient of the output"
         )
 
 
@@ -563,7 +629,7 @@ def _not_zero(case: _Case, gradients: Iterable[Any]) -> Iterator[tuple[str, Arra
 
 
 class _Undefined(Function):
-    """The identity, whose backward has no gradient to give."""
+    """The identity, whose backward returns no gradient."""
 
     @staticmethod
     def forward(ctx: Context, x: Tensor) -> Any:
@@ -575,7 +641,7 @@ class _Undefined(Function):
 
 
 def _check_undefined_cotangents(case: _Case) -> None:
-    """With all outputs undefined, then with one of them and zeros for the others, gradients are None or zeros."""
+    """Check that gradients are None or zeros if all outputs are undefined, or one is and the others get zeros."""
     everything = range(len(case.outputs))
     for undefined in [everything, *([i] for i in everything if len(everything) > 1)]:
         which = "all outputs" if undefined is everything else case.output_labels[undefined[0]]
@@ -587,12 +653,12 @@ def _check_undefined_cotangents(case: _Case) -> None:
         except Exception as error:
             raise GradcheckError(
                 f"{case.title}: backward fails where the gradient of {which} is undefined: {type(error).__name__}: "
-                f"{error}\ntake a gradient of None for zeros, or call ctx.set_materialize_grads(True)"
+                f"{error}\ntreat a gradient of None as zeros, or call ctx.set_materialize_grads(True)"
             ) from error
         for label, gradient in _not_zero(case, gradients):
             raise GradcheckError(
-                f"{case.title}: where the gradient of {which} is undefined, that of {label} is not None or zeros, but\n"
-                f"{_show(gradient)}\ntake a gradient of None for zeros"
+                f"{case.title}: where the gradient of {which} is undefined, expected None or zeros for {label}, found\n"
+                f"{_show(gradient)}\ntreat a gradient of None as zeros"
             )
 
 
@@ -602,13 +668,13 @@ def _check_zero_tangents(case: _Case) -> None:
     for label, tangent in zip(case.output_labels, pushed, strict=True):
         if np.any(tangent != 0):
             raise GradcheckError(
-                f"{case.title}: for tangents of zeros, the tangent of {label} is\n{_show(tangent)}\n"
-                "multiply by the tangents: that of an output is linear in them"
+                f"{case.title}: if all tangents of the inputs are zero, the tangent of {label} is\n{_show(tangent)}\n"
+                "multiply by the tangents of the inputs"
             )
 
 
 def _check_joint_tangents(case: _Case, options: _Options) -> None:
-    """With tangents for all inputs at once, those of the outputs add up."""
+    """Check that the tangents of the outputs add up if all inputs have tangents at once."""
     everything = tuple(range(len(case.points)))
     weights = _random_weights(case.points, 2718)
     tangents = tuple([_from_components(row, point) for (row,), point in zip(weights, case.points, strict=True)])
@@ -617,14 +683,14 @@ def _check_joint_tangents(case: _Case, options: _Options) -> None:
         total = np.sum([part[i] for part in parts], axis=0)
         if not _all_close(joint, total, options.atol + options.rtol * np.abs(total)):
             raise GradcheckError(
-                f"{case.title}: the tangent of {case.output_labels[i]} for tangents of all inputs is not the sum of "
-                f"those for one each: found\n{_show(joint)}\nexpected\n{_show(total)}\n"
-                "add up what each input contributes"
+                f"{case.title}: the tangent of {case.output_labels[i]} for all inputs together is not the sum of its "
+                f"tangents for each input: found\n{_show(joint)}\nexpected\n{_show(total)}\n"
+                "add the contributions of all inputs"
             )
 
 
 def _check_dtypes(case: _Case) -> None:
-    """Gradients have the dtype of their inputs, and were not cast to it from a less precise one."""
+    """Check that gradients have the dtype of their inputs, and were not cast to it from a less precise one."""
     generator = np.random.default_rng(3141)
     variables, outputs = _record(case)
     cotangents = [
@@ -642,7 +708,7 @@ def _check_dtypes(case: _Case) -> None:
 
 
 def _check_batches(case: _Case, options: _Options) -> None:
-    """Backward on two random gradients at once gives what it gives on each of them."""
+    """Check that backward on two random gradients at once gives the same as backward on each of them."""
     generator = np.random.default_rng(5772)
     variables, outputs = _record(case)
     for i, value in enumerate(case.values):
@@ -660,12 +726,12 @@ def _check_batches(case: _Case, options: _Options) -> None:
                 ) from error
         for k, (label, found) in enumerate(zip(case.labels, together, strict=True)):
             expected = np.stack([gradients[k] for gradients in each])
-            found = np.broadcast_to(found, expected.shape)      # of zeros for what nothing arrived at
+            found = np.broadcast_to(found, expected.shape)      # zeros, for an input that no gradient reached
             if not np.allclose(found, expected, options.rtol, options.atol, equal_nan=True):
                 raise GradcheckError(
-                    f"{case.title}: on a batch of gradients of {case.output_labels[i]}, the gradient of {label} is\n"
-                    f"{_show(found)}\nexpected, one by one,\n{_show(expected)}\ncorrect the batching rules of what "
-                    "backward calls"
+                    f"{case.title}: for a batch of gradients of {case.output_labels[i]}, the gradient of {label} is\n"
+                    f"{_show(found)}\nexpected, from one gradient at a time,\n{_show(expected)}\n"
+                    "correct the batching rules of the operators that backward calls"
                 )
 
 
@@ -678,7 +744,7 @@ def _gradients(case: _Case, output: Tensor, variables: list[Tensor], cotangent: 
 
 
 def _precision(gradient: Array) -> np.dtype[Any]:
-    """The least precise dtype that holds these values, as far as they differ from zero."""
+    """Return the least precise dtype that holds these values, considering only nonzero arrays."""
     for lower in (np.dtype(np.float32), np.dtype(np.complex64)):
         if lower.kind == gradient.dtype.kind and np.any(gradient != 0):
             with np.errstate(over="ignore"):
@@ -710,7 +776,7 @@ def _draw(generator: np.random.Generator, value: Array, gaps: bool) -> Array:
 
 
 def _gradient_case(case: _Case, gradient: Callable[..., Any], cotangents: tuple[Any, ...]) -> _Case:
-    """The case of the gradient as a function of the inputs and of the cotangents."""
+    """Return the case of the gradient as a function of the inputs and of the cotangents."""
     arguments = tree_unflatten(case.leaves, case.spec)
     names = [f"grad_outputs[{i}]" for i, cotangent in enumerate(cotangents) if _requires_grad(cotangent)]
     gradients = _read_case(case.title, gradient, (*arguments, *cotangents))._replace(

@@ -1,7 +1,7 @@
-"""Hooks on Tensors and nodes, and gradients that are kept.
+"""Hooks on Tensors and nodes, and retained gradients.
 
-What is registered on a Tensor that an operator made belongs to the node that made it, at the time: when the Tensor is
-written to in place, the old hooks go on seeing the gradient of the old value.
+A hook on a Tensor that an operator made belongs to the node that made it, at the time of registration. If the Tensor is
+later written to in place, the old hooks still see the gradient of the old value.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from typing import Any
+
+import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import BackwardPass, GradientSlot, TapeNode, Tensor
@@ -26,19 +28,19 @@ def _ignore(gradients: Any) -> None:
 
 
 def _as_meant_here(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook, for which what it captures means the same when it is called."""
+    """Return the hook with the active substitution for its captured Tensors."""
     substitute = _core.current_state().substitute
     return hook if substitute is None else partial(_core.substituting, substitute, hook)
 
 
 class HookHandle:
-    """One hook. `remove()` takes it away; as a context manager, on leaving the block."""
+    """One registered hook. `remove()` removes it, and so does leaving its `with` block."""
 
     __slots__ = ("_hooks", "_number")
 
     def __init__(self, hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> None:
         if not callable(hook):
-            raise DispatchTypeError(f"a hook is a function, not {_core.a_type(hook)}\npass a callable")
+            raise DispatchTypeError(f"the hook is {_core.a_type(hook)}, expected a function\npass a callable")
         self._hooks = hooks
         self._number = next(_numbers)
         with _core.registering as block:
@@ -46,7 +48,7 @@ class HookHandle:
             hooks[self._number] = hook if isinstance(hook, OneOfSeveral) else _as_meant_here(hook)
 
     def remove(self) -> None:
-        """Take the hook away; doing so twice is harmless."""
+        """Remove the hook. Removing it twice is harmless."""
         self._hooks.pop(self._number, None)
 
     def __enter__(self) -> HookHandle:
@@ -57,9 +59,9 @@ class HookHandle:
 
 
 class Notes:
-    """What is known of a node besides its formulas: hooks, gradients to keep, where it was made."""
+    """The data of a node other than its formulas: hooks, retained gradients, the place where it was made."""
 
-    __slots__ = ("after", "before", "origin", "parent", "retained", "tensors")
+    __slots__ = ("after", "before", "origin", "parent", "retained", "saved", "tensors")
 
     def __init__(self) -> None:
         self.tensors: dict[int, dict[int, Any]] = {}    # result -> hooks
@@ -68,6 +70,7 @@ class Notes:
         self.retained: dict[int, weakref.ref[GradientSlot]] = {}
         self.origin: str | None = None
         self.parent: TapeNode | None = None
+        self.saved: list[tuple[np.ndarray[Any, Any], int]] = []     # raw arrays, and the checksum of each
 
 
 class LeafHooks:
@@ -82,7 +85,7 @@ class LeafHooks:
 
 
 def notes_of(node: TapeNode) -> Notes:
-    """The notes of a node, made when it has none."""
+    """Return the notes of a node, creating them if needed."""
     if node.notes is None:
         node.notes = Notes()
     notes: Notes = node.notes
@@ -90,7 +93,7 @@ def notes_of(node: TapeNode) -> Notes:
 
 
 def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
-    """The hooks of a leaf, made when it has none."""
+    """Return the hooks of a leaf, creating them if needed."""
     slot = _core.gradient_slot_of(tensor)
     if slot.hooks is None:
         slot.hooks = LeafHooks(tensor)
@@ -99,7 +102,7 @@ def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
 
 
 def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
-    """Call `hook(gradient)` whenever the gradient of this Tensor is known; the hook's result replaces it.
+    """Call `hook(gradient)` whenever the gradient of this Tensor is known, and replace it by the hook's result.
 
     Raises AutogradError for a Tensor that does not require grad.
     """
@@ -111,26 +114,26 @@ def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Ho
 
 
 def register_post_accumulate_grad_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> HookHandle:
-    """Call `hook(tensor)` whenever a backward pass has added to `tensor.grad`. Only for leaves."""
+    """Call `hook(tensor)` whenever a backward pass has added to `tensor.grad`. The Tensor must be a leaf."""
     _refuse_untracked(tensor, "register_post_accumulate_grad_hook")
     if not tensor.is_leaf:
         raise AutogradError("post accumulate grad hooks cannot be registered on non-leaf Tensors\n"
-                            "use tensor.register_hook, which sees the gradient")
+                            "use tensor.register_hook, which receives the gradient")
     return HookHandle(leaf_hooks_of(tensor).after, hook)
 
 
 def _refuse_untracked(tensor: Tensor, method: str) -> None:
     if isinstance(tensor, _core.BatchedTensor):
-        raise AutogradError(f"{method} does not work on values of {tensor.interpreter.name}: the tape sees gradients "
-                            "of the whole batch only\n"
-                            "register the hook on vmap's result, or in a grad inside vmap")
+        raise AutogradError(f"{method} does not work on values of {tensor.interpreter.name}: the tape computes "
+                            "gradients only of the whole batch\n"
+                            "register the hook on vmap's result, or under grad inside vmap")
     if not tensor.requires_grad:
-        raise AutogradError(f"{method}: this Tensor does not require grad, so no gradient arrives\n"
-                            "make it a leaf that does: tensor.requires_grad_()")
+        raise AutogradError(f"{method}: this Tensor does not require grad, so it gets no gradient\n"
+                            "make it require grad: tensor.requires_grad_()")
 
 
 def retain_grad(tensor: Tensor) -> None:
-    """Keep the gradient of a result in `tensor.grad`. Raises AutogradError if the Tensor does not require grad."""
+    """Keep the gradient of a result in `tensor.grad`. Raise AutogradError if the Tensor does not require grad."""
     if not tensor.requires_grad:
         raise AutogradError("retain_grad: this Tensor does not require grad\nuse tensor.requires_grad_()")
     if isinstance(tensor, _core.Wrapper):
@@ -145,7 +148,7 @@ def retain_grad(tensor: Tensor) -> None:
 
 
 def move_retained(tensor: Tensor, old: GradientSlot, new: GradientSlot) -> None:
-    """A Tensor whose gradient is kept was written to in place: what is kept is the gradient of the new value."""
+    """Move the retained gradient of a Tensor that was written to in place to its new value."""
     node, index = node_and_index(old)
     if node is not None and node.notes is not None:
         node.notes.retained.pop(index, None)
@@ -155,17 +158,17 @@ def move_retained(tensor: Tensor, old: GradientSlot, new: GradientSlot) -> None:
 
 
 def node_and_index(edge: Any) -> tuple[Any, int]:
-    """The node that an edge leads to, and which of its results."""
+    """Return the node that an edge leads to, and the number of its result."""
     return (edge, 0) if isinstance(edge, TapeNode) else (edge.node, edge.index)
 
 
 def register_node_hook(node: TapeNode, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> HookHandle:
-    """Call `hook(grad_inputs, grad_outputs)` after the node; a tuple that it returns replaces grad_inputs."""
+    """Call `hook(grad_inputs, grad_outputs)` after the node. A tuple that it returns replaces grad_inputs."""
     return HookHandle(notes_of(node).after, hook)
 
 
 def register_node_prehook(node: TapeNode, hook: Callable[[tuple[Any, ...]], Any]) -> HookHandle:
-    """Call `hook(grad_outputs)` before the node; a tuple that it returns replaces grad_outputs."""
+    """Call `hook(grad_outputs)` before the node. A tuple that it returns replaces grad_outputs."""
     return HookHandle(notes_of(node).before, hook)
 
 
@@ -173,7 +176,7 @@ def register_node_prehook(node: TapeNode, hook: Callable[[tuple[Any, ...]], Any]
 
 
 def before_node(node: TapeNode, gradient: Any, run: BackwardPass, runs: bool) -> Any:
-    """The gradients of a node's results after the hooks of its Tensors, and its own when it runs."""
+    """Return the gradients of a node's results after the hooks of its Tensors, and its prehooks if it runs."""
     notes: Notes = node.notes
     run.node = node
     several, create_graph = node.has_result_list, run.create_graph
@@ -200,18 +203,18 @@ def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, run: Backward
 
 
 def _replacement(who: str, old: Any, new: Any, create_graph: bool) -> Any:
-    """A gradient that a hook returned, checked to be like the one it was given."""
+    """Check that a gradient that a hook returned has the shape and dtype of the old one."""
     if not isinstance(new, Tensor):
         raise DispatchTypeError(f"{who} returned {_core.a_type(new)}, expected a Tensor or None\n"
                                 "return the new gradient as a Tensor")
     if old is not None and (tuple(new.shape) != tuple(old.shape) or new.dtype != old.dtype):
         raise AutogradError(f"{who} returned a gradient of shape {new.shape} and dtype {new.dtype}, expected "
-                            f"{tuple(old.shape)} and {old.dtype}\nreturn a gradient like the one it was given")
+                            f"{tuple(old.shape)} and {old.dtype}\nreturn a gradient of that shape and dtype")
     return new if create_graph else as_raw_constant(new)
 
 
 def _replacements(who: str, old: list[Any], new: Any, create_graph: bool) -> list[Any]:
-    """The gradients that a hook of a node returned, checked one by one."""
+    """Check the gradients that a hook of a node returned, one by one."""
     new = new if isinstance(new, tuple) else (new,)
     if len(new) != len(old):
         raise AutogradError(f"{who} returned {len(new)} gradients, expected {len(old)}\n"
@@ -235,7 +238,7 @@ def _through_prehooks(node: TapeNode, notes: Notes, gradients: list[Any], create
 
 
 def after_node(node: TapeNode, gradients: list[Any], results: Any, run: BackwardPass) -> list[Any]:
-    """The gradients that a node sends on, after its hooks."""
+    """Return the gradients that a node sends on, after its hooks."""
     run.node = None
     if not node.notes.after:
         return gradients
@@ -251,13 +254,13 @@ def after_node(node: TapeNode, gradients: list[Any], results: Any, run: Backward
         new = _replacements(who, spread, replaced, run.create_graph)
         for i, (before, after) in enumerate(zip(spread, new, strict=True)):
             if before is None and after is not None:
-                raise AutogradError(f"{who} returned a gradient at index {i}, where there was None\nreturn None there")
+                raise AutogradError(f"{who} returned a gradient at index {i}, where it got None\nreturn None there")
         spread = new
     return [spread[position] for position in positions]
 
 
 def argument_positions(node: TapeNode) -> list[int]:
-    """For every edge of a node its position among the differentiable arguments of the operator."""
+    """Return, for every edge of a node, its position among the differentiable arguments of the operator."""
     derivative, tracked = node.derivative, node.tracked_arguments
     if derivative is None or len(tracked) != len(node.edges_out):
         return list(range(len(node.edges_out)))
@@ -266,28 +269,28 @@ def argument_positions(node: TapeNode) -> list[int]:
 
 
 def n_arguments(node: TapeNode) -> int:
-    """How many differentiable arguments, or elements of such, the operator of a node has."""
+    """Return how many differentiable arguments, or elements of them, the operator of a node has."""
     if node.derivative is None or len(node.tracked_arguments) != len(node.edges_out):
         return len(node.edges_out)
     return sum(formula is not None for formula in node.derivative.formulas)
 
 
 def before_leaf(slot: GradientSlot, gradient: Any, run: BackwardPass) -> Any:
-    """The gradient of a leaf after its hooks."""
+    """Return the gradient of a leaf after its hooks."""
     return _through_hooks(slot.hooks.before, gradient, "a hook on a leaf", run)
 
 
 def after_leaf(slot: GradientSlot) -> None:
-    """The gradient of a leaf was accumulated."""
+    """Call the hooks of a leaf whose gradient was accumulated."""
     owner = slot.hooks.owner()
     for hook in list(slot.hooks.after.values()):
         if owner is not None and hook(owner) is not None:
             raise AutogradError("a post accumulate grad hook returned a value, expected None\n"
-                                "set tensor.grad inside of the hook instead")
+                                "set tensor.grad in the hook instead")
 
 
 def kept(gradient: Any, old: Any) -> Tensor:
-    """A gradient as `tensor.grad` keeps it: in memory of its own, added to what was there."""
+    """Return a gradient as `tensor.grad` keeps it: in separate memory, added to the old gradient."""
     return as_tensor(ops.np.copy(gradient)) if old is None else old + gradient
 
 
@@ -296,8 +299,32 @@ def register_multi_grad_hook(
 ) -> MultiHandle:
     """Call `hook` once per backward pass with the gradients of several Tensors.
 
-    "all": when those that take part have theirs, with the list of gradients, None for the others; "any": at the first,
-    with that gradient.
+    Parameters
+    ----------
+    tensors : iterable of Tensors
+        Tensors that require grad.
+    hook : callable
+        With mode "all" it receives a list of gradients, None for Tensors that do not take part. With "any" it receives
+        one gradient.
+    mode : {"all", "any"}, optional
+        With "all", the hook is called when every Tensor that takes part has its gradient. With "any", it is called at
+        the first gradient.
+
+    Returns
+    -------
+    MultiHandle
+        A handle whose `remove()` removes the hook.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> handle = autograd.register_multi_grad_hook([x], print)
+    >>> autograd.backward(np.sum(x ** 2))
+    [Tensor([2., 4.])]
+    >>> handle.remove()
     """
     if mode not in ("all", "any"):
         raise DispatchTypeError(f'mode is {mode!r}, expected "all" or "any"\nwrite mode="all"')
@@ -305,18 +332,18 @@ def register_multi_grad_hook(
 
 
 class Arrivals:
-    """What one backward pass has brought to the Tensors of one `register_multi_grad_hook`."""
+    """The gradients that one backward pass has brought to the Tensors of one `register_multi_grad_hook`."""
 
-    __slots__ = ("gradients", "missing", "told")
+    __slots__ = ("gradients", "missing", "reported")
 
     def __init__(self, gradients: list[Any], missing: int) -> None:
         self.gradients = gradients
         self.missing = missing
-        self.told = False
+        self.reported = False
 
 
 class OneOfSeveral:
-    """The hook on one Tensor of a `register_multi_grad_hook`. It has to know the pass, so `arrive` is called."""
+    """The hook on one Tensor of a `register_multi_grad_hook`. The engine calls `arrive`, which also takes the pass."""
 
     __slots__ = ("_arrived", "_position")
 
@@ -328,13 +355,13 @@ class OneOfSeveral:
         raise AssertionError("a hook of several Tensors is called with the pass")
 
     def arrive(self, run: BackwardPass, gradient: Tensor | None) -> Tensor | None:
-        """Take the gradient that a pass has brought, and leave it as it is."""
+        """Note the gradient that a pass has brought, and leave it unchanged."""
         self._arrived(self._position, run, gradient)
         return None
 
 
 class MultiHandle:
-    """The hooks that stand behind one `register_multi_grad_hook`."""
+    """The handle of one `register_multi_grad_hook`, which holds its hooks."""
 
     def __init__(self, tensors: list[Tensor], hook: Callable[..., None], mode: str) -> None:
         self._hook = _as_meant_here(hook)
@@ -342,7 +369,7 @@ class MultiHandle:
         self._size = len(tensors)
         self._edges = [_core.edge_of_tensor(tensor) for tensor in tensors]
         self._runs: weakref.WeakKeyDictionary[BackwardPass, Arrivals] = weakref.WeakKeyDictionary()
-        with _core.registering:     # all, or none
+        with _core.registering:     # all or none
             self._handles = [
                 register_hook(tensor, OneOfSeveral(self._arrived, i))
                 for i, tensor in enumerate(tensors)
@@ -356,14 +383,14 @@ class MultiHandle:
         state.gradients[i] = gradient
         state.missing -= 1
         if self._mode == "any":
-            if not state.told:
-                state.told = True
+            if not state.reported:
+                state.reported = True
                 self._hook(gradient)
         elif state.missing == 0:
             self._hook(state.gradients)
 
     def remove(self) -> None:
-        """Take the hooks away."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

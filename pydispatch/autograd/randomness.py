@@ -1,21 +1,387 @@
-"""What random operators do under vmap: one draw for all examples, one for each, or none."""
+"""Random operators in functions that run again, and under vmap.
 
+A second run of a function sees the draws of the first. `Draws` implements this. While it records, it copies each
+generator before the function first draws from it. While it replays, operators draw from these copies instead. The
+generators themselves advance only in the first run. An operator makes the copies, so traces contain them too.
+
+Under vmap a draw is one for all examples, one for each, or an error.
+"""
+
+# tests: tests/func/test_randomness.py
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import copy
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, TypeVar
 
-from pydispatch._core import OpOverload, Vmap
-from pydispatch.exceptions import VmapError
-from pydispatch.registry.sites import describe_interpreter
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, Vmap, Wrapper
+from pydispatch.exceptions import AutogradError, VmapError
+from pydispatch.ops import ops
+from pydispatch.registry.sites import caller_site, describe_interpreter
+
+T = TypeVar("T")
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@functools.cache
+def sources() -> tuple[type, ...]:
+    """Return the types of objects that random numbers come from. NumPy imports them on first use."""
+    return np.random.Generator, np.random.BitGenerator, np.random.SeedSequence
+
+
+REMEDY = ("draw by methods of np.random.default_rng(seed) of pydispatch.numpy, or draw and change states outside and "
+          "pass what was drawn as an argument")
+"""The remedy for a function that draws from a source in a way that no trace or second run can know."""
+
+
+class Draws:
+    """The generators that one run of a function draws from: a copy of each, in the state before its first draw."""
+
+    def __init__(self, batches: frozenset[Vmap] | None = None) -> None:
+        self.drawn: list[np.random.Generator] = []
+        self.copies: list[Any] = []
+        self.not_repeatable: dict[str, str] = {}    # the names of operators, and where they were called
+        # the interpreters of vmap around the first run
+        self.batches = _batches() - _foreign() if batches is None else batches
+
+    def __bool__(self) -> bool:
+        return bool(self.copies or self.not_repeatable)
+
+    def record(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function whose draws another run will repeat."""
+        return _core.drawing(_Recording(self), function, *args)
+
+    def replay(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function with the draws of the recorded run, or raise AutogradError if an operator cannot repeat them.
+        """
+        if not self:
+            return function(*args)
+        for name, site in self.not_repeatable.items():
+            raise AutogradError(
+                f"operator {name}, called at {site}, can return a different result each time, and the function that "
+                "calls it runs again, to compute a gradient or another part of a batch\n"
+                "call it outside that function and pass in its result, or declare an argument of type Generator and "
+                "draw from that")
+        return _core.drawing(_Replay(self), function, *args)
+
+    def restart(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function for other examples of a batch than the recorded ones, with draws from the recorded start."""
+        return _core.drawing(_Restarting(self), function, *args) if self.copies else function(*args)
+
+    def rewind(self) -> None:
+        """Reset the generators to their states before the recorded run."""
+        for generator, copied in zip(self.drawn, self.copies, strict=True):
+            bits_of(generator).state = bits_of(copied).state
+
+    def copy_of(self, generator: np.random.Generator, claimed: set[int]) -> Any:
+        """Return a generator in the state in which the recorded run first drew from this one.
+
+        A generator that the function made itself is another object in each run. Such generators are matched in order:
+        the first unknown one with the first recorded one that is not matched yet, and so on.
+        """
+        known = [bits_of(drawn) for drawn in self.drawn]
+        here = [i for i, drawn in enumerate(known) if drawn is bits_of(generator)]
+        found = here or [i for i in range(len(known)) if i not in claimed]
+        if not found:
+            raise AutogradError("when it ran again, a function drew from a generator that it had not used before\n"
+                                "make it use the same generators each time")
+        claimed.add(found[0])
+        return self.from_start(generator, found[0])
+
+    def from_start(self, generator: np.random.Generator, i: int) -> Any:
+        """Return generator `i` in its state before the recorded run."""
+        return ops.np.random_copy(self.copies[i])
+
+
+class StepDraws(Draws):
+    """The draws of a step of a loop. The states are values: arrays of each step, which a loop can stack."""
+
+    def recording(self, step: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+        """Return a function that runs a step and returns the states of its generators in one array."""
+
+        def states(*values: Any) -> tuple[Any, ...]:
+            one = Draws(self.batches)
+            one.record(step, *values)
+            self.drawn, self.copies, self.not_repeatable = one.drawn, one.copies, one.not_repeatable
+            parts = [_core.drawing(None, ops.np.random_state, copied) for copied in self.copies]
+            return (ops.np.concatenate(parts) if parts else ops.np.zeros((0,), dtype=np.dtype(np.uint64)),)
+
+        return states
+
+    def replaying(self, step: Callable[..., T], position: int) -> Callable[..., T]:
+        """Return the step with another argument at this position: the states that `recording` returned."""
+
+        def again(*values: Any) -> T:
+            ends = list(accumulate(map(_size_of_state, self.copies), initial=0))
+            states = [ops.np.getitem(values[position], slice(*part)) for part in pairwise(ends)]
+            return SavedDraws(self.drawn, states, self.batches).replay(
+                step, *values[:position], *values[position + 1:])
+
+        return again
+
+
+class SavedDraws(Draws):
+    """The draws of a run whose generators' states are known, as arrays."""
+
+    def __init__(self, drawn: Sequence[np.random.Generator], states: Sequence[Any], batches: frozenset[Vmap]) -> None:
+        super().__init__(batches)
+        self.drawn, self.copies = list(drawn), list(states)
+
+    def from_start(self, generator: np.random.Generator, i: int) -> Any:
+        """Return generator `i` in its state before the recorded run."""
+        return ops.np.random_restored(generator, self.copies[i])
+
+
+class _Redirecting:
+    """The base of objects that redirect draws during a run, see `_core.drawing`.
+
+    `foreign` are interpreters of vmap that began between a first run and a second one. One draw serves all their
+    examples.
+    """
+
+    def __init__(self, foreign: frozenset[Vmap]) -> None:
+        self._foreign = foreign
+        self._meant: dict[int, np.random.Generator] = {}    # by the id of a bit generator
+        self._alive: list[np.random.Generator] = []         # kept alive, so that no other object gets such an id
+        self.handed_out: set[int] = set()       # the ids of bit generators that the function asked for, see `bits_here`
+
+    @property
+    def foreign(self) -> frozenset[Vmap]:
+        """The interpreters of vmap whose examples share one draw."""
+        return self._foreign
+
+    def arguments(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+        """Return the arguments of a call with generators replaced, or None if none has to be."""
+        found = [value for value in (*args, *kwargs.values()) if isinstance(value, np.random.Generator)]
+        if not found:
+            self.note_state_of(str(op.name))
+        meant = {id(value): self.generator(value) for value in found}
+        if all(meant[id(value)] is value for value in found):
+            return None
+        return (tuple([meant.get(id(value), value) for value in args]),
+                {name: meant.get(id(value), value) for name, value in kwargs.items()})
+
+    def generator(self, generator: np.random.Generator) -> np.random.Generator:
+        """Return the generator to draw from instead of this one."""
+        known = self._meant.get(id(bits_of(generator)))
+        if known is None:
+            known = self.first_draw(generator)
+            self.made(known)
+            self._meant[id(bits_of(generator))] = known
+            self._alive.append(generator)
+        return generator if bits_of(known) is bits_of(generator) else known
+
+    def made(self, generator: np.random.Generator) -> None:
+        """Leave a generator unchanged, because the function makes an equal one in each run."""
+        self._meant[id(bits_of(generator))] = generator
+        self._alive.append(generator)
+
+    def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
+        """Return the generator to draw from instead of one that is met for the first time."""
+        raise NotImplementedError
+
+    def note_state_of(self, name: str) -> None:
+        """Note an operator that cannot be repeated."""
+
+
+class _Recording(_Redirecting):
+    def __init__(self, draws: Draws) -> None:
+        self._outer = _core.current_state().generators
+        super().__init__(_foreign())
+        self._draws = draws
+
+    def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
+        meant = generator if self._outer is None else self._outer.generator(generator)
+        self._draws.copies.append(_core.drawing(None, ops.np.random_copy, meant))
+        self._draws.drawn.append(generator)
+        return meant
+
+    def made(self, generator: np.random.Generator) -> None:
+        super().made(generator)
+        if self._outer is not None:
+            self._outer.made(generator)
+
+    def note_state_of(self, name: str) -> None:
+        self._draws.not_repeatable.setdefault(name, str(caller_site()))
+        if self._outer is not None:
+            self._outer.note_state_of(name)
+
+
+class _Replay(_Redirecting):
+    def __init__(self, draws: Draws) -> None:
+        super().__init__((_batches() - draws.batches) | _foreign())
+        self._draws = draws
+        self._claimed: set[int] = set()
+
+    def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
+        found: np.random.Generator = _core.drawing(None, self._draws.copy_of, generator, self._claimed)
+        return found
+
+
+class _Restarting(_Recording):
+    def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
+        for i, drawn in enumerate(self._draws.drawn):
+            if bits_of(drawn) is bits_of(generator):
+                found: np.random.Generator = _core.drawing(None, self._draws.from_start, generator, i)
+                return found
+        return super().first_draw(generator)
+
+
+class _Sharing(_Redirecting):
+    """Draws from the usual generators, but with one draw for batches that share those of a first run."""
+
+    def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
+        return generator
+
+
+def for_another_context(function: Callable[..., T]) -> Callable[..., T]:
+    """Return a function to call in another context, in which batches share draws as they do here."""
+    draws = _Sharing(_foreign())
+    return lambda *args: _core.drawing(draws, function, *args)
+
+
+def generator_here(generator: np.random.Generator) -> np.random.Generator:
+    """Return the generator to draw from instead of this one, which a running function draws from, or may draw from."""
+    draws = _core.current_state().generators
+    return generator if draws is None else draws.generator(generator)
+
+
+def bits_here(generator: np.random.Generator) -> Any:
+    """Return the bit generator of `generator_here`, and note that the running function may change its state."""
+    draws: Any = _core.current_state().generators
+    if draws is not None:
+        draws.handed_out.add(id(bits_of(generator)))
+    return bits_of(generator_here(generator))
+
+
+def is_handed_out(bits: Any) -> bool:
+    """Return whether the running function has asked for a bit generator by `bits_here`."""
+    draws: Any = _core.current_state().generators
+    return draws is not None and id(bits) in draws.handed_out
+
+
+def bits_of(generator: np.random.Generator) -> Any:
+    """Return the bit generator that holds the state. Generators that share it share their stream.
+
+    The attribute of that name is refused to functions that are traced.
+    """
+    return np.random.Generator.bit_generator.__get__(generator)
+
+
+def note_made(generator: np.random.Generator) -> None:
+    """Note that later runs of the running function make this generator too, since it depends only on a seed."""
+    draws = _core.current_state().generators
+    if draws is not None:
+        draws.made(generator)
+
+
+def note_state_of(name: str) -> None:
+    """Note that the running function calls an operator that cannot be repeated."""
+    draws = _core.current_state().generators
+    if draws is not None:
+        draws.note_state_of(name)
+
+
+def _foreign() -> frozenset[Vmap]:
+    """Return the interpreters of vmap that began between the first run of a function and the current one."""
+    draws = _core.current_state().generators
+    return frozenset() if draws is None else draws.foreign
+
+
+def _batches() -> frozenset[Vmap]:
+    """Return the interpreters of vmap that are active here."""
+    return frozenset([each.first for each in _core.current_state().stack if isinstance(each, Vmap)])
+
+
+def batches_of(values: Iterable[Any]) -> frozenset[Vmap]:
+    """Return the interpreters of vmap that own these values."""
+    found = set()
+    for value in values:
+        while isinstance(value, Wrapper):
+            if isinstance(value.interpreter, Vmap):
+                found.add(value.interpreter.first)
+            value = _core.value_below(value, value.interpreter)
+    return frozenset(found)
+
+
+# --- states as arrays ------------------------------------------------------------------------------------------------
+
+
+def words_of_state(generator: np.random.Generator) -> np.ndarray:
+    """Return the state of a generator as an array: two words per number, one word per element of an array."""
+    words: list[int] = []
+    for value in _leaves_of_state(bits_of(generator).state):
+        words += [value & _WORD, value >> 64] if isinstance(value, int) else list(map(int, value.ravel()))
+    return np.array(words, np.uint64)
+
+
+def state_of(source: Any) -> tuple[Any, ...]:
+    """Return the state of a bit generator or SeedSequence for comparisons, with the number of its children."""
+    sequence = getattr(source, "seed_seq", source)
+    children = sequence.n_children_spawned if type(sequence) is np.random.SeedSequence else 0
+    leaves = [] if sequence is source else _leaves_of_state(source.state)
+    return (children, *[leaf if isinstance(leaf, int) else leaf.tobytes() for leaf in leaves])
+
+
+def with_words(generator: np.random.Generator, words: np.ndarray) -> np.random.Generator:
+    """Copy a generator, and set the copy to the state that such an array holds."""
+    copied = copy_of_generator(generator)
+    rest = iter(words.tolist())
+    bits_of(copied).state = _filled_state(bits_of(copied).state, rest)
+    return copied
+
+
+def copy_of_generator(generator: np.random.Generator) -> np.random.Generator:
+    """Return a generator with the same state and an independent stream."""
+    return type(generator)(copy.copy(bits_of(generator)))
+
+
+_WORD = (1 << 64) - 1
+
+
+def _leaves_of_state(state: Any) -> Iterator[Any]:
+    if isinstance(state, dict):
+        for name in sorted(state):
+            yield from _leaves_of_state(state[name])
+    elif isinstance(state, np.ndarray):
+        yield state
+    elif not isinstance(state, str):
+        yield int(state)
+
+
+def _filled_state(state: Any, words: Iterator[int]) -> Any:
+    if isinstance(state, dict):
+        return {name: _filled_state(state[name], words) for name in sorted(state)}
+    if isinstance(state, np.ndarray):
+        return np.array([next(words) for _ in range(state.size)], state.dtype).reshape(state.shape)
+    return state if isinstance(state, str) else next(words) | next(words) << 64
+
+
+def _size_of_state(generator: np.random.Generator) -> int:
+    return len(words_of_state(generator))
+
+
+# --- vmap ------------------------------------------------------------------------------------------------------------
 
 
 def randomness_of(op: OpOverload, interpreter: Vmap) -> str:
-    """What a draw is under an interpreter: "same" for all examples, or "different"; VmapError where none is allowed."""
+    """Return whether a draw under an interpreter is the "same" for all examples or "different".
+
+    Raise VmapError if draws are not allowed. In a second run of a function, all examples of a batch that the first run
+    was not in see the draw of that run.
+    """
+    draws = _core.current_state().generators
+    if draws is not None and interpreter.first in draws.foreign:
+        return "same"
     if interpreter.randomness == "error":
         raise VmapError(
             f"operator {op.name} draws random numbers in {describe_interpreter(interpreter)}, whose randomness is "
-            "'error': it does not say whether the examples of a batch share one draw\n"
+            "'error', which does not specify whether the examples of a batch share one draw\n"
             f'pass {_mapper(interpreter)}(..., randomness="different") for one draw per example, or '
             'randomness="same" for one draw for all'
         )
@@ -23,18 +389,18 @@ def randomness_of(op: OpOverload, interpreter: Vmap) -> str:
 
 
 def _mapper(interpreter: Vmap) -> str:
-    """The function that is given the randomness of an interpreter."""
+    """Return the name of the function that takes the randomness of an interpreter."""
     return interpreter.name if interpreter.name.isidentifier() else "vmap"
 
 
 def check_shared(op: OpOverload, interpreter: Vmap, in_dims: Sequence[int | None], args: Sequence[Any]) -> None:
-    """VmapError for an argument of a draw that differs from example to example: no draw is one of all."""
+    """Raise VmapError for an argument of a draw that differs between examples, since they cannot share one draw."""
     for argument, dim, value in zip(op.schema.arguments, in_dims, args, strict=True):
         if dim is not None:
             shape = tuple(getattr(value, "shape", ()))[1:]
             raise VmapError(
                 f"operator {op.name}: argument {argument.name!r}, of shape {shape}, is batched in "
-                f"{describe_interpreter(interpreter)}, but randomness='same' needs one draw for all\n"
+                f"{describe_interpreter(interpreter)}, but randomness='same' needs one draw for all examples\n"
                 f'pass {_mapper(interpreter)}(..., randomness="different"), or draw without the argument and '
                 "compute with it"
             )

@@ -1,5 +1,6 @@
-"""Residuals: what functions of users save for backward, and hooks that see every residual."""
+"""Residuals: the values that functions of users save for backward, and hooks that see every residual."""
 
+# tests: tests/autograd/test_saved_tensors.py
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,21 +18,58 @@ Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
 
 def saved_tensors_hooks(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> Guard:
-    """Pass every residual that is saved in the block through `pack`, and through `unpack` when it is needed.
+    """Pass every residual saved in the block through `pack`, and through `unpack` when it is needed.
 
-    `pack` gets a Tensor that it must not write to, and may return anything; `unpack` must return a Tensor of the same
-    shape. Only the innermost pair applies.
+    Only the innermost pair applies.
+
+    Parameters
+    ----------
+    pack : callable
+        A function that receives a Tensor, which it must not write to, and may return anything.
+    unpack : callable
+        A function from the result of `pack` to a Tensor of the same shape.
+
+    Returns
+    -------
+    Guard
+        A context manager, and a decorator of functions.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import Tensor, autograd
+    >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
+    >>> def pack(tensor):
+    ...     return tensor.numpy().astype("float16")
+    >>> def unpack(packed):
+    ...     return Tensor(packed.astype("float64"))
+    >>> with autograd.saved_tensors_hooks(pack, unpack):
+    ...     y = np.sum(x ** 2)
+    >>> autograd.grad(y, x)
+    (Tensor([2., 4.]),)
     """
     return _HooksGuard("saved_tensors_hooks(...)", saved_hooks=(pack, unpack))
 
 
 def disable_saved_tensors_hooks(message: str) -> Guard:
-    """Refuse `saved_tensors_hooks` inside, with this message."""
+    """Make `saved_tensors_hooks` raise AutogradError with this message in the block.
+
+    Parameters
+    ----------
+    message : str
+        The message of the error.
+
+    Returns
+    -------
+    Guard
+        A context manager, and a decorator of functions.
+    """
     return _Disabled("disable_saved_tensors_hooks(...)", saved_hooks=_Forbidden(message))
 
 
 class _Forbidden:
-    """In the place of hooks: entering `saved_tensors_hooks` is refused, with this message. Saving goes on."""
+    """A replacement for hooks with which entering `saved_tensors_hooks` raises this message. Saving still works."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -50,7 +88,8 @@ class _HooksGuard(Guard):
 
 
 class _Disabled(Guard):
-    """Puts a `_Forbidden` in the place of hooks; where there are some outside, its message alone: saving is refused."""
+    """Sets a `_Forbidden` as the hooks. If there are hooks outside, it sets only the message, so that saving raises it.
+    """
 
     def inside(self, state: State) -> State:
         if isinstance(state.saved_hooks, (tuple, str)):
@@ -64,13 +103,13 @@ _watchers: ContextVar[tuple[Callable[[Any, Any], None], ...]] = ContextVar("pydi
 def watching_copies(watcher: Callable[[Any, Any], None]) -> Setting[None]:
     """Call `watcher(value, copy)` for each value that the tape copies because it is about to be overwritten.
 
-    These copies are made under the modes that are on, so none of them sees the call of an operator.
+    These copies are made under the active modes, so a mode sees no call of an operator for them.
     """
     return Setting(_watchers, (*_watchers.get(), watcher))
 
 
 def copy_kept(value: Any) -> Any:
-    """A copy of what a formula will need and the call is about to overwrite."""
+    """Copy a value that a formula needs and the call is about to overwrite."""
     copy = ops.np.copy(value)
     for watcher in reversed(_watchers.get()):
         watcher(value, copy)
@@ -78,7 +117,7 @@ def copy_kept(value: Any) -> Any:
 
 
 class Packed:
-    """A residual as a user's hook keeps it."""
+    """A residual in the form in which a user's hook keeps it."""
 
     __slots__ = ("_edge", "_kept", "_shape", "_unpack")
 
@@ -91,20 +130,20 @@ class Packed:
         self._kept = _core.with_grad_mode(False, pack, tensor)
         if tensor._version != writes:
             raise AutogradError(
-                "the pack hook of saved_tensors_hooks wrote to its argument in place\nlet it return a changed copy"
+                "the pack hook of saved_tensors_hooks wrote to its argument in place\nreturn a changed copy"
             )
 
     def unpack(self, create_graph: bool, made_by: Any) -> Tensor:
-        """The value again, to be recorded with `create_graph`: as what was saved, or as the result of a node.
+        """Return the value again, recorded with `create_graph`: as the original value, or as the result of a node.
 
-        Raises AutogradError when the hook gives something else than a Tensor of its shape.
+        Raise AutogradError if the hook returns anything but a Tensor of its shape.
         """
         tensor = _core.with_grad_mode(False, self._unpack, self._kept)
         if not isinstance(tensor, Tensor) or tensor.shape != self._shape:
             found = f"a Tensor of shape {tensor.shape}" if isinstance(tensor, Tensor) else _core.a_type(tensor)
             raise AutogradError(
                 f"the unpack hook of saved_tensors_hooks returned {found}, expected a Tensor of shape {self._shape}\n"
-                "return what was packed, as a Tensor"
+                "return the packed value as a Tensor"
             )
         edge = self._edge if made_by is None else made_by
         if create_graph and edge is not None:
@@ -114,45 +153,38 @@ class Packed:
 
 
 def pack(hooks: Hooks | str, value: Any, node: TapeNode | None = None) -> Packed:
-    """Let the hooks have a value; raises AutogradError where they are forbidden."""
+    """Pass a value through the hooks. Raise AutogradError if hooks are forbidden."""
     if isinstance(hooks, str):
         raise AutogradError(hooks)
     return Packed(hooks, value)
 
 
-def modified_error(node: TapeNode | None, index: int | None, value: Any, expected: int, found: int) -> AutogradError:
-    """The error for a residual that was written to before it was needed."""
-    name = "the operator" if node is None else node.name
-    what = "its result" if index == -1 else "an argument"
-    shape = tuple(getattr(value, "shape", ()))
-    notes = None if node is None else node.notes
-    origin = getattr(notes, "origin", None)
-    where = f"it was called here:\n{origin}" if origin else "find the call with autograd.detect_anomaly()"
+def overwritten_error(value: Tensor) -> AutogradError:
+    """Return the error for a residual that was overwritten before the write was announced."""
     return AutogradError(
-        f"{name} saved {what}, of shape {shape}, for backward, and it has been modified by an in-place operator since: "
-        f"expected version {expected}, found {found}\n"
-        "write to a copy (tensor.copy()) or use the operator that returns a new Tensor, or have all writes of a "
-        f"function rewritten so: func.grad(func.functionalize(f)); {where}"
+        f"a Tensor of shape {tuple(value.shape)} that a gradient needs was modified in-place by a Function that wrote "
+        "to the array of its input, so its original value is lost\n"
+        "write with operators in forward (ops.np.multiply_(x, 2)), or pass a copy to the Function: tensor.copy()"
     )
 
 
 def inference_error(node: Any, value: Tensor) -> AutogradError:
-    """What to say when a Tensor of inference mode would have to be saved."""
+    """Return the error for saving a Tensor of inference mode."""
     return AutogradError(
-        f"{getattr(node, 'name', 'a Function')} would have to save a Tensor of shape {value.shape} that was made in "
-        "inference mode\n"
-        "make it outside of inference_mode(), or pass a copy made there: tensor.copy()"
+        f"{getattr(node, 'name', 'a Function')} cannot save a Tensor of shape {value.shape} that was made in inference "
+        "mode\n"
+        "make it outside inference_mode(), or pass a copy made there: tensor.copy()"
     )
 
 
 def released_error(node: TapeNode | None) -> AutogradError:
-    """What to say when a graph is run a second time."""
+    """Return the error for running a graph a second time."""
     who = "" if node is None else f"{node.name}: "
     return AutogradError(
         f"{who}Trying to backward through the graph a second time: the values that it saved were released\n"
-        "keep them the first time: backward(retain_graph=True)"
+        "keep them in the first pass: backward(retain_graph=True)"
     )
 
 
-_core.connect(copy_kept=copy_kept, pack=pack, Packed=Packed, modified_error=modified_error,
+_core.connect(copy_kept=copy_kept, pack=pack, Packed=Packed, overwritten_error=overwritten_error,
               inference_error=inference_error, released_error=released_error)

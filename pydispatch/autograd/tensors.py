@@ -1,5 +1,6 @@
-"""What autograd adds to Tensors and nodes."""
+"""Attributes and methods that autograd adds to Tensors and nodes."""
 
+# tests: tests/autograd/test_tape.py
 from __future__ import annotations
 
 import warnings
@@ -12,13 +13,13 @@ from pydispatch.exceptions import AutogradError, DispatchTypeError
 
 
 def _grad_fn(tensor: Tensor) -> TapeNode | None:
-    """The node that made this Tensor; None for a leaf."""
+    """Return the node that made this Tensor, or None for a leaf."""
     edge = _core.edge_of_tensor(tensor)
     return None if edge is None else hooks.node_and_index(edge)[0]
 
 
 def _is_leaf(tensor: Tensor) -> bool:
-    """Was it made by the user, rather than by a recorded call? Of a batch, what it holds."""
+    """Return whether the user made this Tensor, rather than a recorded call. For a batch, return this for its value."""
     if isinstance(tensor, _core.BatchedTensor):
         value = _core.array_of(tensor)
         return not isinstance(value, Tensor) or _is_leaf(value)
@@ -26,19 +27,22 @@ def _is_leaf(tensor: Tensor) -> bool:
 
 
 def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
-    """Ask for the gradient of this leaf, or no longer; returns the Tensor itself."""
+    """Switch on or off that this leaf requires grad, and return the Tensor itself."""
     _core.set_requires_grad_of(self, requires_grad)
     return self
 
 
 def kept_grad(tensor: Tensor) -> Tensor | None:
-    """The gradient of a Tensor that is no leaf: there only after retain_grad, or where a pass accumulated in it."""
+    """Return the gradient of a Tensor that is not a leaf.
+
+    It exists only after retain_grad, or if a pass accumulated in it.
+    """
     edge = _core.edge_of_tensor(tensor)
     if edge is None or (isinstance(edge, _core.GradientSlot) and (edge.grad is not None or edge.retains
                                                                   or edge.node is None)):
         return None if edge is None else edge.grad
-    warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: it is never filled. "
-                  "Call tensor.retain_grad() before the backward pass", UserWarning, stacklevel=2)
+    warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. No backward pass "
+                  "fills it. Call tensor.retain_grad() before the backward pass", UserWarning, stacklevel=2)
     return None
 
 
@@ -57,19 +61,22 @@ def check_grad(tensor: Tensor, grad: Any) -> None:
 
 
 def _retains_grad(tensor: Tensor) -> bool:
-    """Is the gradient kept, although this is no leaf?"""
+    """Return whether the gradient is retained although this Tensor is not a leaf."""
     edge = _core.edge_of_tensor(tensor)
     return isinstance(edge, _core.GradientSlot) and edge.retains
 
 
 def _output_nr(tensor: Tensor) -> int:
-    """Which result of its node it is."""
+    """Return the number of this Tensor among the results of its node."""
     edge = _core.edge_of_tensor(tensor)
     return 0 if edge is None else hooks.node_and_index(edge)[1]
 
 
 def _next_functions(node: TapeNode) -> tuple[tuple[Any, int], ...]:
-    """Where the gradients go: (node or leaf, index of the result) per differentiable argument; (None, 0) is nowhere."""
+    """Return the targets of the gradients: (node or leaf, index of the result) per differentiable argument.
+
+    An argument without a target has (None, 0).
+    """
     found = [
         (None, 0) if edge is None
         else (edge, 0) if isinstance(edge, TapeNode) or edge.is_leaf

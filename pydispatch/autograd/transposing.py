@@ -1,5 +1,6 @@
-"""Forward mode for operators and Functions without a jvp: the transpose of their backward."""
+"""Forward mode for operators and Functions without a jvp, by transposing their backward."""
 
+# tests: tests/operators/test_derivatives.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 
 class Results:
-    """What the results of a call look like: the shape and dtype of each array, and which are differentiable."""
+    """The structure of a call's results: the shape and dtype of each array, and which are differentiable."""
 
     __slots__ = ("flags", "metas", "spec")
 
@@ -30,10 +31,10 @@ class Results:
 def transposed(
     name: str, backward: Callable[[Any], Sequence[Any]], results: Results, tangents: Sequence[Any], materialize: bool
 ) -> Any:
-    """The tangents of the results, nested as they are, from one entry per argument; None for those without tangent.
+    """Return the tangents of the results, nested like the results, from one entry per argument, None without tangent.
 
-    `backward` gives one entry per argument from gradients nested as the results. Whether it is linear, as a derivative
-    has to be, cannot be checked. NoDerivativeError for one that converts its gradients to NumPy arrays.
+    `backward` returns one entry per argument from gradients nested like the results. A derivative has to be linear, but
+    this cannot be checked. Raise NoDerivativeError for a backward that converts its gradients to NumPy arrays.
     """
     present = next(leaf for leaf in tree_leaves(tangents) if leaf is not None)
     zeros = [
@@ -55,7 +56,7 @@ def transposed(
 
     values = [zero for zero, flag in zip(zeros, results.flags, strict=True) if flag]
     try:
-        found = iter(gradients_in_interpreter(f"the forward mode of {name}, made of its backward", run, values))
+        found = iter(gradients_in_interpreter(f"the jvp of {name}, derived from its backward", run, values))
     except ConversionError as error:
         raise NoDerivativeError(
             f"{name} has no jvp, and its backward cannot be transposed: it converts gradients to NumPy arrays\n"
@@ -69,23 +70,25 @@ def transposed(
 
 
 def refuse_once_differentiable(name: str) -> NoDerivativeError:
-    """A backward that cannot be differentiated cannot be transposed either."""
+    """Return the error for a backward that cannot be differentiated, and so cannot be transposed either."""
     return NoDerivativeError(
         f"{name} has no jvp, and its backward cannot be transposed: it is once_differentiable\n{_REMEDY}"
     )
 
 
-_REMEDY = "give it one: register_autograd(..., jvp=jvp), or a jvp staticmethod; or write backward with operators"
+_REMEDY = "define one (register_autograd(..., jvp=jvp), or a jvp staticmethod), or write backward with operators"
 
 
 def _pairs(given: Any, entry: Any, i: int, name: str) -> list[tuple[Any, Any]]:
-    """(gradient, tangent) of argument `i`, where there are both."""
+    """Return (gradient, tangent) of argument `i` where both exist."""
     tangents, spec = tree_flatten(given)
     pairs = []
     for gradient, tangent in zip(leaf_gradients(entry, spec, i, name), tangents, strict=True):
         if tangent is None or not _core.is_array(gradient):
             continue
         gradient = _core.sum_to(gradient, tuple(tangent.shape))
+        if gradient.dtype.kind == "c" and tangent.dtype.kind != "c":
+            gradient = gradient.real
         if gradient.dtype != tangent.dtype:
             gradient = gradient.astype(tangent.dtype)
         pairs.append((gradient, tangent))

@@ -1,4 +1,4 @@
-"""Values at any interpreter: as Tensors, as the raw arrays that they hold, their shapes and dtypes, zeros."""
+"""Convert values of any interpreter to Tensors and raw arrays, and return their shapes and dtypes, and zeros."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from pydispatch.ops import ops
 from pydispatch.tree import tree_map
 
 Meta = tuple[tuple[int, ...], Any]      # shape and dtype
+WITHOUT_LAYOUT = "a trace without data does not know the memory layout of its values"      # why an error is raised
 
 
 def as_tensor(value: Any) -> Tensor:
-    """An array of any interpreter as a Tensor."""
+    """Return an array of any interpreter as a Tensor."""
     return value if isinstance(value, Tensor) else Tensor(value)
 
 
 def bottom_of(value: Any) -> Any:
-    """The raw array below all interpreters of a Tensor, of a batch that of one example; what is none as it is."""
+    """Return the raw array below all interpreters of a Tensor, or the value itself if it is not a Tensor.
+
+    For a batch, the array is that of one example.
+    """
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
 
 
 def one_beside(value: Any) -> Any:
-    """The gradient of a value of one element with respect to itself; an operator makes it where a mode sees that."""
+    """Return the gradient of a value of one element with respect to itself, made by an operator if a mode is active."""
     if not isinstance(bottom_of(value), (np.ndarray, np.generic)):
         return ops.np.ones_like(value)
     if _core.active_modes():
@@ -38,12 +42,15 @@ def _ones(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def meta_of(value: Any) -> Meta | None:
-    """Shape and dtype; None for what is no array."""
+    """Return the shape and dtype, or None if this is not an array."""
     return (tuple(value.shape), value.dtype) if hasattr(value, "dtype") else None
 
 
 def zeros_beside(value: Any, meta: Meta) -> Any:
-    """Zeros of a shape and dtype, on the backend and of the class of another value; None: those for new arrays."""
+    """Return zeros of a shape and dtype, on the backend and of the class of another value.
+
+    If the value is None, return zeros as for new arrays.
+    """
     shape, dtype = meta
     if value is None:
         return ops.np.zeros(shape, dtype=dtype)
@@ -51,22 +58,22 @@ def zeros_beside(value: Any, meta: Meta) -> Any:
 
 
 def as_raw_constant(value: Any) -> Any:
-    """The array of a Tensor that is a constant to all around; any other Tensor, and what is none, as it is.
+    """Return the array of a Tensor that all interpreters around treat as a constant, or any other value unchanged.
 
-    To a mode no Tensor is a constant: a trace, for one, cannot see what NumPy does with its array.
+    Modes treat no Tensor as a constant. A trace, for example, cannot see what NumPy does with a Tensor's array.
     """
     if not isinstance(value, Tensor) or isinstance(value, _core.Wrapper) or value.requires_grad:
         return value
-    return value if value.dispatches_to_python or _core.tensors_are_followed() else value.array
+    return value if value.dispatches_to_python or _core.tensors_are_followed() else _core.raw_of(value)
 
 
 def enter_arrays(interpreter: Interpreter, value: Any) -> Any:
-    """A pytree with its arrays as new values of an interpreter."""
+    """Wrap the arrays of a pytree as new values of an interpreter."""
     return tree_map(lambda leaf: _core.wrap_value_at(interpreter, leaf) if _core.is_array(leaf) else leaf, value)
 
 
 def values_below(value: Any, interpreter: Interpreter) -> Any:
-    """A pytree with what its values of an interpreter are below it."""
+    """Replace the values of an interpreter in a pytree by the values below."""
     return tree_map(lambda leaf: _core.value_below(leaf, interpreter), value)
 
 

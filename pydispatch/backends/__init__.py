@@ -1,4 +1,4 @@
-"""The backends that the package brings along: Meta. NumPy's own, CPU, needs no code."""
+"""The backends that come with the package: Meta. NumPy's backend, CPU, needs no code here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Libraries of the Array API standard, whose functions have NumPy's names or those of the standard.
 
-These functions take arrays and dtypes of their own alone, and promote less than NumPy's. Here they take what operators
-pass: dtypes and arrays of NumPy's, numbers, and arrays of several dtypes.
+These functions take only arrays and dtypes of their library, and promote less than NumPy's. The wrappers here let
+them take the arguments of operators: NumPy's dtypes and arrays, numbers, and arrays of several dtypes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ __all__ = ["register_array_api"]
 __dir__ = only_public(globals())
 
 FLOATING = frozenset(("mean", "std", "var"))
-"""Functions that compute with floating-point numbers; those of `linalg` do too."""
+"""Functions that compute with floating-point numbers, like those of `linalg`."""
 COUNTING = frozenset(("sum", "prod", "cumsum", "cumprod"))
-"""Functions for which truth values are numbers."""
+"""Functions that count truth values as numbers."""
 REAL_TO_COMPLEX = frozenset(("fft.rfft", "fft.rfftn", "fft.ihfft"))
-"""Transforms of real numbers; the others of `fft` compute with complex ones."""
+"""Functions of `fft` that transform real numbers. The other ones compute with complex numbers."""
 PROMOTING = {
     "where": slice(1, 3), "concat": slice(1), "concatenate": slice(1), "stack": slice(1), "clip": slice(3),
     "tensordot": slice(2), "einsum": slice(1, 4), "linalg.cross": slice(2), "linalg.solve": slice(2)}
-"""Functions that bring arrays to one dtype, and which of their arguments these are."""
+"""Functions that promote arrays to a common dtype, and the positions of these arguments."""
 UNIVERSAL = {name: function for name, function in vars(np).items() if isinstance(function, np.ufunc)}
 NUMBERS = (int, float, complex)
 
@@ -43,18 +43,32 @@ def register_array_api(
     name: str, array_type: type, module: str, above: Iterable[str] = (), *,
     functions: Mapping[str, Callable[..., Any]] | None = None, without: Iterable[str] = (),
 ) -> DispatchKey:
-    """Add a backend for arrays of a library of the Array API standard; see `register_backend`.
+    """Add a backend for the arrays of a library that follows the Array API standard.
 
-    `module` is the name of the library's namespace, such as "array_api_compat.torch". It is imported when an operator
-    is called with such an array. `functions` are used in place of its own, by names such as "linalg.svd"; they get the
-    namespace first. `without` are names that the namespace has, but for other functions than NumPy.
+    Parameters
+    ----------
+    name, array_type, above
+        As in `register_backend`.
+    module
+        Name of the library's namespace, such as "array_api_compat.torch". It is imported when an operator is called
+        with such an array.
+    functions
+        Functions to use instead of the namespace's own, by names such as "linalg.svd". Each gets the namespace as its
+        first argument.
+    without
+        Names that the namespace uses for other functions than NumPy. They are left out.
+
+    Returns
+    -------
+    DispatchKey
+        The key of the backend.
     """
     namespace = ArrayNamespace(module, {**FUNCTIONS, **(functions or {})}, frozenset(without))
     return register_backend(name, array_type, above, namespace=namespace)
 
 
 class ArrayNamespace:
-    """The functions of a namespace of the Array API, which take what operators pass."""
+    """A namespace of the Array API whose functions take the arguments of operators."""
 
     def __init__(self, module: str, functions: Mapping[str, Callable[..., Any]], without: frozenset[str],
                  family: str = "") -> None:
@@ -67,7 +81,7 @@ class ArrayNamespace:
     def __getattr__(self, name: str) -> Any:
         path = f"{self._family}.{name}".lstrip(".")
         if path in self._without or name.startswith("__"):
-            raise AttributeError(f"{self.__name__} has no {name} that does what NumPy's does")
+            raise AttributeError(f"{self.__name__} has no {name} that matches NumPy's")
         module = loaded(self._module)
         if path in self._functions:
             found: Any = function_of(module, path, partial(self._functions[path], module))
@@ -85,7 +99,7 @@ class ArrayNamespace:
 
 @cache
 def loaded(module: str) -> types.ModuleType:
-    """The namespace; ImportError with the remedy where `array-api-compat`, which brings most of them, is missing."""
+    """Import a namespace. If that fails, raise ImportError with the way to install `array-api-compat`."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -93,7 +107,7 @@ def loaded(module: str) -> types.ModuleType:
 
 
 def function_of(module: types.ModuleType, path: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of a namespace that takes what operators pass."""
+    """Wrap a function of a namespace so that it takes the arguments of operators."""
     of = Arguments(module, path)
 
     def kernel(*args: Any, **options: Any) -> Any:
@@ -102,11 +116,11 @@ def function_of(module: types.ModuleType, path: str, function: Callable[..., Any
             return function(*of.promoted(args), **{name: of.own(value) for name, value in options.items()})
         except (TypeError, NotImplementedError, RuntimeError) as error:
             raise UnsupportedError(f"{module.__name__}.{path}: {error}\n"
-                                   "pass arguments that the library takes, or register a kernel") from error
+                                   "pass arguments that the library supports, or register a kernel") from error
 
     if not isinstance(function, partial):
         kernel = wraps(function)(kernel)
-    with suppress(ValueError):      # some functions in C tell no signature
+    with suppress(ValueError):      # some functions written in C have no signature
         found = inspect.signature(function)
         kernel.__signature__ = found.replace(parameters=[      # type: ignore[attr-defined]
             each for each in found.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD])
@@ -115,7 +129,7 @@ def function_of(module: types.ModuleType, path: str, function: Callable[..., Any
 
 
 class Arguments:
-    """How the arguments of one function become those of the library."""
+    """Converts the arguments of one function to those that the library takes."""
 
     __slots__ = ("alike", "family", "function", "module", "own_type", "path")
 
@@ -128,15 +142,15 @@ class Arguments:
         self.alike = PROMOTING.get(path)
 
     def own(self, value: Any) -> Any:
-        """An argument with the library's dtypes and arrays in place of NumPy's."""
+        """Replace NumPy's dtypes and arrays in an argument by the library's."""
         if isinstance(value, (np.ndarray, np.generic)):
-            return self.module.asarray(np.array(value))      # torch warns of arrays that are read-only
+            return self.module.asarray(np.array(value))      # a copy, because torch warns of read-only arrays
         if isinstance(value, np.dtype):
             return getattr(self.module, value.name)
         return type(value)(map(self.own, value)) if type(value) in (tuple, list) else value
 
     def promoted(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Positional arguments in the dtypes that NumPy's function computes with."""
+        """Convert positional arguments to the dtypes that NumPy's function computes with."""
         if self.function is not None:
             n = self.function.nin
             return (*self.as_universal(self.function, args[:n]), *args[n:])
@@ -152,7 +166,7 @@ class Arguments:
         return args
 
     def as_inexact(self, array: Any) -> Any:
-        """The array with floating-point or complex numbers, whichever the function computes with."""
+        """Convert an array to floating-point or complex numbers, depending on the function."""
         found = dtype = dtype_of(array)
         if found.kind in "biu":
             dtype = np.dtype(np.float64)
@@ -161,13 +175,13 @@ class Arguments:
         return array if dtype == found else self.cast(array, dtype)
 
     def as_universal(self, function: np.ufunc, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Arguments of a universal function in the dtypes of the loop that NumPy takes for them."""
+        """Convert the arguments of a universal function to the dtypes of the loop that NumPy selects for them."""
         found = tuple([type(arg) if isinstance(arg, NUMBERS) else dtype_of(arg) for arg in args])
         dtypes = loop_of(function, found)
         return args if dtypes is None else tuple(map(self.cast, args, dtypes))
 
     def promoted_together(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Arguments, or arrays in sequences, in the one dtype that NumPy promotes them to."""
+        """Convert arguments, and arrays in sequences, to the common dtype that NumPy promotes them to."""
         leaves = [leaf for arg in args for leaf in (arg if isinstance(arg, (tuple, list)) else (arg,))]
         known = [dtype_of(leaf) if isinstance(leaf, self.own_type) else leaf for leaf in leaves
                  if isinstance(leaf, (*NUMBERS, self.own_type))]
@@ -179,7 +193,7 @@ class Arguments:
                       if isinstance(arg, tuple) else self.cast(arg, common) for arg in args])
 
     def cast(self, value: Any, dtype: np.dtype[Any]) -> Any:
-        """The value as an array of the library with this dtype."""
+        """Convert a value to an array of the library with this dtype."""
         if isinstance(value, NUMBERS):
             return self.module.asarray(value, dtype=getattr(self.module, dtype.name))
         if not isinstance(value, self.own_type) or dtype_of(value) == dtype:
@@ -189,7 +203,7 @@ class Arguments:
 
 @cache
 def loop_of(function: np.ufunc, found: tuple[Any, ...]) -> tuple[np.dtype[Any], ...] | None:
-    """The dtypes of the arguments that NumPy's loop takes; None where it has none for these."""
+    """Return the dtypes that NumPy's loop takes for these arguments, or None if it has no loop for them."""
     weak = tuple([each if isinstance(each, np.dtype) else int if each is bool else each for each in found])
     try:
         return function.resolve_dtypes((*weak, *[None] * function.nout))[:len(found)]

@@ -1,4 +1,4 @@
-"""array-api-strict, which has the Array API standard and nothing else."""
+"""The library array-api-strict, which implements the Array API standard and nothing else."""
 
 import array_api_strict
 

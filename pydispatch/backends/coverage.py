@@ -1,4 +1,4 @@
-"""What a backend has of NumPy's operators: covered, partial, decomposed, missing."""
+"""How a backend runs each of NumPy's operators: covered, partial, decomposed or missing."""
 
 from __future__ import annotations
 
@@ -19,25 +19,38 @@ KINDS = (COVERED, PARTIAL, DECOMPOSED, MISSING)
 
 
 class Coverage(NamedTuple):
-    """What a backend runs for one operator: the kind, and in words the kernel or why there is none.
+    """How a backend runs one operator: a kind, and a text that names the kernel or the reason why there is none.
 
-    `untaken` are the arguments that can be at their default only.
+    `unsupported` are the arguments that the kernel does not take, and that can only be at their default.
     """
 
     kind: str
     text: str
-    untaken: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
 
 
 def coverage(backend: str) -> dict[str, Coverage]:
-    """For each of NumPy's operators, without the variants that write, what a run-time backend runs for it.
+    """Return how a run-time backend runs each of NumPy's operators, without the variants that write.
 
-    Raises UnknownKeyError for a backend that is not registered, or that the package brings along.
+    Parameters
+    ----------
+    backend
+        Name of a registered backend.
+
+    Returns
+    -------
+    dict of str to Coverage
+        The coverage of each functional operator, by its name.
+
+    Raises
+    ------
+    UnknownKeyError
+        If the backend is not registered, or comes with the package.
     """
     name = parse_backend(backend)
     if name not in BACKENDS:
-        raise UnknownKeyError(f"backend {name} is no run-time backend: it has kernels of its own for every operator\n"
-                              f"run-time backends: {', '.join(BACKENDS) or 'none is registered'}")
+        raise UnknownKeyError(f"backend {name} is not a run-time backend: it has its own kernels for every operator\n"
+                              f"run-time backends: {', '.join(BACKENDS) or 'none registered'}")
     bring_into_use(parse_key(name))
     load_all("np")
     names = sorted(each for each, declaration in {**DECLARATIONS, **OF_FAMILIES}.items()
@@ -51,10 +64,10 @@ def _coverage_of(op: OpOverload, name: str) -> Coverage:
         found = kernel_provided(op, BACKENDS[name])
         assert not isinstance(found, ProvidedKernel)
         return Coverage(MISSING, found.reason)
-    kind = DECOMPOSED if entry.label is Label.DECOMPOSITION else PARTIAL if entry.untaken_names else COVERED
-    return Coverage(kind, f"{entry.kernel.debug} [{entry.label}]", entry.untaken_names)
+    kind = DECOMPOSED if entry.label is Label.DECOMPOSITION else PARTIAL if entry.unsupported_names else COVERED
+    return Coverage(kind, f"{entry.kernel.debug} [{entry.label}]", entry.unsupported_names)
 
 
 def counts(covered: dict[str, Coverage]) -> dict[str, int]:
-    """How many operators are of each kind."""
+    """Count the operators of each kind."""
     return {kind: sum(each.kind == kind for each in covered.values()) for kind in KINDS}

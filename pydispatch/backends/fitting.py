@@ -1,7 +1,8 @@
-"""How a function of a backend's namespace takes the arguments of an operator.
+"""Matches the arguments of an operator with the parameters of a function in a backend's namespace.
 
-A kernel matches positional arguments by position. Functions of other libraries have the names of NumPy's, or those of
-the Array API, but not always its order, and take more by keyword: here an argument with a default matches by name.
+A kernel matches positional arguments by position. Functions of other libraries use NumPy's names or those of the Array
+API, but not always in the same order, and they take more arguments by keyword. Here, an argument with a default is
+matched by name.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pydispatch.schema.fitting import Parameters, is_default_of, parameters_of
 from pydispatch.schema.frozen import REQUIRED
 
 OTHER_NAMES = {"a_min": "min", "a_max": "max", "axes": "axis", "decimals": "ndigits", "N": "n_rows", "M": "n_cols"}
-"""Names of arguments in the Array API and other libraries, where these have no argument of NumPy's name."""
+"""Names in the Array API and other libraries, for arguments that these do not have by NumPy's name."""
 NUMBERS = {("expand_dims", "axis"), ("repeat", "repeats")}
-"""Arguments that a schema has as one or more integers, and other libraries often as one: one goes as a number."""
+"""Arguments that are one or more integers in a schema, and often only one elsewhere. One is passed as a number."""
 DEFAULTS = {("transpose", "axes"): lambda a: tuple(reversed(range(len(a.shape))))}
-"""Defaults that a function needs which requires the argument, from the first array."""
+"""Defaults, computed from the first array, for functions that require the argument."""
 
 
 class Way(NamedTuple):
@@ -31,10 +32,10 @@ class Way(NamedTuple):
 
 
 class Adapted:
-    """A kernel that passes arguments to a function of a namespace by the names that it has for them.
+    """A kernel that passes arguments to a function of a namespace by the function's own names.
 
-    `by_position` arguments go as they come. `names` are those of further positional arguments and `renamed` maps those
-    of keyword-only ones; None for one that the function does not take.
+    It passes the first `by_position` arguments as they are. `names` are the names of further positional arguments, and
+    `renamed` maps the names of keyword-only ones. In both, None marks an argument that the function does not take.
     """
 
     __slots__ = ("by_position", "default", "function", "names", "numbers", "renamed")
@@ -76,19 +77,19 @@ class Adapted:
 
 
 def fitted(operator: str, schema: Schema, function: Callable[..., Any]) -> tuple[Callable[..., Any], Fit]:
-    """A kernel of the function, and how it takes the arguments; ValueError with the reason where it cannot."""
+    """Return a kernel for the function and how it takes the arguments. Raise ValueError if it cannot."""
     found = parameters_of(function) or of_required(schema)
     ways, defaults = ways_of(schema, found)
-    untaken = frozenset([way.argument.name for way in ways if way.is_left_out and not is_device(way.argument)])
+    unsupported = frozenset([way.argument.name for way in ways if way.is_left_out and not is_device(way.argument)])
     filled = frozenset([way.argument.name for way, default in zip(ways, defaults, strict=True)
                         if not way.is_left_out and is_filled(way.argument, default)])
-    return (function if is_direct(operator, ways) else Adapted(function, operator, ways)), Fit(filled, untaken)
+    return (function if is_direct(operator, ways) else Adapted(function, operator, ways)), Fit(filled, unsupported)
 
 
 def is_direct(operator: str, ways: list[Way]) -> bool:
-    """Does the function take all that it is ever passed by the position or name that the argument has in the schema?
+    """Return whether the function takes each argument by the position or name that it has in the schema.
 
-    What it does not take is never passed, but for a device.
+    An argument that the function does not take is never passed to it, except a device.
     """
     taken = [way for way in ways if not way.is_left_out or is_device(way.argument)]
     positional = [way for way in ways if not way.argument.kw_only]
@@ -99,13 +100,13 @@ def is_direct(operator: str, ways: list[Way]) -> bool:
 
 
 def of_required(schema: Schema) -> Parameters:
-    """The parameters of a function in C that does not tell its own: arguments without a default, by position."""
+    """Return the parameters of a C function without a signature: the required arguments, by position."""
     required = [(argument.name, REQUIRED) for argument in schema.arguments if not argument.has_default]
     return Parameters(required, len(required), {}, False, False)
 
 
 def ways_of(schema: Schema, found: Parameters) -> tuple[list[Way], list[Any]]:
-    """How each argument is taken, and the function's own default for it."""
+    """Return how the function takes each argument, and its own default for each."""
     by_name = {name: default for name, default in found.positional if not name.endswith("/")} | found.keywords
     parameters = list(found.positional)
     ways: list[Way] = []
@@ -115,7 +116,7 @@ def ways_of(schema: Schema, found: Parameters) -> tuple[list[Way], list[Any]]:
         way, default = Way(argument, is_left_out=True), argument.default
         name = next((name for name in (argument.name, OTHER_NAMES.get(argument.name, "")) if name in by_name), None)
         i = len(ways)
-        if is_device(argument):         # which a kernel of one backend need not know
+        if is_device(argument):         # a kernel of one backend need not take it
             pass
         elif not argument.kw_only and in_order and i < len(parameters) and goes_there(argument, name, parameters[i][0]):
             way, default = Way(argument), parameters[i][1]
@@ -127,7 +128,7 @@ def ways_of(schema: Schema, found: Parameters) -> tuple[list[Way], list[Any]]:
         elif found.has_varkw and argument.kw_only:
             way = Way(argument, argument.name)
         elif not argument.has_default:
-            raise ValueError(f"it takes no argument {argument.name!r}")
+            raise ValueError(f"it has no parameter {argument.name!r}")
         in_order = in_order and way == Way(argument)
         ways.append(way)
         defaults.append(default)
@@ -136,12 +137,12 @@ def ways_of(schema: Schema, found: Parameters) -> tuple[list[Way], list[Any]]:
 
 
 def goes_there(argument: Argument, name: str | None, parameter: str) -> bool:
-    """Is this parameter, at the position of the argument, the one for it?"""
+    """Return whether the parameter at the position of an argument is the one for it."""
     return parameter.rstrip("/") in (argument.name, name) or (not argument.has_default and name is None)
 
 
 def check_required(found: Parameters, left: dict[str, Any], n_by_position: int) -> None:
-    """ValueError where the function requires a parameter that no argument is for."""
+    """Raise ValueError if the function requires a parameter that no argument fills."""
     left = {name: default for name, default in found.positional[n_by_position:]
             if name.endswith("/") or name in left} | {
         name: default for name, default in found.keywords.items() if name in left}
@@ -151,9 +152,9 @@ def check_required(found: Parameters, left: dict[str, Any], n_by_position: int) 
 
 
 def is_filled(argument: Argument, default: Any) -> bool:
-    """Is the argument passed at its default too, because the function has another one?
+    """Return whether an argument is passed even at its default, because the function's own default differs.
 
-    None stands for what the function does by itself, unless it requires the argument.
+    None means the function's own behaviour, unless the function requires the argument.
     """
     if not argument.has_default or default is argument.default:
         return False

@@ -1,5 +1,6 @@
-"""JAX: its arrays, and the tracers that stand for them under its transforms, with the functions of `jax.numpy`."""
+"""JAX: its arrays, and the tracers that replace them under its transforms, with the functions of `jax.numpy`."""
 
+# tests: tests/backends/test_array_api.py
 from types import SimpleNamespace
 
 import jax
@@ -9,7 +10,7 @@ from pydispatch.registry.backends import register_backend
 
 
 class JaxFunctions(SimpleNamespace):
-    """The functions of `jax.numpy`, but for those here that take NumPy's arguments."""
+    """The functions of `jax.numpy`, except those here, which take NumPy's arguments."""
 
     __name__ = "jax.numpy"
 
@@ -17,32 +18,32 @@ class JaxFunctions(SimpleNamespace):
         return getattr(jax.numpy, name)
 
     def take(self, a, indices, axis=None):
-        """What NumPy refuses, an index out of bounds, JAX fills with nan."""
+        """Take elements along an axis. For an index out of bounds, JAX fills in nan where NumPy raises."""
         return jax.numpy.take(a, jax.numpy.asarray(indices), axis)
 
     def setitem(self, x, key, value):
-        """A changed array."""
+        """Return a copy of the array with assigned elements."""
         return jax.numpy.asarray(x).at[key].set(value)
 
     def index_put(self, x, key, values, accumulate=False):
-        """A changed array."""
+        """Return a copy of the array with assigned or added elements."""
         at = jax.numpy.asarray(x).at[key]
         return at.add(values) if accumulate else at.set(values)
 
     def repeat(self, a, repeats, axis=None):
-        """Numbers in a tuple are an array for JAX."""
+        """Repeat elements. A tuple of repeats becomes an array, because JAX takes no tuple."""
         return jax.numpy.repeat(a, jax.numpy.asarray(repeats), axis)
 
     def clip(self, a, a_min=None, a_max=None, min=None, max=None):
-        """NumPy has two names for each bound."""
+        """Clip an array. NumPy has two names for each bound."""
         return jax.numpy.clip(a, a_min if min is None else min, a_max if max is None else max)
 
     def searchsorted(self, a, v, side="left"):
-        """Positions are of NumPy's dtype, where JAX has it."""
+        """Find positions in a sorted array, in NumPy's dtype for positions if JAX has it."""
         return jax.numpy.searchsorted(a, v, side=side).astype(int)
 
     def einsum(self, subscripts, x1, x2=None, others=None, optimize=False):
-        """JAX finds its own order of products."""
+        """Sum products over subscripts. `optimize` is ignored, because JAX finds the order of products itself."""
         operands = [each for each in (x1, x2, *(others or ())) if each is not None]
         return jax.numpy.einsum(subscripts, *operands)
 

@@ -1,8 +1,8 @@
-"""NumPy's masked arrays, with the functions of `numpy.ma`: what is computed from a masked element is masked.
+"""NumPy's masked arrays, with the functions of `numpy.ma`: results computed from masked elements are masked.
 
-Universal functions that `numpy.ma` lacks are NumPy's own, which keep masks. What only moves elements moves the masks
-alike. Reductions leave masked elements out, so they are differentiated as reductions of filled arrays: a sum as one
-with zeros in their place. The gradient by a masked array has its mask.
+Universal functions that `numpy.ma` lacks are NumPy's own, which keep masks. Functions that only move elements also
+move the masks. Reductions leave masked elements out. They are differentiated as reductions of filled arrays: a sum as
+the sum with zeros for masked elements. The gradient of a masked array has its mask.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ filled, mask, with_mask = MASKED.operators("filled", "mask", "with_mask")
 
 
 def moving(name):
-    """NumPy's function that moves elements, applied to data and mask."""
+    """Return a NumPy function that moves elements, applied to both data and mask."""
     function = getattr(np, name)
 
     def moved(a, *args, **options):
@@ -40,18 +40,18 @@ def moving(name):
 
 
 def matmul(x1, x2):
-    """The product, with zeros for masked elements; masked where no pair of elements is there."""
+    """Multiply with zeros for masked elements. Mask elements of the result to which no unmasked pair contributes."""
     there = np.matmul(~ma.getmaskarray(x1), ~ma.getmaskarray(x2))
     return ma.masked_array(np.matmul(ma.filled(x1, 0), ma.filled(x2, 0)), ~there)
 
 
 def argsort(a, axis=-1, kind=None, *, stable=None):
-    """The positions in order; `numpy.ma` takes `stable` by another name."""
+    """Return the indices that sort the array. `numpy.ma` has no `stable`, so it is passed as a kind."""
     return ma.argsort(a, axis, "stable" if stable else kind)
 
 
 class MaskedFunctions:
-    """The functions of `numpy.ma`, and those of NumPy that keep masks."""
+    """The functions of `numpy.ma`, and the functions of NumPy that keep masks."""
 
     __name__ = "numpy.ma"
 
@@ -93,7 +93,8 @@ def _batch(op, info, in_dims, *args):
 
 DECLARED = (
     ("filled", "Tensor a, Scalar value", lambda a, value: np.array(ma.filled(a, value)),
-     {"vjp": lambda g, a: with_mask(g, mask(a)), "jvp": lambda t: filled(t, 0)}),
+     {"vjp": lambda g, a: with_mask(g, mask(a)),
+      "jvp": lambda t, a: ops.np.where(mask(a), 0.0, filled(t, 0))}),      # a tangent may lack the mask of its array
     ("mask", "Tensor a", lambda a: np.array(ma.getmaskarray(a)), {"differentiable": False}),
     ("with_mask", "Tensor data, Tensor mask", _with_mask,
      {"vjp": (lambda g: filled(g, 0), None), "jvp": (lambda t, mask: with_mask(t, mask), None)}),
@@ -103,11 +104,11 @@ for name, arguments, kernel, parts in DECLARED:
 MASKED.install()
 
 
-# --- composites, which are differentiated -----------------------------------------------------------------------------
+# --- composites, for derivatives --------------------------------------------------------------------------------------
 
 
 def reduced(name, value):
-    """A reduction of the array with this value in place of masked elements; masked where nothing is left."""
+    """Return a reduction that replaces masked elements by this value. Results of masked elements only are masked."""
     def composite(a, axis=None, dtype=None, *, keepdims=False):
         found = getattr(ops.np, name)(filled(a, value), axis, dtype, keepdims=keepdims)
         return with_mask(found, ops.np.all(mask(a), axis, keepdims=keepdims))
@@ -115,7 +116,7 @@ def reduced(name, value):
 
 
 def extreme(name, infinity):
-    """The greatest or smallest of what is not masked; masked where nothing is left."""
+    """Return the maximum or minimum of unmasked elements. Results of masked elements only are masked."""
     def composite(a, axis=None, *, keepdims=False):
         found = getattr(ops.np, name)(filled(a, as_limit(infinity, a.dtype)), axis, keepdims=keepdims)
         return with_mask(found, ops.np.all(mask(a), axis, keepdims=keepdims))
@@ -123,7 +124,7 @@ def extreme(name, infinity):
 
 
 def as_limit(infinity, dtype):
-    """The last of the numbers of a dtype on the way to infinity."""
+    """Return the number of a dtype that is nearest to this infinity."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return limits.max if infinity > 0 else limits.min
@@ -131,7 +132,7 @@ def as_limit(infinity, dtype):
 
 
 def accumulated(name, value):
-    """A cumulative operator, which passes over masked elements."""
+    """Return a cumulative operator that skips masked elements."""
     def composite(a, axis=None, *args):
         found = getattr(ops.np, name)(filled(a, value), axis, *args)
         return with_mask(found, mask(a) if axis is not None else ops.np.reshape(mask(a), (-1,)))
@@ -139,19 +140,19 @@ def accumulated(name, value):
 
 
 def counted(a, axis, keepdims):
-    """How many elements are not masked, in floating-point numbers."""
+    """Count the unmasked elements, as floating-point numbers."""
     return ops.np.sum(ops.np.logical_not(mask(a)), axis, float, keepdims=keepdims)
 
 
 def mean(a, axis=None, dtype=None, *, keepdims=False):
-    """The mean of what is not masked."""
+    """Return the mean of the unmasked elements."""
     n = counted(a, axis, keepdims)
     total = ops.np.sum(filled(a, 0), axis, dtype, keepdims=keepdims)
     return with_mask(total / ops.np.maximum(n, 1.0), ops.np.equal(n, 0.0))
 
 
 def var(a, axis=None, dtype=None, *, ddof=0, keepdims=False):
-    """The variance of what is not masked."""
+    """Return the variance of the unmasked elements."""
     n = counted(a, axis, keepdims) - ddof
     distance = filled(a, 0) - filled(mean(a, axis, dtype, keepdims=True), 0)
     squares = ops.np.where(mask(a), 0.0, ops.np.square(ops.np.absolute(distance)))
@@ -160,12 +161,12 @@ def var(a, axis=None, dtype=None, *, ddof=0, keepdims=False):
 
 
 def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False):
-    """The standard deviation of what is not masked."""
+    """Return the standard deviation of the unmasked elements."""
     return ops.np.sqrt(var(a, axis, dtype, ddof=ddof, keepdims=keepdims))
 
 
 def covariance(a, divisor):
-    """The products of the rows, less their means, of each pair over the elements that both have."""
+    """Return the mean products of each pair of rows, less their means, over the elements that both have."""
     there = ops.np.astype(ops.np.logical_not(mask(a)), float)
     apart = filled(a - mean(a, -1, keepdims=True), 0)
     n = divisor - (a.shape[-1] - ops.np.matmul(there, ops.np.swapaxes(there, -1, -2)))
@@ -174,7 +175,7 @@ def covariance(a, divisor):
 
 
 def matmul_of_filled(x1, x2):
-    """The product with zeros for masked elements."""
+    """Multiply with zeros for masked elements."""
     there = ops.np.matmul(ops.np.logical_not(mask(x1)), ops.np.logical_not(mask(x2)))
     return with_mask(ops.np.matmul(filled(x1, 0), filled(x2, 0)), ops.np.logical_not(there))
 
@@ -184,7 +185,7 @@ COMPOSITES = {
     "min": extreme("min", np.inf), "cumsum": accumulated("cumsum", 0), "cumprod": accumulated("cumprod", 1),
     "mean": mean, "var": var, "std": std, "covariance": covariance, "matmul": matmul_of_filled,
 }
-"""By operator, what runs for Tensors, so that derivatives leave masked elements out."""
+"""The composites that operators run for Tensors, so that derivatives leave masked elements out."""
 register_backend("Masked", ma.MaskedArray, namespace=MaskedFunctions())
 for name, function in COMPOSITES.items():
     library.impl(f"np::{name}", "AutogradMasked", function, composite=True)

@@ -1,4 +1,4 @@
-"""The Meta backend: arrays without data, whose kernels tell shapes and dtypes. Its array type is compiled."""
+"""The Meta backend: arrays without data, whose kernels compute shapes and dtypes. Its array type is compiled."""
 
 from __future__ import annotations
 

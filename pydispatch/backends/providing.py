@@ -1,9 +1,10 @@
-"""Kernels that a backend provides for operators that it has no registered kernel for.
+"""Kernels that a backend provides for operators without a registered kernel.
 
-In this order: a function of its namespace, what its arrays do by themselves (indexing), a decomposition into operators
-that it has, a kernel that it was registered with. Where there is none, the reason is told.
+They are sought in this order: a function of the backend's namespace, a method of its arrays (such as indexing), a
+decomposition into operators that it has, a kernel that it was registered with. If there is none, the reason is kept.
 """
 
+# tests: tests/backends/test_coverage.py
 from __future__ import annotations
 
 import types
@@ -30,28 +31,28 @@ from pydispatch.tree import tree_leaves, tree_map
 
 
 class Missing(NamedTuple):
-    """Why a backend provides no kernel."""
+    """The reason why a backend provides no kernel."""
 
     reason: str
 
 
 def kernel_provided(op: OpOverload, backend: Backend) -> ProvidedKernel | Missing:
-    """What runs for an operator on arrays of a backend that has no registered kernel for it; or why nothing does."""
+    """Return the kernel that a backend provides for an operator without a registered one, or why it has none."""
     if not backend.provides:
         return Missing("it was registered without a namespace")
     return _provided(op, backend, frozenset())
 
 
 def why_missing(op: OpOverload, backend: Backend) -> str:
-    """Why a backend provides no kernel for an operator, for messages."""
+    """Return the reason why a backend provides no kernel for an operator, for messages."""
     found = kernel_provided(op, backend)
-    return found.reason if isinstance(found, Missing) else "its kernel was registered while this call was running"
+    return found.reason if isinstance(found, Missing) else "its kernel was registered during this call"
 
 
 def _provided(op: OpOverload, backend: Backend, asked: frozenset[OpOverload]) -> ProvidedKernel | Missing:
     declaration = declaration_of(op)
     given = backend.kernels.get(str(op.name))
-    found: ProvidedKernel | Missing = Missing("it is no operator of NumPy's")
+    found: ProvidedKernel | Missing = Missing("it is not an operator of NumPy")
     if declaration is not None and declaration.namespace == "np":
         found = _of_declaration(op, declaration, backend)
         if isinstance(found, Missing) and declaration.variant == "functional":
@@ -68,8 +69,9 @@ def _of_declaration(op: OpOverload, declaration: Declaration, backend: Backend) 
     if declaration.variant != "functional":
         return _writing(op, declaration, backend)
     if declaration.name.startswith("random_"):
-        return Missing("random numbers are drawn by the generators of pydispatch.numpy.random, for NumPy's parameters: "
-                       "the next number depends on their values. Draw standard ones, and scale them: loc + scale * z")
+        return Missing("the generators of pydispatch.numpy.random draw random numbers, and take only NumPy's "
+                       "parameters: the next number depends on their values. Draw standard ones, and scale them: "
+                       "loc + scale * z")
     found = _of_namespace(op, name, backend)
     if isinstance(found, ProvidedKernel):
         return found
@@ -100,7 +102,7 @@ def _namespace_name(backend: Backend) -> str:
 
 
 def names_of(name: str) -> tuple[str, ...]:
-    """The public names of an operator's function, in NumPy and in the Array API, that of the operator first."""
+    """Return the public names of an operator's function in NumPy and the Array API, the operator's own first."""
     family, _, rest = name.partition("_")
     if family in LIBRARY.families and rest:
         return tuple([f"{family}.{each}" for each in _spellings(f"numpy.{family}").get(rest, (rest,))])
@@ -109,7 +111,7 @@ def names_of(name: str) -> tuple[str, ...]:
 
 @cache
 def _spellings(module: str) -> dict[str, tuple[str, ...]]:
-    """The names that stand for the same function in NumPy, which has those of the Array API as aliases."""
+    """Return all names of each function in a module of NumPy, which has those of the Array API as aliases."""
     names: dict[int, list[str]] = {}
     functions = {name: value for name, value in vars(_module(module)).items()
                  if callable(value) and not name.startswith("_")}
@@ -123,7 +125,7 @@ def _module(name: str) -> types.ModuleType:
     return {"numpy": np, "numpy.linalg": np.linalg, "numpy.fft": np.fft, "numpy.random": np.random}[name]
 
 
-# --- what arrays do by themselves ------------------------------------------------------------------------------------
+# --- methods of arrays -----------------------------------------------------------------------------------------------
 
 
 def _itself(a: Any) -> Any:
@@ -147,7 +149,7 @@ def _conjugate(x: Any) -> Any:
 
 
 def is_real(x: Any) -> bool:
-    """Is this an array of other numbers than complex ones, as far as its dtype tells as NumPy's do?"""
+    """Return whether an array has no complex numbers, as far as a dtype like NumPy's shows."""
     return getattr(x.dtype, "kind", "c") != "c"
 
 
@@ -198,7 +200,7 @@ OF_ARRAYS: dict[str, tuple[str, Callable[..., Any]]] = {
     "detach": ("shape", _itself),
     "item": ("item", _item),
 }
-"""By operator: the attribute that arrays need, and the kernel."""
+"""For each operator, the attribute that arrays need and the kernel."""
 
 
 def _of_arrays(name: str, array_type: type) -> Callable[..., Any] | None:
@@ -209,7 +211,7 @@ def _of_arrays(name: str, array_type: type) -> Callable[..., Any] | None:
 
 
 def is_writable(array_type: type) -> bool:
-    """Do arrays of this type have elements that can be assigned?"""
+    """Return whether elements of arrays of this type can be assigned."""
     return hasattr(array_type, "__setitem__")
 
 
@@ -217,9 +219,9 @@ def is_writable(array_type: type) -> bool:
 
 
 def _writing(op: OpOverload, declaration: Declaration, backend: Backend) -> ProvidedKernel | Missing:
-    """The kernel of a variant that writes: the functional one, whose result is copied into the argument."""
+    """Return the kernel of a variant that writes. It copies the result of the functional variant into the argument."""
     if not is_writable(backend.array_type):
-        return Missing(f"arrays of {backend.name} cannot be written to; call {_functional(declaration)}")
+        return Missing(f"arrays of {backend.name} are read-only. Call {_functional(declaration)}")
     functional = find(f"np::{declaration.operation.variants.functional}")
     assert functional is not None
     if declaration.name in ("setitem_", "index_put_"):
@@ -261,7 +263,7 @@ def _copied(result: Any, target: Any) -> Any:
 class Decomposed:
     """A kernel that calls a decomposition with Tensors, whose methods and operators are those of pydispatch.
 
-    Where the decomposition declines, the kernel that the backend was registered with is called.
+    If the decomposition declines, it calls the kernel that the backend was registered with.
     """
 
     __slots__ = ("function", "given", "operator")
@@ -272,7 +274,7 @@ class Decomposed:
         self.given = given
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The result as arrays of the backend."""
+        """Call the decomposition and return arrays of the backend."""
         return decomposed(self.operator, self.function, args, options, self.given)
 
 
@@ -280,7 +282,7 @@ def decomposed(
     op: OpOverload, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
     given: Callable[..., Any] | None = None,
 ) -> Any:
-    """What a decomposition gives, as arrays of the backend; NoKernelError where it declines and no kernel is given."""
+    """Return a decomposition's result as arrays of the backend. If it declines, call the given kernel or raise."""
     result = function(*tree_map(_as_tensor, args), **tree_map(_as_tensor, options))
     if result is not NotImplemented:
         return tree_map(_as_array, result)
@@ -289,8 +291,8 @@ def decomposed(
     keys = [_core.keys_of(leaf) for leaf in tree_leaves((args, options)) if _core.is_array(leaf)]
     key = DispatchKeySet(*keys).highest.name
     raise NoKernelError(
-        f"operator {op.name}: no kernel for the key {key}, and its decomposition does not cover these arguments: it "
-        f"needs to know index arrays, and dtypes that it is made for\n"
+        f"operator {op.name}: no kernel for the key {key}, and its decomposition does not support these arguments: it "
+        f"requires known index arrays, and certain dtypes\n"
         f'register a kernel: library.impl("{op.name}", "{key}", kernel)')
 
 
@@ -305,6 +307,7 @@ def _as_array(leaf: Any) -> Any:
 CALLED = {
     "zeros_like": "full_like", "ones_like": "full_like", "ravel": "reshape", "swapaxes": "transpose",
     "moveaxis": "transpose", "expand_dims": "reshape", "squeeze": "reshape", "flip": "getitem", "split": "getitem",
+    "diagonal": "index transpose", "sliding_window_view": "moveaxis take", "read_only": "",
     "stack": "concatenate expand_dims", "setitem": "astype broadcast_to copy full_like index reshape where",
     "index_put": "add astype broadcast_to copy full_like index reshape where",
     "take_along_axis": "add equal expand_dims full_like less sum where",
@@ -317,10 +320,11 @@ CALLED = {
     "sort": "argsort take_along_axis", "linalg_eigvalsh": "linalg_eigh", "linalg_eigvals": "linalg_eig",
     "linalg_svdvals": "linalg_svd",
 }
-"""By operator, what its decomposition, or the composite that it is differentiated as, calls for floating-point numbers.
+"""The operators that each operator's decomposition calls for floating-point numbers.
 
-A test compares it with what they call for samples. A backend has the operator if it has these. Of a decomposition that
-a user registered nothing is told: it is taken to work, and a call of what is missing raises.
+The decomposition can also be the composite that an operator is differentiated as. A test compares this table with the
+calls for samples. A backend has an operator if it has those listed here. Decompositions that users registered are not
+listed. They are assumed to work, and a call of a missing operator raises.
 """
 
 
@@ -336,12 +340,12 @@ def _decomposed(
             fit = ProvidedKernel(function, function, Label.DECOMPOSITION).fit(schema_of(op))
             given = backend.kernels.get(str(op.name))
             return ProvidedKernel(Decomposed(op, function, given), function, Label.DECOMPOSITION, fit)
-        missing = Missing(f"{missing.reason}; its decomposition calls {', '.join(lacking)}, which is missing too")
+        missing = Missing(f"{missing.reason}, and its decomposition calls {', '.join(lacking)}, which is also missing")
     return missing
 
 
 def _has(op: OpOverload, backend: Backend, asked: frozenset[OpOverload]) -> bool:
-    """Does a backend run this operator, without one of those that are being decomposed?"""
+    """Return whether a backend runs this operator without those that are being decomposed."""
     registered = kernels_of(op)
     if any(key in registered for key in (parse_key(backend.name), CEA, CEANF, CIA)):
         return True

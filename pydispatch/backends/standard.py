@@ -1,8 +1,9 @@
-"""NumPy's functions written with those of the Array API standard, which has no others or takes less.
+"""NumPy's functions written with those of the Array API standard, where the standard lacks them or takes less.
 
 Each gets the namespace first, and arrays of the library.
 """
 
+# tests: tests/backends/test_array_api.py
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,11 +16,11 @@ from pydispatch.ops import ops
 from pydispatch.tracing.decompositions import decomposition_of
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""By NumPy's name."""
+"""The functions by NumPy's name."""
 
 
 def standing_for(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare a function for these names of NumPy's."""
+    """Declare a function under these names of NumPy's."""
     def declared(function: Callable[..., Any]) -> Callable[..., Any]:
         FUNCTIONS.update(dict.fromkeys(names, function))
         return function
@@ -61,15 +62,15 @@ def _copy(xp, a):
 
 @standing_for("getitem", "index")
 def _getitem(xp, x, key):
-    """Slices are within the axes, steps positive, and every axis is told, as the standard requires."""
+    """Index an array with slices within its axes, positive steps and every axis given, as the standard requires."""
     keys = key if isinstance(key, tuple) else (key,)
-    n_told = sum(each.ndim if is_mask(xp, each) else each is not None and each is not Ellipsis for each in keys)
-    if not any(each is Ellipsis for each in keys) and n_told < x.ndim:
+    n_given = sum(each.ndim if is_mask(xp, each) else each is not None and each is not Ellipsis for each in keys)
+    if not any(each is Ellipsis for each in keys) and n_given < x.ndim:
         keys = (*keys, Ellipsis)
-    if n_told < x.ndim and keys[-1] is Ellipsis and any(is_positions(xp, each) for each in keys[:-1]) and all(
+    if n_given < x.ndim and keys[-1] is Ellipsis and any(is_positions(xp, each) for each in keys[:-1]) and all(
             isinstance(each, int) or is_positions(xp, each) for each in keys[:-1]):
         return _leading(xp, x, keys[:-1])
-    told, flipped, axis, place = [], [], 0, 0
+    forward, flipped, axis, place = [], [], 0, 0
     is_by_arrays = any(hasattr(each, "shape") for each in keys)
     for each in keys:
         if isinstance(each, slice):
@@ -78,26 +79,26 @@ def _getitem(xp, x, key):
             if step < 0:
                 start, step = start + (n - 1) * step, -step
                 flipped.append(place)
-            told.append(slice(start, start + (n - 1) * step + 1, step) if n else slice(0, 0))
+            forward.append(slice(start, start + (n - 1) * step + 1, step) if n else slice(0, 0))
             if n and start == 0 and n == x.shape[axis]:
-                told[-1] = slice(None)
+                forward[-1] = slice(None)
         else:
-            told.append(each)
-        axis += (x.ndim - n_told if each is Ellipsis else each.ndim if is_mask(xp, each) else each is not None)
-        place += x.ndim - n_told if each is Ellipsis else each is None or isinstance(each, slice)
+            forward.append(each)
+        axis += (x.ndim - n_given if each is Ellipsis else each.ndim if is_mask(xp, each) else each is not None)
+        place += x.ndim - n_given if each is Ellipsis else each is None or isinstance(each, slice)
     if flipped and is_by_arrays:
-        raise NotImplementedError("slices with a negative step beside index arrays")
-    found = x[tuple(told)]
+        raise NotImplementedError("slices with a negative step beside index arrays are not supported")
+    found = x[tuple(forward)]
     return xp.flip(found, axis=tuple(flipped)) if flipped else found
 
 
 def is_positions(xp: Any, value: Any) -> bool:
-    """Is this an array of indices?"""
+    """Return whether a value is an array of indices."""
     return hasattr(value, "dtype") and xp.isdtype(value.dtype, "integral") and len(value.shape) > 0
 
 
 def _leading(xp, x, keys):
-    """Elements at these positions on the leading axes, which the standard finds on one axis alone."""
+    """Return the elements at index arrays on the leading axes. The standard can index one axis only."""
     flat = xp.asarray(0)
     for each, n in zip(keys, x.shape, strict=False):
         each = xp.asarray(each)
@@ -108,7 +109,7 @@ def _leading(xp, x, keys):
 
 
 def is_mask(xp: Any, value: Any) -> bool:
-    """Is this an array of truth values, which stands for all its axes?"""
+    """Return whether a value is an array of truth values, which covers as many axes as it has."""
     return hasattr(value, "dtype") and value.dtype == xp.bool
 
 
@@ -123,7 +124,7 @@ def _take(xp, a, indices, axis=None):
 
 
 def _spread(name):
-    """A variance or standard deviation, with NumPy's word for the correction."""
+    """Return the variance or standard deviation with NumPy's argument `ddof`."""
     def function(xp, a, axis=None, ddof=0, keepdims=False):
         return getattr(xp, name)(a, axis=axis, correction=ddof, keepdims=keepdims)
     return function
@@ -187,12 +188,12 @@ def _index_put(xp, x, key, values, accumulate=False):
     replaced: Any = decomposition_of(ops.np.index_put.default)
     found = replaced(x, as_numpy(items), values, accumulate=accumulate)
     if found is NotImplemented:
-        raise NotImplementedError("these index arrays")
+        raise NotImplementedError("these index arrays are not supported")
     return found
 
 
 def as_numpy(items: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A key with index arrays as NumPy's, which say which elements are meant."""
+    """Convert the index arrays of a key to NumPy's, whose elements are known."""
     return tuple([np.from_dlpack(each) if hasattr(each, "shape") else each for each in items])
 
 
@@ -228,7 +229,7 @@ def _clip(xp, a, a_min=None, a_max=None, min=None, max=None):
 @standing_for("round")
 def _round(xp, a, decimals=0):
     if xp.isdtype(a.dtype, "integral") and decimals < 0:
-        raise NotImplementedError("integers rounded to tens")
+        raise NotImplementedError("rounding integers to tens is not supported")
     if decimals == 0 or xp.isdtype(a.dtype, "integral"):
         return xp.round(a)
     factor = 10.0 ** abs(decimals)

@@ -1,4 +1,4 @@
-"""`python -m pydispatch backends`: what backends have of NumPy's operators."""
+"""`python -m pydispatch backends`: how much of NumPy's operators each backend covers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydispatch.registry.packs import load_backend_packs, missing_library
 
 
 def run_backends(out: Plain | Rich, arguments: argparse.Namespace) -> None:
-    """Tell how much of NumPy each backend covers; of one backend, what it runs for every operator."""
+    """Print how much of NumPy each backend covers, or the kernel for every operator of one backend."""
     name = arguments.name
     if name.lower() not in map(str.lower, backend_names()):
         for error in load_backend_packs(name):
@@ -28,7 +28,7 @@ def run_backends(out: Plain | Rich, arguments: argparse.Namespace) -> None:
         out.line("\n" + ", ".join(f"{number} {kind}" for kind, number in counts(covered).items()))
         return
     if not BACKENDS:
-        raise PackError("no backend is registered at run time, and no pack of one is installed\n"
+        raise PackError("no run-time backend is registered, and no backend pack is installed\n"
                         "name the module that registers one: --import MODULE")
     out.table([Column("backend"), Column("arrays"), *[Column(kind, right=True) for kind in KINDS]], [
         (Cell(each, "name"), f"{backend.array_type.__module__}.{backend.array_type.__qualname__}",
@@ -36,6 +36,6 @@ def run_backends(out: Plain | Rich, arguments: argparse.Namespace) -> None:
 
 
 def row(name: str, found: Coverage) -> tuple[str | Cell, ...]:
-    """The operator, the kind, and the kernel with what it does not take."""
-    without = f"; without {', '.join(found.untaken)}" if found.untaken else ""
+    """Return the operator, the kind, and the kernel with the arguments that it does not take."""
+    without = f"; without {', '.join(found.unsupported)}" if found.unsupported else ""
     return Cell(name, "name"), Cell(found.kind, "bad" if found.kind == MISSING else ""), found.text + without

@@ -1,6 +1,6 @@
 """Printing for the command line: headings, tables, bars, trees and pictures.
 
-`Rich` prints in colour on a terminal if rich is installed, `Plain` prints text; both have the same methods.
+`Rich` prints in colour on a terminal if rich is installed. `Plain` prints text. Both have the same methods.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ASCII = str.maketrans("├└│─█▉▊▋▌▍▎▏▸≤≥×µ·", "|`
 
 
 class Column(NamedTuple):
-    """A column of a table; numbers are aligned to the right."""
+    """A column of a table. Numbers are aligned to the right."""
 
     title: str
     right: bool = False
-    wraps: bool = False     # does it wrap if the terminal is too narrow?
+    wraps: bool = False     # whether it wraps if the terminal is too narrow
 
 
 class Cell(NamedTuple):
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
 
 def bar(value: float, mark: float, *, width: int = 12, mark_at: int = 8) -> str:
-    """A bar of `width` characters, drawn in eighths, on a scale where character `mark_at` is the value `mark`."""
+    """Draw a bar of `width` characters in eighths, on a scale where character `mark_at` is the value `mark`."""
     eighths = round(8 * mark_at * value / mark)
     if eighths > 8 * width:
         return "█" * (width - 1) + "▸"
@@ -57,30 +57,30 @@ def bar(value: float, mark: float, *, width: int = 12, mark_at: int = 8) -> str:
 
 
 class Plain:
-    """Prints plain text; without Unicode where the file cannot encode it."""
+    """Prints plain text, without Unicode if the file cannot encode it."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file
         self.width = shutil.get_terminal_size().columns if file.isatty() else None
 
     def heading(self, text: str) -> None:
-        """A line that starts a section."""
+        """Print a line that starts a section."""
         self.line(f"\n{text}\n{'─' * len(text)}")
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Text, unchanged."""
+        """Print a text unchanged."""
         self.file.write(self._encodable(f"{text}\n"))
 
     def paragraph(self, text: str) -> None:
-        """Prose, wrapped."""
+        """Print prose, wrapped."""
         self.line(textwrap.fill(text, min(self.width or 88, 88)))
 
     def code(self, text: str) -> None:
-        """Python source."""
+        """Print Python source."""
         self.line(textwrap.indent(text, "    "))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], title: str = "") -> None:
-        """A blank line, and a table; rows hold as many cells as there are columns."""
+        """Print a blank line and a table. Rows hold as many cells as there are columns."""
         texts = [[_text(cell) for cell in row] for row in rows]
         titles = [column.title for column in columns]
         widths = [max(map(len, column)) for column in zip(titles, *texts, strict=True)]
@@ -103,11 +103,11 @@ class Plain:
             self.line("  ".join(aligned).rstrip())
 
     def tree(self, text: str) -> None:
-        """A tree that is already drawn, with three characters per depth."""
+        """Print a tree that is already drawn, with three characters per depth."""
         self.line(text)
 
     def pictures(self, pictures: Mapping[str, Any]) -> None:
-        """Arrays of shape (2 * rows, columns) side by side, dark to bright from 0 to 1; NaN is a cross."""
+        """Print arrays of shape (2 * rows, columns) side by side, dark to bright from 0 to 1. NaN is a cross."""
         drawn = [[title.ljust(image.shape[1]), *_shades(image)] for title, image in pictures.items()]
         self.line("\n".join("  ".join(lines).rstrip() for lines in zip(*drawn, strict=True)))
 
@@ -126,25 +126,25 @@ class Rich:
         self.terminal = Terminal(file=file, highlight=False)
 
     def heading(self, text: str) -> None:
-        """A line that starts a section."""
+        """Print a line that starts a section."""
         self.terminal.print()
         self.terminal.rule(Text(text, "bold magenta"), align="left", style="magenta")
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Text, unchanged."""
+        """Print a text unchanged."""
         self.terminal.print(Text(text, STYLES[style]), soft_wrap=True)
 
     def paragraph(self, text: str) -> None:
-        """Prose, wrapped."""
+        """Print prose, wrapped."""
         self.terminal.print(Text(text), width=min(self.terminal.width, 88))
 
     def code(self, text: str) -> None:
-        """Python source."""
+        """Print Python source."""
         code = Syntax(text, "python", theme="ansi_dark", background_color="default", padding=(0, 4))
         self.terminal.print(code)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], title: str = "") -> None:
-        """A blank line, and a table; rows hold as many cells as there are columns."""
+        """Print a blank line and a table. Rows hold as many cells as there are columns."""
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for column in columns:
             side: Literal["left", "right"] = "right" if column.right else "left"
@@ -155,7 +155,7 @@ class Rich:
         self.terminal.print(table)
 
     def tree(self, text: str) -> None:
-        """A tree that is already drawn, with three characters per depth."""
+        """Print a tree that is already drawn, with three characters per depth."""
         first, *lines = text.splitlines()
         nodes = [Tree(Text(first, "bold"), guide_style="dim")]
         for line in lines:
@@ -165,7 +165,7 @@ class Rich:
         self.terminal.print(nodes[0])
 
     def pictures(self, pictures: Mapping[str, Any]) -> None:
-        """Arrays of shape (2 * rows, columns) side by side, dark to bright from 0 to 1; NaN is red."""
+        """Print arrays of shape (2 * rows, columns) side by side, dark to bright from 0 to 1. NaN is red."""
         grid = Table.grid(padding=(0, 2))
         for title, image in pictures.items():
             grid.add_column(title, no_wrap=True, width=image.shape[1])
@@ -178,14 +178,14 @@ TREE_LINE = re.compile(r"((?:[│ ]  )*[├└]─ )(.*)")
 
 
 def _shades(image: Any) -> Iterator[str]:
-    """Two pixels per character: a shade for their mean."""
+    """Yield lines of shades, where a character is the mean of two pixels."""
     for rows in zip(image[::2].tolist(), image[1::2].tolist(), strict=True):
         means = [(upper + lower) / 2 for upper, lower in zip(*rows, strict=True)]
         yield "".join("x" if mean != mean else SHADES[round(mean * (len(SHADES) - 1))] for mean in means)
 
 
 def _half_blocks(image: Any) -> Text:
-    """Two pixels per character: the foreground is the upper one, the background the lower one."""
+    """Draw two pixels per character: the foreground is the upper one, the background the lower one."""
     text = Text()
     for rows in zip(image[::2].tolist(), image[1::2].tolist(), strict=True):
         for upper, lower in zip(*rows, strict=True):
@@ -207,7 +207,7 @@ def _text(cell: str | Cell) -> str:
 
 
 def console(file: TextIO | None = None) -> Plain | Rich:
-    """The console for a file, by default standard output."""
+    """Return the console for a file, by default standard output."""
     file = file or sys.stdout
     is_terminal = file.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return Rich(file) if is_terminal and has_rich else Plain(file)

@@ -1,8 +1,9 @@
 """`python -m pydispatch demo`: an operator, from its first kernel to the cost of a call.
 
-Each step is a function: its docstring is the text, its body is the code that is shown and then run.
+Each step is a function: its docstring is the printed text, and its body is the code that is shown and then run.
 """
 
+# tests: tests/cli/test_main.py
 from __future__ import annotations
 
 import inspect
@@ -38,7 +39,7 @@ LINTERS = re.compile(r"  # (type: ignore|noqa).*")
 
 
 def mandelbrot(rows=ROWS, columns=COLUMNS, steps=24):  # type: ignore[no-untyped-def]
-    """For each point c, how long z*z + c stays bounded, from 0 to 1; shape (rows, columns)."""
+    """Return how long z*z + c stays bounded for each point c, from 0 to 1, in the shape (rows, columns)."""
     c = np.linspace(-2.1, 0.7, columns) + 1j * np.linspace(1.2, -1.2, rows)[:, np.newaxis]
     z, count = np.zeros_like(c), np.zeros(c.shape)
     for _ in range(steps):
@@ -72,7 +73,7 @@ def blur_meta(image, radius=1):  # type: ignore[no-untyped-def]
 def kernel_first() -> Library:
     """1 · A kernel, and later its operator
 
-    A kernel is a NumPy function. It may be registered before its operator exists: the order never matters.
+    A kernel is a NumPy function. You can register it before its operator exists: the order does not matter.
     """
     lib = Library("demo", "DEF")
     lib.impl("blur", blur_numpy, "CPU")
@@ -83,7 +84,7 @@ def kernel_first() -> Library:
 def call_it(picture: Any) -> Any:
     """2 · A call
 
-    The key CPU stands for NumPy's arrays, so on this picture of the Mandelbrot set our kernel runs.
+    NumPy arrays have the key CPU, so our kernel runs on this picture of the Mandelbrot set.
     """
     blurred = ops.demo.blur(picture, radius=2)
     return blurred  # noqa: RET504
@@ -92,8 +93,7 @@ def call_it(picture: Any) -> Any:
 def second_backend(lib: Library, picture: Any) -> tuple[Any, Any]:
     """3 · A second backend
 
-    Masked arrays have holes, and the kernel above does not know about them. They become a backend with a kernel
-    of their own.
+    Masked arrays have holes, which the kernel above ignores. They become a backend with a separate kernel.
     """
     register_backend("Masked", np.ma.MaskedArray)
     lib.impl("blur", blur_masked, "Masked")
@@ -106,7 +106,7 @@ def second_backend(lib: Library, picture: Any) -> tuple[Any, Any]:
 def override(lib: Library) -> Handle:
     """4 · Wrap and delegate
 
-    The mean of bytes is no byte. You get bytes back without touching the first kernel.
+    The mean of bytes is not a byte. This override returns bytes without a change to the first kernel.
     """
     previous = get_kernel("demo::blur", "CPU")
 
@@ -122,8 +122,8 @@ def override(lib: Library) -> Handle:
 def meta_kernel(lib: Library) -> None:
     """5 · What you pass is what you get
 
-    Arrays in, arrays out; a Tensor in, Tensors out. A MetaArray has a shape and no data: here it stands for
-    a picture of 19 gigabytes, and its kernel computes the shape of the result.
+    Arrays in, arrays out. A Tensor in, Tensors out. A MetaArray has a shape and no data. This one describes a picture
+    of 19 gigabytes, and its kernel computes the shape of the result.
     """
     lib.impl("blur", blur_meta, "Meta")
 
@@ -132,7 +132,7 @@ def meta_kernel(lib: Library) -> None:
 
 
 def run(out: Plain | Rich, step: Function, *args: Any, kernel: Function | None = None) -> Any:
-    """Show the kernel that a step registers, then the step, and run it; its warnings are shown, too."""
+    """Show the kernel that a step registers and the step, run the step, and show its warnings."""
     title, _, text = inspect.cleandoc(step.__doc__ or "").partition("\n\n")
     out.heading(title)
     out.paragraph(" ".join(text.split()))
@@ -148,12 +148,12 @@ def run(out: Plain | Rich, step: Function, *args: Any, kernel: Function | None =
 
 
 def source(function: Function) -> str:
-    """The source of a function, without comments for linters."""
+    """Return the source of a function, without comments for linters."""
     return LINTERS.sub("", textwrap.dedent(inspect.getsource(function))).strip()
 
 
 def body(function: Function) -> str:
-    """The statements of a step, without its docstring and its return statement."""
+    """Return the statements of a step, without its docstring and its return statement."""
     statements = textwrap.dedent(source(function).rpartition('"""\n')[2])
     return "\n".join(line for line in statements.splitlines() if not line.startswith("return ")).strip()
 
@@ -171,12 +171,12 @@ def show_kinds(out: Plain | Rich, picture: Any) -> None:
 
 
 def short_name(kernel: Any) -> str:
-    """The name of a kernel, without the name of the enclosing function."""
+    """Return the name of a kernel, without the name of the enclosing function."""
     return str(kernel.name.rpartition(".")[2])
 
 
 def describe(value: Any) -> str:
-    """The type, dtype and shape of a value."""
+    """Return the type, dtype and shape of a value as text."""
     return f"{type(value).__name__} {value.dtype}{list(value.shape)}"
 
 
@@ -184,8 +184,8 @@ def show_table(out: Plain | Rich) -> None:
     """Print the table of the operator: the keys that run something, and those that fall through."""
     out.heading("6 · The resolved table")
     out.paragraph(
-        "Computed from the registrations when the operator is first called. A call runs the highest key that "
-        "it has; those further down in the table are lower."
+        "Computed from the registrations when the operator is first called. A call runs its highest key. Keys "
+        "further down in the table are lower."
     )
     operator = ops.demo.blur.default
     entries = [(key, entry) for key in reversed(runtime_keys()) if (entry := table_entry(operator, key))]
@@ -216,9 +216,9 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
     }
     out.heading("8 · What it costs")
     out.paragraph(
-        "The override is taken back by its handle, and the first kernel is active again. Below, it is called "
-        "directly, through the operator, and through the operator on a Tensor; a per cent or two is noise. Then "
-        "the same for a function in C that does nothing but return its second argument."
+        "The handle removes the override, and the first kernel is active again. Below, it is called directly, "
+        "through the operator, and through the operator on a Tensor. A difference of one or two percent is noise. "
+        "Then the same for a C function that only returns its second argument."
     )
     groups = (
         ("blur_numpy(picture)", "blur(picture)", "blur(tensor)"),
@@ -229,27 +229,27 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
 
 
 def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str | Cell, ...]]:
-    """A row per call, compared with the first of them."""
+    """Yield a row per call, compared with the first of them."""
     with quiet():
         rounds = time_in_rounds([make_loop(call, names) for call in calls], 201)
     direct = statistics.median(times[0] for times in rounds)
     for i, call in enumerate(calls):
         time = statistics.median(times[i] for times in rounds)
-        # for long times a share, since they vary by more than a dispatch costs, with the address of the stack
+        # long times as a percentage, because the address of the stack changes them by more than a dispatch costs
         added = f"{time - direct:+.0f} ns" if direct < 1000 else f"{time / direct - 1:+.1%}"
         filled = bar(time, direct, width=20, mark_at=4)
         yield Cell(call, "name"), with_unit(time), added if i else "", filled
 
 
 def with_unit(nanoseconds: float) -> str:
-    """A time with its unit."""
+    """Format a time with its unit."""
     return f"{nanoseconds:.0f} ns" if nanoseconds < 1000 else f"{nanoseconds / 1000:.1f} µs"
 
 
 def main(out: Plain | Rich) -> None:
-    """The whole demonstration."""
+    """Run the whole demonstration."""
     picture = mandelbrot()  # type: ignore[no-untyped-call]
-    out.paragraph("An operator for pictures, from its first kernel to its cost. Code is run as shown.")
+    out.paragraph("An operator for pictures, from its first kernel to its cost. The code runs as shown.")
     with run(out, kernel_first, kernel=blur_numpy) as lib:
         blurred = run(out, call_it, picture)
         out.line()

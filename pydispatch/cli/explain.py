@@ -1,5 +1,6 @@
-"""`python -m pydispatch explain`: which kernel a call would run, and why; without arguments, the dispatch table."""
+"""`python -m pydispatch explain`: the kernel that a call would run, and why, or the dispatch table."""
 
+# tests: tests/cli/test_main.py
 from __future__ import annotations
 
 import argparse
@@ -21,7 +22,7 @@ ARRAY = re.compile(r"\b(?P<wrapper>(?:Tensor:)?(?:meta:)?)(?P<dtype>[a-z]\w*)\[(
 
 
 def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
-    """Print what a call would do, and why; without arguments, what calls run under each key."""
+    """Explain a call with these arguments. Without arguments, print the kernels under each key."""
     op = operator_named(arguments.operator)
     if not arguments.values:
         print_tables(out, op)
@@ -37,7 +38,7 @@ def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
 
 
 def operator_named(text: str) -> OpOverload | OpOverloadPacket:
-    """The operator of a name such as `np.add`, or one overload of it, `np.add.out`."""
+    """Return the operator of a name such as `np.add`, or one overload of it, `np.add.out`."""
     namespace, _, rest = text.replace("::", ".").partition(".")
     name, _, overload = rest.partition(".")
     packet = find_packet(f"{namespace}::{name}")
@@ -45,16 +46,16 @@ def operator_named(text: str) -> OpOverload | OpOverloadPacket:
 
 
 def print_tables(out: Plain | Rich, op: OpOverload | OpOverloadPacket) -> None:
-    """The dispatch table of each overload: the kernel under each key, and the row of the precedence that chose it."""
+    """Print the dispatch table of each overload: the kernel under each key, and the precedence that chose it."""
     for overload in op.overloads if isinstance(op, OpOverloadPacket) else (op,):
         out.heading(str(overload.schema))
         out.line(dump_table(overload).rstrip())
 
 
 def parse_value(text: str) -> Any:
-    """The value of a Python literal in which `float64[2,3]` is an array; text that is not a literal is a string.
+    """Return the value of a Python literal in which `float64[2,3]` is an array. Other text is a string.
 
-    The array holds ones; `Tensor:float64[3]` is a Tensor over one, `meta:float64[3]` a MetaArray.
+    The array holds ones. `Tensor:float64[3]` is a Tensor over one, `meta:float64[3]` a MetaArray.
     """
     arrays: dict[str, Any] = {}
 
@@ -68,23 +69,23 @@ def parse_value(text: str) -> Any:
         return evaluate(ast.parse(source.strip(), mode="eval").body, arrays)
     except (SyntaxError, ValueError):
         if arrays:
-            hint = "write a Python literal, with arrays like float64[2,3] in it"
+            hint = "write a Python literal, which can contain arrays such as float64[2,3]"
             raise DispatchError(f"cannot read {text!r}\n{hint}") from None
         return text
 
 
 def make_array(wrapper: str, dtype: str, shape: str) -> Any:
-    """The array for a description such as `float64[2,3]`."""
+    """Return the array for a description such as `float64[2,3]`."""
     extents = tuple(int(extent) for extent in shape.split(",") if extent.strip())
     try:
         array = MetaArray(extents, dtype) if "meta:" in wrapper else np.ones(extents, dtype)
     except TypeError:
-        raise DispatchError(f"{dtype!r} is no dtype of NumPy\nwrite arrays like float64[2,3]") from None
+        raise DispatchError(f"{dtype!r} is not a dtype of NumPy\nwrite arrays like float64[2,3]") from None
     return _core.Tensor(array) if "Tensor:" in wrapper else array
 
 
 def evaluate(node: ast.expr, arrays: dict[str, Any]) -> Any:
-    """The value of a literal that may contain names of arrays."""
+    """Return the value of a literal that may contain names of arrays."""
     match node:
         case ast.Name(id=name) if name in arrays:
             return arrays[name]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pydispatch
 from pydispatch.cli import demo
 from pydispatch.cli.backends import run_backends
-from pydispatch.cli.bench.printing import run_bench
+from pydispatch.cli.bench import run_bench
 from pydispatch.cli.console import console
 from pydispatch.cli.explain import run_explain
 from pydispatch.cli.ops import run_ops
@@ -35,30 +35,30 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command = commands.add_parser("demo", help="an operator, from its first kernel to its cost")
     command.set_defaults(run=lambda out, _: demo.main(out), modules=[])
 
-    command = commands.add_parser("bench", help="measure what dispatches and gradients cost")
+    command = commands.add_parser("bench", help="measure dispatch, gradients and compiled functions")
     command.add_argument(
-        "--json", metavar="FILE", help="write the results to FILE as JSON; - prints JSON in place of tables"
+        "--json", metavar="FILE", help="write the results to FILE as JSON, or print JSON instead of tables if FILE is -"
     )
     command.add_argument(
-        "--rows", metavar="PATTERN", default="", help="only rows whose group/name contains this; * is a wildcard"
+        "--rows", metavar="PATTERN", default="", help="only tables whose title contains PATTERN, where * is a wildcard"
     )
-    command.add_argument("--quick", action="store_true", help="measure a few rounds only, for a first impression")
+    command.add_argument("--quick", action="store_true", help="measure only a few rounds, for a first impression")
     command.set_defaults(run=run_bench, modules=[])
 
     command = commands.add_parser("ops", help="list operators")
-    command.add_argument("pattern", nargs="?", default="", help="a part of the name; * is a wildcard")
+    command.add_argument("pattern", nargs="?", default="", help="a part of the name, where * is a wildcard")
     command.set_defaults(run=run_ops)
     add_import_option(command)
 
-    command = commands.add_parser("backends", help="tell what backends have of NumPy's operators")
-    command.add_argument("name", nargs="?", default="", metavar="NAME", help="of this backend, tell every operator")
+    command = commands.add_parser("backends", help="show which of NumPy's operators backends have")
+    command.add_argument("name", nargs="?", default="", metavar="NAME", help="list every operator of this backend")
     command.set_defaults(run=run_backends)
     add_import_option(command)
 
-    command = commands.add_parser("stubs", help="write what type checkers need to know the operators of a namespace")
+    command = commands.add_parser("stubs", help="write stubs of a namespace's operators for type checkers")
     command.add_argument("--pack", metavar="NAME", dest="packs", action="append", default=[],
-                         help="this namespace only; by default those of all installed packs")
-    command.add_argument("--folder", metavar="DIR", default=".", help="where to write NAME.pyi; by default here")
+                         help="only this namespace (default: those of all installed packs)")
+    command.add_argument("--folder", metavar="DIR", default=".", help="where to write NAME.pyi (default: .)")
     command.set_defaults(run=run_stubs)
     add_import_option(command)
 
@@ -66,13 +66,13 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command.set_defaults(run=deferred("cli.doctor.printing", "run_doctor"), modules=[])
 
     command = commands.add_parser(
-        "profile", help="run a script and tell which operators it calls, and how long they take"
+        "profile", help="run a script and show which operators it calls and how long they take"
     )
     command.add_argument("script", metavar="SCRIPT", help="the file of a Python program, run as python would run it")
-    command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARG", help="what the script gets in sys.argv")
+    command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARG", help="arguments for the script")
     command.add_argument("--sort", choices=SORTS, default="own", help="what the table is sorted by (default: own)")
     command.add_argument(
-        "--by", choices=GROUPINGS, default="operator", help="a row per operator, or for each also per line or shapes"
+        "--by", choices=GROUPINGS, default="operator", help="one row per operator, or per operator and line or shapes"
     )
     command.add_argument("--limit", type=int, metavar="N", help="only the first N rows")
     command.add_argument("--trace", metavar="FILE", help="write a trace for Perfetto (ui.perfetto.dev) to FILE")
@@ -80,12 +80,12 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command.set_defaults(run=run_profile, modules=[])
 
     command = commands.add_parser(
-        "explain", help="say which kernel a call would run, and why; without arguments, which under each key",
+        "explain", help="show which kernel a call would run and why, or without arguments, the kernel of each key",
         epilog="example: python -m pydispatch explain np.add Tensor:float64[2,3] 1.5",
     )
     command.add_argument("operator", help="namespace.operator[.overload]")
     command.add_argument(
-        "values", nargs="*", metavar="ARG", default=[],      # without a default, argparse calls it required
+        "values", nargs="*", metavar="ARG", default=[],      # without a default, argparse requires it
         help="ARG or name=ARG: a Python literal, or float64[2,3], Tensor:float64[3], meta:float64[3]",
     )
     command.set_defaults(run=run_explain)
@@ -97,12 +97,12 @@ def add_import_option(command: argparse.ArgumentParser) -> None:
     """Add --import, for operators that other modules define."""
     command.add_argument(
         "--import", metavar="MODULE", dest="modules", action="append", default=[],
-        help="import this first, for the operators and kernels that it registers",
+        help="import this module first, to register its operators and kernels",
     )
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command; returns the exit status."""
+    """Run a command, and return the exit status."""
     arguments = parse_command_line(words)
     try:
         for module in arguments.modules:
@@ -115,9 +115,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_process() -> int:
-    """Run `python -m pydispatch` with its command-line arguments; returns the exit status."""
+    """Run `python -m pydispatch` with its command-line arguments, and return the exit status."""
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)       # `python -m pydispatch ops | head` must not end in an error
+        # `python -m pydispatch ops | head` must not end in an error
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if sys.argv[1:2] == ["bench"]:
         on_one_core()
     return main(sys.argv[1:])

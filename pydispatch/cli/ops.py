@@ -15,7 +15,7 @@ from pydispatch.registry.registrations import definition_of, kernels_of, operato
 
 
 def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
-    """List the operators whose name matches, those of installed packs included."""
+    """List the operators whose names match, including those of installed packs."""
     for namespace in ("np", *namespaces_of_packs()):
         try:
             load_all(namespace)
@@ -24,14 +24,14 @@ def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     pattern = f"*{arguments.pattern}*".replace("::", ".")
     names = [name for name in sorted(operators) if fnmatch.fnmatch(name.replace("::", "."), pattern)]
     if not names:
-        hint = "is the module that defines it imported? --import MODULE"
+        hint = "import the module that defines it: --import MODULE"
         raise DispatchError(f"no operator matches {arguments.pattern!r}\n{hint}")
     columns = [Column("operator"), Column("kernels"), Column("schema [tags]", wraps=True)]
     out.table(columns, map(operator_row, names))
 
 
 def operator_row(name: str) -> tuple[str | Cell, ...]:
-    """The name, the keys that have kernels, and the schema without the name, with tags."""
+    """Return the name, the keys that have kernels, and the schema without the name, with tags."""
     op = operators[name]
     definition = definition_of(op)
     kernels = kernels_of(op)

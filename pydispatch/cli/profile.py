@@ -1,4 +1,4 @@
-"""`python -m pydispatch profile SCRIPT`: which operators a program calls, and how long they take."""
+"""`python -m pydispatch profile SCRIPT`: the operators that a program calls, and their times."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pydispatch.exceptions import DispatchError
 
 
 def run_profile(out: Plain | Rich, arguments: argparse.Namespace) -> None:
-    """Run a script as `python SCRIPT ARG ...` would, then print the table, also if the script raises or exits."""
+    """Run a script like `python SCRIPT ARG ...`, then print the table, even if the script raises or exits."""
     if not os.path.isfile(arguments.script):
-        raise DispatchError(f"{arguments.script!r} is no file\nwrite the path of a Python program")
+        raise DispatchError(f"{arguments.script!r} is not a file\nwrite the path of a Python program")
     sys.argv = [arguments.script, *arguments.arguments]
     sys.path[0] = os.path.dirname(os.path.abspath(arguments.script))
     recorded = profile()

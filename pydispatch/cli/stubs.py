@@ -1,5 +1,6 @@
 """`python -m pydispatch stubs`: the operators of a namespace as a stub for type checkers."""
 
+# tests: tests/types/test_types.py
 from __future__ import annotations
 
 import argparse
@@ -25,7 +26,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
-from pydispatch.namespaces.arrays import OtherArray
+from pydispatch._stubs.arrays import OtherArray
 
 _T = TypeVar("_T")
 _Number: TypeAlias = complex | np.generic
@@ -46,7 +47,7 @@ def run_stubs(out: Plain | Rich, arguments: argparse.Namespace) -> None:
         load_all(name)
         if not packets.get(name):
             raise DispatchError(f"no operator is registered in namespace {name!r}\n"
-                                "is the module that defines it imported? --import MODULE")
+                                "import the module that defines it: --import MODULE")
         path = folder / f"{name}.pyi"
         text = stub(name)
         path.write_text(text)
@@ -54,7 +55,7 @@ def run_stubs(out: Plain | Rich, arguments: argparse.Namespace) -> None:
 
 
 def stub(namespace: str) -> str:
-    """The stub of a namespace: a class per kind of signature, and one with an attribute per operator."""
+    """Return the stub of a namespace: a class per kind of signature, and one with an attribute per operator."""
     classes: dict[str, str] = {}        # from the body of a class to its name
     attributes: list[str] = []
     for name, packet in sorted(packets[namespace].items()):
@@ -70,7 +71,7 @@ def stub(namespace: str) -> str:
 
 
 def _body(schemas: dict[str, Schema]) -> Iterator[str]:
-    """The attributes of a packet, and its calls: those with Tensors, those with NumPy's arrays, then any other."""
+    """Yield the attributes of a packet, and its calls: with Tensors, with NumPy arrays, then with other arrays."""
     for overload in schemas:
         yield f"    {overload}: OpOverload"
     calls: dict[str, None] = {}
@@ -97,7 +98,7 @@ def _calls(schema: Schema) -> Iterator[str]:
 
 
 def _other_calls(schema: Schema) -> Iterator[str]:
-    """With arrays of other libraries, or Tensors where they are optional."""
+    """Yield the call with arrays of other libraries, or with Tensors for optional arguments."""
     if not any(argument.mutable for argument in schema.arguments) and any(
             has_arrays(argument.type) for argument in schema.arguments):
         yield _call(schema, {}, "Any")
@@ -119,12 +120,12 @@ def _parameter(argument: Argument, arrays: dict[str, str]) -> str:
 
 
 def has_arrays(type_: Type) -> bool:
-    """Does it name arrays? `Any` may be one, but does not say so."""
+    """Return whether a type names arrays. `Any` may be an array, but does not name it."""
     return type_.contains_arrays and "Any" not in str(type_)
 
 
 def hint(type_: Type, array: str) -> str:
-    """A type of the schema as a hint; `array` stands for arrays."""
+    """Return a type of the schema as a hint, with `array` for arrays."""
     if isinstance(type_, OptionalType):
         return f"{hint(type_.inner, array)} | None"
     if isinstance(type_, ListType):

@@ -1,7 +1,7 @@
 """Time calls against each other: in loops, back to back, on one core.
 
-A round runs the loop of each call once; results are medians over many rounds. So whatever slows the machine down
-for a while slows all loops down, or affects too few rounds to matter.
+A round runs the loop of each call once. Results are medians over many rounds. A slowdown of the machine therefore slows
+all loops down, or affects too few rounds to matter.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-SEGMENT = 5e-4              # seconds that a loop takes: too short to be interrupted often;
-WARM = 100                  # longer if that is less than this many turns, since the first ones find cold caches;
+SEGMENT = 5e-4              # seconds that a loop takes: too short for frequent interruptions;
+WARM = 100                  # longer if that is fewer turns than this, since the first turns have cold caches;
 LONGEST = 8e-3              # but no longer than this
 AT_LEAST = 5                # rounds
 clock = time.process_time   # does not count other processes on this core
@@ -26,7 +26,7 @@ Loop = Callable[[int], None]
 
 
 def make_loop(call: str, names: dict[str, Any]) -> Loop:
-    """A function of n that evaluates the call n times, as timeit does, with its names as local variables."""
+    """Return a function of n that evaluates the call n times, as timeit does, with its names as local variables."""
     used = ", ".join(f"{name}={name}" for name in names)
     scope = {"repeat": itertools.repeat, **names}
     exec(f"def loop(n, {used}):\n    for _ in repeat(None, n):\n        {call}\n", scope)
@@ -34,14 +34,14 @@ def make_loop(call: str, names: dict[str, Any]) -> Loop:
 
 
 def seconds(loop: Loop, number: int) -> float:
-    """The time of one run of a loop."""
+    """Return the time of one run of a loop."""
     start = clock()
     loop(number)
     return clock() - start
 
 
 def long_enough(loop: Loop) -> int:
-    """How many turns to time a loop for, found after a warm-up: the first call of an operator is slow."""
+    """Return the number of turns to time a loop for, found after a warm-up: the first call of an operator is slow."""
     number = 1
     while (elapsed := min(seconds(loop, number), seconds(loop, number))) < SEGMENT / 4:
         number *= 2
@@ -52,10 +52,11 @@ def long_enough(loop: Loop) -> int:
 def time_in_rounds(
     loops: Sequence[Loop], rounds: int, limit: float = math.inf, pause: float = 0.0
 ) -> list[list[float]]:
-    """Nanoseconds per call: a list per round, in the order of the loops; every other round runs in reverse order.
+    """Return nanoseconds per call: a list per round, in the order of the loops.
 
-    Where calls are slow, the rounds end after `limit` seconds; there are at least five. Threads that a loop has used
-    look for more work for a while, and would disturb the next loop: a `pause` of some seconds lets them fall asleep.
+    Every other round runs in reverse order. If calls are slow, the rounds end after `limit` seconds. There are at least
+    five. Threads that a loop has used keep looking for work for a while, and would disturb the next loop. A `pause` of
+    some seconds lets them fall asleep.
     """
     numbers = [long_enough(loop) for loop in loops]
     result: list[list[float]] = []
@@ -75,7 +76,7 @@ def time_in_rounds(
 
 
 def on_one_core() -> None:
-    """Restart this process with libraries limited to one thread, since other cores' work would not be measured."""
+    """Restart this process with libraries limited to one thread, since work on other cores would not be measured."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
     if any(os.environ.get(name) != number for name, number in threads.items()):
         pin()
@@ -83,20 +84,20 @@ def on_one_core() -> None:
 
 
 def pin(cores: int = 1) -> set[int] | None:
-    """Stay on so many cores, if the system allows it; returns the cores that were allowed before."""
+    """Pin this process to this number of cores if the system allows it, and return the cores allowed before."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     allowed = os.sched_getaffinity(0)
     if cores > len(allowed):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    # the last ones, since interrupts go to the first
+    # the last cores, since interrupts go to the first
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
     return allowed
 
 
 @contextlib.contextmanager
 def quiet(cores: int = 1) -> Iterator[None]:
-    """Run the block on one core, or so many, if possible, and without the garbage collector."""
+    """Run the block on one core, or on `cores`, if possible, and without the garbage collector."""
     allowed = pin(cores)
     collects = gc.isenabled()
     gc.collect()

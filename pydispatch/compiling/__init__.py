@@ -1,4 +1,4 @@
-"""Functions as plans: traced once for each kind of arguments, then run in C."""
+"""Compiled functions: traced once for each kind of arguments, then run as plans in C."""
 
 from pydispatch.compiling.compilers import register_compiler
 from pydispatch.compiling.functions import CacheInfo, Compiled, compile

@@ -1,5 +1,6 @@
-"""The builder of a plan, which lowering rules ask for values and steps."""
+"""The builder of a plan, which creates the values and steps for lowering rules."""
 
+# tests: tests/compiling/test_plan.py
 from __future__ import annotations
 
 import functools
@@ -11,28 +12,21 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch.compiling.values import (
-    Array,
-    CallStep,
-    LoopStep,
-    Step,
-    Storage,
-    Value,
-    broadcast_strides,
-)
+from pydispatch.compiling.steps import CallStep, LoopStep, Step
+from pydispatch.compiling.values import Array, Storage, Value, broadcast_strides
 from pydispatch.tracing import Graph
 
-LARGEST_FOLDED = 1 << 16        # bytes of the largest constant that is computed when the plan is made
+LARGEST_FOLDED = 1 << 16        # bytes of the largest constant that is folded
 
 
 class CannotLowerError(Exception):
-    """A lowering rule has no loop for these arguments, so the plan calls the operator. The message says why."""
+    """A lowering rule has no loop for these arguments, so the plan calls the operator. The message gives the reason."""
 
 
 class Builder:
-    """Collects the steps of a plan; `site` is the user's line that the next steps are for.
+    """Collects the steps of a plan. `site` is the user's line that the next steps belong to.
 
-    `compile_function(graph)` makes the functions that operators call.
+    `compile_function(graph)` compiles the functions that operators call.
     """
 
     def __init__(self, compile_function: Callable[[Graph], Callable[..., Any]]) -> None:
@@ -43,7 +37,7 @@ class Builder:
         self.constants: list[Array] = []
         self.n_entries = 0
         self.site: str | None = None
-        self.notes: list[str] = []          # what could not become loops
+        self.notes: list[str] = []          # reasons why calls could not become loops
         self.folded = 0
         self._known: dict[Any, Value] = {}
         self._repeated: dict[Any, Value] = {}
@@ -51,7 +45,7 @@ class Builder:
     # --- values ---
 
     def input(self, shape: tuple[int, ...], dtype: np.dtype[Any], is_donated: bool = False) -> Value:
-        """A new input."""
+        """Add an input."""
         if is_donated:
             self.donated.append(len(self.inputs))
         template = np.empty(shape, dtype)
@@ -60,12 +54,15 @@ class Builder:
         return value
 
     def fresh(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Value:
-        """A new value of the arena, in C order."""
+        """Return a new value of the arena, in C order."""
         template = np.empty(shape, dtype)
         return Value(Storage(template), template)
 
     def constant(self, array: Array) -> Value:
-        """A constant; equal scalars are one value, and an array of equal elements is one element, repeated."""
+        """Add a constant.
+
+        Equal scalars share one value, and an array of equal elements is stored as one broadcast element.
+        """
         array = np.asarray(array)
         array = array.astype(native(array.dtype), copy=False)
         if array.size > 1 and array.nbytes <= LARGEST_FOLDED and array.dtype.kind != "V":
@@ -87,27 +84,27 @@ class Builder:
         return value
 
     def entry(self, template: Array, *behind: Storage) -> Storage:
-        """The storage of an entry, whose address moves over other storages in a repetition."""
+        """Add the storage of an entry, whose address moves over other storages in a repetition."""
         entry = Storage(template, "entry", self.n_entries)
         entry.behind = behind
         self.n_entries += 1
         return entry
 
     def viewed(self, value: Value, view: Callable[[Array], Array]) -> Value:
-        """A view of a value, as `view` makes it from an array; CannotLowerError if that is a copy."""
+        """Return the view of a value that `view` makes from an array. Raise CannotLowerError if that is a copy."""
         template = view(value.template)
         if value.template.size and template.size and not np.may_share_memory(template, value.template):
             raise CannotLowerError("the result is a copy, not a view")
         return Value(value.storage, template, None if value.constant is None else view(value.constant))
 
     def contiguous(self, value: Value) -> Value:
-        """The value in C order."""
+        """Return the value in C order."""
         if value.template.flags.c_contiguous:
             return value
         return self.copied(value)
 
     def as_value(self, value: Any, dtype: np.dtype[Any] | None = None) -> Value:
-        """A value as it is, a number as a constant; CannotLowerError for anything else."""
+        """Return a value unchanged, and a number as a constant. Raise CannotLowerError for anything else."""
         if isinstance(value, Value):
             return value if dtype is None else self.cast(value, dtype)
         if isinstance(value, (bool, int, float, complex, np.generic)):
@@ -125,8 +122,8 @@ class Builder:
     # --- steps ---
 
     def elementwise(self, loop: tuple[Any, ...], inputs: Sequence[Value], output: Value, name: str) -> Value:
-        """Add a loop over the elements of the output, to whose shape the inputs are broadcast."""
-        if output.template.size:        # add_loop without a call, since most steps are made here
+        """Add a loop over the elements of the output. The inputs are broadcast to its shape."""
+        if output.template.size:        # equals add_loop, inlined because most steps are made here
             shape, operands = output.shape, (*inputs, output)
             self.steps.append(LoopStep(
                 loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
@@ -137,13 +134,13 @@ class Builder:
         self, loop: tuple[Any, ...], operands: tuple[Value, ...], shape: tuple[int, ...], name: str, n_out: int = 1,
         is_elementwise: bool = True,
     ) -> None:
-        """Add a loop over a shape, to which the operands are broadcast; it writes to the last `n_out` of them."""
+        """Add a loop over a shape, to which the operands are broadcast. It writes to the last `n_out` of them."""
         self.steps.append(LoopStep(
             loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
             self.site, n_out=n_out, is_elementwise=is_elementwise))
 
     def cast(self, value: Value, dtype: np.dtype[Any]) -> Value:
-        """The value in another dtype."""
+        """Return the value in another dtype."""
         dtype = native(dtype)
         if value.dtype == dtype:
             return value
@@ -158,7 +155,7 @@ class Builder:
         return known
 
     def copied(self, value: Value, dtype: np.dtype[Any] | None = None) -> Value:
-        """A copy of a value in C order, in this dtype."""
+        """Return a copy of a value in C order, in this dtype."""
         return self.copy_into(self.fresh(value.shape, value.dtype if dtype is None else dtype), value)
 
     def copy_into(self, target: Value, value: Value) -> Value:
@@ -176,13 +173,13 @@ class Builder:
         self.steps.append(CallStep(function, tuple(inputs), tuple(outputs), name, self.site, is_pure))
 
     def fold(self, function: Callable[..., Any], *values: Value) -> Value:
-        """The result of a function of constants, computed now: a constant."""
+        """Apply a function to constants now, and return the result as a constant."""
         self.folded += 1
         with np.errstate(all="ignore"):
             return self.constant(np.asarray(function(*[value.constant for value in values])))
 
     def can_fold(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-        """Are all of these constants or literals, and is the result small enough?"""
+        """Return whether all values are constants or literals, and the result is small enough to fold."""
         for value in values:
             if isinstance(value, Value) and value.constant is None:
                 return False
@@ -191,7 +188,7 @@ class Builder:
     # --- loops of universal functions ---
 
     def ufunc(self, function: np.ufunc, values: Sequence[Any]) -> Value:
-        """The result of a universal function of values and numbers; CannotLowerError unless it has one result."""
+        """Apply a universal function to values and numbers. Raise CannotLowerError unless it has one result."""
         if len(values) != function.nin or function.nout != 1:
             raise CannotLowerError(f"{function.__name__} takes {function.nin} operands and has {function.nout} results")
         loop, dtypes = loop_of(function, *[
@@ -206,7 +203,7 @@ class Builder:
                     for value, dtype in zip(values, dtypes, strict=False)]
         if dtypes[-1].kind == "f" and function in WITHOUT_NEGATIVE:
             function, operands = self._without_negative(function, operands)
-        if function in NEUTRAL and dtypes[-1].kind != "c":      # inf * (1+0j) has a nan in it
+        if function in NEUTRAL and dtypes[-1].kind != "c":      # inf * (1+0j) contains a nan
             for i, j in ((0, 1), (1, 0))[:NEUTRAL[function][1]]:
                 if is_uniform(operands[j], NEUTRAL[function][0]) and operands[i].shape == shape:
                     return operands[i]
@@ -217,7 +214,7 @@ class Builder:
         return result
 
     def ufunc_of_several(self, function: np.ufunc, values: Sequence[Any]) -> tuple[Value, ...]:
-        """The results of a universal function that has several, which one loop writes."""
+        """Apply a universal function that has several results, which one loop writes."""
         loop, dtypes = loop_of(function, *[
             value.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
         operands = [self.as_value(value, dtype) for value, dtype in zip(values, dtypes, strict=False)]
@@ -232,7 +229,7 @@ class Builder:
         return results
 
     def _without_negative(self, function: np.ufunc, operands: list[Value]) -> tuple[np.ufunc, list[Value]]:
-        """A function and operands that give the same bits, with a value where an operand is the negative of it."""
+        """Return a function and operands with the same bits, with a known value instead of its negative."""
         for i in (1, 0):
             known = self.known_result((NEGATIVE, operands[i].storage)) if operands[i].is_whole else None
             if known is None or known.shape != operands[i].shape:
@@ -251,7 +248,7 @@ class Builder:
 
     @contextmanager
     def body(self) -> Iterator[list[Step]]:
-        """Collect the steps that are added inside the block: those of a body."""
+        """Collect the steps that are added inside the block, as those of a body."""
         outside, repeated = self.steps, self._repeated
         self.steps, self._repeated = [], dict(repeated)
         try:
@@ -260,27 +257,27 @@ class Builder:
             self.steps, self._repeated = outside, repeated
 
     def mark(self) -> tuple[int, int]:
-        """How far the plan is, for `take_back`."""
+        """Return a mark of the plan's current length, for `roll_back`."""
         return len(self.steps), len(self._repeated)
 
-    def take_back(self, mark: tuple[int, int]) -> None:
-        """Remove the steps since then, and forget the values that they compute."""
+    def roll_back(self, mark: tuple[int, int]) -> None:
+        """Remove the steps since the mark, and forget the values that they compute."""
         n_steps, n_known = mark
         del self.steps[n_steps:]
         while len(self._repeated) > n_known:
             self._repeated.popitem()
 
     def known_result(self, key: Any) -> Any:
-        """The result of an equal call, in this body or one around it; else None."""
+        """Return the result of an equal call in this body or one around it, or None."""
         return self._repeated.get(key)
 
     def note_result(self, key: Any, result: Any) -> None:
-        """Remember the result of a call."""
+        """Note the result of a call for `known_result`."""
         self._repeated[key] = result
 
 
 def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that the shapes broadcast to."""
+    """Return the shape that the shapes broadcast to."""
     for shape in shapes:
         if shape != shapes[0]:
             return np.broadcast_shapes(*shapes)
@@ -288,18 +285,18 @@ def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in the byte order that all values of plans have."""
+    """Return the dtype in native byte order, as all values of plans are."""
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
-NEGATIVE = "the negative of a value"       # which value, as a known result of the storage
+NEGATIVE = "the negative of a value"       # the key of a known result: the value whose negative is in this storage
 WITHOUT_NEGATIVE = frozenset((np.add, np.subtract, np.multiply))
 NEUTRAL: dict[np.ufunc, tuple[int, int]] = {np.multiply: (1, 2), np.divide: (1, 1), np.subtract: (0, 1)}
-"""A number that changes no bit of the other operand, and which operand may be it: the second (1), or either (2)."""
+"""A number that changes no bit of the other operand, and the operands that it may be: the second (1), or either (2)."""
 
 
 def is_uniform(value: Value, number: int) -> bool:
-    """Is this a constant whose elements are all this number? 0 is not -0.0."""
+    """Return whether this is a constant whose elements all equal this number. 0 is not -0.0."""
     constant = value.constant
     if constant is None or constant.size == 0 or (constant.size > 1 and any(value.template.strides)):
         return False
@@ -308,7 +305,7 @@ def is_uniform(value: Value, number: int) -> bool:
 
 
 def is_quiet(function: np.ufunc, values: Sequence[Any]) -> bool:
-    """Do these constants raise no floating-point flags? Else each run has to report them."""
+    """Return whether these constants raise no floating-point flags. Otherwise each run has to report them."""
     try:
         with np.errstate(all="raise"):
             function(*[value.constant if isinstance(value, Value) else value for value in values])
@@ -329,7 +326,7 @@ def _kind_of_number(value: Any) -> Any:
 
 @functools.lru_cache(4096)
 def loop_dtypes(function: np.ufunc, *dtypes: Any) -> tuple[np.dtype[Any], ...]:
-    """The dtypes of the loop that NumPy chooses for these operands: a dtype each, or the type of a Python number."""
+    """Return the dtypes of NumPy's loop for these operands, given as dtypes or types of Python numbers."""
     if all(isinstance(dtype, type) for dtype in dtypes):
         dtypes = tuple([np.dtype(dtype) for dtype in dtypes])
     try:
@@ -340,7 +337,10 @@ def loop_dtypes(function: np.ufunc, *dtypes: Any) -> tuple[np.dtype[Any], ...]:
 
 @functools.lru_cache(4096)
 def loop_of(function: np.ufunc, *dtypes: Any) -> tuple[tuple[Any, ...], tuple[np.dtype[Any], ...]]:
-    """The loop for these operands, as in `_core.Plan`, and its dtypes; CannotLowerError where the core has none."""
+    """Return the loop for these operands, as in `_core.Plan`, and its dtypes.
+
+    Raises CannotLowerError if the core has no such loop.
+    """
     found = loop_dtypes(function, *dtypes)
     loop = "ufunc", function, tuple([dtype.num for dtype in found])
     check_loop(loop)
@@ -361,4 +361,4 @@ def check_loop(loop: tuple[Any, ...]) -> None:
 
 
 SUPPORTED = frozenset([np.dtype(character).num for character in "?bBhHiIlLqQfdFD"])
-"""The type numbers of the dtypes that loops are for."""
+"""The type numbers of the dtypes that have loops."""

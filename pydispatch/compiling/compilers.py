@@ -1,4 +1,4 @@
-"""Compilers by name: functions from a graph to a function of NumPy arrays."""
+"""Compilers by name. A compiler turns a graph into a function of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch.compiling.plan import compile_to_plan
 from pydispatch.exceptions import CompilationError, DispatchTypeError, RegistrationError
+from pydispatch.registry.backends import is_like_numpy
 from pydispatch.registry.sites import remember, replaces_former
 from pydispatch.tracing import Graph
 from pydispatch.tracing.values import device_of
@@ -20,25 +21,35 @@ from pydispatch.tracing.values import device_of
 Lower = Callable[..., Callable[..., tuple[Any, ...]]]
 
 GROUP = "pydispatch.compilers"
-"""The group of entry points by which installed packages name their compilers."""
+"""The group of entry points in which installed packages name their compilers."""
 
 _compilers: dict[str, Lower] = {}
 
 ON_DEMAND = {"numba": ("pydispatch.compiling.numba_backend", "compile_to_numba")}
-"""Compilers of the package that need another one: (module, function). Each has an extra of its name."""
+"""Compilers of this package that need another package: (module, function). Each has an extra of its name."""
 
 
 def register_compiler(name: str, lower: Lower) -> None:
-    """Have `compile(f, backend=name)` use a compiler.
+    """Register a compiler, for use as `compile(f, backend=name)`.
 
-    `lower(graph)` returns a function of as many NumPy arrays as the graph has placeholders, which returns a tuple of
-    arrays, as the graph does; callers get copies of those that share memory with another array or are not in C order.
-    The arrays that it gets have the shapes and dtypes in the placeholders' `meta["val"]`, and any layout;
-    the function must not write to them. A compiler that can use threads takes their number too: a user who asks for
-    more than one gets `lower(graph, threads=2)`. The code that registered it may run again: the new one replaces it,
-    with OverrideWarning. Raises RegistrationError if the name is taken otherwise.
+    The code that registered a compiler may run again. The new compiler then replaces it, with an OverrideWarning. An
+    installed package names its compiler in the entry point group `pydispatch.compilers`.
 
-    An installed package names its compiler in the entry point group `pydispatch.compilers`.
+    Parameters
+    ----------
+    name
+        The name to pass as `backend`.
+    lower
+        `lower(graph)` returns a function of as many NumPy arrays as the graph has placeholders. The function returns a
+        tuple of arrays, as the graph does. Callers get copies of arrays that share memory with another array or are not
+        in C order. Its arguments have the shapes and dtypes in the placeholders' `meta["val"]`, and any layout. The
+        function must not write to them. A compiler that can use threads also takes their number: for more than one, it
+        is called as `lower(graph, threads=2)`.
+
+    Raises
+    ------
+    RegistrationError
+        If the name is taken otherwise, or an argument has the wrong type.
     """
     if not isinstance(name, str):
         raise RegistrationError(f"register_compiler: name is {name!r}, expected a str\nwrite register_compiler('mine', "
@@ -53,7 +64,7 @@ def register_compiler(name: str, lower: Lower) -> None:
 
 
 def compiler_named(name: str) -> Lower:
-    """The compiler of this name; CompilationError if there is none."""
+    """Return the compiler of this name. Raise CompilationError if there is none."""
     if not isinstance(name, str):
         raise DispatchTypeError(f"compile: backend is {name!r}, expected the name of a compiler\nwrite backend='plan'")
     if name in ON_DEMAND and name not in _compilers:
@@ -80,17 +91,22 @@ def _loaded(name: str, module: str, function: str) -> Lower:
 
 
 def numpy_array(value: Any, what: str) -> np.ndarray[Any, Any]:
-    """The elements of a NumPy array or scalar; DispatchTypeError for other arrays, such as masked ones."""
+    """Return the elements of a NumPy array or scalar.
+
+    Raises DispatchTypeError for other arrays, such as masked ones and those of classes that redefine operators.
+    """
     if type(value) is np.ndarray:
         return value
-    if isinstance(value, (np.ndarray, np.generic)) and device_of(value) == "CPU":
-        return np.asarray(value)        # of a subclass that means the same, such as numpy.memmap
-    raise DispatchTypeError(f"compile: {what} is {_core.a_type(value)}, expected a NumPy array\n"
-                            "call the function itself, not compiled, for other arrays")
+    if isinstance(value, np.generic) or (
+            isinstance(value, np.ndarray) and device_of(value) == "CPU" and is_like_numpy(value)):
+        return np.asarray(value)        # a subclass with the same meaning, such as numpy.memmap
+    way = ("pass numpy.asarray(matrix)" if isinstance(value, np.matrix)
+           else "call the function itself, not compiled, for other arrays")
+    raise DispatchTypeError(f"compile: {what} is {_core.a_type(value)}, expected a NumPy array\n{way}")
 
 
 class NewResults:
-    """A function with results that are new arrays in C order, whatever it returns."""
+    """A function whose results are always new arrays in C order: it copies those of another function if needed."""
 
     def __init__(self, function: Callable[..., Any], constants: Iterable[Any]) -> None:
         self._function = function
@@ -114,16 +130,16 @@ class NewResults:
 
 
 def takes_threads(lower: Lower) -> bool:
-    """Can a compiler be told how many threads to use?"""
+    """Return whether a compiler takes the number of threads to use."""
     try:
         parameters = inspect.signature(lower).parameters
-    except ValueError:      # it is written in C
+    except ValueError:      # written in C
         return True
     return "threads" in parameters or any(found.kind is found.VAR_KEYWORD for found in parameters.values())
 
 
 class PythonSource:
-    """A graph as a function of raw arrays that runs its source; prints as that."""
+    """A graph as a function of raw arrays that runs its source. It prints as that source."""
 
     def __init__(self, graph: Graph) -> None:
         compiled = graph.compile()
@@ -137,7 +153,7 @@ class PythonSource:
 
 
 def compile_to_python(graph: Graph, threads: int = 1) -> Callable[..., tuple[Any, ...]]:
-    """The straight-line Python source of the graph, which calls kernels: `Graph.compile`. Threads are NumPy's."""
+    """Compile a graph to straight-line Python source that calls kernels. Threads are left to NumPy."""
     return PythonSource(graph)
 
 

@@ -1,4 +1,4 @@
-"""Higher-order operators in a plan: loops and branches over the steps of the functions that they take."""
+"""Lowering of higher-order operators: loops and branches over the steps of the functions that they take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from pydispatch.compiling.builder import Builder
-from pydispatch.compiling.values import ChooseStep, RepeatStep, Step, Storage, Value
+from pydispatch.compiling.steps import CallStep, ChooseStep, LoopStep, Move, RepeatStep, Step
+from pydispatch.compiling.values import Storage, Value
 from pydispatch.exceptions import CompilationError
 from pydispatch.higher_order.associative_scan import ASSOCIATIVE_SCAN
 from pydispatch.higher_order.associative_scan import run as run_associative_scan
@@ -26,17 +27,18 @@ def lower_scan(
     builder: Builder, lower: LowerGraph, combine: Graph, init: Values, xs: Values, args: Values, length: int | None,
     reverse: bool,
 ) -> tuple[Value, ...]:
-    """The steps of the body, repeated."""
+    """Add the steps of the body of a scan, repeated."""
     n_steps = xs[0].shape[0] if length is None else length
     carries = [_Carry(builder, value) for value in init]
-    moves = []
-    slices = []
-    for x in xs:
-        part = x.template[0, ...] if n_steps else np.empty(x.shape[1:], x.dtype)
-        entry = builder.entry(part, x.storage)
-        stride = x.template.strides[0]
-        moves.append((entry, x, (n_steps - 1) * stride if reverse else 0, -stride if reverse else stride))
-        slices.append(Value(entry, part))
+    moves: list[Move] = []
+
+    def slice_of(whole: Value) -> Value:
+        part = whole.template[0, ...] if n_steps else np.empty(whole.shape[1:], whole.dtype)
+        entry, stride = builder.entry(part, whole.storage), whole.template.strides[0]
+        moves.append((entry, whole, (n_steps - 1) * stride if reverse else 0, -stride if reverse else stride))
+        return Value(entry, part)
+
+    slices = [slice_of(x) for x in xs]
     with builder.body() as body:
         results = lower(builder, combine, (*[carry.now for carry in carries], *slices, *args))
         _hand_on(builder, body, results[: len(carries)], [carry.next for carry in carries])
@@ -44,13 +46,8 @@ def lower_scan(
         for row in results[len(carries):]:
             whole = builder.fresh((n_steps, *row.shape), row.dtype)
             ys.append(whole)
-            if not n_steps:
-                continue
-            part = whole.template[0, ...]
-            entry = builder.entry(part, whole.storage)
-            stride = whole.template.strides[0]
-            moves.append((entry, whole, (n_steps - 1) * stride if reverse else 0, -stride if reverse else stride))
-            _hand_on(builder, body, [row], [Value(entry, part)])
+            if n_steps:
+                _hand_on(builder, body, [row], [slice_of(whole)])
     if n_steps:
         builder.steps.append(RepeatStep(body, n_steps, [carry.storages for carry in carries], moves, "scan"))
     return (*[carry.final(builder) for carry in carries], *ys)
@@ -59,12 +56,12 @@ def lower_scan(
 def lower_map(
     builder: Builder, lower: LowerGraph, f: Graph, xs: Values, args: Values, length: int | None
 ) -> tuple[Value, ...]:
-    """A scan without a carry."""
+    """Add the steps of a map: a scan without a carry."""
     return lower_scan(builder, lower, f, (), xs, args, length, False)
 
 
 class _Carry:
-    """A value that goes from one repetition to the next: one of two memories is read, the other written."""
+    """A value that goes from one repetition to the next. Two memories alternate: one is read, the other written."""
 
     def __init__(self, builder: Builder, given: Any) -> None:
         init = builder.as_value(given)          # a number is a literal of the graph
@@ -77,12 +74,12 @@ class _Carry:
         self.storages = first.storage, second.storage, self.now.storage, self.next.storage
 
     def final(self, builder: Builder) -> Value:
-        """Its value after the last repetition."""
+        """Return a copy of the value after the last repetition."""
         return builder.copied(self.now)
 
 
 def _hand_on(builder: Builder, body: list[Step], values: Values, places: Values) -> None:
-    """Have the body leave its values in these places: computed there if possible, else copied."""
+    """Make the body leave its values in these places: computed there if possible, else copied."""
     for value, place in zip(values, places, strict=True):
         storage = value.storage
         if value.is_whole and storage.kind == "arena" and storage.instead is None and _is_made_in(body, storage):
@@ -92,11 +89,10 @@ def _hand_on(builder: Builder, body: list[Step], values: Values, places: Values)
 
 
 def _is_made_in(body: list[Step], storage: Storage) -> bool:
-    """Is the memory first written in the body, by its own steps?"""
+    """Return whether the body's own steps are the first to write to the memory."""
     for step in body:
-        if isinstance(step, RepeatStep | ChooseStep):
-            continue
-        outputs = step.outputs if not hasattr(step, "operands") else step.operands[-1:]  # type: ignore[union-attr]
+        outputs = (step.operands[-1:] if isinstance(step, LoopStep) else
+                   step.outputs if isinstance(step, CallStep) else ())
         if any(output.storage is storage for output in outputs):
             return True
     return False
@@ -105,7 +101,7 @@ def _is_made_in(body: list[Step], storage: Storage) -> bool:
 def lower_while(
     builder: Builder, lower: LowerGraph, cond_fn: Graph, body_fn: Graph, init: Values, args: Values, stacks: bool
 ) -> tuple[Value, ...]:
-    """The steps of the body, as long as those of the test leave True."""
+    """Add the steps of a while loop: the body, repeated as long as the test leaves True."""
     if stacks:
         raise CompilationError("compile: the gradient of while_loop needs the carry of every step, and the number of "
                                "steps depends on data\nuse scan, with a length")
@@ -113,7 +109,7 @@ def lower_while(
     now = [carry.now for carry in carries]
     with builder.body() as test:
         found, = lower(builder, cond_fn, (*now, *args))
-        condition = _single_bool(builder, found)
+        condition = builder.cast(found, np.dtype(bool))
     with builder.body() as body:
         results = lower(builder, body_fn, (*now, *args))
         _hand_on(builder, body, results, [carry.next for carry in carries])
@@ -122,19 +118,15 @@ def lower_while(
     return tuple([carry.final(builder) for carry in carries])
 
 
-def _single_bool(builder: Builder, value: Value) -> Value:
-    return builder.cast(value, np.dtype(bool))
-
-
 def lower_cond(
     builder: Builder, lower: LowerGraph, pred: Any, true_fn: Graph, false_fn: Graph, operands: Values
 ) -> tuple[Value, ...]:
-    """The steps of one of the branches."""
+    """Add the steps of both branches of a cond, or only those of one if the predicate is known."""
     if not isinstance(pred, Value) or pred.constant is not None:
         holds = bool(pred.constant if isinstance(pred, Value) else pred)
         chosen: tuple[Value, ...] = lower(builder, true_fn if holds else false_fn, operands)
         return chosen
-    condition = _single_bool(builder, pred)
+    condition = builder.cast(pred, np.dtype(bool))
     branches: list[list[Step]] = []
     results: list[Value] = []
     for function in (true_fn, false_fn):
@@ -152,7 +144,7 @@ def lower_cond(
 def lower_associative_scan(
     builder: Builder, lower: LowerGraph, combine: Graph, xs: Values, args: Values, length: int, reverse: bool
 ) -> tuple[Value, ...]:
-    """The steps of the operators that it calls for this length."""
+    """Add the steps of the operators that an associative scan calls for this length."""
     def run(*values: Any) -> Any:
         return run_associative_scan(combine, values[:len(xs)], values[len(xs):], length, reverse)
 
@@ -162,8 +154,10 @@ def lower_associative_scan(
 
 
 def graph_at_call(function: Callable[..., Any], given: Values) -> Graph:
-    """The graph of a function of such arrays; all of its calls are at the line that the builder has now."""
-    graph = make_fx(function, tracing_mode="fake")(*[np.empty(value.shape, value.dtype) for value in given])
+    """Trace a function of such arrays. All of its calls get the builder's current line."""
+    graph = make_fx(function, tracing_mode="fake")(*[
+        np.empty(value.shape, value.dtype) if isinstance(value, Value) else getattr(value, "example", value)
+        for value in given])
     for node in graph.nodes:
         node.meta.pop("site", None)
     return graph
@@ -172,4 +166,4 @@ def graph_at_call(function: Callable[..., Any], given: Values) -> Graph:
 BODIES: dict[Any, Callable[..., tuple[Value, ...]]] = {
     SCAN: lower_scan, MAP: lower_map, WHILE: lower_while, COND: lower_cond, ASSOCIATIVE_SCAN: lower_associative_scan,
 }
-"""How higher-order operators become steps: `lower(builder, lower_graph, *arguments)`."""
+"""The functions that lower higher-order operators, called as `lower(builder, lower_graph, *arguments)`."""

@@ -1,9 +1,10 @@
-"""Elements of loops as expressions of numba's: what a ufunc, a cast or a choice computes, by dtype.
+"""Expressions in numba's source for one element of a loop, by ufunc, cast or choice, and by dtype.
 
-Every value has the dtype that NumPy gives it: `f8(...)` and its kin, the scalar types of NumPy's, cut off what numba
-computes in a wider one. Names of functions are those of `numba_functions`.
+Every value has the dtype that NumPy gives it. `f8(...)` and the other scalar types of NumPy cut off results that numba
+computes in a wider dtype. The functions in the expressions are those of `numba_functions`.
 """
 
+# tests: tests/compiling/test_numba.py
 from __future__ import annotations
 
 import math
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch.compiling.values import LoopStep, Value
+from pydispatch.compiling.steps import LoopStep
+from pydispatch.compiling.values import Value
 
 FLOATS: dict[str, str] = {
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
@@ -78,7 +80,7 @@ BY_KIND = {"f": FLOATS, "i": SIGNED, "u": UNSIGNED, "b": BOOLS, "c": COMPLEX}
 
 
 WITH_NUMBER = {"maximum": "{1} if {1} > {0} else {0}", "minimum": "{1} if {1} < {0} else {0}"}
-"""Where the second operand is known, and not NaN: one instruction."""
+"""Expressions of one instruction for a second operand that is known and not NaN."""
 
 
 def _is_number(value: Value) -> bool:
@@ -86,12 +88,12 @@ def _is_number(value: Value) -> bool:
 
 
 def scalar_type(dtype: np.dtype[Any]) -> str:
-    """The name of a dtype in the sources."""
+    """Return the name of a dtype in the sources."""
     return f"{dtype.kind}{dtype.itemsize}"
 
 
 def template(step: LoopStep) -> str | None:
-    """What the step computes for an element, with `{0}` and so on for the operands; None where there are no words."""
+    """Return the expression of a step for one element, with `{0}` and so on for the operands, or None."""
     kind, *what = step.loop
     dtypes = [value.dtype for value in step.operands]
     if kind == "copy":
@@ -118,7 +120,7 @@ def _cast(given: np.dtype[Any], found: np.dtype[Any]) -> str | None:
     if found.kind == "b":
         return "({0}.real != 0) | ({0}.imag != 0)" if given.kind == "c" else "{0} != 0"
     if given.kind == "f" and found.kind in "iu" and (found.kind == "u" or found.itemsize < 4):
-        return None         # of what is out of range, each compiler makes something else
+        return None         # compilers differ for values out of range
     if found.kind == "c" and given.kind != "c":
         part = "f4" if found.itemsize == 8 else "f8"
         return f"{scalar_type(found)}(complex({part}({{0}}), {part}(0.0)))"
@@ -126,12 +128,12 @@ def _cast(given: np.dtype[Any], found: np.dtype[Any]) -> str | None:
 
 
 def typed(text: str, dtype: np.dtype[Any]) -> str:
-    """An expression, as a value of this dtype."""
+    """Convert an expression to this dtype."""
     return text if dtype.kind == "b" else f"{scalar_type(dtype)}({text})"
 
 
 def literal(number: Any) -> str:
-    """The source of an element of an array."""
+    """Return the source of an element of an array."""
     dtype = number.dtype
     if dtype.kind == "b":
         return str(bool(number))
@@ -148,12 +150,12 @@ def _real(number: Any) -> str:
 
 
 def is_sum(step: LoopStep) -> bool:
-    """Does the step add numbers with a point, whose order changes the last bits?"""
+    """Return whether the step is a floating-point sum, whose order changes the last bits."""
     return step.loop[0] == "ufunc" and step.loop[1] is np.add and step.operands[0].dtype.kind == "f"
 
 
 def product_of(step: LoopStep) -> Sequence[int] | None:
-    """(rows, inner, columns), where the step multiplies matrices of floats."""
+    """Return (rows, inner, columns) if the step multiplies matrices of floats, else None."""
     if step.loop[0] != "ufunc" or step.loop[1] is not np.matmul or step.operands[0].dtype.kind != "f":
         return None
     return step.core_sizes

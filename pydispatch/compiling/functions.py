@@ -1,43 +1,60 @@
-"""`compile`: a function that is traced once for each kind of arguments, and runs as a plan from then on."""
+"""`compile`, which traces a function once for each kind of arguments and then runs it as a plan."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
-import sys
 import types
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import CompiledFunction, Tensor
+from pydispatch.autograd.captures import captures_of_levels, in_reach, links_of, may_differ_by_level, tensors_in_reach
+from pydispatch.autograd.values import as_tensor
 from pydispatch.compiling.compilers import compiler_named
 from pydispatch.compiling.operator import COMPILED
 from pydispatch.compiling.plan import PlanFunction
-from pydispatch.compiling.programs import ARRAY, ChosenCompiler, Program, of_function
+from pydispatch.compiling.programs import (
+    ARRAY,
+    NUMBER,
+    SCALAR,
+    ChosenCompiler,
+    Mark,
+    Program,
+    filled,
+    layouts_of,
+    of_function,
+)
 from pydispatch.compiling.reports import difference, report
 from pydispatch.exceptions import CompilationError, DispatchTypeError, PerformanceWarning
-from pydispatch.func.functions import NAMES, DocOfWrapped
+from pydispatch.func.functions import NAMES, DocOfWrapped, is_found_by_name
 from pydispatch.func.values import are_tensors_passed, handed_out
+from pydispatch.operators.layouts import layout_of
 from pydispatch.ops import ops
 from pydispatch.registry.backends import dtype_of
 from pydispatch.registry.sites import caller_site
 from pydispatch.tracing import Graph
+from pydispatch.tracing.sources import Sources
 from pydispatch.tracing.trace import simple_parameters
-from pydispatch.tree import TreeSpec, is_pytree_node_type, tree_flatten, tree_unflatten
+from pydispatch.tree import TreeSpec, is_pytree_node_type, tree_flatten, tree_map, tree_unflatten
 
 MOST_THREADS = 64
 
+MOST_LINKS = 256
+"""The most variables and parts of containers for the core to check. With more, each call goes through them in Python.
+"""
+
 MANY_VARIANTS = 8
-"""A function that has been compiled more often than this warns each time that it is compiled again."""
+"""A function compiled more often than this warns each time that it is compiled again."""
 
 
 class CacheInfo(NamedTuple):
-    """How often a compiled function found a plan for a call, how often it made one, and how many it has."""
+    """The number of calls that found a plan, of calls that made one, and of plans."""
 
     hits: int
     misses: int
@@ -48,29 +65,61 @@ def compile(
     f: Callable[..., Any], *, backend: str = "plan", threads: int | None = None,
     static_argnums: int | Sequence[int] = (), donate: int | Sequence[int] = (),
 ) -> Compiled:
-    """A function like `f` that runs as a plan: a list of loops over arrays, in C.
+    """Return a function like `f` that runs as a plan: a list of loops over arrays, in C.
 
     A call with new structures, shapes or dtypes, or with new values of arguments that are not arrays, traces `f`: it
-    runs `f` once on arrays without data and notes the operators. So `f` must be pure. It cannot branch on data: use
-    `ops.np.where`, `higher_order.cond` or `scan`. It must not write to its arguments. What it prints, it prints once.
-    Captured arrays keep the values that they had then. Numbers, strings and None are part of the guard, so each new
-    number compiles again: pass what changes as an array.
+    runs `f` once on arrays without data and notes the operators. `f` must therefore be pure. It cannot branch on data:
+    use `ops.np.where`, `higher_order.cond` or `scan`. It must not write to its arguments. It prints only while it is
+    traced. Captured arrays keep the values that they had then. Captured values of transforms, and Tensors that require
+    grad, are arguments of each call. Numbers, strings and None are part of the guard, so each new number compiles
+    again. Pass values that change as arrays.
 
-    `static_argnums` are positions of arguments that are compared as a whole, by `==`; these must be hashable. `donate`
-    are positions of arguments whose arrays you give up: a result of the same shape and dtype may take the memory of
-    one, if the call is under no transform and not on the tape.
+    The results have the bits that `f` computes, except where NumPy rounds by the layout of operands. Here arguments and
+    all values computed from them are in C order. Sums over transposed arrays, and products of matrices computed from
+    them, may therefore differ in the last bits. The device is NumPy's, not the ambient device.
 
-    Results are new arrays in C order, Tensors if an argument was one. They have the bits that `f` computes, except
-    where NumPy rounds by the layout of operands: here arguments and all that is computed from them lie in C order, so
-    sums over transposed arrays, and products of matrices computed from them, may differ in the last bits. The device
-    is NumPy's, whatever the ambient one.
+    Under `grad`, `vmap` and every other transform, the call is one operator. `make_fx` traces the operators of `f`.
 
-    Under `grad`, `vmap` and every other transform, the call is one operator; `make_fx` traces the operators of `f`.
-    `backend` is "plan", "python" (straight-line calls of kernels), "numba" (a plan with machine code; needs the extra
-    `numba`), or the name of a registered compiler: see `register_compiler`. `threads` share the loops over large arrays
-    (None: one thread; 0: one for each core that the process may use); results are the same to the bit.
+    Parameters
+    ----------
+    f
+        The function.
+    backend
+        The compiler: "plan", "python" (straight-line calls of kernels), "numba" (a plan with machine code, which needs
+        the extra `numba`), or the name of a registered compiler. See `register_compiler`.
+    threads
+        The number of threads that share the loops over large arrays. None means one, and 0 means one for each core that
+        the process may use. Results are the same to the bit.
+    static_argnums
+        Positions of arguments that are compared as a whole, by `==`. These must be hashable.
+    donate
+        Positions of arguments whose arrays you give up. A result of the same shape and dtype may take the memory of
+        one, unless the call is under a transform or on the tape.
 
-    Raises CompilationError or DataDependentError at the first call if `f` cannot be traced.
+    Returns
+    -------
+    Compiled
+        The compiled function. Its results are new arrays in C order, Tensors if an argument is one.
+
+    Raises
+    ------
+    CompilationError, DataDependentError
+        At the first call, if `f` cannot be traced.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import compile
+    >>> @compile
+    ... def f(x):
+    ...     return np.exp(-x * x)
+    >>> f(numpy.zeros(2))
+    array([1., 1.])
+    >>> print(f.plan(numpy.zeros(2)))
+    @0:float64[2] = negative(input0:float64[2])
+    @0:float64[2] = multiply(@0:float64[2], input0:float64[2])
+    result0:float64[2] = exp(@0:float64[2])
     """
     if not callable(f):
         raise DispatchTypeError(f"compile: f is {_core.a_type(f)}, expected a function\nwrite compile(f)(x)")
@@ -89,7 +138,7 @@ def _number_of_threads(threads: int | None) -> int:
 
 @_core.keep_vectorcall
 class Compiled(CompiledFunction):
-    """What `compile` returns; see there."""
+    """A compiled function, as `compile` returns it."""
 
     __doc__ = DocOfWrapped(__doc__)
 
@@ -97,7 +146,7 @@ class Compiled(CompiledFunction):
         self, f: Callable[..., Any], backend: ChosenCompiler, static_argnums: int | Sequence[int],
         donate: int | Sequence[int],
     ) -> None:
-        compiler_named(backend.name)        # which raises for an unknown one
+        compiler_named(backend.name)        # raises for an unknown one
         functools.update_wrapper(self, f, NAMES)
         self.__wrapped__: Callable[..., Any] = f
         self.backend = backend
@@ -111,23 +160,28 @@ class Compiled(CompiledFunction):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
+    @property
+    def reachable(self) -> tuple[Any, ...]:
+        """The objects that its calls may lead to."""
+        return (self.__wrapped__,)
+
     def __repr__(self) -> str:
         return f"<compiled {getattr(self, '__qualname__', self.__wrapped__)}>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        if _found_by_name(self) is self:        # it was decorated
-            return str(self.__qualname__)
+        if is_found_by_name(self):      # it was decorated
+            return str(vars(self)["__qualname__"])
         return _restored, (self.__wrapped__, self.backend, self.static_argnums, self.donate, dict(self._programs))
 
     # --- the cache ---
 
     def cache_info(self) -> CacheInfo:
-        """How many calls found a plan, how many made one, and how many plans there are."""
+        """Return the number of calls that found a plan, of calls that made one, and of plans."""
         return CacheInfo(self.hits + self._general_hits, len(self._reasons), len(self._programs))
 
     def cache_clear(self) -> None:
-        """Forget all plans, and give back the memory (up to 256 MB) that is kept for large results of all plans."""
-        _core.free_kept_memory()
+        """Drop all plans, and free the memory (up to 256 MB) that is kept for large results of all plans."""
+        _core.clear_buffer_cache()
         with self._lock:
             self._programs.clear()
             self._reasons.clear()
@@ -135,23 +189,23 @@ class Compiled(CompiledFunction):
             self.clear_variants()
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        """The graph that such arguments are traced to."""
+        """Return the graph that such arguments are traced to."""
         return self._program(_Arguments(self, args, kwargs)).graph
 
     def plan(self, *args: Any, **kwargs: Any) -> str:
-        """The plan for such arguments, as text: a line per step. For other backends, the text of what they return."""
+        """Return the plan for such arguments as text, a line per step, or the text of another backend's function."""
         run = self._program(_Arguments(self, args, kwargs)).run
         return run.text if isinstance(run, PlanFunction) else str(run)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """A report for such arguments: the graph, the plan, what is not in C and why, why it was compiled."""
+        """Return a report for such arguments: the graph, the plan, the parts outside C, and why it was compiled."""
         program = self._program(_Arguments(self, args, kwargs))
         return report(repr(self), program, self._reasons)
 
     # --- calls ---
 
     def general(self, *args: Any, **kwargs: Any) -> Any:
-        """A call of any kind: the first one for its arguments, or under transforms, modes and guards."""
+        """Run a call of any kind: the first one for its arguments, or one under transforms, modes and guards."""
         arguments = _Arguments(self, args, kwargs)
         program = self._program(arguments, counts=True)
         results = COMPILED(program, *arguments.arrays)
@@ -161,23 +215,36 @@ class Compiled(CompiledFunction):
         return program.unflatten([handed_out(result, as_tensors, True) for result in results])
 
     def _program(self, arguments: _Arguments, *, counts: bool = False) -> Program:
-        """The program for such arguments, traced if there is none; a call `counts` as a hit."""
-        with self._lock:        # calls that wait meanwhile are hits
-            program = self._programs.get(arguments.key)
+        """Return the program for such arguments, traced if there is none. With `counts`, count a hit."""
+        with self._lock:        # calls that wait here count as hits
+            program = self._known(arguments)
             if program is None:
                 return self._compiled(arguments)
             self._general_hits += counts
         return program
 
+    def _known(self, arguments: _Arguments) -> Program | None:
+        """Return the known program for such arguments or None. It may depend on their layout in memory."""
+        program = self._programs.get(arguments.key)
+        if program is None or program.layouts is None or program.layouts == layouts_of(arguments.arrays):
+            return program
+        return self._programs.get((*arguments.key, layouts_of(arguments.arrays)))
+
     def _compiled(self, arguments: _Arguments) -> Program:
+        sources = Sources("compile", arguments.reach)
         program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend)
+        sources.check()     # nothing is drawn
         if self.donate:
             for i, node in enumerate(program.graph.placeholders):
                 if arguments.is_donated(i):
                     node.meta["donated"] = True
         known = list(self._programs)
-        self._reasons.append(difference(arguments.key, known) if known else "the first call")
-        self._programs[arguments.key] = program
+        if arguments.key in known:
+            self._reasons.append("arrays lie in memory in another order, on which it depends what views share")
+            self._programs[*arguments.key, program.layouts] = program
+        else:
+            self._reasons.append(difference(arguments.key, known) if known else "the first call")
+            self._programs[arguments.key] = program
         if len(self._programs) > MANY_VARIANTS:
             warnings.warn(
                 f"{self!r} was compiled {len(self._programs)} times, this time because {self._reasons[-1]} (at "
@@ -186,22 +253,18 @@ class Compiled(CompiledFunction):
         return program
 
     def _guard(self, program: Program, arguments: _Arguments) -> None:
-        """Have the core recognize such arguments from now on, where a plan has run for them."""
-        run = program.compiled
-        if isinstance(run, PlanFunction) and not program.is_guarded:
+        """Add a variant, with which the core recognizes such arguments, after a plan has run for them."""
+        run, known = program.compiled, program.variant
+        if isinstance(run, PlanFunction) and (known is None or not known.is_in_force):
             with self._lock:
-                guard = arguments.guard()
-                if guard is not None and not program.is_guarded and self._programs.get(arguments.key) is program:
-                    self.add_variant(_core.Variant(run.plan, len(arguments.args), guard, _output_of(program)))
-                    program.is_guarded = True
-
-
-def _found_by_name(compiled: Compiled) -> Any:
-    """What stands where a function says that it was defined."""
-    found: Any = sys.modules.get(str(getattr(compiled, "__module__", None)))
-    for name in str(getattr(compiled, "__qualname__", "")).split("."):
-        found = getattr(found, name, None)
-    return found
+                guard, links = arguments.guard(program.layouts is not None), links_of(self.__wrapped__, MOST_LINKS)
+                if (guard is not None and links is not None and program.variant is known
+                        and self._known(arguments) is program):
+                    variant = _core.Variant(run.plan, len(arguments.args), guard, _output_of(program), links)
+                    if known is not None:
+                        self.remove_variant(known)
+                    self.add_variant(variant)
+                    program.variant = variant
 
 
 def _as_positions(name: str, given: Any, f: Callable[..., Any]) -> tuple[int, ...]:
@@ -225,20 +288,25 @@ def _restored(
 
 
 def _output_of(program: Program) -> Any:
-    """The `output` of a Variant of the core: how to make the user's output from the tuple of arrays."""
+    """Return the `output` of the core's Variant, which makes the user's output from the tuple of arrays."""
     assert program.unflatten is not None
-    marks = tuple([object() for _ in program.results])
+    kinds_of_results = [leaf for leaf in program.unflatten.leaves if isinstance(leaf, Mark)]
+    marks = tuple([object() for _ in kinds_of_results])
+    kinds = {id(mark): "scalar" if kind is SCALAR else "array"
+             for mark, kind in zip(marks, kinds_of_results, strict=True)}
+    if NUMBER in kinds_of_results:
+        return program.unflatten
     found: list[tuple[Any, ...]] = []
-    if not _add_output(program.unflatten(marks), set(map(id, marks)), found):
+    if not _add_output(program.unflatten(marks), kinds, found):
         return program.unflatten
     return None if found == [("array",)] else tuple(found)
 
 
-def _add_output(value: Any, marks: set[int], found: list[tuple[Any, ...]]) -> bool:
-    """Add the description of a pytree, in which marks stand for arrays; False for a pytree node of another class."""
+def _add_output(value: Any, marks: Mapping[int, str], found: list[tuple[Any, ...]]) -> bool:
+    """Add the description of a pytree with marks for arrays. Return False for a pytree node of another class."""
     kind = type(value)
     if id(value) in marks:
-        found.append(("array",))
+        found.append((marks[id(value)],))
     elif kind is tuple or kind is list:
         found.append((kind.__name__, len(value)))
         return all(_add_output(item, marks, found) for item in value)
@@ -260,15 +328,33 @@ class _Static:
 
 
 class OfArrays:
-    """A function of the arrays among its arguments: `leaves` has ARRAY for each of these."""
+    """A function of the arrays among its arguments, and of those that it captures.
 
-    def __init__(self, f: Callable[..., Any], spec: TreeSpec, leaves: list[Any]) -> None:
-        self._f, self._spec, self._leaves = f, spec, leaves
+    `leaves` has ARRAY for each array among the arguments, SCALAR for each scalar.
+
+    Captured Tensors are identified by their `places` among the reachable ones, so that another call may capture others.
+    """
+
+    def __init__(self, f: Callable[..., Any], spec: TreeSpec, leaves: list[Any], places: Sequence[int]) -> None:
+        self._f, self._spec, self._leaves, self._places = f, spec, leaves, places
 
     def __call__(self, *arrays: Any) -> Any:
-        rest = iter(arrays)
-        args, kwargs = tree_unflatten([next(rest) if leaf is ARRAY else leaf for leaf in self._leaves], self._spec)
-        return self._f(*args, **kwargs)
+        n = len(arrays) - len(self._places)
+        args, kwargs = tree_unflatten(filled(self._leaves, arrays[:n]), self._spec)
+        if not self._places:
+            return self._f(*args, **kwargs)
+        reach = list(tensors_in_reach(_functions(self._f, self._leaves)))
+        meanings = {}
+        for place, value in zip(self._places, arrays[n:], strict=True):
+            captured, meant = reach[place], as_tensor(value)
+            meanings[id(captured)] = _core.to_scalar(meant) if _core.is_scalar(captured) else meant
+        result = _core.substituting(_core.Substitution(meanings), functools.partial(self._f, *args, **kwargs))
+        return tree_map(lambda leaf: meanings.get(id(leaf), leaf), result)
+
+
+def _functions(f: Callable[..., Any], leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the objects that may lead to captured Tensors: the function, and arguments that are not arrays."""
+    return (f, *[leaf for leaf in leaves if leaf is not ARRAY and leaf is not SCALAR and not _core.is_array(leaf)])
 
 
 class _Arguments:
@@ -283,19 +369,35 @@ class _Arguments:
                           for i, arg in enumerate(args)])
         leaves, self.spec = tree_flatten((args, kwargs))
         self.given = [leaf for leaf in leaves if _core.is_array(leaf)]
-        self.leaves = [_as_native(leaf) if _core.is_array(leaf) else leaf for leaf in _core.unwrap_all_dead(leaves)]
+        leaves = _core.unwrap_all_dead(leaves)
+        self.leaves = [_as_native(leaf) if _core.is_array(leaf) else leaf for leaf in leaves]
         self.arrays = [leaf for leaf in self.leaves if _core.is_array(leaf)]
-        self.key = self.spec, tuple([_described(leaf) for leaf in self.leaves])
+        self.key: Any = self.spec, tuple([_described(leaf) for leaf in leaves])
+        self.places: tuple[int, ...] = ()
+        if may_differ_by_level():
+            found = captures_of_levels(self.reach)
+            if found:
+                self.places = tuple(found)
+                captured = [_core.live_value(tensor) for tensor in found.values()]
+                self.arrays += captured
+                described = tuple([_described(leaf) for leaf in (*leaves, *captured)])
+                self.key = (self.spec, self.places), described
+
+    @functools.cached_property
+    def reach(self) -> list[Any]:
+        """The objects in reach of the function, and of arguments that are not arrays."""
+        return list(in_reach(_functions(self.compiled.__wrapped__, [
+            leaf.value if isinstance(leaf, _Static) else leaf for leaf in self.leaves])))
 
     def is_donated(self, number: int) -> bool:
-        """Is this array, by its number in `arrays`, in a donated argument?"""
+        """Return whether the array with this number in `arrays` is part of a donated argument."""
         positions = [i for i, arg in enumerate(self.args) for leaf in tree_flatten(arg)[0] if _core.is_array(leaf)]
         return number < len(positions) and (
             positions[number] in self.compiled.donate or positions[number] - len(self.args) in self.compiled.donate)
 
     @property
     def names(self) -> list[str]:
-        """A unique name for each array: that of its parameter, with a number where several share one."""
+        """A unique name for each array: that of its parameter, with a number if several share one."""
         parameters = None if self.kwargs else simple_parameters(self.compiled.__wrapped__)
         if parameters is not None and len(parameters) == len(self.args):
             if all(map(_core.is_array, self.args)):
@@ -318,34 +420,37 @@ class _Arguments:
                 n += 1
                 name = f"{base}_{n}"
             names.append(name)
-        return names
+        return [*names, *[f"captured_{place}" for place in self.places]]
 
     @property
     def function(self) -> OfArrays:
-        """The user's function as a function of the arrays alone."""
+        """The user's function as a function of the arrays only."""
         return OfArrays(self.compiled.__wrapped__, self.spec, [
-            ARRAY if _core.is_array(leaf) else leaf.value if isinstance(leaf, _Static) else leaf
-            for leaf in self.leaves])
+            SCALAR if of_key is SCALAR else ARRAY if _core.is_array(leaf) else
+            leaf.value if isinstance(leaf, _Static) else leaf
+            for leaf, (*_, of_key) in zip(self.leaves, self.key[1], strict=False)], self.places)
 
-    def guard(self) -> tuple[tuple[Any, ...], ...] | None:
-        """The guard of a Variant of the core; None where a guard cannot describe the arguments."""
+    def guard(self, has_strides: bool) -> tuple[tuple[Any, ...], ...] | None:
+        """Return the guard of the core's Variant, or None if a guard cannot describe the arguments."""
         found: list[tuple[Any, ...]] = []
-        if self.kwargs or self.compiled.static_argnums:
+        if self.kwargs or self.compiled.static_argnums or self.places:
             return None
-        return tuple(found) if all(_expected(arg, found) for arg in self.args) else None
+        return tuple(found) if all(_expected(arg, found, has_strides) for arg in self.args) else None
 
 
 def _as_native(array: Any) -> Any:
-    """The array in the byte order that loops know; a NumPy scalar as an array."""
+    """Return the array in native byte order, which loops need, and a NumPy scalar as an array."""
     if isinstance(array, np.generic):
         array = np.asarray(array)
     return array if dtype_of(array).isnative else ops.np.astype(array, array.dtype.newbyteorder("="))
 
 
 def _described(leaf: Any) -> Any:
-    """The part of the key that a leaf decides: for an array its shape and dtype, else its type and value."""
+    """Return a leaf's part of the key: shape and dtype of an array, type and value of anything else."""
     if _core.is_array(leaf):
-        return tuple(leaf.shape), dtype_of(leaf)
+        dtype = dtype_of(leaf)
+        described = tuple(leaf.shape), dtype if dtype.isnative else dtype.newbyteorder("=")
+        return (*described, SCALAR) if _core.is_scalar(leaf) else described
     if isinstance(leaf, _Static):
         leaf = leaf.value
     if isinstance(leaf, slice):
@@ -356,24 +461,26 @@ def _described(leaf: Any) -> Any:
     return type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf
 
 
-def _expected(value: Any, found: list[tuple[Any, ...]]) -> bool:
-    """Add what a guard expects in the place of this value; False where a guard cannot describe it."""
+def _expected(value: Any, found: list[tuple[Any, ...]], has_strides: bool) -> bool:
+    """Add a guard's expectation of this value. Return False if a guard cannot describe it."""
     kind = type(value)
     if kind is tuple or kind is list:
         found.append((kind.__name__, len(value)))
-        return all(_expected(item, found) for item in value)
+        return all(_expected(item, found, has_strides) for item in value)
     if kind is dict:
         found.append(("dict", tuple(value)))
-        return all(type(key) in COMPARED for key in value) and all(_expected(item, found) for item in value.values())
+        return all(type(key) in COMPARED for key in value) and all(
+            _expected(item, found, has_strides) for item in value.values())
     if _core.is_array(value):
         array = value.array if type(value) is Tensor else value
-        if type(array) is not np.ndarray or not array.dtype.isnative:
+        if (not isinstance(array, np.generic) and type(array) is not np.ndarray) or not array.dtype.isnative:
             return False
-        found.append(("array", array.shape, array.dtype))
+        strides = [array.strides] if has_strides and layout_of(array) is not None else []
+        found.append(("scalar" if _core.is_scalar(value) else "array", array.shape, array.dtype, *strides))
         return True
     found.append(("value", value))
     return kind in COMPARED or isinstance(value, np.random.Generator)
 
 
 COMPARED = frozenset((int, float, complex, bool, str, bytes, type(None)))
-"""The types of what the core compares, without a call of Python."""
+"""The types that the core compares without calling Python."""

@@ -1,12 +1,14 @@
-"""Steps of a plan as the source of one function, for numba: what stays in variables, and what goes to memory.
+"""Steps of a plan as the source of one function, for numba. Some values are variables, others go to memory.
 
 The function has the signature of a ufunc's loop, `loop(args, dims, steps, data)`. It goes through `dims[0]` rows, and
-takes all steps for one row before the next. Sizes are no part of the source, unless they are small: functions of the
-same source are one, whatever the shapes.
+does all steps for one row before the next. Only small sizes are part of the source. Shapes with the same source
+therefore share one function.
 
-Values that one nest makes and uses are variables, and so are values of few elements that are written: their *cells*.
+Values that one nest makes and uses are variables. So are written values of few elements: the variables of their
+elements are called *cells*.
 """
 
+# tests: tests/compiling/test_numba.py
 from __future__ import annotations
 
 import math
@@ -34,15 +36,15 @@ from pydispatch.compiling.nests import (
     nests_in,
 )
 from pydispatch.compiling.positions import PositionStep
-from pydispatch.compiling.scheduling import Mode
-from pydispatch.compiling.values import LoopStep, RepeatStep, Storage, coalesced
+from pydispatch.compiling.steps import LoopStep, Mode, RepeatStep
+from pydispatch.compiling.values import Storage, coalesced
 
-MOST_CELLS = 64             # variables for the elements of one memory
-SMALL_NUMBER = 64           # up to here, sizes and strides are part of the source
+MOST_CELLS = 64             # the most cells of one memory
+SMALL_NUMBER = 64           # sizes and strides up to this are part of the source
 
 
 class Operand(NamedTuple):
-    """A memory that the function gets, and how far its next row is."""
+    """A memory that the function gets, and the distance to its next row."""
 
     storage: Storage
     row: int
@@ -52,7 +54,8 @@ class Operand(NamedTuple):
 class LoopSource(NamedTuple):
     """A function: its source, the numbers that it gets in an array, if any, and the memories that follow.
 
-    What is written comes last; what is read first, and written, comes twice, so that steps tell what they read.
+    Written memories come last. A memory that is read before it is written occurs twice, so that steps show what they
+    read.
     """
 
     text: str
@@ -63,13 +66,13 @@ class LoopSource(NamedTuple):
 def source_of_group(
     steps: Sequence[LoopStep], mode: Mode, local: set[Storage], same: Mapping[Storage, Storage]
 ) -> LoopSource:
-    """The function of loops over the same rows. Memories that may overlap have the same memory in `same`."""
+    """Return the function of loops over the same rows. Memories that may overlap have the same memory in `same`."""
     finder = NestFinder(mode, same, local)
     return _Writer(finder.nodes(steps), local, same).source()
 
 
 def source_of_repetition(step: RepeatStep, local: set[Storage], same: Mapping[Storage, Storage]) -> LoopSource:
-    """The function of a repetition, for which a row is a turn. It may be called again for the turns that are left."""
+    """Return the function of a repetition, in which a row is a turn. It can be called again for the remaining turns."""
     finder = NestFinder(None, same, set())
     finder.note_moves(step, None)
     test = finder.nodes(step.test)
@@ -80,12 +83,12 @@ def source_of_repetition(step: RepeatStep, local: set[Storage], same: Mapping[St
 # --- the source ------------------------------------------------------------------------------------------------------
 
 Place = tuple[int, tuple[tuple[str, int], ...]]
-"""Where an element is: an offset, and the strides along variables."""
+"""The position of an element: an offset, and the strides along variables."""
 
 
 @dataclass
 class _Memory:
-    """What the function does with a memory: in cells, in variables of one nest, or in memory."""
+    """The function's use of a memory: in cells, in variables of one nest, or in memory."""
 
     kind: str
     is_written: bool
@@ -114,7 +117,7 @@ class _Writer:
         self._known: dict[Any, str] = {}
 
     def source(self) -> LoopSource:
-        """The function."""
+        """Return the function."""
         self._indent = "        "
         cells = [(storage, memory) for storage, memory in self._memories.items()
                  if memory.kind == "cells" and storage not in self._local]
@@ -290,7 +293,7 @@ class _Writer:
         self._indent = around
 
     def _write_elements(self, nest: Nest, place: Callable[[Access, int], Place]) -> None:
-        """The steps of a nest for one element."""
+        """Write the steps of a nest for one element."""
         k = 0
         for step, accesses in nest.steps:
             places = [(access.offset, ()) if access.is_indexed else place(access, k + i)
@@ -349,7 +352,7 @@ class _Writer:
 
     @staticmethod
     def _axes(access: Access, sizes: Sequence[int], strides: Sequence[int]) -> Callable[[Any, Any], Place]:
-        """Where the element of a matrix is; its indices are numbers or variables."""
+        """Return a function from the indices of a matrix's element, numbers or variables, to its place."""
         def place(row: Any, column: Any) -> Place:
             offset, terms = access.offset, []
             for index, stride in zip((row, column), strides, strict=True):
@@ -364,7 +367,7 @@ class _Writer:
     # --- elements ---
 
     def _read(self, access: Access, place: Place) -> str:
-        """A variable, or a number, that is this element."""
+        """Return a variable or a number that holds this element."""
         if access.number is not None:
             return literal(access.number)
         if self._memories[access.storage].kind == "cells":
@@ -401,7 +404,7 @@ class _Writer:
         self._line(f"store({pointer}, {address}, {value}, {scope}, {{n}})")
 
     def _address(self, access: Access, place: Place) -> tuple[str, str, int]:
-        """(pointer, offset, number of the memory) of an element."""
+        """Return (pointer, offset, number of the memory) of an element."""
         pointer = self._pointers.setdefault((access.storage, access.row), f"p{len(self._pointers)}")
         scope = self._scopes.setdefault(self._same.get(access.storage, access.storage), len(self._scopes))
         offset, along = place
@@ -420,7 +423,7 @@ def _at(index: tuple[int, ...]) -> Callable[[Access, int], Place]:
 
 
 def _are_cells(accesses: Sequence[Access], nests: Sequence[Nest]) -> bool:
-    """Can the elements be variables? Each of them has to be named without a loop."""
+    """Return whether the elements can be variables: each must be named without a loop."""
     first = accesses[0]
     if any(access.row != first.row or access.dtype != first.dtype or access.terms for access in accesses):
         return False
@@ -432,7 +435,7 @@ def _are_cells(accesses: Sequence[Access], nests: Sequence[Nest]) -> bool:
 
 
 def _is_some_cell_read_first(memory: _Memory) -> bool:
-    """Is there a cell that is read before it is written? What comes before may have written a part of the memory."""
+    """Return whether a cell is read before it is written. Earlier steps may have written a part of the memory."""
     written: set[int] = set()
     for access, writes in zip(memory.accesses, memory.writes, strict=True):
         cells = _cells_of(access)

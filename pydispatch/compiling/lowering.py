@@ -1,9 +1,11 @@
-"""From a graph to the steps of a plan: node by node, by the lowering rules of operators."""
+"""Lowering of a graph to the steps of a plan: node by node, by the lowering rules of operators."""
 
+# tests: tests/compiling/test_plan.py
 from __future__ import annotations
 
 import functools
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +16,8 @@ from pydispatch._core import OpOverload, Tensor
 from pydispatch.compiling.builder import Builder, CannotLowerError, native
 from pydispatch.compiling.control_flow import BODIES, graph_at_call
 from pydispatch.compiling.rules import RULES, Rule, operands, pointwise
-from pydispatch.compiling.values import Array, CallStep, Value
+from pydispatch.compiling.steps import has_calls
+from pydispatch.compiling.values import Array, Value
 from pydispatch.exceptions import CompilationError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.operators.declare import PACKS, declaration_of
@@ -31,7 +34,7 @@ LEAVES.add(Value)
 
 
 def lower_graph(builder: Builder, graph: Graph, given: Sequence[Any]) -> Any:
-    """Add the steps of a graph whose placeholders are these values; returns its output, a pytree of values."""
+    """Add the steps of a graph whose placeholders are these values. Return its output, a pytree of values."""
     values: dict[Node, Any] = dict(zip(graph.placeholders, given, strict=True))
     around = builder.site
     for node, may_repeat in _needed_nodes(graph):
@@ -47,8 +50,9 @@ def lower_graph(builder: Builder, graph: Graph, given: Sequence[Any]) -> Any:
 
 
 def _needed_nodes(graph: Graph) -> list[tuple[Node, bool]]:
-    """The calls and constants that the output depends on, and the calls with effects; True for those without, which
-    need not be made again for the same arguments.
+    """Return the nodes that the output depends on, and the calls with effects (dead-code elimination).
+
+    Nodes without effects are marked True: they need not be repeated for the same arguments.
     """
     assert graph.output_node is not None
     found: list[tuple[Node, bool]] = []
@@ -77,7 +81,7 @@ def _constant(builder: Builder, value: Any) -> Any:
 
 
 def _filled(value: Any, values: dict[Node, Any]) -> Any:
-    """Arguments, with values in place of nodes."""
+    """Replace nodes by their values in arguments."""
     return map_values(lambda leaf: values[leaf] if type(leaf) is Node else leaf, value)
 
 
@@ -125,7 +129,7 @@ class FunctionOfOperator:
 
 
 def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
-    """The graph, or what is as good and faster."""
+    """Compile the graph for an operator that calls it, or return the graph if that fails."""
     try:
         return FunctionOfOperator(builder.compile_function(graph), graph)
     except CompilationError as error:
@@ -134,7 +138,7 @@ def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
 
 
 def _key(value: Any) -> Any:
-    """What equal arguments have in common; an object of its own for one that cannot be hashed."""
+    """Return a key that equal arguments share. An argument that cannot be hashed gets a unique key."""
     if type(value) is Value:
         template, storage = value.template, value.storage
         owner = storage.owner
@@ -156,12 +160,12 @@ def _key(value: Any) -> Any:
 
 
 def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a call by the operator's rule; None if the plan has to call the operator."""
+    """Return the result of a call by the operator's rule, or None if the plan has to call the operator."""
     table = op.live_table
     known = _known.get(op)
     if known is None or known[0] is not table:
         known = _function_and_rule(op)
-        if known[0] is not None and declaration_of(op) is not None:     # which stays, so that nothing is kept alive
+        if known[0] is not None and declaration_of(op) is not None:     # it is permanent, so nothing is kept alive
             _known[op] = known
     _, function, rule, is_foldable, schema = known
     if function is None and rule is None and not is_foldable:
@@ -179,7 +183,7 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
         if rule is not None:
             return rule(builder, spec, **arguments)
     except CannotLowerError as error:
-        builder.take_back(before)
+        builder.roll_back(before)
         problem = f"{op.name} is called: {error}"
     result = _folded(builder, op, spec, args, kwargs) if is_foldable else None
     if result is None and problem:
@@ -189,14 +193,12 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
 
 _Known = tuple[Any, np.ufunc | None, Rule | None, bool, Schema]
 _known: dict[OpOverload, _Known] = {}
-"""What `_function_and_rule` has found, of operators that packs declare."""
+"""The results of `_function_and_rule` for operators that packs declare."""
 
 
 def _function_and_rule(op: OpOverload) -> _Known:
-    """What becomes of calls of an operator: its table now, its universal function or its rule, whether it can be
-    folded, and its schema.
-    """
-    table = op.live_table       # first: should others register meanwhile, this will not be the table of later calls
+    """Return how calls of an operator are lowered: table, universal function, rule, foldability and schema."""
+    table = op.live_table       # first: after a registration during this call, later calls will find another table
     kernel = plain_kernel(op)
     declared = declaration_of(op)
     function = rule = None
@@ -212,7 +214,7 @@ def _function_and_rule(op: OpOverload) -> _Known:
 
 
 def composite(function: Callable[..., Any], builder: Builder, spec: Any, **arguments: Any) -> Any:
-    """The rule of an operator that is planned as a composite: its steps, all of them at the line of the call."""
+    """Lower an operator that is planned as a composite: add its steps, all at the line of the call."""
     names = [name for name, value in arguments.items() if isinstance(value, Value)]
     given = [arguments[name] for name in names]
     if len(given) != len([leaf for leaf in values_in(list(arguments.values())) if isinstance(leaf, Value)]):
@@ -227,7 +229,7 @@ def composite(function: Callable[..., Any], builder: Builder, spec: Any, **argum
         raise CannotLowerError(str(error)) from error
     first = len(builder.steps)
     result = lower_graph(builder, graph, given)
-    if any(isinstance(step, CallStep) for step in builder.steps[first:]):
+    if has_calls(builder.steps[first:]):
         raise CannotLowerError("a part of it is a call")
     return result
 
@@ -235,7 +237,7 @@ def composite(function: Callable[..., Any], builder: Builder, spec: Any, **argum
 def _folded(
     builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Value | None:
-    """The result of a call whose arguments are all known, a constant; None where a run has to make the call."""
+    """Return the constant result of a call whose arguments are all known, or None if each run has to make the call."""
     leaves = tree_leaves((args, kwargs))
     if not isinstance(spec, ArraySpec) or any(callable(leaf) and not isinstance(leaf, Value) for leaf in leaves) or (
             not builder.can_fold(leaves, spec.shape, spec.dtype)):
@@ -244,7 +246,7 @@ def _folded(
     try:
         with np.errstate(all="raise"):
             result = op(*args, **kwargs)
-    except Exception:       # which each run reports
+    except Exception:       # each run reports it
         return None
     return builder.fold(lambda: result)
 
@@ -253,7 +255,7 @@ def _folded(
 
 
 class Slot:
-    """Stands for an array among the arguments of a call: its position among the inputs of the step."""
+    """The placeholder of an array in the arguments of a call: its position among the inputs of the step."""
 
     __slots__ = ("position",)
 
@@ -261,25 +263,48 @@ class Slot:
         self.position = position
 
 
+class MadeGenerator:
+    """The placeholder of a generator that one step makes for later steps. Each thread has its own."""
+
+    def __init__(self, example: np.random.Generator) -> None:
+        self.example = example          # the generator of the trace
+        self._made = threading.local()
+
+    def get(self) -> np.random.Generator:
+        """Return the generator of this run."""
+        made: np.random.Generator = self._made.generator
+        return made
+
+    def put(self, generator: np.random.Generator) -> None:
+        """Set the generator of this run."""
+        self._made.generator = generator
+
+
 class OperatorCall:
     """A step that calls an operator or function and copies its results to their places in the plan.
 
-    It gets copies of the inputs at the positions `copied`: it may keep them, and the plan uses their memory again.
+    It gets copies of the inputs at the positions `copied`, because it may keep them and the plan reuses their memory.
     """
 
     def __init__(
-        self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], copied: Sequence[int]
+        self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], copied: Sequence[int],
+        made: MadeGenerator | None
     ) -> None:
-        self.target, self.args, self.kwargs, self.copied = target, args, kwargs, copied
+        self.target, self.args, self.kwargs, self.copied, self.made = target, args, kwargs, copied, made
         inside = values_in([*[arg for arg in args if type(arg) is not Slot], kwargs])
-        # other functions may change what they get, so each call needs it anew
-        self._is_flat = isinstance(target, OpOverload) and not any(type(leaf) is Slot for leaf in inside)
+        # other functions may change their arguments, so each call needs new ones
+        self._is_flat = isinstance(target, OpOverload) and not any(
+            type(leaf) in (Slot, MadeGenerator) for leaf in inside) and not any(
+            type(arg) is MadeGenerator for arg in args)
 
     def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> None:
         if self.copied:
             inputs = tuple([array.copy() if i in self.copied else array for i, array in enumerate(inputs)])
         args, kwargs = self._arguments(inputs)
         result = self.target(*args, **kwargs)
+        if self.made is not None:
+            self.made.put(result)
+            return
         if type(result) is np.ndarray and len(outputs) == 1:
             self._copy(result, outputs[0])
             return
@@ -291,11 +316,12 @@ class OperatorCall:
             self._copy(np.asarray(result.array if isinstance(result, Tensor) else result), output)
 
     def _arguments(self, inputs: tuple[Array, ...]) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments of the call, with these arrays in the slots."""
+        """Return the arguments of the call, with these arrays in the slots."""
         if self._is_flat:
             return [inputs[arg.position] if type(arg) is Slot else arg for arg in self.args], self.kwargs
         filled: tuple[Sequence[Any], dict[str, Any]] = map_values(
-            lambda leaf: inputs[leaf.position] if isinstance(leaf, Slot) else leaf, (self.args, self.kwargs))
+            lambda leaf: inputs[leaf.position] if isinstance(leaf, Slot) else (
+                leaf.get() if isinstance(leaf, MadeGenerator) else leaf), (self.args, self.kwargs))
         return filled
 
     def _copy(self, array: Array, output: Array) -> None:
@@ -310,7 +336,7 @@ class OperatorCall:
 def call(
     builder: Builder, target: Any, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_pure: bool
 ) -> Any:
-    """Add a call of an operator or function; CompilationError if the metadata of its results are unknown."""
+    """Add a call of an operator or function. Raise CompilationError if the metadata of its results are unknown."""
     inputs: list[Value] = []
 
     def slot(leaf: Any) -> Any:
@@ -337,7 +363,9 @@ def call(
     is_ours = isinstance(target, OpOverload) and target.namespace in PACKS
     copied = [] if is_ours else [
         i for i, value in enumerate(inputs) if value.storage.kind not in ("input", "constant")]
-    function = OperatorCall(target, args, kwargs, copied)
-    results = result(spec)
-    builder.call(function, inputs, outputs, str(getattr(target, "name", name_of(target))), is_pure)
+    made = MadeGenerator(spec) if isinstance(spec, np.random.Generator) else None
+    function = OperatorCall(target, args, kwargs, copied, made)
+    results = result(spec) if made is None else made
+    builder.call(function, inputs, outputs, str(getattr(target, "name", name_of(target))),
+                 is_pure and made is None)
     return results

@@ -1,9 +1,10 @@
-"""Loops that become one: steps over the same elements share a nest, unless one needs what another does elsewhere.
+"""Fusion of loops into nests: steps over the same elements share a nest, unless one needs another's other elements.
 
-Steps are taken for one *row* after the other. What a row is, a mode says of a group of loops (see scheduling); of a
-repetition, it is one turn.
+All steps are done for one *row* before the next. For a group of loops, a mode specifies the rows (see steps). For
+a repetition, a row is one turn.
 """
 
+# tests: tests/compiling/test_control_flow.py
 from __future__ import annotations
 
 import math
@@ -15,19 +16,19 @@ import numpy as np
 
 from pydispatch.compiling.expressions import product_of, template
 from pydispatch.compiling.positions import PositionStep
-from pydispatch.compiling.scheduling import Mode, row_strides
-from pydispatch.compiling.values import ChooseStep, LoopStep, RepeatStep, Step, Storage, Value
+from pydispatch.compiling.steps import ChooseStep, LoopStep, Mode, RepeatStep, Step
+from pydispatch.compiling.values import Storage, Value
 
-UNROLLED = 16               # elements: so many are written out, without a loop
+UNROLLED = 16               # elements that are written out without a loop
 UNROLLED_PRODUCT = 64       # products of elements of two matrices that are written out
-LARGEST_PRODUCT = 256       # beyond, BLAS is faster
+LARGEST_PRODUCT = 256       # BLAS is faster for larger ones
 
 
 class Access(NamedTuple):
-    """What a step does with one operand: where its elements are.
+    """A step's use of one operand: the places of its elements.
 
-    `row` is how far the next row is, `strides` are those along the axes of `space`, in bytes, `terms` those along the
-    variables of loops around. An operand whose elements are one known number has that, as `number`.
+    `row` is the distance to the next row. `strides` are those along the axes of `space`, in bytes, and `terms` those
+    along the variables of loops around. `number` is set if all elements are one known number.
     """
 
     storage: Storage
@@ -38,22 +39,22 @@ class Access(NamedTuple):
     terms: tuple[tuple[str, int], ...]
     dtype: np.dtype[Any]
     number: np.generic | None = None
-    is_indexed: bool = False        # is it one element of the space, whose position is computed?
+    is_indexed: bool = False        # whether it is one element of the space at a computed position
 
     @property
     def is_one_place(self) -> bool:
-        """Do several elements of the space lie at the same place?"""
+        """Return whether several elements of the space share a place."""
         return any(extent > 1 and not stride for extent, stride in zip(self.space, self.strides, strict=True))
 
     def cells(self) -> list[int]:
-        """The offsets of all elements."""
+        """Return the offsets of all elements."""
         return [self.offset + sum([i * stride for i, stride in zip(index, self.strides, strict=True)])
                 for index in np.ndindex(*self.space)]
 
 
 @dataclass
 class Nest:
-    """Steps that share a nest of loops: for each element, one after the other."""
+    """Steps that share a nest of loops. They are done in order for each element."""
 
     space: tuple[int, ...]
     steps: list[tuple[LoopStep, list[Access]]]
@@ -62,7 +63,7 @@ class Nest:
 
 @dataclass
 class Repetition:
-    """A loop around nests: of so many turns, or as long as a test finds that a condition holds."""
+    """A loop around nests, with a number of turns or a test of a condition."""
 
     variable: str
     length: int | None
@@ -73,7 +74,7 @@ class Repetition:
 
 @dataclass
 class Branch:
-    """One or the other."""
+    """Two branches, of which one is taken."""
 
     condition: Access
     branches: tuple[list[Node], list[Node]]
@@ -83,23 +84,23 @@ Node = Nest | Repetition | Branch
 
 
 def is_supported(step: Step) -> bool:
-    """Can the step be a part of such a function?"""
+    """Return whether the step can be part of such a function."""
     if isinstance(step, PositionStep):
         return True
     if isinstance(step, LoopStep):
         if product_of(step) is not None:
             return math.prod(step.shape) == 1 and math.prod(step.core_sizes) <= LARGEST_PRODUCT
-        # what accumulates reads what it has written elsewhere
+        # an accumulation reads elements that it has written elsewhere
         return not step.core_sizes and template(step) is not None and (
             step.is_elementwise or step.operands[0].offset == step.operands[-1].offset)
     if isinstance(step, RepeatStep):
         return (step.condition is None or step.condition.constant is None) and all(
-            map(is_supported, (*step.test, *step.body)))
-    return isinstance(step, ChooseStep) and all(map(is_supported, (*step.branches[0], *step.branches[1])))
+            map(is_supported, step.inner()))
+    return isinstance(step, ChooseStep) and all(map(is_supported, step.inner()))
 
 
 def carrying(step: RepeatStep) -> list[LoopStep]:
-    """Steps at the end of a turn, which put what is carried to where the next turn finds it."""
+    """Return the copies at the end of a turn that put carries where the next turn reads them."""
     copies = []
     for one, other, _, _ in step.carries:
         target, source = Value(one, one.owner), Value(other, other.owner)
@@ -109,7 +110,7 @@ def carrying(step: RepeatStep) -> list[LoopStep]:
 
 
 class NestFinder:
-    """Finds the nests of steps; `mode` says what of their loops is the row. What is `local` has the one row only."""
+    """Finds the nests of steps. `mode` specifies the rows of their loops. `local` memories have only one row."""
 
     def __init__(self, mode: Mode | None, same: Mapping[Storage, Storage], local: set[Storage]) -> None:
         self._mode = mode
@@ -120,12 +121,12 @@ class NestFinder:
         self._n_loops = 0
 
     def note_moves(self, step: RepeatStep, variable: str | None) -> None:
-        """What moves in a repetition, with a variable, or with the row."""
+        """Note the moves of a repetition, with a variable, or with the row."""
         for entry, whole, first, stride in step.moves:
             self._moves[entry] = whole, first, stride, variable
 
     def access(self, value: Value, space: tuple[int, ...], strides: Sequence[int], row: int) -> Access:
-        """What is done with a value, with these strides."""
+        """Return the access to a value with these strides."""
         storage, offset = value.storage.final(), value.offset
         terms: list[tuple[str, int]] = []
         kept = [(extent, stride) for extent, stride in zip(space, strides, strict=True) if extent != 1]
@@ -144,7 +145,7 @@ class NestFinder:
                       tuple(terms), value.dtype, None if known is None else known.ravel()[0])
 
     def nodes(self, steps: Sequence[Step]) -> list[Node]:
-        """The nests, in order."""
+        """Return the nests of the steps, in order."""
         found: list[Node] = []
         for step in steps:
             if isinstance(step, LoopStep):
@@ -198,7 +199,7 @@ class NestFinder:
                     for value, strides in zip(step.operands, step.strides, strict=True)]
         first = 1 if not self._is_flat else len(step.shape)
         found = [self.access(value, step.shape[first:], strides[first:], row) for value, strides, row in zip(
-            step.operands, step.strides, row_strides(step, self._mode), strict=True)]
+            step.operands, step.strides, step.row_strides(self._mode), strict=True)]
         if isinstance(step, PositionStep):
             i = indexed(step)
             layers, stride = step.layers
@@ -207,7 +208,7 @@ class NestFinder:
         return found
 
     def _order(self, accesses: Sequence[Access], step: LoopStep, node: Node) -> int | None:
-        """0: the step may share the nest; 1: it comes after it; None: they have nothing to do with each other."""
+        """Return 0 if the step may share the nest, 1 if it must come after it, and None if they are independent."""
         found = None
         for other, writes in accesses_in(node):
             for access, also_writes in zip(accesses, writes_of(step), strict=True):
@@ -223,12 +224,12 @@ class NestFinder:
 
 
 def is_same_place(one: Access, other: Access) -> bool:
-    """Do both use the same place for the same element, and for no other one?"""
+    """Return whether both use the same place for the same element, and for no other one."""
     return one[1:] == other[1:] and not one.is_one_place and not one.is_indexed
 
 
 def indexed(step: PositionStep) -> int:
-    """Which operand has rows."""
+    """Return the number of the operand that has rows."""
     return 0 if step.loop[0] == "pick" else 2
 
 
@@ -238,7 +239,7 @@ def writes_of(step: LoopStep) -> list[bool]:
 
 
 def accesses_in(node: Node) -> Iterator[tuple[Access, bool]]:
-    """(access, whether it writes) of all that a node has inside, in order."""
+    """Yield (access, whether it writes) for all accesses inside a node, in order."""
     if isinstance(node, Nest):
         for step, accesses in node.steps:
             yield from zip(accesses, writes_of(step), strict=True)

@@ -1,8 +1,10 @@
-"""What sources of loops call, for numba: memory by address, and the functions of elements that numba has not as NumPy.
+"""The functions that sources of loops call, for numba.
 
-Needs numba, so it is loaded when the backend is named.
+They access memory by address, and compute elements where numba lacks a function or differs from NumPy. This module
+needs numba, so it is loaded only when the backend is named.
 """
 
+# tests: tests/compiling/test_numba.py
 from __future__ import annotations
 
 import math
@@ -19,7 +21,7 @@ from numba.extending import intrinsic
 
 @intrinsic(prefer_literal=True)
 def load(typing: Any, pointer: Any, offset: Any, kind: Any, scope: Any, n_scopes: Any) -> Any:
-    """The element so many bytes after an address. Memories with other numbers, `scope`, share no byte with its own."""
+    """Load the element at an offset in bytes. Memories with different numbers in `scope` share no bytes."""
     dtype = kind.instance_type
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -32,7 +34,7 @@ def load(typing: Any, pointer: Any, offset: Any, kind: Any, scope: Any, n_scopes
 
 @intrinsic(prefer_literal=True)
 def store(typing: Any, pointer: Any, offset: Any, value: Any, scope: Any, n_scopes: Any) -> Any:
-    """Write an element; see load."""
+    """Write an element. See load."""
     dtype = types.unliteral(value)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -48,7 +50,7 @@ def _place(context: Any, builder: Any, arguments: Any, dtype: Any) -> Any:
 
 
 def _note_scope(builder: Any, instruction: Any, scope: Any, n_scopes: Any) -> None:
-    """Tell LLVM which memories are apart, so that loops over many arrays become loops over vectors."""
+    """Mark for LLVM which memories do not overlap, so that it vectorizes loops over many arrays."""
     module = builder.module
     domain = module.add_metadata(["memories"])
     scopes = [module.add_metadata([f"memory {i}", domain]) for i in range(n_scopes.literal_value)]
@@ -60,7 +62,7 @@ def _note_scope(builder: Any, instruction: Any, scope: Any, n_scopes: Any) -> No
 
 @intrinsic
 def add_in_any_order(typing: Any, total: Any, value: Any) -> Any:
-    """A sum whose order LLVM may choose: that of several partial sums at once."""
+    """Add a value to a sum in an order that LLVM may choose, such as that of several partial sums."""
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.fadd(*arguments, flags=("reassoc",))
 
@@ -68,7 +70,7 @@ def add_in_any_order(typing: Any, total: Any, value: Any) -> Any:
 
 
 def _choice(name: str) -> Any:
-    """The larger or the smaller one, or NaN where one of them is; which zero it is, is left open as NumPy leaves it."""
+    """Return a function for the larger or smaller number. NaN wins. The sign of a zero is open, as in NumPy."""
     @intrinsic
     def choose(typing: Any, x: Any, y: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -90,20 +92,20 @@ maximum, minimum = _choice("maximum"), _choice("minimum")
 
 @njit(error_model="numpy")
 def sign(x):
-    """-1, 0 or 1; NaN for NaN."""
+    """Return -1, 0 or 1, or NaN for NaN."""
     return x if x != x else x - x if x == 0 else math.copysign(1.0, x)
 
 
 @njit(error_model="numpy")
 def clip(x, low, high):
-    """NumPy's: NaN where one of the three is."""
+    """Clip like NumPy: return NaN if one of the three is NaN."""
     above = x if (x >= low) | (x != x) else low
     return above if (above <= high) | (above != above) else high
 
 
 @njit(error_model="numpy")
 def remainder(x, y):
-    """With the sign of the second one."""
+    """Return the remainder with the sign of the divisor."""
     rest = np.fmod(x, y)
     if y == 0:
         return rest
@@ -114,7 +116,7 @@ def remainder(x, y):
 
 @njit(error_model="numpy")
 def floor_divide(x, y):
-    """The floor of the quotient, exact."""
+    """Return the exact floor of the quotient."""
     if y == 0:
         return x / y
     rest = np.fmod(x, y)
@@ -129,7 +131,7 @@ def floor_divide(x, y):
 
 @njit(error_model="numpy")
 def logaddexp(x, y):
-    """log(exp(x) + exp(y))"""
+    """Return log(exp(x) + exp(y))."""
     if x == y:
         return x + 0.6931471805599453
     difference = x - y
@@ -142,7 +144,7 @@ def logaddexp(x, y):
 
 @njit(error_model="numpy")
 def divide_signed(x, y):
-    """The floor of the quotient; 0 where one divides by 0."""
+    """Return the floor of the quotient, or 0 for a division by 0."""
     if y == 0:
         return x - x
     return -x if y == -1 else x // y
@@ -150,13 +152,13 @@ def divide_signed(x, y):
 
 @njit(error_model="numpy")
 def remainder_signed(x, y):
-    """With the sign of the second one; 0 where one divides by 0."""
+    """Return the remainder with the sign of the divisor, or 0 for a division by 0."""
     return x - x if y == 0 or y == -1 else x % y
 
 
 @njit(error_model="numpy")
 def fmod_signed(x, y):
-    """With the sign of the first one; 0 where one divides by 0."""
+    """Return the remainder with the sign of the dividend, or 0 for a division by 0."""
     if y == 0 or y == -1:
         return x - x
     rest = x % y
@@ -165,25 +167,25 @@ def fmod_signed(x, y):
 
 @njit(error_model="numpy")
 def divide_unsigned(x, y):
-    """The floor of the quotient; 0 where one divides by 0."""
+    """Return the floor of the quotient, or 0 for a division by 0."""
     return x - x if y == 0 else x // y
 
 
 @njit(error_model="numpy")
 def remainder_unsigned(x, y):
-    """0 where one divides by 0."""
+    """Return the remainder, or 0 for a division by 0."""
     return x - x if y == 0 else x % y
 
 
 @njit(error_model="numpy")
 def left_shift(x, n, bits):
-    """0 where all bits are shifted out."""
+    """Shift left. Return 0 if all bits are shifted out."""
     return x << n if (n >= 0) & (n < bits) else x - x
 
 
 @njit(error_model="numpy")
 def right_shift(x, n, bits):
-    """0 or -1 where all bits are shifted out."""
+    """Shift right. Return 0 or -1 if all bits are shifted out."""
     if (n >= 0) & (n < bits):
         return x >> n
     return x - x - (x < 0)
@@ -191,13 +193,13 @@ def right_shift(x, n, bits):
 
 @njit(error_model="numpy")
 def multiply_complex(x, y):
-    """As NumPy does it, without a case for infinities."""
+    """Multiply like NumPy, without a case for infinities."""
     return complex(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
 
 
 @njit(error_model="numpy")
 def divide_complex(x, y):
-    """Smith's algorithm, as NumPy has it."""
+    """Divide by Smith's algorithm, like NumPy."""
     if abs(y.real) >= abs(y.imag):
         if y.real == 0 and y.imag == 0:
             return complex(x.real / abs(y.real), x.imag / abs(y.real))
@@ -211,7 +213,7 @@ def divide_complex(x, y):
 
 @njit(error_model="numpy")
 def position(k, n):
-    """The position from the start; 0 for one that is out of range, which another step refuses."""
+    """Return the position from the start, or 0 for one that is out of range, which another step refuses."""
     return k if (k >= 0) & (k < n) else k + n if (k < 0) & (k >= -n) else 0
 
 
@@ -228,4 +230,4 @@ NAMES: dict[str, Any] = {
         "asinh", "acosh", "atanh", "atan2", "hypot", "copysign", "sqrt")},
     **{f"{dtype.kind}{dtype.itemsize}": dtype.type for dtype in map(np.dtype, "bBhHiIqQfdFD")},
 }
-"""The names in sources."""
+"""The names that sources can use."""

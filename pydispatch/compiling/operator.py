@@ -1,8 +1,10 @@
 """The operator that runs a program, with a rule for every interpreter of the stack."""
 
+# tests: tests/compiling/test_composed_operators.py
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any
 
 from pydispatch import func
@@ -10,8 +12,15 @@ from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized, needs_grad
 from pydispatch.autograd.values import meta_of
 from pydispatch.compiling.compilers import numpy_array
-from pydispatch.compiling.programs import Differentiated, Flat, Program
-from pydispatch.higher_order.closures import Arrays
+from pydispatch.compiling.programs import (
+    Differentiated,
+    Flat,
+    Program,
+    layouts_of_batches,
+    results_of,
+    traced,
+)
+from pydispatch.higher_order.closures import Arrays, batched_results
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import (
     below,
@@ -25,17 +34,18 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
+from pydispatch.tracing.effects import is_new
 from pydispatch.tracing.trace import TraceMode
 
 COMPILED = HigherOrderOperator("compiled", n_results=lambda program, *arrays: len(program.results))
-"""`COMPILED(program, *arrays)`: the results of a program, a tuple of arrays."""
+"""The operator `COMPILED(program, *arrays)`, which returns the results of a program, a tuple of arrays."""
 
 register_common_rules(COMPILED)
 
 
 @COMPILED.py_impl("CompositeExplicitAutograd")
 def run(program: Program, *arrays: Any) -> Arrays:
-    """The results of the program on raw arrays; Tensors if an argument is one."""
+    """Run the program on raw arrays. The results are Tensors if an argument is one."""
     results = program.run(*[
         numpy_array(value.array if isinstance(value, Tensor) else value, "an argument") for value in arrays])
     return tuple(map(Tensor, results)) if any(isinstance(value, Tensor) for value in arrays) else results
@@ -43,7 +53,7 @@ def run(program: Program, *arrays: Any) -> Arrays:
 
 @COMPILED.py_impl("Meta")
 def run_without_data(program: Program, *arrays: Any) -> Arrays:
-    """The shapes and dtypes of the results."""
+    """Return arrays without data, with the shapes and dtypes of the results."""
     return tuple([
         without_data(ops.np.empty_like(arrays[0], shape=spec.shape, dtype=spec.dtype)) if arrays
         else Tensor(MetaArray(spec.shape, spec.dtype)) for spec in program.results])
@@ -51,25 +61,36 @@ def run_without_data(program: Program, *arrays: Any) -> Arrays:
 
 @COMPILED.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, program: Program, *arrays: Any) -> Arrays:
-    """One run of the program of `vmap` of the function."""
+    """Run the program of `vmap` of the function once."""
     flags = owned(arrays, interpreter)
     values = below(arrays, interpreter)
     n, how = interpreter.batch_size, interpreter.randomness
     axes = tuple([0 if flag else None for flag in flags])
 
-    def batched(flat: Flat) -> Flat:
-        return lambda *values: func.vmap(flat, in_dims=axes, randomness=how)(*values)
+    def batched(flat: Flat, depends: Sequence[bool]) -> Flat:
+        def run(*values: Any) -> Arrays:
+            results = func.vmap(flat, in_dims=axes, randomness=how)(*values)
+            return tuple([result if flag else ops.np.getitem(result, (0, Ellipsis))
+                          for result, flag in zip(results, depends, strict=True)])
 
-    specs = tuple([((n, *shape) if flag else shape, dtype)
-                   for (shape, dtype), flag in zip(program.specs, flags, strict=True)])
-    derived = program.transformed(("vmap", tuple(flags), n, how), batched(program.flat), specs,
-                                  batched(program.smooth), program.n_smooth)
-    return wrapped(COMPILED(derived, *values), interpreter)
+        return run
+
+    def make() -> tuple[Program, Sequence[bool]]:
+        specs = tuple([((n, *shape) if flag else shape, dtype)
+                       for (shape, dtype), flag in zip(program.specs, flags, strict=True)])
+        examples = list(starmap(MetaArray, program.specs))
+        found = batched_results(program.graph, examples, flags, interpreter) if n else None
+        depends = found or [True] * len(program.results)
+        return traced(batched(program.graph, depends), specs, program.backend, batched(program.smooth, depends),
+                      program.n_smooth, layouts=layouts_of_batches(program, flags)), depends
+
+    derived, depends = program.derived(("vmap", tuple(flags), n, how), make)
+    return wrapped(COMPILED(derived, *values), interpreter, depends)
 
 
 @COMPILED.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, program: Program, *arrays: Any) -> Arrays:
-    """One run of the program of the function and its tangents."""
+    """Run the program of the function and its tangents once."""
     tangents = tangents_of(arrays, interpreter)
     flags = tuple([tangent is not None for tangent in tangents])
     n, n_results, n_smooth = len(arrays), len(program.results), program.n_smooth
@@ -88,14 +109,15 @@ def run_with_tangents(interpreter: Jvp, program: Program, *arrays: Any) -> Array
     if not any(flags):
         results = COMPILED(program, *below(arrays, interpreter))
         return with_tangents(results, (None,) * n_results, interpreter)
-    derived = program.transformed(("jvp", flags), pushed, specs)
+    layouts = program.layouts and (*program.layouts, *chosen(program.layouts, flags))
+    derived = program.derived(("jvp", flags), lambda: traced(pushed, specs, program.backend, layouts=layouts))
     found = COMPILED(derived, *below(arrays, interpreter), *chosen(tangents, flags))
     return with_tangents(found[:n_results], (*found[n_results:], *(None,) * (n_results - n_smooth)), interpreter)
 
 
 @COMPILED.py_impl(Grad)
 def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: Any) -> Arrays:
-    """One run of the forward program, recorded as one node, which runs the backward program."""
+    """Run the forward program, and record one node, which runs the backward program."""
     wanted = tuple([needs_grad(value, interpreter) for value in arrays])
     moving = tuple([spec.dtype.kind in "fc" and i < program.n_smooth for i, spec in enumerate(program.results)])
     if not any(wanted) or not any(moving):
@@ -117,15 +139,18 @@ def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: A
 
 @COMPILED.py_impl("Autograd")
 def run_on_tape(program: Program, *arrays: Any) -> Arrays:
-    """`run_and_record` on the tape."""
+    """Apply `run_and_record` to the tape."""
     return run_and_record(None, program, *arrays)
 
 
 @COMPILED.py_impl(TraceMode)
 def inline(mode: TraceMode, program: Program, *arrays: Any) -> Arrays:
-    """Trace the operators of the function."""
+    """Add the program's graph to the trace. As in a run, the results share no memory."""
+    graph = program.graph_with_functions if mode._records_functions else program.graph
+    nodes = results_of(graph)
     with mode:
-        return tuple(program.flat(*arrays))
+        return tuple([result if is_new(node) and nodes.count(node) == 1 else ops.np.copy(result)
+                      for result, node in zip(mode.inline(graph, arrays), nodes, strict=True)])
 
 
 COMPILED.trust_rules()

@@ -1,7 +1,7 @@
-"""One element of each row, by its position: `x[numpy.arange(n), positions]`, read or written in a loop over rows.
+"""Access to one element of each row by its position: `x[numpy.arange(n), positions]`, in a loop over rows.
 
-The core has loops for this, which check positions as they go. A loop that others are joined with gets positions that a
-step before has checked.
+The core has loops for this, which check positions as they go. A loop that is joined with others instead gets positions
+that an earlier step has checked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 
 from pydispatch.compiling.builder import Builder, CannotLowerError
 from pydispatch.compiling.rules import reduced
-from pydispatch.compiling.values import LoopStep, Step, Storage, Value
+from pydispatch.compiling.steps import LoopStep, Step
+from pydispatch.compiling.values import Storage, Value
 
 
 @dataclass(slots=True)
@@ -22,7 +23,7 @@ class PositionStep(LoopStep):
     """A loop over rows, one element each.
 
     It is ("pick",) from (rows, positions) to elements, or ("put", whether it adds) from (positions, elements) to rows.
-    `layers` are (elements of a row, bytes to the next one). `loop_of_core` does the same.
+    `layers` are (elements of a row, bytes to the next one). `loop_of_core` is the equivalent loop of the core.
     """
 
     layers: tuple[int, int] = (0, 0)
@@ -30,7 +31,7 @@ class PositionStep(LoopStep):
 
 
 def with_positions(builder: Builder, steps: Sequence[Step]) -> list[Step]:
-    """The steps, with such loops in place of those of the core."""
+    """Replace loops of the core by such loops, after steps that check positions."""
     found: list[Step] = []
     checked: set[tuple[Storage, int, int]] = set()
     for step in steps:
@@ -53,7 +54,7 @@ def with_positions(builder: Builder, steps: Sequence[Step]) -> list[Step]:
 
 
 def without_positions(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with loops of the core again."""
+    """Restore the loops of the core."""
     return [step.loop_of_core if isinstance(step, PositionStep) and step.loop_of_core is not None else step
             for step in steps]
 

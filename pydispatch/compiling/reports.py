@@ -1,5 +1,6 @@
-"""Reports on compiled functions: what a graph became, and why a function was compiled again."""
+"""Reports on compiled functions: the plan of a graph, and the reasons for compiling again."""
 
+# tests: tests/compiling/test_plan.py
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pydispatch.compiling.programs import Program
 
 
 def report(title: str, program: Program, reasons: Sequence[str]) -> str:
-    """The report on one program of a compiled function."""
+    """Return the report on one program of a compiled function."""
     arrays = ", ".join([f"{dtype}{list(shape)}" for shape, dtype in program.specs])
     lines = [f"{title} for ({arrays})", f"  traced: {len(program.graph.find_nodes(op='call_function'))} calls"]
     run = program.run
@@ -27,7 +28,7 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
 
 
 def name_loop(error: BaseException, name: str, site: str | None) -> None:
-    """Let an exception of a loop say which one it is, as that of SciPy's function does, and where it is called."""
+    """Name the loop in its exception, as SciPy's functions do, and note the line of the call."""
     if type(error).__module__.startswith("scipy.special") and error.args:
         error.args = (f"special.{name}: {error}", *error.args[1:])
     if site is not None:
@@ -35,9 +36,9 @@ def name_loop(error: BaseException, name: str, site: str | None) -> None:
 
 
 def difference(key: Any, known: Sequence[Any]) -> str:
-    """The first difference between these arguments and the last ones that had the same structure, in words."""
+    """Describe the first difference between these arguments and the last ones with the same structure."""
     spec, leaves = key
-    alike = [old_leaves for old_spec, old_leaves in known if old_spec == spec]
+    alike = [old_leaves for old_spec, old_leaves, *_ in known if old_spec == spec]
     if not alike:
         return "the arguments have another structure"
     for i, (leaf, old) in enumerate(zip(leaves, alike[-1], strict=True)):
@@ -47,7 +48,7 @@ def difference(key: Any, known: Sequence[Any]) -> str:
 
 
 def _shown(leaf: Any) -> str:
-    first, second = leaf
+    first, second, *_ = leaf
     return f"{second}{list(first)}" if isinstance(first, tuple) else str(second)
 
 

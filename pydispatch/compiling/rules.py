@@ -1,9 +1,10 @@
-"""Lowering rules: what operators become in a plan, loops over arrays or views that cost nothing.
+"""Lowering rules, which turn operators into loops over arrays or into free views.
 
 A rule gets the builder, the ArraySpec of the result, and the arguments of a call by name: values and literals. It
-returns a value or a tuple of values. Where it has no loop, it raises CannotLowerError, and the plan calls the operator.
+returns a value or a tuple of values. If it has no loop, it raises CannotLowerError, and the plan calls the operator.
 """
 
+# tests: tests/compiling/test_operators.py
 from __future__ import annotations
 
 import math
@@ -15,7 +16,8 @@ from numpy._core import umath
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop, is_uniform
-from pydispatch.compiling.values import Array, Iteration, LoopStep, Value, broadcast_strides, coalesced
+from pydispatch.compiling.steps import LoopStep
+from pydispatch.compiling.values import Array, Value, coalesced
 from pydispatch.operators import DECLARATIONS
 
 Rule = Callable[..., Any]
@@ -27,7 +29,7 @@ RULES: dict[str, Rule] = {}
 def lowers(*names: str) -> Callable[[R], R]:
     """Register the decorated function as the rule of library operators: `rule(builder, spec, **arguments)`.
 
-    A rule stands for the kernel that the library declares; where a user's kernel is in force, it is not used.
+    A rule replaces only the kernel that the library declares. It is not used if a user's kernel is in force.
     """
     def register(rule: R) -> R:
         for name in names:
@@ -40,14 +42,15 @@ def lowers(*names: str) -> Callable[[R], R]:
 
 # --- views -----------------------------------------------------------------------------------------------------------
 
-VIEWS = ("transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "flip", "broadcast_to")
+VIEWS = ("transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "flip", "broadcast_to", "diagonal",
+         "sliding_window_view", "read_only")
 
 
 def _view_rule(name: str) -> Rule:
     kernel = DECLARATIONS[name].kernels["CPU"]
 
     def rule(builder: Builder, spec: Any, **arguments: Any) -> Value:
-        source, *others = arguments.values()        # in order, since none is left out before another
+        source, *others = arguments.values()        # in order, since no earlier argument is omitted
         if not isinstance(source, Value) or any(map(_holds_value, others)):
             raise CannotLowerError("an argument that says what to view is computed")
         return builder.viewed(source, lambda array: kernel(array, *others))
@@ -61,7 +64,7 @@ for _name in VIEWS:
 
 @lowers("reshape", "ravel")
 def reshape(builder: Builder, spec: Any, a: Any, shape: Any = None, copy: bool | None = None) -> Value:
-    """A view of the array, or of a copy in C order."""
+    """Lower to a view of the array, or of a copy in C order."""
     a = builder.as_value(a)
     source = builder.copied(a) if copy else builder.contiguous(a)
     return builder.viewed(source, lambda array: array.reshape(spec.shape))
@@ -69,16 +72,16 @@ def reshape(builder: Builder, spec: Any, a: Any, shape: Any = None, copy: bool |
 
 @lowers("take")
 def take(builder: Builder, spec: Any, a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Value:
-    """A gather of layers: slices along the axis."""
+    """Lower to a gather of layers: slices along the axis."""
     _only_defaults({"mode": mode}, mode="raise")
     source = builder.as_value(a)
-    if axis is None or not source.shape:       # NumPy takes a number for a vector of one
+    if axis is None or not source.shape:       # NumPy treats a number as a vector of one element
         source, axis = reshape(builder, _Shape((source.template.size,)), source), 0
     return gathered(builder, source, builder.as_value(indices), normalize_axis_index(axis, len(source.shape)))
 
 
 def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Value:
-    """The layers of an array at these positions along an axis. A run raises IndexError for a position out of range."""
+    """Return an array's layers at these positions along an axis. A run raises IndexError if one is out of range."""
     if positions.dtype.kind not in "iu" or positions.dtype == np.uint64 or not source.template.size:
         raise CannotLowerError("the positions are no integers that fit into int64, or the array is empty")
     source, positions = builder.contiguous(source), builder.contiguous(builder.cast(positions, np.dtype(np.int64)))
@@ -94,7 +97,7 @@ def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Va
 
 @lowers("getitem")
 def getitem(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
-    """A view, where the key has no arrays; a gather, where it is integers for the first axis, or for every axis."""
+    """Lower a key without arrays to a view, and integers for the first axis or for every axis to a gather."""
     positions = _only_positions(key)
     if positions is not None and len(x.shape) > 1:
         return gathered(builder, x, positions, 0)
@@ -111,7 +114,7 @@ def getitem(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
 
 
 def _only_positions(key: Any) -> Value | None:
-    """The array of positions, if a key is one such array for the first axis and takes all of the others."""
+    """Return the array of positions if a key is one such array for the first axis and takes all other axes."""
     parts = key if isinstance(key, tuple) else (key,)
     if parts and isinstance(parts[0], Value) and all(
             part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in parts[1:]):
@@ -120,7 +123,7 @@ def _only_positions(key: Any) -> Value | None:
 
 
 def _is_position_key(key: Any, ndim: int) -> bool:
-    """Does a key have integers for every axis, one array of them at least?"""
+    """Return whether a key has integers for every axis, including at least one array."""
     parts = key if isinstance(key, tuple) else (key,)
     return len(parts) == ndim and any(isinstance(part, Value) for part in parts) and all(
         part.dtype.kind in "iu" and part.dtype != np.uint64 if isinstance(part, Value)
@@ -128,7 +131,7 @@ def _is_position_key(key: Any, ndim: int) -> bool:
 
 
 def _full_key(key: Any, ndim: int) -> tuple[Any, ...] | None:
-    """A key of arrays of integers and of whole axes, with a part for every axis; None for any other key."""
+    """Return a key of integer arrays and whole axes with a part for every axis, or None for any other key."""
     parts = key if isinstance(key, tuple) else (key,)
     if not any(isinstance(part, Value) for part in parts):
         return None
@@ -143,9 +146,10 @@ def _full_key(key: Any, ndim: int) -> tuple[Any, ...] | None:
 
 
 def _for_every_axis(builder: Builder, shape: tuple[int, ...], key: Any, full: tuple[Any, ...]) -> list[Value]:
-    """Positions along every axis that select what a key of arrays and whole axes selects, which is `full`.
+    """Return positions along every axis that select the same elements as a key of arrays and whole axes.
 
-    Arrays that follow each other in the key stand for axes of the result where they are; others, for its first ones.
+    `full` is the key with a part for every axis. The axes of the picked elements come first in the result, unless the
+    arrays are adjacent in the key: then they stay in their place.
     """
     given = [i for i, part in enumerate(key if isinstance(key, tuple) else (key,)) if isinstance(part, Value)]
     arrays = [axis for axis, part in enumerate(full) if isinstance(part, Value)]
@@ -156,7 +160,7 @@ def _for_every_axis(builder: Builder, shape: tuple[int, ...], key: Any, full: tu
     ndim = n_picked + len(whole)
 
     def along(value: Value, last: int) -> Value:
-        """The value, whose last axis is that one of the result."""
+        """Return a view of the value whose last axis is this one of the result."""
         extents = (*value.shape, *[1] * (ndim - 1 - last))
         return builder.viewed(value, lambda array: array.reshape(extents))
 
@@ -166,12 +170,12 @@ def _for_every_axis(builder: Builder, shape: tuple[int, ...], key: Any, full: tu
             else along(counted[axis], places[whole.index(axis)]) for axis in range(len(full))]
 
 
-MOST_WRITTEN = 1 << 10          # elements that single writes take less time for than a call
-MOST_POSITION_AXES = 5          # of a loop with MAX_OPERANDS operands
+MOST_WRITTEN = 1 << 10          # with more elements, one call is faster than single writes
+MOST_POSITION_AXES = 5          # for a loop with MAX_OPERANDS operands
 
 
 def picked(builder: Builder, spec: Any, x: Value, parts: Sequence[Any]) -> Value:
-    """Single elements of an array, at integers for every axis. A run raises IndexError for one out of range."""
+    """Return single elements of an array, at integers for every axis. A run raises IndexError for one out of range."""
     if not math.prod(spec.shape):
         raise CannotLowerError("it selects no elements")
     source, axes, positions = _moving_axes(builder, x, parts, spec.shape)
@@ -183,10 +187,10 @@ def picked(builder: Builder, spec: Any, x: Value, parts: Sequence[Any]) -> Value
 def _moving_axes(
     builder: Builder, x: Value, parts: Sequence[Any], shape: tuple[int, ...]
 ) -> tuple[Value, tuple[int, ...], list[Value]]:
-    """(view of the elements that positions count from, numbers and axes for the loop, the positions).
+    """Return (view of the elements that positions count from, numbers and axes for the loop, the positions).
 
-    Where the positions along the first axis are 0, 1, 2, ..., the view moves along with them: then each row is read or
-    written by itself.
+    If the positions along the first axis are 0, 1, 2, ..., the view moves along with them. Each row is then read or
+    written separately.
     """
     template, strides, extents = x.template, x.template.strides, x.shape
     follows = _counts_rows(parts[0], shape) and extents[0] == shape[0]
@@ -201,7 +205,7 @@ def _moving_axes(
 
 
 def _counts_rows(part: Any, shape: tuple[int, ...]) -> bool:
-    """Are these the numbers of the rows of the result, 0, 1, 2, ...?"""
+    """Return whether these are the numbers of the result's rows: 0, 1, 2, ...."""
     if not isinstance(part, Value) or part.constant is None or not shape:
         return False
     numbers = part.constant
@@ -211,7 +215,7 @@ def _counts_rows(part: Any, shape: tuple[int, ...]) -> bool:
 
 @lowers("index_put")
 def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Value:
-    """A copy in which single elements are overwritten or added to, where the key has integers for every axis."""
+    """Lower to a copy in which single elements are written or added to, if the key has integers for every axis."""
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     target, values = builder.as_value(x), builder.as_value(values)
     full = None
@@ -235,13 +239,14 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
     return result
 
 
-ELEMENTS_IN_ZEROS = "zeros with one other element in each row"     # where they are, as a known result of the storage
+# key of a known result: the places of these elements in a storage
+ELEMENTS_IN_ZEROS = "zeros with one other element in each row"
 
 
 def _with_elements_added(builder: Builder, values: Sequence[Any]) -> Value | None:
-    """The sum of an array and zeros with one other element in each row: a copy that these are added to. Else None.
+    """Return the sum of an array and zeros with one other element per row, as a copy with elements added, or None.
 
-    The bits are those of the sum. An element of the array gets 0 added first, since the sum of 0 and -0.0 is 0.
+    The bits are those of the sum. Since the sum of 0 and -0.0 is 0, 0 is first added to each element of the array.
     """
     if not all(isinstance(value, Value) for value in values):
         return None
@@ -257,21 +262,19 @@ def put(
     builder: Builder, result: Value, parts: Sequence[Any], values: Value, shape: tuple[int, ...], accumulate: bool,
     name: str = "index_put",
 ) -> Value:
-    """Write to, or add to, single elements of a value that nothing else uses; returns it."""
+    """Write to, or add to, single elements of a value that nothing else uses, and return it."""
     first, axes, positions = _moving_axes(builder, result, parts, shape)
     dtype = result.dtype
     loop = ("put_sum", dtype.num, axes) if accumulate else ("put", dtype.itemsize, axes)
     check_loop(loop)
     operands = (first, values, *positions, first)
-    builder.steps.append(LoopStep(
-        loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
-        builder.site, is_elementwise=False))
+    builder.add_loop(loop, operands, shape, name, is_elementwise=False)
     return result
 
 
 @lowers("take_along_axis")
 def take_along_axis(builder: Builder, spec: Any, arr: Any, indices: Any, axis: int | None = -1) -> Value:
-    """A pick, at the same place along all other axes."""
+    """Lower to a pick, at the same place along all other axes."""
     arr, indices = builder.as_value(arr), builder.as_value(indices)
     if indices.dtype.kind not in "iu" or indices.dtype == np.uint64:
         raise CannotLowerError("the positions are no integers that fit into int64")
@@ -284,7 +287,7 @@ def take_along_axis(builder: Builder, spec: Any, arr: Any, indices: Any, axis: i
 
 @lowers("scatter_add")
 def scatter_add(builder: Builder, spec: Any, x: Any, indices: Any, values: Any, axis: int) -> Value:
-    """A copy, to elements of which values are added one by one."""
+    """Lower to a copy to which values are added element by element."""
     x, indices, values = builder.as_value(x), builder.as_value(indices), builder.as_value(values)
     if indices.dtype.kind not in "iu" or indices.dtype == np.uint64 or values.dtype != x.dtype:
         raise CannotLowerError("the positions are no integers that fit into int64, or the values have another dtype")
@@ -298,7 +301,7 @@ def scatter_add(builder: Builder, spec: Any, x: Any, indices: Any, values: Any, 
 
 
 def _grid_with(builder: Builder, x: Value, indices: Value, axis: int) -> list[Value]:
-    """The numbers of the elements along every axis, which broadcast, but along one axis these."""
+    """Return broadcasting numbers of the elements along every axis, but `indices` along one axis."""
     grid = [builder.constant(numbers) for numbers in np.indices(x.shape, sparse=True)]
     grid[normalize_axis_index(axis, len(x.shape))] = indices
     return grid
@@ -306,9 +309,9 @@ def _grid_with(builder: Builder, x: Value, indices: Value, axis: int) -> list[Va
 
 @lowers("repeat")
 def repeat(builder: Builder, spec: Any, a: Any, repeats: Sequence[int], axis: int | None = None) -> Value:
-    """A gather of layers."""
+    """Lower to a gather of layers."""
     a = builder.as_value(a)
-    if axis is None or not a.shape:     # NumPy takes a number for a vector of one
+    if axis is None or not a.shape:     # NumPy treats a number as a vector of one element
         a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
     axis = normalize_axis_index(axis, len(a.shape))
     return gathered(builder, a, builder.constant(np.arange(a.shape[axis]).repeat(repeats)), axis)
@@ -316,7 +319,7 @@ def repeat(builder: Builder, spec: Any, a: Any, repeats: Sequence[int], axis: in
 
 @lowers("tile")
 def tile(builder: Builder, spec: Any, A: Any, reps: Sequence[int]) -> Value:
-    """A copy of the array with a new axis before each, along which it is repeated."""
+    """Lower to a copy of the array with a new axis before each axis, along which it is repeated."""
     array = builder.as_value(A)
     ndim = max(len(array.shape), len(reps))
     extents, times = (1,) * (ndim - len(array.shape)) + array.shape, (1,) * (ndim - len(reps)) + tuple(reps)
@@ -328,7 +331,7 @@ def tile(builder: Builder, spec: Any, A: Any, reps: Sequence[int]) -> Value:
 
 @lowers("roll")
 def roll(builder: Builder, spec: Any, a: Any, shift: Sequence[int], axis: Sequence[int] | None = None) -> Value:
-    """A copy of the two parts for each axis, in turn."""
+    """Lower to copies of the two parts along each axis in turn."""
     value = builder.as_value(a)
     if axis is None:
         flat = reshape(builder, _Shape((value.template.size,)), value)
@@ -340,7 +343,7 @@ def roll(builder: Builder, spec: Any, a: Any, shift: Sequence[int], axis: Sequen
 
 
 def rolled(builder: Builder, value: Value, by: int, axis: int) -> Value:
-    """A copy of the last layers along an axis, before one of the others."""
+    """Return a copy in which the last layers along an axis come before the others."""
     n = value.shape[axis]
     start = n - by % n if n else 0
     parts = [(*[slice(None)] * axis, part) for part in (slice(start, n), slice(0, start))]
@@ -349,7 +352,7 @@ def rolled(builder: Builder, value: Value, by: int, axis: int) -> Value:
 
 
 def _basic_key(key: Any) -> tuple[Any, ...]:
-    """A key without arrays, with an Ellipsis, so that NumPy makes a view; CannotLowerError for any other key."""
+    """Return a key without arrays, with an Ellipsis, so that NumPy makes a view. Raise CannotLowerError for others."""
     parts = key if isinstance(key, tuple) else (key,)
     for part in parts:
         if isinstance(part, bool) or _holds_value(part) or not (
@@ -360,7 +363,7 @@ def _basic_key(key: Any) -> tuple[Any, ...]:
 
 @lowers("index")
 def index(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
-    """A copy of a view, where the key has no arrays; or a gather."""
+    """Lower a key without arrays to a copy of a view, and other keys to a gather."""
     return builder.as_value(getitem(builder, spec, x, key))
 
 
@@ -374,7 +377,7 @@ def _holds_value(value: Any) -> bool:
 
 @lowers("split")
 def split(builder: Builder, spec: Any, **arguments: Any) -> tuple[Value, ...]:
-    """Views of the parts."""
+    """Lower to views of the parts."""
     source, *others = arguments.values()
     names = list(arguments)[1:]
     if not isinstance(source, Value) or any(map(_holds_value, others)):
@@ -390,15 +393,15 @@ def split(builder: Builder, spec: Any, **arguments: Any) -> tuple[Value, ...]:
 
 @lowers("real")
 def real(builder: Builder, spec: Any, val: Any) -> Value:
-    """A view of a complex array; a real array itself."""
+    """Lower to a view of a complex array, or to a real array itself."""
     if not isinstance(val, Value):
-        return builder.as_value(np.real(val))       # that of a bool is an int
+        return builder.as_value(np.real(val))       # the real part of a bool is an int
     return builder.viewed(val, np.real) if val.dtype.kind == "c" else val
 
 
 @lowers("imag")
 def imag(builder: Builder, spec: Any, val: Any) -> Value:
-    """A view of a complex array; zeros for a real one."""
+    """Lower to a view of a complex array, or to zeros for a real one."""
     if not isinstance(val, Value):
         return builder.as_value(np.imag(val))
     if val.dtype.kind == "c":
@@ -408,7 +411,7 @@ def imag(builder: Builder, spec: Any, val: Any) -> Value:
 
 @lowers("detach")
 def detach(builder: Builder, spec: Any, **arguments: Any) -> Value:
-    """The array itself."""
+    """Lower to the array itself."""
     source, = arguments.values()
     if not isinstance(source, Value):
         raise CannotLowerError("the argument is a number")
@@ -420,13 +423,13 @@ def detach(builder: Builder, spec: Any, **arguments: Any) -> Value:
 
 @lowers("copy")
 def copy(builder: Builder, spec: Any, a: Value) -> Value:
-    """The array itself: a graph without writes needs no copies."""
+    """Lower to the array itself, because a graph without writes needs no copies."""
     return builder.as_value(a)
 
 
 @lowers("astype")
 def astype(builder: Builder, spec: Any, x: Value, dtype: Any, copy: bool = True) -> Value:
-    """A cast; the array itself if it has the dtype."""
+    """Lower to a cast, or to the array itself if it has the dtype."""
     return builder.cast(builder.as_value(x), spec.dtype)
 
 
@@ -434,7 +437,7 @@ def astype(builder: Builder, spec: Any, x: Value, dtype: Any, copy: bool = True)
 def concatenate(
     builder: Builder, spec: Any, arrays: Sequence[Any], axis: int | None = 0, **others: Any
 ) -> Value:
-    """A copy of each array to its place."""
+    """Lower to copies of the arrays to their places."""
     _only_defaults(others, dtype=None, casting="same_kind")
     arrays = [builder.as_value(array) for array in arrays]
     if axis is not None and not all(array.shape for array in arrays):
@@ -454,7 +457,7 @@ def concatenate(
 
 @lowers("stack")
 def stack(builder: Builder, spec: Any, arrays: Sequence[Any], axis: int = 0, **others: Any) -> Value:
-    """A copy of each array to its place."""
+    """Lower to copies of the arrays to their places."""
     _only_defaults(others, dtype=None, casting="same_kind")
     result = builder.fresh(spec.shape, spec.dtype)
     axis = normalize_axis_index(axis, len(spec.shape))
@@ -467,7 +470,7 @@ def stack(builder: Builder, spec: Any, arrays: Sequence[Any], axis: int = 0, **o
 
 @lowers("setitem")
 def setitem(builder: Builder, spec: Any, x: Value, key: Any, value: Any) -> Value:
-    """A copy, a part of which is overwritten; only for keys without arrays."""
+    """Lower to a copy with a part overwritten, for keys without arrays."""
     if not isinstance(x, Value):
         raise CannotLowerError("a number is written to")
     full = _basic_key(key)
@@ -484,7 +487,7 @@ def setitem(builder: Builder, spec: Any, x: Value, key: Any, value: Any) -> Valu
 
 
 def _without_first_axes(builder: Builder, value: Value, ndim: int) -> Value:
-    """A view with so many axes, as NumPy leaves out first ones of length 1 where it assigns."""
+    """Return a view with this number of axes. Like NumPy's assignment, it drops first axes of length 1."""
     while len(value.shape) > ndim and value.shape[0] == 1:
         value = builder.viewed(value, lambda array: array[0, ...])
     return value
@@ -500,19 +503,19 @@ class _Shape:
 
 @lowers("zeros", "zeros_like", "empty", "empty_like")
 def zeros(builder: Builder, spec: Any, **arguments: Any) -> Value:
-    """A constant."""
+    """Lower to a constant."""
     return _uniform(builder, spec, builder.constant(np.zeros((), spec.dtype)))
 
 
 @lowers("ones", "ones_like")
 def ones(builder: Builder, spec: Any, **arguments: Any) -> Value:
-    """A constant."""
+    """Lower to a constant."""
     return _uniform(builder, spec, builder.constant(np.ones((), spec.dtype)))
 
 
 @lowers("full", "full_like")
 def full(builder: Builder, spec: Any, fill_value: Any, **arguments: Any) -> Value:
-    """The value, broadcast."""
+    """Lower to the value, broadcast."""
     return _uniform(builder, spec, builder.as_value(fill_value, spec.dtype))
 
 
@@ -528,7 +531,7 @@ def _uniform(builder: Builder, spec: Any, value: Value) -> Value:
 
 @lowers("where")
 def where(builder: Builder, spec: Any, condition: Any, x: Any, y: Any) -> Value:
-    """A choice for each element."""
+    """Lower to a choice for each element."""
     dtype = spec.dtype
     operands = [builder.as_value(condition, np.dtype(bool)), builder.as_value(x, dtype), builder.as_value(y, dtype)]
     loop = "choose", dtype.itemsize
@@ -541,10 +544,10 @@ def clip(
     builder: Builder, spec: Any, a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any = None,
     **others: Any,
 ) -> Value:
-    """The universal function that NumPy's calls."""
+    """Lower to the universal function that NumPy's function calls."""
     _only_defaults(others, dtype=None, casting="same_kind")
     low, high = a_min if min is None else min, a_max if max is None else max
-    values = builder.as_value(a)        # an array for NumPy, though it be a number
+    values = builder.as_value(a)        # NumPy converts a number to an array
     if low is None and high is None:
         return values
     if low is None:
@@ -561,7 +564,7 @@ def _only_defaults(given: dict[str, Any], **defaults: Any) -> None:
 
 
 def operands(function: np.ufunc, arguments: dict[str, Any]) -> list[Any]:
-    """The operands of a universal function, where its other arguments are the defaults."""
+    """Return the operands of a universal function whose other arguments are the defaults."""
     values = list(arguments.values())
     if len(values) > function.nin:
         del values[function.nin:]
@@ -572,7 +575,7 @@ def operands(function: np.ufunc, arguments: dict[str, Any]) -> list[Any]:
 def pointwise(
     builder: Builder, spec: Any, function: np.ufunc, values: Sequence[Any]
 ) -> Value | tuple[Value, ...]:
-    """The rule of every operator whose kernel is a universal function of these values and numbers."""
+    """Lower an operator whose kernel is a universal function of these values and numbers."""
     if function is np.matmul:
         return matmul(builder, spec, *values)
     if function.nout > 1:
@@ -583,7 +586,7 @@ def pointwise(
 
 @lowers("round")
 def round_to(builder: Builder, spec: Any, a: Any, decimals: int = 0) -> Value:
-    """The nearest whole numbers of multiples."""
+    """Lower to NumPy's rounding to decimals: multiply by a power of ten, round to whole numbers, and divide."""
     value = builder.as_value(a)
     if value.dtype.kind in "iu" and decimals >= 0:
         return value
@@ -598,7 +601,7 @@ def round_to(builder: Builder, spec: Any, a: Any, decimals: int = 0) -> Value:
 
 @lowers("complex")
 def complex_numbers(builder: Builder, spec: Any, real: Any, imag: Any) -> Value:
-    """Copies of the parts."""
+    """Lower to copies of the parts."""
     result = builder.fresh(spec.shape, spec.dtype)
     for target, part in ((result.template.real, real), (result.template.imag, imag)):
         builder.copy_into(result.viewed(target), builder.as_value(part, target.dtype))
@@ -607,13 +610,13 @@ def complex_numbers(builder: Builder, spec: Any, real: Any, imag: Any) -> Value:
 
 @lowers("frexp_mantissa")
 def frexp_mantissa(builder: Builder, spec: Any, x: Any) -> Value:
-    """The first result of NumPy's function."""
+    """Lower to the first result of NumPy's frexp."""
     return builder.ufunc_of_several(np.frexp, (builder.as_value(x),))[0]
 
 
 @lowers("frexp_exponent")
 def frexp_exponent(builder: Builder, spec: Any, x: Any) -> Value:
-    """The second result."""
+    """Lower to the second result of NumPy's frexp."""
     return builder.ufunc_of_several(np.frexp, (builder.as_value(x),))[1]
 
 
@@ -651,7 +654,7 @@ def average(
     builder: Builder, spec: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
     where: Any = None,
 ) -> Value:
-    """The sum, divided by the number of elements, as NumPy does it."""
+    """Lower to the sum divided by the number of elements, as NumPy computes it."""
     a = builder.as_value(a)
     if where is not None or a.dtype != spec.dtype or a.dtype.char not in "fdD" or not a.template.size:
         raise CannotLowerError("it casts, is over no elements, or has an argument where")
@@ -664,7 +667,7 @@ def var(
     builder: Builder, spec: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False,
     where: Any = None, mean: Any = None, correction: float | None = None,
 ) -> Value:
-    """The mean of the squares of what is left without the mean, as NumPy does it."""
+    """Lower to the mean of the squared differences from the mean, as NumPy computes it."""
     a = builder.as_value(a)
     if where is not None or mean is not None or a.dtype != spec.dtype or a.dtype.char not in "fd" or (
             not a.template.size):
@@ -672,7 +675,8 @@ def var(
     if a.constant is not None or any(
             stride <= 0 for stride, extent in zip(a.template.strides, a.shape, strict=True) if extent > 1):
         raise CannotLowerError("it is known, or repeats elements, or goes along a negative stride")
-    order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])     # of what NumPy computes from it
+    # the order in which NumPy lays out its intermediate results
+    order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])
 
     def in_order(value: Value) -> Value:
         return builder.viewed(value, lambda array: array.transpose(order))
@@ -688,16 +692,16 @@ def var(
 
 @lowers("std")
 def std(builder: Builder, spec: Any, **arguments: Any) -> Value:
-    """The square root of the variance."""
+    """Lower to the square root of the variance."""
     return builder.ufunc(np.sqrt, (var(builder, spec, **arguments),))
 
 
-MOST_SEARCHED = 1 << 10         # elements; NumPy's search takes one pass over many, and steps four
+MOST_SEARCHED = 1 << 10         # elements; for more, NumPy's single pass is faster than the four steps here
 
 
 def _search_rule(extreme: np.ufunc) -> Rule:
     def rule(builder: Builder, spec: Any, a: Any, axis: int | None = None, keepdims: bool = False) -> Value:
-        """The smallest position of an element that is the largest one, or of one that is nan."""
+        """Lower to the smallest position of an extreme element, or of a NaN."""
         a = builder.as_value(a)
         if a.dtype.kind not in "iuf" or not 0 < a.template.size <= MOST_SEARCHED or a.constant is not None:
             raise CannotLowerError("NumPy's search is faster, or it is of other numbers than real ones, or known")
@@ -725,7 +729,7 @@ lowers("argmin")(_search_rule(np.minimum))
 
 def _accumulation_rule(function: np.ufunc) -> Rule:
     def rule(builder: Builder, spec: Any, a: Any, axis: int | None = None, dtype: Any = None) -> Value:
-        """The first layer, and then a loop that reads what it has written for the one before."""
+        """Lower to a copy of the first layer, and a loop that reads the previous layer of its result."""
         a = builder.cast(builder.as_value(a), spec.dtype)
         if axis is None:
             a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
@@ -745,7 +749,7 @@ def _accumulation_rule(function: np.ufunc) -> Rule:
         if a.shape[axis] > 1:
             before, after = (result.viewed(layers(result.template, *part)) for part in ((None, -1), (1, None)))
             terms = builder.viewed(a, lambda array: layers(array, 1, None))
-            # behind an axis of one row: rows along the first axis depend on those before, so no blocks share them
+            # behind an axis of length 1: rows depend on earlier rows, so blocks must not share them
             builder.add_loop(loop, (before, terms, after), (1, *terms.shape) if axis == 0 else terms.shape,
                              f"{function.__name__}.accumulate", is_elementwise=False)
         return result
@@ -758,19 +762,19 @@ lowers("cumprod")(_accumulation_rule(np.multiply))
 
 
 def depends_on_order(function: np.ufunc, dtype: np.dtype[Any]) -> bool:
-    """Does a reduction round, so that its bits depend on the order of the elements?"""
+    """Return whether a reduction rounds, so that its bits depend on the order of the elements."""
     return function in (np.add, np.multiply) and dtype.kind in "fc"
 
 
 def counts(function: np.ufunc, a: Value, dtype: np.dtype[Any]) -> bool:
-    """Does a sum of truth values fit a dtype exactly, in any order?"""
+    """Return whether a sum of truth values fits a dtype exactly, in any order."""
     return function is np.add and a.dtype.kind == "b" and a.template.size <= 1 / np.finfo(dtype).eps
 
 
 def reduced(
     builder: Builder, function: np.ufunc, identity: Any, a: Value, axis: Any, keepdims: bool
 ) -> Value:
-    """The reduction by a universal function, in NumPy's order: along the axis of the smallest stride first."""
+    """Reduce by a universal function in NumPy's order: along the axis of the smallest stride first."""
     if not a.template.size or any(stride < 0 for stride in a.template.strides):
         raise CannotLowerError("it is over no elements, or along a negative stride")
     n = len(a.shape)
@@ -812,7 +816,7 @@ def reduced(
 
 
 def matmul(builder: Builder, spec: Any, x1: Any, x2: Any) -> Value:
-    """NumPy's loop for products of matrices, which calls BLAS for each."""
+    """Lower to NumPy's loop for products of matrices, which calls BLAS for each."""
     if not isinstance(x1, Value) or not isinstance(x2, Value):
         raise CannotLowerError("an operand is a number")
     loop = "ufunc", np.matmul, (spec.dtype.num,) * 3
@@ -841,7 +845,7 @@ def matmul(builder: Builder, spec: Any, x1: Any, x2: Any) -> Value:
 
 @lowers("covariance")
 def covariance(builder: Builder, spec: Any, a: Any, divisor: Any) -> Value:
-    """The product of the rows, less their means, and of their adjoint."""
+    """Lower to the product of the centred rows and their adjoint."""
     a = builder.as_value(a)
     apart = builder.ufunc(np.subtract, (a, average(builder, spec, a, -1, keepdims=True)))
     other = builder.viewed(apart, lambda array: array.mT)
@@ -855,25 +859,3 @@ def _batch_strides(array: Array, n_core: int, n: int) -> tuple[int, ...]:
     return (0,) * (n - n_own) + tuple([
         0 if extent == 1 else stride
         for extent, stride in zip(array.shape[:n_own], array.strides[:n_own], strict=True)])
-
-
-def elements(step: LoopStep) -> int:
-    """About how many elements a run of the step goes through: at least one."""
-    return step.elements or _counted(step)
-
-
-def _counted(step: LoopStep) -> int:
-    n = step.elements = max(math.prod(step.shape), 1) * (math.prod(step.core_sizes) if step.core_sizes else 1)
-    return n
-
-
-def iteration(step: LoopStep) -> Iteration:
-    """The extents and strides of the outer axes, then the sizes and strides that the loop gets; not to be changed."""
-    return step.iteration or _iterated(step)
-
-
-def _iterated(step: LoopStep) -> Iteration:
-    extents, strides = coalesced(step.shape, step.strides)
-    found = step.iteration = (
-        extents[:-1], strides[:-1], [extents[-1], *step.core_sizes], [*strides[-1], *step.core_strides])
-    return found

@@ -1,77 +1,10 @@
-# What operators run, how long they take and how much memory NumPy allocates meanwhile.
+# Profiling: which operators run, how long they take and how much memory NumPy allocates meanwhile.
 #
-# A recorder is a tracer (`State.tracer`) in C: an event is a struct, and all that is computed from events is computed
-# after the block. A kernel takes its time between two readings of the clock; nothing is measured within it.
+# A recorder is a tracer (`State.tracer`) in C. An event is a struct. Everything that is computed from events is
+# computed after the block. The time of a kernel is that between two readings of the clock. Nothing is measured inside
+# the kernel.
 
-cdef extern from *:
-    """
-    #include <time.h>
-    static inline int64_t nanoseconds_now(void) {
-        struct timespec now;
-    #if defined(CLOCK_MONOTONIC)
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    #else
-        timespec_get(&now, TIME_UTC);
-    #endif
-        return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-    }
-
-    /* A memory handler (NEP 49) that counts and leaves the work to NumPy's own. The size lies before the first byte,
-       since NumPy does not tell it where memory is resized. NumPy calls handlers with the GIL held. */
-    enum { COUNTED_HEADER = 16 };
-    static int64_t live_bytes_now = 0, peak_bytes_now = 0, allocated_bytes_now = 0, allocations_now = 0;
-    static PyDataMemAllocator* numpys_allocator;
-
-    static inline size_t* size_before(void* memory) { return (size_t*)((char*)memory - COUNTED_HEADER); }
-
-    static inline void* count_memory(void* memory, size_t size) {
-        if (memory == NULL) return NULL;
-        *(size_t*)memory = size;
-        live_bytes_now += size;
-        allocated_bytes_now += size;
-        allocations_now++;
-        if (live_bytes_now > peak_bytes_now) peak_bytes_now = live_bytes_now;
-        return (char*)memory + COUNTED_HEADER;
-    }
-
-    static void* counted_malloc(void* context, size_t size) {
-        if (size > (size_t)PY_SSIZE_T_MAX - COUNTED_HEADER) return NULL;
-        return count_memory(numpys_allocator->malloc(numpys_allocator->ctx, size + COUNTED_HEADER), size);
-    }
-
-    static void* counted_calloc(void* context, size_t count, size_t size) {
-        if (size && count > ((size_t)PY_SSIZE_T_MAX - COUNTED_HEADER) / size) return NULL;
-        size *= count;
-        return count_memory(numpys_allocator->calloc(numpys_allocator->ctx, 1, size + COUNTED_HEADER), size);
-    }
-
-    static void counted_free(void* context, void* memory, size_t size) {
-        if (memory == NULL) return;
-        size = *size_before(memory);
-        live_bytes_now -= size;
-        numpys_allocator->free(numpys_allocator->ctx, size_before(memory), size + COUNTED_HEADER);
-    }
-
-    static void* counted_realloc(void* context, void* memory, size_t size) {
-        size_t before;
-        if (memory == NULL) return counted_malloc(context, size);
-        if (size > (size_t)PY_SSIZE_T_MAX - COUNTED_HEADER) return NULL;
-        before = *size_before(memory);
-        memory = numpys_allocator->realloc(numpys_allocator->ctx, size_before(memory), size + COUNTED_HEADER);
-        if (memory != NULL) live_bytes_now -= before;
-        return count_memory(memory, size);
-    }
-
-    static PyDataMem_Handler counting_handler = {
-        "pydispatch_counting", 1, {NULL, counted_malloc, counted_calloc, counted_realloc, counted_free}
-    };
-    static PyObject* counting_handler_capsule(void) {
-        PyDataMem_Handler* numpys = PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler");
-        if (numpys == NULL) return NULL;
-        numpys_allocator = &numpys->allocator;
-        return PyCapsule_New(&counting_handler, "mem_handler", NULL);
-    }
-    """
+cdef extern from "core/src/profiling.h":
     int64_t nanoseconds_now() noexcept nogil
     object counting_handler_capsule()
     int64_t live_bytes_now, peak_bytes_now, allocated_bytes_now, allocations_now
@@ -84,7 +17,7 @@ cdef object counting_memory_handler = counting_handler_capsule()
 
 
 cdef class MemoryUse:
-    """What NumPy allocates for arrays in a `with` block, in this context; what it allocated before does not count."""
+    """NumPy's allocations for arrays in a `with` block, in this context. Earlier allocations do not count."""
 
     def __enter__(self):
         global peak_bytes_now
@@ -128,7 +61,7 @@ cdef class MemoryUse:
 
     @property
     def allocated(self):
-        """Bytes that were allocated, freed ones included."""
+        """Bytes that were allocated, including freed ones."""
         self.take_stock()
         return self.allocated_bytes
 
@@ -158,7 +91,7 @@ cdef class Recorder(Guard):
         PyMem_Free(self.shapes)
 
     cpdef State inside(self, State state):
-        """The state inside; within a block of its own, the recorder changes nothing."""
+        """Return the state inside. Inside a block of the same recorder, nothing changes."""
         tracer = state.tracer
         while isinstance(tracer, Recorder):
             if tracer is self:
@@ -166,8 +99,8 @@ cdef class Recorder(Guard):
             tracer = (<Recorder>tracer).around
         if self.memory.entered:
             raise StateOrderError(
-                f"{self.text} is active in another thread or task, and was entered here\n"
-                "make a recorder for each of them")
+                f"{self.text} is already active in another thread or task\n"
+                "make a recorder for each thread or task")
         self.around = state.tracer
         return state.derive(self, **self.changes)
 
@@ -186,15 +119,15 @@ cdef class Recorder(Guard):
 
     @property
     def elapsed(self):
-        """Nanoseconds that its blocks have taken."""
+        """Nanoseconds spent in its blocks."""
         return self.elapsed_before + nanoseconds_now() if self.memory.entered else self.elapsed_before
 
     @property
     def events(self):
-        """What ran, in the order of starting: (what, number of the event around it or -1, thread, start, stop,
-        allocated, peak, shapes, code, offset).
+        """The events in order of their start.
 
-        `what` is an operator or the name of a node; times are in nanoseconds, memory in bytes.
+        Each is (what, number of the event around it or -1, thread, start, stop, allocated, peak, shapes, code, offset).
+        `what` is an operator or the name of a node. Times are in nanoseconds, memory in bytes.
         """
         cdef Py_ssize_t i, around
         cdef Event* event
@@ -215,7 +148,7 @@ cdef class Recorder(Guard):
 
 
 cdef tuple read_shapes(Recorder recorder, Py_ssize_t place):
-    """The shapes that lie there, None for those that are unknown."""
+    """Return the shapes stored at `place`, with None for unknown ones."""
     cdef list shapes = [], extents
     cdef int64_t ndim, i, k
     for i in range(recorder.shapes[place]):
@@ -245,14 +178,14 @@ cdef int begin_event(Recorder recorder, OpOverload op, Frame* frame, OpenEvent* 
 
 
 cdef int begin_named(Recorder recorder, str name, array, OpenEvent* opened) except -1:
-    """Begin what is no operator: what a backward pass or `jvp` does for one."""
+    """Begin an event that is not an operator: the work of a backward pass or `jvp` for one."""
     note_shapes(recorder, add_event(recorder, <PyObject*>name, opened), <PyObject*>array)
     start_event(recorder, opened)
     return 0
 
 
 cdef Py_ssize_t add_event(Recorder recorder, PyObject* what, OpenEvent* opened) except -1:
-    """A new event, but for its shapes, which are to follow at the place that is returned."""
+    """Add an event without shapes. Return the index after which its shapes have to be appended."""
     cdef Event* event
     if recorder.count == recorder.capacity:
         recorder.capacity = 2 * recorder.capacity + 64
@@ -262,7 +195,7 @@ cdef Py_ssize_t add_event(Recorder recorder, PyObject* what, OpenEvent* opened) 
     find_user(recorder, event)
     event.thread = PyThread_get_thread_ident()
     event.shapes = recorder.n_shapes
-    event.what = give(<object>what)
+    event.what = new_reference(<object>what)
     opened.number = recorder.count
     recorder.count += 1
     append_number(recorder, 0)
@@ -305,7 +238,7 @@ cdef int append_number(Recorder recorder, int64_t number) except -1:
 
 
 cdef int note_shapes(Recorder recorder, Py_ssize_t place, PyObject* value) except -1:
-    """Add the shape of an array, or the shapes of those in a tuple; a place that is lost again keeps its number."""
+    """Append the shape of an array, or the shapes of the arrays in a tuple. Count them at index `place`."""
     cdef PyObject* array
     cdef Py_ssize_t i
     if PyTuple_CheckExact(value):
@@ -326,7 +259,7 @@ cdef int note_shapes(Recorder recorder, Py_ssize_t place, PyObject* value) excep
 
 
 cdef int append_other_shape(Recorder recorder, PyObject* array) except -1:
-    """The shape of what is no array of NumPy's; unknown where an extent is no number."""
+    """Append the shape of an array that is not NumPy's. It is unknown if an extent is not a number."""
     cdef tuple shape = shape_of(array)
     for extent in shape:
         if not isinstance(extent, int):
@@ -338,18 +271,18 @@ cdef int append_other_shape(Recorder recorder, PyObject* array) except -1:
 
 
 cdef int find_user(Recorder recorder, Event* event) except -1:
-    """Note the innermost function that runs and is not of the package, and where in it."""
+    """Note the innermost running function outside of the package, and the position in it."""
     cdef PyFrameObject* frame = PyEval_GetFrame()
     cdef object held = None, code
     while frame != NULL:
-        code = own(<PyObject*>PyFrame_GetCode(frame))
-        if code is recorder.last_code or is_users_file(recorder, <object>(<PyCodeObject*>code).co_filename):
+        code = steal(<PyObject*>PyFrame_GetCode(frame))
+        if code is recorder.last_code or is_users_file(recorder, code.co_filename):
             recorder.last_code = code
-            event.code = give(code)
+            event.code = new_reference(code)
             event.offset = PyFrame_GetLasti(frame)
             return 0
         frame = PyFrame_GetBack(frame)
-        held = None if frame == NULL else own(<PyObject*>frame)
+        held = None if frame == NULL else steal(<PyObject*>frame)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What operators say of themselves: `help(ops.np.add)`, and `ops.np.add?` in a notebook."""
+"""The documentation of operators, for `help(ops.np.add)`, and for `ops.np.add?` in a notebook."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Call = tuple[str, tuple[Any, ...], dict[str, Any], Any]
 """An example: its arguments as text and as values, and the result."""
 
 SHAPES = {
-    "pointwise": "the arguments broadcast, and the result has an element for each of theirs",
-    "reduction": "that of the first argument without the axes that are reduced; all of them by default",
-    "view": "a view, which shares the memory of the first argument where NumPy's does",
+    "pointwise": "the arguments broadcast, and the result has their common shape",
+    "reduction": "the first argument's shape without the reduced axes (by default, all axes)",
+    "view": "a view, which shares the memory of the first argument wherever NumPy's view does",
 }
 OUR_FAMILIES = {"linalg": np.linalg, "fft": np.fft, "random": np.random.Generator}
 TRIED = (np.bool_, np.int64, np.float32, np.float64, np.complex128)
 
 
 def documentation(op: OpOverload | OpOverloadPacket) -> str:
-    """The documentation of an operator: schema, description, shapes, dtypes, gradient, an example.
+    """Return the documentation of an operator: schema, description, shapes, dtypes, gradient, an example.
 
-    Of an operator of a user, the schema and the docstring of its kernel.
+    For an operator of a user, it has the schema and the docstring of its kernel.
     """
     main = op if isinstance(op, OpOverload) else _main_overload(op)
     if main is None or definition_of(main) is None:
@@ -40,21 +40,21 @@ def documentation(op: OpOverload | OpOverloadPacket) -> str:
     overloads = (op,) if isinstance(op, OpOverload) else op.overloads
     schemas = [str(each.schema) for each in overloads if definition_of(each) is not None]
     declaration = declaration_of(main)
-    told = list(_facts(main, declaration))
+    facts = list(_facts(main, declaration))
     body = _docstring_of(main) if declaration is None else line_of(declaration)
     if declaration is not None and declaration.variant == "inplace":
         written = main.schema.arguments[0].name
-        body += f" In place: the result is written into {written}, which is returned."
-    return "\n\n".join(filter(None, ["\n".join(schemas), body, "\n".join(told), _example(main, declaration)]))
+        body += f" In place: writes the result to {written} and returns it."
+    return "\n\n".join(filter(None, ["\n".join(schemas), body, "\n".join(facts), _example(main, declaration)]))
 
 
 def _main_overload(packet: OpOverloadPacket) -> OpOverload | None:
-    """The one that the documentation is about: the default one, else the first."""
+    """Return the overload that the documentation is about: the default one, else the first."""
     return next((op for op in packet.overloads if not op.overload_name), next(iter(packet.overloads), None))
 
 
 def line_of(declaration: Declaration) -> str:
-    """One sentence on what an operator of a pack does; "" where there is none."""
+    """Return a sentence that describes an operator of a pack, or "" if there is none."""
     name = declaration.operation.variants.functional
     line = LINES.get(name, "") if declaration.namespace == "np" else ""
     line = line or _first_sentence(_namesake(declaration.namespace, name))
@@ -65,7 +65,7 @@ def line_of(declaration: Declaration) -> str:
 
 
 def _namesake(namespace: str, name: str) -> Any:
-    """The function of NumPy or SciPy that an operator stands for."""
+    """Return the function of NumPy or SciPy that an operator corresponds to."""
     family, _, rest = name.partition("_")
     if namespace == "scipy":
         return getattr(sys.modules.get(f"scipy.{family}"), rest, None)
@@ -75,7 +75,7 @@ def _namesake(namespace: str, name: str) -> Any:
 
 
 def _first_sentence(documented: Any) -> str:
-    """The first paragraph of a docstring that is no signature."""
+    """Return the first paragraph of a docstring that is not a signature."""
     text = inspect.cleandoc(getattr(documented, "__doc__", None) or "")
     for paragraph in text.split("\n\n"):
         line = " ".join(paragraph.split())
@@ -85,7 +85,7 @@ def _first_sentence(documented: Any) -> str:
 
 
 def _docstring_of(op: OpOverload) -> str:
-    """That of the first of a user's kernels that has one."""
+    """Return the docstring of the first of a user's kernels that has one."""
     for kernels in kernels_of(op).values():
         text = inspect.getdoc(kernels[0].kernel.written)
         if text and inspect.isroutine(kernels[0].kernel.written):
@@ -127,7 +127,7 @@ def _each(function: Callable[[Any], Any], result: Any) -> str:
 
 
 def _dtypes(declaration: Declaration, call: Call) -> str:
-    """For each dtype of the arguments that the kernel takes, that of the result."""
+    """Return, for each dtype of the arguments that the kernel accepts, the dtype of the result."""
     _, args, kwargs, _ = call
     if not _arrays((args, {})) or "random" in declaration.tags:
         return ""
@@ -142,7 +142,7 @@ def _dtypes(declaration: Declaration, call: Call) -> str:
 
 
 def _cast(value: Any, dtype: Any, with_numbers: bool) -> Any:
-    """An argument of an example, of another dtype; numbers too, where they stand for arrays."""
+    """Cast an argument of an example to another dtype. Also cast numbers if they are passed for arrays."""
     if isinstance(value, list):
         return [_cast(part, dtype, with_numbers) for part in value]
     if isinstance(value, np.ndarray) or (with_numbers and isinstance(value, float)):
@@ -156,29 +156,28 @@ def _gradient(op: OpOverload, declaration: Declaration | None) -> str:
         if not handle.derivative.missing:
             return f"by the functions registered at {handle.site}"
         what = "a call with a tracked argument" if handle.derivative.refuses_calls else "a backward pass through it"
-        return f"none is registered; {what} raises NoDerivativeError"
+        return f"none is registered, and {what} raises NoDerivativeError"
     if declaration is None:
         kernels = kernels_of(op)
         if any(key.is_autograd or key is DispatchKey.Autograd for key in kernels):
             return "by a kernel for an autograd key"
         if DispatchKey.CompositeImplicitAutograd in kernels:
-            return "that of the operators that its kernel calls"
+            return "through the operators that its kernel calls"
         return "none is registered"
     if not declaration.differentiable:
-        return "none; the results are constants"
-    if declaration.variant == "out":
-        return "none; results of variants with out= are not tracked"
-    if declaration.vjp is None and declaration.differentiated_as is None:
-        return "none; a call with a tracked argument raises NoDerivativeError"
+        return "none, since the results are constants"
+    if declaration.vjp is None and declaration.operation.differentiated_as is None:
+        return "none, and a call with a tracked argument raises NoDerivativeError"
     names = ", ".join(_differentiable(op, declaration))
-    return f"of {names}; of every order, in reverse and in forward mode"
+    return f"of {names}, of every order, in reverse and forward mode"
 
 
 def _differentiable(op: OpOverload, declaration: Declaration) -> list[str]:
-    """The arguments that have gradients: all arrays, where one formula is for all of them."""
-    arguments = [argument for argument in op.schema.arguments if argument.type.contains_arrays]
+    """Return the names of the arguments with gradients: all arrays if one formula serves all."""
+    arguments = [argument for argument in op.schema.arguments if argument.type.contains_arrays
+                 and not (declaration.variant == "out" and argument.mutable)]
     vjp = declaration.vjp
-    if declaration.differentiated_as is not None or isinstance(vjp, Joint):
+    if declaration.operation.differentiated_as is not None or isinstance(vjp, Joint):
         return [argument.name for argument in arguments if str(argument.type) != "Any"]
     formulas = vjp if isinstance(vjp, tuple) else (vjp,)
     return [argument.name for argument, formula in zip(arguments, formulas, strict=False) if formula is not None]
@@ -199,12 +198,12 @@ def _example(op: OpOverload, declaration: Declaration | None) -> str:
 
 
 def _example_call(declaration: Declaration) -> Call | None:
-    """Arguments that the kernel takes, and what it makes of them; only kernels of the package are run."""
+    """Return arguments that the kernel accepts, and its result. Run only kernels of the package."""
     if not declaration.operation.pack.module.startswith("pydispatch."):
         return None
     name, tags = declaration.operation.variants.functional, declaration.tags
     for text in ARGUMENTS.get(name, ()) or (*OTHERS.get(next(iter(tags), ""), ()), *OTHERS[""]):
-        # the text is of this package
+        # the text comes from this package
         args, kwargs = eval(f"(lambda *args, **kwargs: (args, kwargs))({text})", {"np": np})
         result = _quietly(declaration, args, kwargs)
         if result is not None:
@@ -213,7 +212,7 @@ def _example_call(declaration: Declaration) -> Call | None:
 
 
 def _quietly(declaration: Declaration, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What the kernel for arrays returns; None where it raises."""
+    """Return the result of the kernel for arrays, or None if it raises."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

@@ -1,5 +1,6 @@
-"""What a call would do, and why."""
+"""Explanations of calls: the kernels and rules that a call would run, and why."""
 
+# tests: tests/debug/test_debug.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,12 +20,28 @@ from pydispatch.tree import tree_leaves, tree_map
 
 
 class Explanation:
-    """What a call would do, and why; prints as a tree.
+    """The explanation of a call: what it would run, and why. It prints as a tree.
 
-    `brought` says which argument or guard brought which keys, `excluded` which guard removed which, `passed_over` why a
-    key was passed over. `keyset` is the remaining key set, `key` its highest key, `entry` the table entry for that
-    (None: the call raises), and `kernel` the kernel of the entry. `handlers` are those that the Python key calls, in
-    order. `interpreters` says what modes, transforms and the tape do with the call before the table is consulted.
+    Attributes
+    ----------
+    brought
+        The argument or guard that brought each key.
+    excluded
+        The guard that removed each excluded key.
+    passed_over
+        The reasons why keys were passed over.
+    keyset
+        The remaining key set.
+    key
+        The highest key of the key set.
+    entry
+        The table entry for that key, or None if the call raises.
+    kernel
+        The kernel of the entry.
+    handlers
+        The handlers that the Python key calls, in order.
+    interpreters
+        How modes, transforms and the tape process the call before the table is consulted.
     """
 
     def __init__(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -72,33 +89,33 @@ class Explanation:
             lines.append("└─ no kernel: the call raises NoKernelError")
             return "\n".join(lines)
         lines.append(f"├─ kernel {self.kernel.debug}")
-        if self.entry.untaken_names:
-            lines.append(f"├─ does not take {', '.join(self.entry.untaken_names)}: an error unless at the default")
+        if self.entry.unsupported_names:
+            lines.append(f"├─ does not take {', '.join(self.entry.unsupported_names)}: an error unless at the default")
         lines.append(f"├─ chosen because {_why_chosen(self.key, self.entry)}")
         if self.kernel is ASKS_HANDLERS:
             asked = ", then ".join(self.handlers)
-            lines.append(f"├─ asks {asked}" if asked else "├─ no class has a handler: the call goes to the next key")
+            lines.append(f"├─ calls {asked}" if asked else "├─ no class has a handler: the call goes to the next key")
         lines.append(f"├─ {self.interpreters}")
         args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
         if self.kernel is ASKS_HANDLERS:
             args, kwargs = tree_map(below_interpreters, (args, kwargs))
         given = [_describe_value(value) for value in args] + [
             f"{name}={_describe_value(value)}" for name, value in kwargs.items()]
-        view = "raw arrays" if self.entry.is_raw else "what was passed"
+        view = "raw arrays" if self.entry.is_raw else "the arguments as passed"
         lines.append(f"└─ gets {view}: ({', '.join(given)})")
         return "\n".join(lines)
 
     __repr__ = __str__
-    _repr_html_ = html.of_explanation
+    _repr_html_ = html.explanation_html
 
 
 def explain(self: OpOverload, /, *args: Any, **kwargs: Any) -> Explanation:
-    """What a call with these arguments would do now, and why, without doing it."""
+    """Explain what a call with these arguments would run now, and why, without running it."""
     return Explanation(self, args, kwargs)
 
 
 def explain_packet(self: OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Explanation:
-    """What a call with these arguments would do now, and why, without doing it."""
+    """Explain what a call with these arguments would run now, and why, without running it."""
     return Explanation(self.resolve(*args, **kwargs), args, kwargs)
 
 
@@ -128,19 +145,22 @@ def _ambient_changes(
 
 
 def _changes(node: _core.State) -> Mapping[str, Any]:
-    """The keys that the guard of a state includes and excludes; a transform changes none."""
+    """Return the keys that the guard of a state includes and excludes. A transform changes none."""
     return node.guard.changes if isinstance(node.guard, Guard) else {}
 
 
 def _keys_brought(value: Any) -> DispatchKeySet:
-    """The keys of an array argument; with Python for a wrapper around a value that has a handler."""
+    """Return the keys of an array argument, with Python for a wrapper around a value that has a handler."""
     return DispatchKeySet(
         _core.keys_of(value), *(_core.keys_of(below_interpreters(leaf)) for leaf in tree_leaves(value)
                                 if isinstance(leaf, _core.Wrapper)))
 
 
 def _handlers_asked(op: OpOverload, arrays: list[Any]) -> tuple[str, ...]:
-    """What the Python key calls, in order: subclasses before superclasses, else left to right; rules first."""
+    """List the handlers and rules that the Python key calls, in order.
+
+    Subclasses precede superclasses, else the order is left to right. A rule precedes the handler of its class.
+    """
     classes: list[type] = []
     for leaf in map(below_interpreters, tree_leaves(arrays)):
         cls = type(leaf)
@@ -156,7 +176,7 @@ def _handlers_asked(op: OpOverload, arrays: list[Any]) -> tuple[str, ...]:
 
 
 def _rule_for(op: OpOverload, cls: type) -> str | None:
-    """The rule in force for a class, in words."""
+    """Describe the rule in force for a class."""
     sites = [rule.site for rule in op.registrations if isinstance(rule, RuleHandle) and rule.cls is cls]
     return f"the rule for {cls.__qualname__} registered at {sites[-1]}" if sites else None
 
@@ -178,7 +198,7 @@ def _why_chosen(key: DispatchKey, entry: TableEntry) -> str:
 
 
 def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:
-    """What each interpreter, the innermost first, and the tape below all of them do with a call."""
+    """Describe what each interpreter, innermost first, and then the tape do with a call."""
     state = _core.current_state()
     interpreter = state.innermost
     if interpreter is not None and _acts_in_python(op, values, interpreter):
@@ -189,7 +209,7 @@ def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: Table
     if interpreter is None:
         return f"{name}: {_what_is_recorded(op, values, state)}"
     if not any(_core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(values)):
-        here = "passed down, no argument is one of its values"
+        here = "passed down, since no argument is one of its values"
     elif isinstance(interpreter, _core.Grad):
         here = _what_is_recorded(op, values, state)
     else:
@@ -199,7 +219,7 @@ def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: Table
 
 
 def _acts_in_python(op: OpOverload, values: tuple[Any, ...], interpreter: _core.Interpreter) -> bool:
-    """Does Python code of this interpreter see the call: a mode, a transform written in Python, or a rule?"""
+    """Return whether Python code of this interpreter sees the call: a mode, a transform in Python, or a rule."""
     if isinstance(interpreter, _core.ActiveMode):
         return True
     concerns = op.schema.is_mutable or is_factory(op, op.schema) or any(
@@ -219,16 +239,16 @@ def _describe_python_interpreter(
     if in_pieces and rule is None:
         return f"{name} sees what the kernel calls, not the call itself"
     if in_pieces and is_mode:
-        return f"{name}: {rule} handles the call; where it declines, the mode sees what the kernel calls"
+        return f"{name}: {rule} handles the call. If it declines, the mode sees what the kernel calls"
     handler = "__pydispatch__" if is_mode else "process"
     here = f"its {handler}" if rule is None else f"{rule}, then its {handler}," if is_mode else rule
     below = values_below(values, interpreter)
     rest = _core.lowered(interpreter, _describe_interpreters, op, below, entry, key)
-    return f"{name}: {here} handles the call and may pass it on; {rest}"
+    return f"{name}: {here} handles the call and can pass it on; {rest}"
 
 
 def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
-    """Do these arguments make a composite run, so that the tape sees the calls that it makes?"""
+    """Return whether these arguments run a composite, so that the tape sees the calls that it makes."""
     table = build_table(op)
     arrays = [value for argument, value in zip(op.schema.arguments, values, strict=True)
               if argument.name in table.array_arguments]
@@ -242,20 +262,20 @@ def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
 
 
 def _is_for(entry: TableEntry | None, stripped: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-    """Is the kernel for a call with these arguments? Only a composite can be for some calls alone."""
+    """Return whether the kernel serves a call with these arguments. Only a composite can be limited to some calls."""
     applies = None if entry is None else entry.kernel.applies
     return applies is None or applies(*stripped[0], **stripped[1])
 
 
 def _what_is_recorded(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:
     if not state.grad or state.inference:
-        return "not recorded, recording is off"
+        return "not recorded, since recording is off"
     return _what_is_done(op, values, "recorded", lambda leaf: _core.is_tracked_at(leaf, state.innermost))
 
 
 def _what_is_propagated(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:
     if not state.forward or state.inference:
-        return "no tangents, forward mode is off"
+        return "no tangents, since forward mode is off"
     return _what_is_done(
         op, values, "with tangents",
         lambda leaf: _core.is_owned_by(leaf, state.innermost) and _core.tangent_of(leaf) is not None,
@@ -263,24 +283,24 @@ def _what_is_propagated(op: OpOverload, values: tuple[Any, ...], state: _core.St
 
 
 def _what_is_done(op: OpOverload, values: tuple[Any, ...], word: str, takes_part: Callable[[Any], bool]) -> str:
-    """In words: by which formulas the call is differentiated, and for which arguments; or why it is not."""
+    """Describe the formulas that differentiate the call, and for which arguments, or why it is not differentiated."""
     names = [
         argument.name for argument, value in zip(op.schema.arguments, values, strict=True)
         if any(map(takes_part, tree_leaves(value)))
     ]
     if not names:
-        return f"not {word}, no argument is differentiated"
+        return f"not {word}, since no argument is differentiated"
     handle = derivative_of(op)
     if handle is None:
-        return "the call raises, the operator has no formula"
+        return "the call raises, since the operator has no formula"
     derivative = handle.derivative
     missing = getattr(derivative, "missing", None)
     if missing and not derivative.refuses_calls:
         return f"{word}, but the operator has no formula, and its gradients will raise"
     if missing or getattr(derivative, "variant", None) == "out":
-        return "the call raises, the operator writes to an argument and has no formula"
+        return "the call raises, since the operator writes to an argument and has no formula"
     if not getattr(derivative, "differentiable", True):
-        return f"not {word}, the results are constants"
+        return f"not {word}, since the results are constants"
     source = "the library's formulas" if hasattr(derivative, "vjp") else f"the derivative registered at {handle.site}"
     return f"{word} by {source}, for {', '.join(names)}"
 

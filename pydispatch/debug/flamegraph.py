@@ -1,18 +1,19 @@
-"""A flame graph as one SVG, without a script: a frame is as wide as the time that passed in it."""
+"""Flame graphs as SVG without scripts: a frame is as wide as the time spent in it."""
 
+# tests: tests/debug/test_profile.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from html import escape
 from zlib import crc32
 
-WIDTH, HEIGHT = 1200.0, 20      # of the picture, of a row
-CHARACTER = 6.8                 # the width of one
-NARROWEST = 0.2                 # what is narrower cannot be seen, and is left out
+WIDTH, HEIGHT = 1200.0, 20      # of the picture, and of a row
+CHARACTER = 6.8                 # the width of one character
+NARROWEST = 0.2                 # narrower frames are invisible, and are left out
 
 
 class Frame:
-    """A name in the stack, the time that passed in it alone, and the frames inside of it."""
+    """A name in the stack, the time spent in it excluding inner frames, and its inner frames."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -20,26 +21,26 @@ class Frame:
         self.frames: dict[str, Frame] = {}
 
     def inside(self, name: str) -> Frame:
-        """The frame of this name inside of this one."""
+        """Return the inner frame of this name, and create it if needed."""
         if name not in self.frames:
             self.frames[name] = Frame(name)
         return self.frames[name]
 
     def laid_out(self, x: float, depth: int, totals: dict[Frame, int]) -> Iterator[tuple[Frame, float, int]]:
-        """This frame and those inside of it, with the time to the left of each and its depth."""
+        """Yield this frame and its inner frames, with the time to the left of each and its depth."""
         yield self, x, depth
         for frame in self.frames.values():
             yield from frame.laid_out(x, depth + 1, totals)
             x += totals[frame]
 
     def sum_up(self, totals: dict[Frame, int]) -> int:
-        """The time that passed in it; notes that of every frame in `totals`."""
+        """Return the time spent in this frame, and note the time of every frame in `totals`."""
         totals[self] = self.own + sum(frame.sum_up(totals) for frame in self.frames.values())
         return totals[self]
 
 
 def draw(root: Frame, in_time: Callable[[float], str]) -> str:
-    """The SVG of a stack; pointing at a frame shows its name, its time, and which part of the whole that is."""
+    """Draw a stack as SVG. Pointing at a frame shows its name, its time, and its share of the whole."""
     totals: dict[Frame, int] = {}
     whole = root.sum_up(totals) or 1
     placed = list(root.laid_out(0, 0, totals))
@@ -60,6 +61,6 @@ def _rectangle(name: str, x: float, width: float, y: int, title: str) -> str:
 
 
 def _colour(name: str) -> str:
-    """Warm for operators, cool for backward passes; the same for the same name."""
+    """Return a warm colour for an operator, a cool one for a backward pass. It depends only on the name."""
     shade = crc32(name.encode()) % 40
     return f"hsl({200 + shade if name.endswith('Backward') else 20 + shade}, 85%, 72%)"

@@ -1,6 +1,6 @@
-"""What notebooks show: Tensors, key sets, explanations and profiles as HTML, without scripts or styles from elsewhere.
+"""HTML for notebooks: Tensors, key sets, explanations and profiles, without scripts or external styles.
 
-Colours are those of the page, light or dark: everything is drawn in the colour of its text.
+Everything is drawn in the colour of its text, so colours are those of the page, light or dark.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ FAINT = "opacity:.7;font-size:90%"
 BOX = "display:inline-block;border:1px solid currentColor;border-radius:3px;padding:0 .4em;margin:.1em"
 
 
-def of_tensor(tensor: Tensor) -> str:
-    """Its class, shape, dtype, and what derives it, above its values."""
+def tensor_html(tensor: Tensor) -> str:
+    """Render a Tensor: its class, shape, dtype and graph node, above its values."""
     facts = [type(tensor).__name__]
     try:
         facts += [f"shape {tuple(tensor.shape)}", str(tensor.dtype), str(tensor.device)]
         facts += [] if isinstance(tensor, _core.Wrapper) else [
             f"requires_grad={tensor.requires_grad}", *([f"grad_fn={tensor.grad_fn!r}"] if tensor.grad_fn else [])]
-    except Exception:       # a subclass that was never initialised, a view that may not be used: the repr still tells
+    except Exception:       # an uninitialised subclass, or a view that may not be used: the repr still works
         pass
     return f'<div style="{FAINT}">{escape(" · ".join(facts))}</div><pre>{escape(repr(tensor))}</pre>'
 
 
-def of_keyset(keyset: DispatchKeySet) -> str:
-    """Its keys, the highest first."""
+def keyset_html(keyset: DispatchKeySet) -> str:
+    """Render the keys of a key set, highest first."""
     keys = [key.name for key in keyset][::-1]
     boxes = "".join(f'<span style="{BOX}">{escape(name)}</span>' for name in keys)
     return f'<div><span style="{FAINT}">DispatchKeySet, highest first:</span> {boxes or "empty"}</div>'
 
 
-def of_explanation(explanation: Explanation) -> str:
-    """Its tree; what has parts can be closed."""
+def explanation_html(explanation: Explanation) -> str:
+    """Render an explanation as a tree whose branches can be closed."""
     first, *lines = str(explanation).splitlines()
     branches = [(line.index("─") // 3, line.partition("─ ")[2]) if "─ " in line else (-1, line) for line in lines]
     return f"<details open><summary><code>{escape(first)}</code></summary>{_branches(branches)}</details>"
 
 
 def _branches(lines: list[tuple[int, str]]) -> str:
-    """Lines with their depth as nested lists."""
+    """Render lines with their depths as nested lists."""
     parts = []
     for text, inner in _grouped(lines):
         shown = f"<code>{escape(text)}</code>"
@@ -56,7 +56,7 @@ def _branches(lines: list[tuple[int, str]]) -> str:
 
 
 def _grouped(lines: list[tuple[int, str]]) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-    """The text of each line, with the deeper lines after it."""
+    """Yield the text of each line, with the deeper lines after it."""
     i = 0
     while i < len(lines):
         end = next((j for j in range(i + 1, len(lines)) if lines[j][0] <= lines[i][0]), len(lines))
@@ -65,7 +65,7 @@ def _grouped(lines: list[tuple[int, str]]) -> Iterator[tuple[str, list[tuple[int
 
 
 def table(titles: Iterable[str], rows: Iterable[tuple[float, Iterable[str]]]) -> str:
-    """A table with a bar of a length from 0 to 1 beside each row; the first column is text, the others are numbers."""
+    """Render a table with a bar of length 0 to 1 in each row. The first column is text, the others are numbers."""
     head = "".join(f'<th style="text-align:{"right" if i else "left"}">{escape(title)}</th>'
                    for i, title in enumerate(titles))
     body = []
@@ -79,5 +79,5 @@ def table(titles: Iterable[str], rows: Iterable[tuple[float, Iterable[str]]]) ->
 
 
 def paragraph(text: str) -> str:
-    """Text beside what is shown."""
+    """Render text next to other output."""
     return f'<div style="{FAINT}">{escape(text)}</div>'

@@ -1,5 +1,6 @@
 """Invariants of all registrations and tables."""
 
+# tests: tests/debug/test_debug.py
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,15 +23,28 @@ from pydispatch.registry.tables import Label, compute_table, is_device
 def check_invariants(op: str | OpOverload | None = None) -> None:
     """Raise AssertionError, naming the operator and the invariant, if the registry contradicts itself.
 
-    I1 name and array arguments agree with the schema; I2 nothing is registered under Undefined; I3 no empty operator;
-    I4, I8 the live table is the recomputed one, the Undefined slot included; I5 the masks follow from the table;
-    I6 registrations are active and belong to their operator; I7 names and packets are a bijection; I9 kernels are in
-    order of arrival; I10 at most one definition; I11 every fallback is in every table; I12 kernels fit the schema.
+    The invariants are: I1 name and array arguments agree with the schema. I2 Nothing is registered under Undefined. I3
+    No operator is empty. I4, I8 The live table is the recomputed one, including the Undefined slot. I5 The masks follow
+    from the table. I6 Registrations are active and belong to their operator. I7 Names and packets are a bijection. I9
+    Kernels are in order of arrival. I10 There is at most one definition. I11 Every fallback is in every table. I12
+    Kernels fit the schema.
+
+    Parameters
+    ----------
+    op
+        The operator to check, or its name. None checks the whole registry.
+
+    Raises
+    ------
+    AssertionError
+        If an invariant is violated.
+    ValueError
+        If the operator does not exist.
     """
     with registrations.lock:
         found = None if op is None else overload_of(op)
         if op is not None and found is None:
-            raise ValueError(f"check_invariants: no operator {op}: nothing to check\n"
+            raise ValueError(f"check_invariants: no operator {op} is registered\n"
                              "import the module that defines it, or leave the argument out to check all operators")
         for each in registrations.operators.values() if found is None else (found,):
             for name, problem in _violations(each):
@@ -99,7 +113,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
 
 
 def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tuple[int, ...]:
-    """The fall-through masks of a table, computed slot by slot."""
+    """Return the fall-through masks of a table, computed slot by slot."""
     masks = []
     for length in range(KeyLayout.backends + 1):
         highest = 1 << length >> 1

@@ -1,4 +1,4 @@
-"""Record every operator that runs: how often, how long, with how much memory, from which line."""
+"""Profiles of every operator that runs: number of calls, time, memory and line."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from pydispatch.modes import Guard
 
 SORTS = ("own", "total", "calls", "allocated", "peak", "name")
 MOST_ROWS = 50
-"""That a notebook shows."""
+"""The most rows that a notebook shows."""
 GROUPINGS = ("operator", "line", "shapes")
 
 
 class Event(NamedTuple):
-    """One run of an operator, or of a node in a backward pass; times in nanoseconds, memory in bytes."""
+    """One run of an operator, or of a node in a backward pass. Times are in nanoseconds, memory in bytes."""
 
     name: str
     backward: bool
-    around: int         # the position of the event that it came inside of; -1 for none
+    around: int         # the position of the enclosing event, or -1
     thread: int
     start: int
     stop: int
@@ -39,12 +39,12 @@ class Event(NamedTuple):
 
     @property
     def shapes_text(self) -> str:
-        """The shapes of the arguments, as in `[2,3] [3]`; `[?]` for one that is not known."""
+        """The shapes of the arguments, as in `[2,3] [3]`, with `[?]` for an unknown one."""
         return " ".join("[?]" if shape is None else f"[{','.join(map(str, shape))}]" for shape in self.shapes)
 
 
 class ProfileRow(NamedTuple):
-    """The events of one group, summed up; the highest peak among them."""
+    """The sums over the events of one group, and the highest peak among them."""
 
     name: str
     group: str
@@ -56,14 +56,14 @@ class ProfileRow(NamedTuple):
 
 
 class Profile(_core.Recorder, Guard):
-    """What ran inside of its blocks; `profile()` makes one."""
+    """The events of its blocks. Create one by `profile()`."""
 
     def __init__(self) -> None:
         super().__init__("profile()")
 
     @property
     def events(self) -> list[Event]:       # type: ignore[override]
-        """What ran, in the order of starting."""
+        """The events, in order of their starts."""
         line_of = _Lines()
         return [
             Event(_name_of(what), isinstance(what, str) and what.endswith("Backward"), around, thread, start, stop,
@@ -72,7 +72,7 @@ class Profile(_core.Recorder, Guard):
         ]
 
     def rows(self, by: str = "operator") -> list[ProfileRow]:
-        """A row per operator and, with `by="line"` or "shapes", per line of the user's or shapes of the arguments."""
+        """Return a row per operator. With `by="line"` or "shapes", split by user line or by shapes of the arguments."""
         _check("by", by, GROUPINGS)
         events = self.events
         own = _own_parts(events)
@@ -82,14 +82,29 @@ class Profile(_core.Recorder, Guard):
             row = sums.setdefault(key, [0] * 5)
             row[0] += 1
             row[1] += own[i][0]
-            if key not in {keys[k] for k in _around(events, i)}:    # what calls itself takes its time once
+            if key not in {keys[k] for k in _around(events, i)}:    # count the time of a recursive call once
                 row[2] += event.stop - event.start
             row[3] += own[i][1]
             row[4] = max(row[4], event.peak)
         return [ProfileRow(*key, *numbers) for key, numbers in sums.items()]
 
     def table(self, sort: str = "own", by: str = "operator", limit: int | None = None) -> str:
-        """The rows as text: "own", "total", "calls", "allocated" or "peak" largest first, or by "name"."""
+        """Format the rows as text.
+
+        Parameters
+        ----------
+        sort
+            "own", "total", "calls", "allocated" or "peak" for largest first, or "name".
+        by
+            "operator", or "line" or "shapes" to split the rows.
+        limit
+            The largest number of rows.
+
+        Returns
+        -------
+        str
+            The table, with a summary in its last line.
+        """
         _check("sort", sort, SORTS)
         rows = self.rows(by)
         rows.sort(key=lambda row: (row.name, row.group) if sort == "name" else -getattr(row, sort))
@@ -116,7 +131,7 @@ class Profile(_core.Recorder, Guard):
         return self.table()
 
     def _repr_html_(self) -> str:
-        """The table, with a bar for the part of the time that passed in each operator itself."""
+        """Return the table as HTML, with a bar for each operator's share of the time."""
         rows = sorted(self.rows(), key=lambda row: -row.own)
         whole = sum(row.own for row in rows) or 1
         shown = [(row.own / whole, [row.name, str(row.calls), _in_time(row.own), _in_time(row.total),
@@ -138,7 +153,7 @@ class Profile(_core.Recorder, Guard):
             json.dump({"traceEvents": records, "displayTimeUnit": "ns"}, file)
 
     def flamegraph(self, path: str | os.PathLike[str]) -> None:
-        """Write an SVG: under each line of the user's the operators that it calls, and those that these call."""
+        """Write an SVG that shows, for each user line, the operators that it calls, and those that these call."""
         root = Frame("operators")
         events = self.events
         frames: list[Frame] = []
@@ -151,18 +166,49 @@ class Profile(_core.Recorder, Guard):
 
 
 def profile() -> Profile:
-    """Record every operator that runs inside the block, in backward passes too; a decorator as well.
+    """Record every operator that runs inside the block, including backward passes. Also works as a decorator.
 
-    It records what runs in this thread, or task, and in those that copy its context. `print` shows a table.
+    It records this thread or task, and those that copy its context. `print` shows a table. NumPy's computations on raw
+    arrays (`a @ b` of two ndarrays) are not operators: only the last line of the table has their time and memory.
+
+    Returns
+    -------
+    Profile
+        A context manager that records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import debug, ops
+    >>> with debug.profile() as recorded:
+    ...     total = ops.np.sum(ops.np.exp(np.zeros(3)))
+    >>> [(row.name, row.calls) for row in recorded.rows()]
+    [('np::exp', 1), ('np::sum', 1)]
     """
     return Profile()
 
 
 @contextmanager
 def count_operators() -> Iterator[Counter[str]]:
-    """Count what runs inside the block, by name: operators, and nodes of backward passes.
+    """Count the runs inside the block by name: operators, and nodes of backward passes.
 
-    The Counter is filled when the block ends.
+    The Counter is filled when the block ends. It excludes NumPy's computations on raw arrays, such as `a @ b` of two
+    ndarrays.
+
+    Yields
+    ------
+    Counter
+        The counts.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import debug, func
+    >>> with debug.count_operators() as counts:
+    ...     gradient = func.grad(lambda x: np.sum(x * x))(numpy.ones(3))
+    >>> sorted(counts)
+    ['MultiplyBackward', 'SumBackward', 'np::multiply', 'np::sum']
     """
     counts: Counter[str] = Counter()
     recorder = _core.Recorder("count_operators()")
@@ -178,7 +224,7 @@ def _name_of(what: OpOverload | str) -> str:
 
 
 def _own_parts(events: list[Event]) -> list[list[int]]:
-    """Of each event the time, and the bytes allocated, outside of the events inside of it."""
+    """Return the time and allocated bytes of each event, excluding the events inside it."""
     parts = [[event.stop - event.start, event.allocated] for event in events]
     for event in events:
         if event.around >= 0:
@@ -188,13 +234,13 @@ def _own_parts(events: list[Event]) -> list[list[int]]:
 
 
 def _around(events: list[Event], i: int) -> Iterator[int]:
-    """The positions of the events that one came inside of, innermost first."""
+    """Yield the positions of the enclosing events, innermost first."""
     while (i := events[i].around) >= 0:
         yield i
 
 
 class _Lines:
-    """The lines of instructions, as `file:line`; each function is read once."""
+    """The lines of instructions, as `file:line`. Each function is read once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], str] = {}

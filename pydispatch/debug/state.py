@@ -1,5 +1,6 @@
 """Registrations and tables as text."""
 
+# tests: tests/debug/test_debug.py
 from __future__ import annotations
 
 from pydispatch._core import OpOverload, OpOverloadPacket
@@ -11,7 +12,7 @@ from pydispatch.registry.tables import compute_table
 
 
 def overload_of(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
-    """The overload of this name; None if it does not exist."""
+    """Return the overload of this name, or None if it does not exist."""
     if isinstance(op, OpOverload):
         return op
     if isinstance(op, OpOverloadPacket):
@@ -20,11 +21,21 @@ def overload_of(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
 
 
 def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
-    """The registrations of an operator as text; without an operator, of all; "" for an unknown one.
+    """Return the registrations of an operator as text.
 
-    One line each for the name, the schema, the definition site and the alias-analysis kind. Then a line per kernel:
-    runtime keys before aliases, within a key the newest first and the others marked inactive. Then a line per rule for
-    a class.
+    The text has one line each for the name, the schema, the definition site and the alias-analysis kind. A line per
+    kernel follows: runtime keys before aliases, and for each key the newest first and the others marked inactive. A
+    line per rule for a class follows.
+
+    Parameters
+    ----------
+    op
+        The operator, or its name. None means all operators.
+
+    Returns
+    -------
+    str
+        The text, or "" for an unknown operator.
     """
     if op is None:
         return "\n".join(describe(registrations.operators[name]) for name in sorted(registrations.operators))
@@ -33,9 +44,27 @@ def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
 
 
 def dump_table(op: str | OpOverload | OpOverloadPacket, which: str = "computed") -> str:
-    """The table of an operator as text: "computed" from its registrations, "live", or the "difference" of the two.
+    """Return the table of an operator as text.
 
-    The live table is empty until the first call after a change; a stale one never differs.
+    The live table is empty until the first call after a change. A stale one never differs.
+
+    Parameters
+    ----------
+    op
+        The operator, or its name.
+    which
+        "computed" from its registrations, "live", or the "difference" of the two.
+
+    Returns
+    -------
+    str
+        The text, or "" for an unknown operator.
+
+    Examples
+    --------
+    >>> from pydispatch import debug
+    >>> print(debug.dump_table("np::add").splitlines()[0])
+    CPU: add at numpy [kernel]
     """
     found = overload_of(op)
     if found is None or definition_of(found) is None:

@@ -1,6 +1,6 @@
-"""Transforms: functions of functions of arrays, each an interpreter on the one stack."""
+"""Function transforms, each of which runs as an interpreter on the stack."""
 
-from pydispatch.func.concrete import concrete_value
+from pydispatch.func.concrete import concrete_value, is_traced
 from pydispatch.func.functionalize import functionalize
 from pydispatch.func.grad import grad, value_and_grad, vjp
 from pydispatch.func.jacobians import hessian, jacfwd, jacrev
@@ -11,7 +11,7 @@ from pydispatch.func.vmap import vmap
 from pydispatch.loading import only_public
 
 __all__ = [
-    "Transform", "concrete_value", "functionalize", "grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
-    "value_and_grad", "vjp", "vmap",
+    "Transform", "concrete_value", "functionalize", "grad", "hessian", "is_traced", "jacfwd", "jacrev", "jvp",
+    "linearize", "value_and_grad", "vjp", "vmap",
 ]
 __dir__ = only_public(globals())

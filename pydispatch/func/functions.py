@@ -1,8 +1,10 @@
-"""The functions that transforms return: called without a frame in between, pickled as the call that made them."""
+"""The functions that transforms return: called without an extra frame, and pickled as the call that made them."""
 
+# tests: tests/func/test_grad.py
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,9 +16,9 @@ NAMES = tuple([name for name in functools.WRAPPER_ASSIGNMENTS if name != "__doc_
 
 
 class DocOfWrapped:
-    """The `__doc__` of a class whose objects wrap functions: theirs is the function's, which may take long to make.
+    """The `__doc__` of a class whose objects wrap functions: an object's is that of its function, computed on demand.
 
-    Operators describe themselves, with an example that runs.
+    Computing it may take long: operators describe themselves, with an example that runs.
     """
 
     def __init__(self, doc_of_class: str | None) -> None:
@@ -28,9 +30,9 @@ class DocOfWrapped:
 
 @_core.keep_vectorcall
 class TransformedFunction(_core.Callee):
-    """What `transform(func, *args, **options)` returns. It calls `target`; its name and signature are those of `func`.
+    """The function that `transform(func, *args, **options)` returns. It calls `target` but has the name of `func`.
 
-    It can be pickled, and copied, where `func` and the other arguments can.
+    Its signature is also that of `func`. It can be pickled and copied if `func` and the other arguments can.
     """
 
     __doc__ = DocOfWrapped(__doc__)
@@ -50,7 +52,14 @@ class TransformedFunction(_core.Callee):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    @property
+    def reachable(self) -> tuple[Any, ...]:
+        """The functions that a call may reach."""
+        return (self.target,)
+
+    def __reduce__(self) -> str | tuple[Callable[..., Any], tuple[Any, ...]]:
+        if is_found_by_name(self):      # used as a decorator: the name of `func` leads to this object
+            return str(vars(self)["__qualname__"])
         return _made_again, self._made_by
 
     def __repr__(self) -> str:
@@ -58,10 +67,18 @@ class TransformedFunction(_core.Callee):
         return f"<{transform.__name__} of {getattr(func, '__qualname__', func)}>"
 
 
+def is_found_by_name(wrapper: Any) -> bool:
+    """Return whether the name of a wrapped function leads to its wrapper, as it does after decorating."""
+    found: Any = sys.modules.get(str(getattr(wrapper, "__module__", None)))
+    for name in str(getattr(wrapper, "__qualname__", "")).split("."):
+        found = getattr(found, name, None)
+    return found is wrapper
+
+
 def returned_by(
     transform: Callable[..., Any], func: Callable[..., Any], *args: Any, **options: Any
 ) -> Callable[[Callable[..., Any]], TransformedFunction]:
-    """A decorator for the function that the transform returns when it is called with these arguments."""
+    """Return a decorator for the function that the transform returns when called with these arguments."""
     return lambda target: TransformedFunction(target, transform, func, args, options)
 
 

@@ -1,7 +1,7 @@
 """`grad`, `value_and_grad` and `vjp`: reverse mode as a transform.
 
-Each call is an interpreter of its own. Its values record on the tape of that interpreter, and backward runs at the
-interpreter below, so transforms nest in any order and never see each other's tapes.
+Each call is a separate interpreter. Its values record on the tape of that interpreter, and the backward pass runs at
+the interpreter below. Transforms therefore nest in any order and never see each other's tapes.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pydispatch.func.values import (
     flatten_like,
     flatten_outputs,
     leave_aux,
+    scalar_or_array,
     unflatten_arguments,
     zeros_for,
 )
@@ -38,12 +39,34 @@ from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """Return a function that computes the gradient of `func`, which must return one real number, or an array of one.
+    """Return a function that computes the gradient of `func`.
 
-    `argnums` says which positional arguments to differentiate with respect to: an int, or a tuple of ints for a tuple
-    of gradients. They are arrays or pytrees of arrays; the gradient of a pytree is such a pytree. Each gradient has the
-    shape and dtype of its argument, and is a raw array if the argument is one. A float counts as a 0-d array, and so
-    does its gradient. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux).
+    Parameters
+    ----------
+    func : callable
+        A function that returns one real number, or an array of one. With `has_aux` it returns (value, aux).
+    argnums : int or tuple of int, optional
+        The positional arguments to differentiate with respect to. They are arrays or pytrees of arrays. A tuple gives a
+        tuple of gradients.
+    has_aux : bool, optional
+        With True, the result is (gradient, aux).
+
+    Returns
+    -------
+    callable
+        A function of the same arguments. The gradient of a pytree is a pytree of the same structure. Each gradient has
+        the shape and dtype of its argument, and is a raw array if the argument is one. The gradient of a number or
+        scalar is a scalar.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import func
+    >>> func.grad(lambda x: np.sum(x ** 2))(numpy.array([1.0, 2.0]))
+    array([2., 4.])
+    >>> func.grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
+    (np.float64(3.0), np.float64(2.0))
     """
     @returned_by(grad, func, argnums, has_aux)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +78,28 @@ def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
 def value_and_grad(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """Return a function that computes (value, gradient) of `func`; with `has_aux`, ((value, aux), gradient)."""
+    """Return a function that computes the value and the gradient of `func`.
+
+    Parameters
+    ----------
+    func : callable
+        A function that returns one real number, or an array of one. With `has_aux` it returns (value, aux).
+    argnums : int or tuple of int, optional
+        The positional arguments to differentiate with respect to, see `grad`.
+    has_aux : bool, optional
+        With True, the result is ((value, aux), gradient).
+
+    Returns
+    -------
+    callable
+        A function of the same arguments that returns (value, gradient).
+
+    Examples
+    --------
+    >>> from pydispatch import func
+    >>> func.value_and_grad(lambda x: x ** 3)(2.0)
+    (np.float64(8.0), np.float64(12.0))
+    """
     @returned_by(value_and_grad, func, argnums, has_aux)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         return _core.differentiate(func, args, kwargs, argnums, has_aux, True)
@@ -66,7 +110,7 @@ def value_and_grad(
 def _differentiate_in_general(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, has_aux: bool, site: Any
 ) -> tuple[Any, Any, Any]:
-    """(value, aux, gradients) for what the core leaves to Python: pytrees, and positions that need checking."""
+    """Return (value, aux, gradients) for calls that the core does not handle: pytrees, and positions to check."""
     positions = positions_of(argnums, len(args))
     interpreter = Grad("grad", site)
     leaves, spec = flatten_arguments(tuple([args[i] for i in positions]))
@@ -80,7 +124,7 @@ def _differentiate_in_general(
 
 
 class Recorded(NamedTuple):
-    """A function that was run at an interpreter of `grad`, as values of the interpreter below."""
+    """A recorded run of a function at an interpreter of `grad`, as values of the interpreter below."""
 
     interpreter: Grad
     outputs: list[Any]
@@ -90,7 +134,7 @@ class Recorded(NamedTuple):
     aux: Any
 
     def pull(self, cotangents: Iterable[Any], *, keep: bool) -> list[Any]:
-        """A gradient for each input, None where the outputs do not depend on it. `keep` retains the graph."""
+        """Return the gradient of each input, None if the outputs do not depend on it. `keep` retains the graph."""
         return gradients_of_inputs(self.interpreter, self.roots, cotangents, self.inputs, keep=keep)
 
 
@@ -101,7 +145,7 @@ def record(
 ) -> Recorded:
     """Run a function at an interpreter of `grad`, tracking the `leaves` of the arguments at these positions.
 
-    `spec` is that of the tuple of these arguments. `convert` makes an array of the output, or raises.
+    `spec` describes the tuple of these arguments. `convert` returns the output as an array, or raises.
     """
     check_arguments(interpreter.name, leaves, spec, positions)
 
@@ -111,20 +155,31 @@ def record(
         entered = enter_arguments(interpreter, args, positions, unflatten_arguments(tracked, spec))
         output, aux = check_aux(interpreter.name, func(*entered, **enter_arrays(interpreter, kwargs)), has_aux)
         outputs = _outputs(interpreter.name, output) if convert is None else ([convert(output)], LEAF)
-        return _recorded(interpreter, *outputs, tracked, aux)
+        return _recorded(interpreter, *outputs, tracked, aux, for_later=convert is None)
 
     return _core.run_under(interpreter, run)
 
 
-def _recorded(interpreter: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any) -> Recorded:
-    """The tape from the tracked values to the outputs; called while the interpreter is active."""
+def _recorded(
+    interpreter: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any, *, for_later: bool
+) -> Recorded:
+    """Return the tape from the tracked values to the outputs. Call it while the interpreter is active.
+
+    With `for_later`, users may write to the arrays that they passed and received. The tape then copies what it needs of
+    them.
+    """
+    for value in (*tracked, *outputs) if for_later else ():
+        _core.keep_for_later(value)
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
-    below = _core.leaves_below(outputs, interpreter)
+    below = _core.results_below(outputs, interpreter)
     return Recorded(interpreter, below, spec, edges_at(interpreter, outputs), inputs, aux)
 
 
 def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
-    """The positions in `argnums`, none negative; raises AutogradError for one that does not exist or occurs twice."""
+    """Return the positions in `argnums`, none of them negative.
+
+    Raise AutogradError for a position that does not exist or occurs twice.
+    """
     if type(argnums) is int and 0 <= argnums < n:
         return (argnums,)
     given = (argnums,) if isinstance(argnums, int) and not isinstance(argnums, bool) else argnums
@@ -137,39 +192,62 @@ def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
                             "pass the arguments to differentiate by position")
     positions = tuple([i % n for i in given])
     if len(set(positions)) < len(positions):
-        raise AutogradError(f"argnums {argnums!r} names an argument twice\nname each once")
+        raise AutogradError(f"argnums {argnums!r} selects an argument twice\nselect each argument once")
     return positions
 
 
 def as_scalar(output: Any) -> Any:
-    """The output of a function as an array of one real number; AutogradError if it is not one."""
+    """Return the output of a function as an array of one real number, or raise AutogradError if it is not one."""
     output = as_array(_core.unwrap_dead_result(output))
     check_no_wrapper("grad", output)
     if not _core.is_array(output):
         raise AutogradError(f"grad: the function returned {_core.a_type(output)}, expected one real number\n"
-                            "return a Tensor; with more to return, pass has_aux=True and return (value, aux)")
+                            "return a Tensor, or pass has_aux=True and return (value, aux)")
     if math.prod(output.shape) != 1:
         raise AutogradError(f"grad: the function returned an array of shape {tuple(output.shape)}, expected one real "
                             "number\nreturn a sum, or use vjp")
     if dtype_of(output).kind != "f":
         raise AutogradError(f"grad: the function returned a value of dtype {output.dtype}, expected a real "
-                            "floating-point one\nreturn abs(value) ** 2 of a complex value, or use vjp")
+                            "floating-point one\nreturn abs(value) ** 2 if the value is complex, or use vjp")
     return output
 
 
 def as_gradient(gradient: Any, argument: Any, of_raw: bool) -> Any:
-    """The gradient as the user gets it: a raw array for a raw argument, zeros for None."""
+    """Return the gradient as the user gets it: a raw array for a raw argument, zeros for None."""
     if gradient is None:
         gradient = zeros_for(argument)
-    return as_passed(gradient, (argument,), of_raw=of_raw)
+    return scalar_or_array(as_passed(gradient, (argument,), of_raw=of_raw, is_new=True), argument)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """Return `(func(*primals), vjp_fn)`; `vjp_fn(cotangents)` computes one gradient per primal, each time it is called.
+    """Compute `func(*primals)`, and return it with a function that computes gradients from cotangents.
 
-    Primals and outputs are arrays or pytrees of arrays. The cotangents have the structure of the output, each the shape
-    of its output; the gradients have the structure of the primals. Writing to raw primals or outputs later changes what
-    `vjp_fn` computes. With `has_aux`, `func` returns (output, aux), and the result is (output, vjp_fn, aux).
+    Parameters
+    ----------
+    func : callable
+        A function that returns arrays or pytrees of arrays. With `has_aux` it returns (output, aux).
+    `*primals` : arrays or pytrees of arrays
+        The arguments of `func`.
+    has_aux : bool, optional
+        With True, the result is (output, vjp_fn, aux).
+
+    Returns
+    -------
+    output : array or pytree of arrays
+        The value of `func(*primals)`.
+    vjp_fn : callable
+        Each call of `vjp_fn(cotangents)` computes one gradient per primal, as a tuple. The cotangents have the
+        structure of the output, each with the shape of its output. The gradients have the structure of the primals.
+        Writing later to raw primals or outputs of more than 64 KiB changes the results of `vjp_fn`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import func
+    >>> output, vjp_fn = func.vjp(np.sin, numpy.zeros(2))
+    >>> vjp_fn(numpy.array([1.0, 2.0]))
+    (array([1., 2.]),)
     """
     site = _core.calling_site()
     if not has_aux:
@@ -184,12 +262,12 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
 
 def _output_and_vjp_fn_of_arrays(run: Recorded, primals: tuple[Any, ...]) -> tuple[Any, Any]:
-    """(output, vjp_fn) where the primals are arrays, and the output is not one of its interpreter."""
+    """Return (output, vjp_fn) if the primals are arrays and the output is not one of its interpreter."""
     return _output_and_vjp_fn(run, primals, *flatten_arguments(primals))
 
 
 def _output_and_vjp_fn(run: Recorded, primals: tuple[Any, ...], leaves: list[Any], spec: TreeSpec) -> tuple[Any, Any]:
-    """(output, vjp_fn) of a function that was recorded."""
+    """Return (output, vjp_fn) of a recorded function."""
 
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
         sent = _cotangents(cotangents, run.outputs, run.spec)
@@ -202,7 +280,7 @@ def _output_and_vjp_fn(run: Recorded, primals: tuple[Any, ...], leaves: list[Any
 
 
 def _outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
-    """`flatten_outputs`, of arrays that can be differentiated."""
+    """Flatten the output of a function, and raise AutogradError for arrays that cannot be differentiated."""
     leaves, spec = flatten_outputs(name, output)
     for n, leaf in enumerate(leaves):
         if dtype_of(leaf).kind not in "fc":
@@ -218,7 +296,7 @@ def _cotangents(cotangents: Any, outputs: list[Any], spec: TreeSpec) -> list[Any
 
 
 def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
-    """One cotangent as the engine gets it: a raw array if it holds nothing more, in the dtype of the output."""
+    """Convert one cotangent for the engine: to the dtype of the output, and to a raw array if it holds nothing more."""
     name = f"vjp: the cotangent{path_of_leaf(spec, n)}"
     if not _core.is_array(cotangent):
         raise AutogradError(f"{name} is {_core.a_type(cotangent)}, expected an array\npass numpy.asarray(...)")
@@ -230,5 +308,5 @@ _core.connect(enter_constants=enter_arrays, check_differentiable=check_different
               as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
               recorded=lambda interpreter, output, tracked: _recorded(
-                  interpreter, *_outputs(interpreter.name, output), tracked, None),
+                  interpreter, *_outputs(interpreter.name, output), tracked, None, for_later=True),
               output_and_vjp_fn=_output_and_vjp_fn_of_arrays, zeros_for=zeros_for)

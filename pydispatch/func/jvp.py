@@ -1,4 +1,4 @@
-"""`jvp`: forward mode as a transform. Values of its interpreter carry tangents."""
+"""`jvp`: forward mode as a transform. The values of its interpreter have tangents."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pydispatch.func.values import (
     flatten_like,
     flatten_outputs,
     leave_aux,
+    scalar_or_array,
     unflatten_arguments,
     zeros_for,
 )
@@ -30,12 +31,34 @@ def jvp(
     func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, strict: bool = False,
     has_aux: bool = False,
 ) -> tuple[Any, ...]:
-    """Return `(func(*primals), derivative)`: the derivative along `tangents`, in the structure of the output.
+    """Compute `func(*primals)` and its derivative along `tangents`.
 
-    Primals and outputs are arrays or pytrees of arrays; the tangents have the structure of the primals, each the shape
-    of its primal. The tangent of an output that depends on no primal is zeros; with `strict`, such an output raises
-    AutogradError. The tangent of an output that is an argument is the tangent itself, not a copy. With `has_aux`,
-    `func` returns (output, aux), and the result is (output, tangent, aux).
+    Parameters
+    ----------
+    func : callable
+        A function that returns arrays or pytrees of arrays. With `has_aux` it returns (output, aux).
+    primals : tuple
+        The arguments of `func`: arrays or pytrees of arrays.
+    tangents : tuple
+        The direction, in the structure of the primals. Each tangent has the shape of its primal.
+    strict : bool, optional
+        With True, an output that depends on no primal raises AutogradError. By default its tangent is zeros.
+    has_aux : bool, optional
+        With True, the result is (output, tangent, aux).
+
+    Returns
+    -------
+    output : array or pytree of arrays
+        The value of `func(*primals)`.
+    tangent : array or pytree of arrays
+        The derivative, in the structure of the output. The tangent of an output that is an argument is the passed
+        tangent itself, not a copy.
+
+    Examples
+    --------
+    >>> from pydispatch import func
+    >>> func.jvp(lambda x: x ** 2, (3.0,), (1.0,))
+    (np.float64(9.0), np.float64(6.0))
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise AutogradError(f"jvp: primals and tangents are {_core.a_type(primals)} and "
@@ -57,28 +80,36 @@ def jvp(
 
 
 def _shares_memory(value: Any, arrays: Iterable[Any]) -> bool:
-    """Does this array share memory with one of the others?"""
+    """Return whether this array shares memory with one of the others."""
     return any(_core.is_array(array) and _core.have_one_memory(value, array) for array in arrays)
 
 
 def _output_and_tangent(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
-    """(output, tangent) as the user gets them."""
+    """Return (output, tangent) as the user gets them."""
     found: list[Any] = []
     of_raw = are_raw(run.outputs)
     for output, tangent in zip(run.outputs, run.tangents, strict=True):
         if tangent is None:
             tangent = zeros_for(output)
         elif _shares_memory(tangent, (*given, *found)) and not _shares_memory(output, given):
-            tangent = ops.np.copy(tangent)      # of an array that the user holds already, as the tangent of x + 1 is
+            tangent = ops.np.copy(tangent)      # the user already holds this array: the tangent of x + 1 is that of x
         found.append(tangent)
+    tangents = [handed_out_tangent(tangent, output, given, of_raw)
+                for tangent, output in zip(found, run.outputs, strict=True)]
     return (
         tree_unflatten([as_passed(output, given) for output in run.outputs], run.spec),
-        tree_unflatten([as_passed(tangent, given, of_raw=of_raw) for tangent in found], run.spec),
+        tree_unflatten(tangents, run.spec),
     )
 
 
+def handed_out_tangent(tangent: Any, output: Any, given: tuple[Any, ...], of_raw: bool) -> Any:
+    """Return the tangent of an output as the user gets it. `given` are the primals and tangents."""
+    is_new = not _shares_memory(tangent, given)
+    return scalar_or_array(as_passed(tangent, given, of_raw=of_raw, is_new=is_new), output)
+
+
 class Propagated(NamedTuple):
-    """A function that was run at an interpreter of `jvp`, as values of the interpreter below."""
+    """A run of a function at an interpreter of `jvp`, as values of the interpreter below."""
 
     outputs: list[Any]
     tangents: list[Any]         # of the outputs; None for one that depends on no primal
@@ -92,7 +123,7 @@ def propagate(
 ) -> Propagated:
     """Run a function at an interpreter of `jvp`, with tangents for the `leaves` of the arguments at these positions.
 
-    `spec` is that of the tuple of these arguments.
+    `spec` describes the tuple of these arguments.
     """
 
     def run() -> Propagated:
@@ -107,21 +138,21 @@ def propagate(
 
 
 def _propagated(interpreter: Jvp, output: Any, aux: Any) -> Propagated:
-    """Values and tangents of the outputs of a function; called while the interpreter is active."""
+    """Return the values and tangents of a function's outputs. Call it while the interpreter is active."""
     outputs, spec = flatten_outputs(interpreter.name, output)
     found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, interpreter) else None for leaf in outputs]
-    return Propagated(_core.leaves_below(outputs, interpreter), found, spec, aux)
+    return Propagated(_core.results_below(outputs, interpreter), found, spec, aux)
 
 
 def _check_dependence(run: Propagated) -> None:
     for n, tangent in enumerate(run.tangents):
         if tangent is None:
-            raise AutogradError(f"jvp: the output{path_of_leaf(run.spec, n)} does not depend on the primals, and "
-                                "strict=True\npass strict=False for zeros")
+            raise AutogradError(f"jvp: the output{path_of_leaf(run.spec, n)} does not depend on the primals, but "
+                                "strict is True\npass strict=False to get zeros")
 
 
 def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> list[Any]:
-    """A tangent for each array in the primals, of its shape and dtype."""
+    """Return a tangent for each array in the primals, of its shape and dtype."""
     if not primals:
         raise AutogradError("jvp: there are no primals\nwrite jvp(f, (x,), (t,))")
     given = flatten_like("jvp", "tangents", tangents, spec, "pass one tangent per primal, in the same structure")
@@ -137,12 +168,12 @@ def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
 
 
 def is_inexact_array(value: Any) -> bool:
-    """Is this a floating-point or complex array?"""
+    """Return whether this is a floating-point or complex array."""
     return _core.is_array(value) and dtype_of(value).kind in "fc"
 
 
 def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDifferentiableError:
-    """The error for a value that is not a floating-point or complex array."""
+    """Return the error for a value that is not a floating-point or complex array."""
     if not _core.is_array(value):
         remedy = f"pass a float: {float(value)}" if isinstance(value, int) else "pass numpy.asarray(...)"
         return AutogradError(f"{name}: {what} is of type {type(value).__name__}, expected a float or an array\n"

@@ -1,9 +1,9 @@
-"""`linearize`: the derivative of a function at a point, as a function that can be called again and again.
+"""`linearize`: the derivative of a function at a point, as a function that can be called repeatedly.
 
-The function runs once, at an interpreter of `jvp` inside an interpreter of its own, `Linearize`, whose values are the
-tangents and everything computed from them. So `Linearize` sees, operator by operator, what `jvp` computes with
-tangents, and keeps a list of these steps. The derivative runs the list with other tangents; whatever does not depend on
-tangents is a constant in it.
+The function runs once, at an interpreter of `jvp` inside a separate interpreter, `Linearize`. The values of `Linearize`
+are the tangents and everything computed from them. `Linearize` therefore sees, operator by operator, what `jvp`
+computes with tangents, and keeps a list of these steps. The derivative runs the list with other tangents. Values that
+do not depend on tangents are constants in the list.
 """
 
 from __future__ import annotations
@@ -19,8 +19,15 @@ from pydispatch._core import Jvp, OpOverload, PythonInterpreter, PythonWrapper
 from pydispatch.autograd.function import AnyFunction, apply_custom
 from pydispatch.autograd.views import write_error
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
-from pydispatch.func.values import are_raw, as_array, as_passed, flatten_arguments, flatten_like, zeros_for
+from pydispatch.func.jvp import Propagated, handed_out_tangent, inexact_error, is_inexact_array, propagate
+from pydispatch.func.values import (
+    are_raw,
+    as_array,
+    as_passed,
+    flatten_arguments,
+    flatten_like,
+    zeros_for,
+)
 from pydispatch.ops import ops
 from pydispatch.registry.backends import dtype_of
 from pydispatch.registry.sites import describe_interpreter
@@ -36,11 +43,32 @@ from pydispatch.tree import (
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """Return `(func(*primals), jvp_fn)`; `jvp_fn(*tangents)` computes the derivative without running `func` again.
+    """Compute `func(*primals)`, and return it with a function that computes derivatives without running `func` again.
 
-    Primals and outputs are arrays or pytrees of arrays. Tangents have the structure of the primals, each the shape and
-    dtype of its primal; the derivative has the structure of the output. Writing to raw primals or outputs later changes
-    what `jvp_fn` computes. Raises AutogradError for tangents that do not fit.
+    Parameters
+    ----------
+    func : callable
+        A function that returns arrays or pytrees of arrays.
+    `*primals` : arrays or pytrees of arrays
+        The arguments of `func`.
+
+    Returns
+    -------
+    output : array or pytree of arrays
+        The value of `func(*primals)`.
+    jvp_fn : callable
+        `jvp_fn(*tangents)` returns the derivative, in the structure of the output. Tangents have the structure of the
+        primals, each with the shape and dtype of its primal. Tangents that do not fit raise AutogradError. Writing
+        later to raw primals or outputs changes the results of `jvp_fn`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import func
+    >>> output, jvp_fn = func.linearize(np.sin, numpy.zeros(2))
+    >>> jvp_fn(numpy.array([1.0, 2.0]))
+    array([1., 2.])
     """
     site = _core.calling_site()
     leaves, spec = flatten_arguments(primals)
@@ -70,27 +98,28 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
             for number, constant, output in zip(numbers, constants, outputs, strict=True)
         ]
         given = (*primals, *tangents)
-        return tree_unflatten([as_passed(result, given, of_raw=of_raw) for result in results], run.spec)
+        return tree_unflatten([handed_out_tangent(result, output, given, of_raw)
+                               for result, output in zip(results, outputs, strict=True)], run.spec)
 
     return tree_unflatten([as_passed(output, primals) for output in outputs], run.spec), jvp_fn
 
 
 class LinearStep(NamedTuple):
-    """A call with tangents."""
+    """A recorded call with tangents."""
 
     call: Callable[..., Any]
-    leaves: list[Any]                       # of the arguments: constants, and None in place of tangents
-    spec: TreeSpec | None                   # of (args, kwargs); None where the leaves are the positional arguments
+    leaves: list[Any]                       # of the arguments: constants, and None for each tangent
+    spec: TreeSpec | None                   # of (args, kwargs); None if the leaves are the positional arguments
     inputs: tuple[tuple[int, int], ...]     # (position among the leaves, number of the tangent)
-    results: tuple[int | None, ...]         # the numbers of the results' leaves; None for what is no array
-    # False: the function switched recording off, for interpreters around and the tape
+    results: tuple[int | None, ...]         # the numbers of the results' leaves; None for one that is not an array
+    # False: the function switched off recording for the interpreters around it and for the tape
     records: bool
 
 
 class Linearize(PythonInterpreter):
-    """The interpreter of `linearize`. Its values are tangents; the note of each is its number, which steps refer to.
+    """The interpreter of `linearize`. Its values are tangents, and the note of each is the number that steps refer to.
 
-    A value computed from tangents by other means than calls that come here has no number, and is refused.
+    A value computed from tangents other than by calls that this interpreter sees has no number, and raises an error.
     """
 
     def __init__(self, site: Any) -> None:
@@ -101,20 +130,20 @@ class Linearize(PythonInterpreter):
         self.grad = _core.current_state().grad
 
     def new_value(self, value: Any) -> PythonWrapper:
-        """A value of this interpreter with the next number."""
+        """Return a value of this interpreter with the next number."""
         wrapper = _core.wrap_value_at(self, value)
         wrapper.note = self.n_values
         self.n_values += 1
         return wrapper
 
     def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the operator on the values below, and add the call to the list if an argument is a tangent."""
+        """Call the operator on the values below, and append the call to the list if an argument is a tangent."""
         if _writes(func):
             self.prepare_write(func, args, kwargs)
         return self.process_call(func, args, kwargs)
 
     def process_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`process` for anything callable: a Function, a higher-order operator."""
+        """Process a call of any callable, such as a Function or a higher-order operator."""
         leaves, spec = _flattened(args, kwargs)
         tangents = [(i, leaf) for i, leaf in enumerate(leaves) if _core.is_owned_by(leaf, self)]
         if not tangents:
@@ -125,10 +154,11 @@ class Linearize(PythonInterpreter):
                 raise unknown_error(call, self)
             known[id(tangent.array)] = tangent
             leaves[i] = tangent.array
-        with np.errstate(all="ignore"):         # any tangents would do here
+        with np.errstate(all="ignore"):         # the values of the tangents do not matter
             result = _called(call, leaves, spec)
         for i, _ in tangents:
             leaves[i] = None
+        leaves = [_core.guarded_value(leaf) for leaf in leaves]
         wrapped = self.as_value(result, known) if _core.is_array(result) else tree_map(
             lambda leaf: self.as_value(leaf, known), result)
         self.steps.append(LinearStep(
@@ -139,7 +169,7 @@ class Linearize(PythonInterpreter):
         return wrapped
 
     def apply_function(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
-        """`process_call` for a Function. It may write to its arguments, and says so only after it has run."""
+        """Process a call of a Function. It is known only after the run whether it writes to its arguments."""
         return _core.lowered(self, self._apply_below, function, args, captured)
 
     def _apply_below(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
@@ -151,15 +181,15 @@ class Linearize(PythonInterpreter):
         return self.process_call(functools.partial(_applied, function, captured), args, {})
 
     def as_value(self, leaf: Any, known: dict[int, PythonWrapper]) -> Any:
-        """A result as a value of this interpreter; a result that is an argument stays that argument."""
+        """Wrap a result as a value of this interpreter, or return the argument that it is."""
         if not _core.is_array(leaf):
             return leaf
         return known[id(leaf)] if id(leaf) in known else self.new_value(leaf)
 
     def prepare_write(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Before a write: copy the constants in the list that share memory with the target.
+        """Copy the constants in the list that share memory with the target of a write.
 
-        Raises AutogradError if the target is a constant and the value a tangent.
+        Raise AutogradError if the target is a constant and the value a tangent.
         """
         for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True):
             for target in tree_leaves(value) if argument.mutable else ():
@@ -178,7 +208,7 @@ class Linearize(PythonInterpreter):
                     step.leaves[i] = ops.np.copy(leaf)
 
     def number_of(self, tangent: Any) -> int | None:
-        """The number of a tangent; None for a constant."""
+        """Return the number of a tangent, or None for a constant."""
         if not _core.is_owned_by(tangent, self):
             return None
         if tangent.note is None:
@@ -187,7 +217,7 @@ class Linearize(PythonInterpreter):
         return number
 
     def steps_to(self, numbers: list[int]) -> list[LinearStep]:
-        """The steps that these values take; all, where one writes to a value."""
+        """Return the steps that lead to these values, or all steps if one writes to a value."""
         if self.writes:
             return self.steps
         needed = set(numbers)
@@ -200,7 +230,7 @@ class Linearize(PythonInterpreter):
 
 
 def unknown_error(call: Any, interpreter: Linearize) -> AutogradError:
-    """The error for a value computed from tangents outside operators."""
+    """Return the error for a value computed from tangents outside operators."""
     return AutogradError(
         f"{getattr(call, 'name', call)}: an argument was computed from tangents of {describe_interpreter(interpreter)} "
         "outside operators, so linearize cannot repeat it\n"
@@ -217,7 +247,7 @@ def _applied(function: AnyFunction, captured: bool, *args: Any) -> Any:
 
 
 def _gone_through(steps: list[LinearStep], tangents: list[Any], n_values: int) -> list[Any]:
-    """Run the steps: the values by their numbers, beginning with the tangents."""
+    """Run the steps and return the values by their numbers, beginning with the tangents."""
     values = tangents + [None] * (n_values - len(tangents))
     for step in steps:
         leaves = step.leaves.copy()
@@ -234,7 +264,7 @@ def _gone_through(steps: list[LinearStep], tangents: list[Any], n_values: int) -
 
 
 def _flattened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], TreeSpec | None]:
-    """The leaves of the arguments; no spec where they are the positional arguments themselves."""
+    """Flatten the arguments. The spec is None if the leaves are the positional arguments themselves."""
     for arg in args:
         if not _core.is_array(arg) and is_pytree_node_type(type(arg)):
             return tree_flatten((args, kwargs))
@@ -257,7 +287,7 @@ def _constant_tangent(tangent: Any, output: Any) -> Any:
 
 
 def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> list[Any]:
-    """A tangent for each array in the primals, of its shape and dtype."""
+    """Return a tangent for each array in the primals, of its shape and dtype."""
     given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, in the same structure")
     for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
         if not _core.is_array(tangent):
@@ -266,6 +296,6 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
         if tuple(tangent.shape) != tuple(primal.shape) or dtype_of(tangent) != dtype_of(primal):
             raise AutogradError(
                 f"linearize: tangent {path_to_leaf_number(spec, n)} has shape {tuple(tangent.shape)} and dtype "
-                f"{tangent.dtype}, its primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\n"
-                "pass one like the primal")
+                f"{tangent.dtype}, but its primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\n"
+                "pass a tangent of the primal's shape and dtype")
     return given

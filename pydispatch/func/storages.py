@@ -1,11 +1,12 @@
 """The memory that a program with views and writes would use, as values that are never written to.
 
-A `Storage` stands for one memory. It holds the value of the whole, the base, and the writes that are not applied yet. A
-`View` stands for one array in that memory: the steps that lead to it from the base, and its layout, the array that
-NumPy would have there. Only the layout's address, strides and flags matter, since values have layouts of their own.
-Steps and writes are calls of operators, so whatever holds for operators (gradients, tracing) holds for them.
+A `Storage` represents one memory. It holds the value of the whole, called the base, and the writes that are not applied
+yet. A `View` represents one array in that memory. It holds the steps that lead to it from the base, and its layout: the
+array that NumPy would have there. Only the layout's address, strides and flags matter, since values have other layouts.
+Steps and writes are calls of operators, so gradients and tracing work through them.
 """
 
+# tests: tests/func/test_functionalize.py
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -17,37 +18,43 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload
 from pydispatch.autograd.values import bottom_of
-from pydispatch.memory import addresses, items_of, positions_among
-from pydispatch.moves import Move
+from pydispatch.memory import addresses, axes_in_memory, items_of, positions_among
 from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 
 MAX_WORK = 10_000
-"""What NumPy may try to find out whether arrays of strange strides share an element; beyond it, they do."""
+"""The work that NumPy may do to find out whether arrays of unusual strides share an element.
+
+Beyond it, they count as sharing one.
+"""
 
 
 class ViewStep(Protocol):
-    """From an array to a view of it, and back."""
+    """A step from an array to a view of it, and back."""
 
     def take(self, source: Any) -> Any:
-        """The view of this source."""
+        """Return the view of this source."""
 
     def put(self, source: Any, part: Any) -> Any:
-        """The source after its view has been replaced by `part`."""
+        """Return the source after its view has been replaced by `part`."""
 
     @property
     def can_put(self) -> bool:
-        """Can a changed view be put back into its source?"""
+        """Return whether a changed view can be put back into its source."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Return whether NumPy refuses to write to such a view of any source."""
 
     @property
     def place(self) -> Any:
-        """What is equal for steps that are known to select the same elements, of the same source; hashable."""
+        """A hashable key, equal for steps that are known to select the same elements of the same source."""
 
 
 @dataclass(eq=False, slots=True)
 class Replay:
-    """The step of an operator whose first argument is the source; `piece` is the position among several views."""
+    """The step of an operator whose first argument is the source. `piece` is the position among several views."""
 
     func: OpOverload
     args: tuple[Any, ...]
@@ -68,12 +75,16 @@ class Replay:
         return self.kept(changed) if _core.have_one_memory(changed, part) else changed
 
     def kept(self, view: Any) -> Any:
-        """A view as it is used: itself, or a copy."""
+        """Return the view, or a copy of it if views are not allowed."""
         return ops.np.copy(view) if self.copies else view
 
     @property
     def can_put(self) -> bool:
         return _put_rule(self.func) is not None
+
+    @property
+    def is_read_only(self) -> bool:
+        return "read_only" in self.func.tags
 
     @property
     def place(self) -> Any:
@@ -104,6 +115,10 @@ class Elements:
         return True
 
     @property
+    def is_read_only(self) -> bool:
+        return False
+
+    @property
     def place(self) -> Any:
         return self
 
@@ -114,7 +129,7 @@ def _put_rule(func: OpOverload) -> Any:
 
 
 class View:
-    """An array in a storage; `root` is the number of the input that it was made from, None for an array made inside."""
+    """An array in a storage. `root` is the number of the input that it derives from, None for an array made inside."""
 
     __slots__ = ("generation", "layout", "root", "steps", "storage")
 
@@ -123,20 +138,20 @@ class View:
         self.steps = steps
         self.layout = layout
         self.root = root
-        self.generation = storage.generation    # of the value that its owner knows
+        self.generation = storage.generation    # of the value that the owner of this view holds
 
     @property
     def place(self) -> Any:
-        """What tells which elements it holds; see `place_of`."""
+        """A key for the elements that it holds, see `place_of`."""
         return place_of(self.layout, self.steps)
 
     @property
     def is_stale(self) -> bool:
-        """Has the storage been written to since?"""
+        """Return whether the storage has been written to since the value was computed."""
         return self.generation != self.storage.generation
 
     def write(self, value: Any) -> Any:
-        """Make this the new value, in the form in which it is used."""
+        """Make this the new value, and return it laid out as it is used."""
         value = laid_out(value, self.layout, copies=self.storage.copies)
         self.storage.write(self.steps, value)
         self.generation = self.storage.generation
@@ -145,19 +160,19 @@ class View:
         return value
 
     def regenerated(self) -> Any:
-        """The value, after all writes to the storage."""
+        """Return the value after all writes to the storage."""
         self.generation = self.storage.generation
         return laid_out(self.taken_from(self.storage.current_value()), self.layout, copies=self.storage.copies)
 
     def taken_from(self, source: Any, first: int = 0) -> Any:
-        """The view of an array other than the base, by the steps from number `first` on."""
+        """Return the view of an array other than the base, by the steps from number `first` on."""
         for step in self.steps[first:]:
             source = step.take(source)
         return source
 
 
 def place_of(layout: Any, steps: tuple[ViewStep, ...]) -> Any:
-    """What is equal for arrays of a memory that are known to hold the same elements in the same order; hashable."""
+    """Return a hashable key, equal for arrays of a memory known to hold the same elements in the same order."""
     if layout is None:
         return tuple([step.place for step in steps])
     return _core.address(layout), layout.shape, layout.strides, layout.dtype, layout.flags.writeable
@@ -166,11 +181,11 @@ def place_of(layout: Any, steps: tuple[ViewStep, ...]) -> Any:
 class Storage:
     """One memory: the value of the whole, the pending writes, and the number of writes so far.
 
-    `parts`, (positions, value) each, make up a base that does not exist yet. `obstacle` says why it cannot be written
-    to, `copies` that no value may share memory with another one. `moves` are the last writes, if they moved views.
+    `parts`, (positions, value) each, make up a base that does not exist yet. `obstacle` is the reason why the memory
+    cannot be written to. With `copies`, no value may share memory with another one.
     """
 
-    __slots__ = ("base", "copies", "generation", "moves", "obstacle", "parts", "pending", "written_inputs")
+    __slots__ = ("base", "copies", "generation", "obstacle", "parts", "pending", "written_inputs")
 
     def __init__(
         self, base: Any, *, copies: bool, parts: Sequence[tuple[Any, Any]] = (), obstacle: str | None = None
@@ -181,21 +196,19 @@ class Storage:
         self.obstacle = obstacle
         self.pending: list[tuple[tuple[ViewStep, ...], Any]] = []
         self.generation = 0
-        self.moves: dict[Any, Move] = {}
         self.written_inputs: dict[int, None] = {}
 
     def write(self, steps: tuple[ViewStep, ...], value: Any) -> None:
-        """Queue a write: the view that these steps lead to becomes `value`."""
+        """Queue a write that replaces the view that these steps lead to by `value`."""
         if not steps:
             self.pending.clear()
         elif self.pending and self.pending[-1][0] is steps:
             self.pending.pop()
         self.pending.append((steps, value))
         self.generation += 1
-        self.moves = {}
 
     def current_value(self) -> Any:
-        """The value of the whole, after all writes."""
+        """Return the value of the whole after all writes."""
         if self.parts:
             size = 1 + max(int(positions.max()) for positions, _ in self.parts)
             self.base = ops.np.zeros_like(self.parts[0][1], shape=(size,))
@@ -209,7 +222,7 @@ class Storage:
 
 
 def changed_through(source: Any, steps: tuple[ViewStep, ...], part: Any) -> Any:
-    """The source as it is when the view that the steps lead to has become `part`."""
+    """Return the source after the view that the steps lead to has been replaced by `part`."""
     sources = [source]
     for step in steps[:-1]:
         sources.append(step.take(sources[-1]))
@@ -219,19 +232,23 @@ def changed_through(source: Any, steps: tuple[ViewStep, ...], part: Any) -> Any:
 
 
 def layout_of(value: Any) -> Any:
-    """The ndarray at the bottom of a value; None if there is none of the value's shape."""
+    """Return the ndarray at the bottom of a value, or None if there is none of the value's shape."""
     bottom = bottom_of(value)
     return bottom if isinstance(bottom, np.ndarray) and bottom.shape == tuple(value.shape) else None
 
 
 # --- layouts ---------------------------------------------------------------------------------------------------------
 #
-# Whether NumPy reshapes an array without a copy depends on how it lies in memory, and how a result lies on how the
-# arguments do. So a value may have no gaps where the layout has some, but its axes are in the order of the layout.
+# The memory layout of an array decides whether NumPy reshapes it without a copy, and the layouts of arguments decide
+# those of results. A value may therefore have no gaps where the layout has some, but its axes are in the order of the
+# layout.
 
 
 def laid_out(value: Any, layout: Any, *, copies: bool) -> Any:
-    """The value, its axes in memory in the order of the layout, its elements repeated as there, unless it `copies`."""
+    """Rearrange the value so that its axes lie in memory in the order of the layout.
+
+    Elements that the layout repeats are repeated too, unless `copies` is true.
+    """
     found = layout_of(value)
     if layout is None or found is None or layout.size == 0:
         return value
@@ -253,27 +270,17 @@ def laid_out(value: Any, layout: Any, *, copies: bool) -> Any:
 
 
 def repeated_axes(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """The axes along which all elements are the same one in memory."""
+    """Return the axes along which all elements are the same element in memory."""
     return tuple([axis for axis in range(array.ndim) if array.strides[axis] == 0 and array.shape[axis] > 1])
-
-
-def axes_in_memory(array: np.ndarray[Any, Any]) -> list[int]:
-    """The axes of more than one element, the outermost first, as NumPy orders those of a new array like this one."""
-    axes = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
-    if array.flags.c_contiguous:
-        return axes
-    corner = array[(slice(0, 2),) * array.ndim]
-    made = np.nditer([corner, None], ["refs_ok"], [["readonly"], ["writeonly", "allocate"]]).operands[1]
-    return sorted(axes, key=lambda axis: -made.strides[axis])
 
 
 # --- arrays that share memory ----------------------------------------------------------------------------------------
 
 
 def views_of_inputs(arrays: Sequence[Any], values: Sequence[Any], *, copies: bool) -> list[View]:
-    """A view for each array, in their order, with its value; those that share memory are in one storage.
+    """Return a view for each array, in their order, with its value. Arrays that share memory share a storage.
 
-    `copies` says that the steps to them copy.
+    With `copies`, the steps to the views copy.
     """
     views: list[View | None] = [None] * len(arrays)
     for members in groups_by_memory(arrays):
@@ -285,7 +292,7 @@ def views_of_inputs(arrays: Sequence[Any], values: Sequence[Any], *, copies: boo
 
 
 def groups_by_memory(arrays: Sequence[Any]) -> list[list[int]]:
-    """The positions of the arrays, those that share memory with one another together."""
+    """Return the positions of the arrays, grouped so that arrays that share memory are together."""
     groups: list[list[int]] = []
     for i, array in enumerate(arrays):
         sharing = [group for group in groups if any(share_elements(arrays[k], array) for k in group)]
@@ -295,7 +302,8 @@ def groups_by_memory(arrays: Sequence[Any]) -> list[list[int]]:
 
 
 def share_elements(left: Any, right: Any) -> bool:
-    """Is there memory that belongs to both? Of arrays without a layout: are they of one owner?"""
+    """Return whether some memory belongs to both arrays, or for arrays without a layout, whether they have one owner.
+    """
     one, other = layout_of(left), layout_of(right)
     if one is None or other is None:
         return one is other and _core.have_one_memory(left, right)
@@ -320,25 +328,25 @@ def _views_of_one_memory(values: list[Any], layouts: list[Any], roots: list[int]
 
 
 def _obstacle(layouts: list[Any]) -> str | None:
-    """Why arrays that share memory cannot be written to; None where they can."""
+    """Return why arrays that share memory cannot be written to, or None if they can."""
     if any(layout is None for layout in layouts):
-        return ("arguments of the function share memory, and which elements they share is known for NumPy arrays only")
+        return "arguments of the function share memory, and the shared elements are known only for NumPy arrays"
     dtypes = list(dict.fromkeys(str(layout.dtype) for layout in layouts))
     if len(dtypes) > 1:
-        return f"arguments of the function share memory as different dtypes, {' and '.join(dtypes)}"
+        return f"arguments of the function share memory but have different dtypes, {' and '.join(dtypes)}"
     starts = {_core.address(layout) % layout.itemsize for layout in layouts}
     strides = {stride % layout.itemsize for layout in layouts for stride in layout.strides}
     if len(starts) > 1 or strides - {0}:
-        return "arguments of the function share memory, and elements of one lie across elements of another"
+        return "arguments of the function share memory, and elements of one partly overlap elements of another"
     return None
 
 
 def _common_storage(
     values: list[Any], layouts: list[Any], copies: bool
 ) -> tuple[Storage, list[np.ndarray[Any, Any]]]:
-    """A storage for all values, and for each the positions of its elements among those of the base.
+    """Return a storage for all values, and for each value the positions of its elements among those of the base.
 
-    The base is the value that covers all, where one does, else a vector that is made of all.
+    The base is the value that covers all others if there is one, or else a vector that is made of all values.
     """
     found = [addresses(layout) for layout in layouts]
     places = np.unique(np.concatenate([where.ravel() for where in found]))

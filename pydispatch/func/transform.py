@@ -1,4 +1,4 @@
-"""`Transform`: the base of transforms that users write, whose rules say what operators do with their values."""
+"""`Transform`: the base of transforms that users write. Its rules define how operators handle its values."""
 
 from __future__ import annotations
 
@@ -12,20 +12,52 @@ from pydispatch.tree import tree_leaves
 
 
 class Transform(_core.PythonInterpreter):
-    """A transform of your own: a subclass is the transform, an object of it one run, active in its `with` block.
+    """The base of your transforms: a subclass is the transform, an instance is one run, active in its `with` block.
 
     `wrap` makes values of the interpreter. A call with such values goes to the rule that
-    `library.register_pydispatch(operator, TheSubclass, rule)` registered, `rule(transform, func, args, kwargs)`, else
-    to `process`. Both run with the interpreter absent, so what they call is up to the interpreters around. Composite
-    operators are decomposed. An `autograd.Function` arrives as one call, like an operator; its `func` has a `name`, but
+    `library.register_pydispatch(operator, TheSubclass, rule)` registered, `rule(transform, func, args, kwargs)`, or
+    else to `process`. Both run with the interpreter absent, so their calls go to the interpreters around it. Composite
+    operators are decomposed. An `autograd.Function` arrives as one call, like an operator. Its `func` has a `name` but
     no schema.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import func, ops
+    >>> class Count(func.Transform):
+    ...     calls = 0
+    ...     def process(self, func, args, kwargs):
+    ...         self.calls += 1
+    ...         return func(*[arg.array if self.owns(arg) else arg for arg in args], **kwargs)
+    >>> with Count() as count:
+    ...     result = ops.np.sin(count.wrap(numpy.zeros(2)))
+    >>> count.calls
+    1
     """
 
     def __init__(self) -> None:
         super().__init__(type(self).__name__, _core.calling_site())
 
     def wrap(self, value: Any, note: Any = None) -> PythonWrapper:
-        """A value of this interpreter: `.array` is the value below, whose shape and dtype it has; `.note` is free."""
+        """Return a value of this interpreter that wraps an array.
+
+        Parameters
+        ----------
+        value : array
+            The value below. The wrapper has its shape and dtype, and holds it as `.array`.
+        note : object, optional
+            Stored as `.note`, which is free for your use.
+
+        Returns
+        -------
+        PythonWrapper
+            A Tensor that belongs to this interpreter.
+
+        Raises
+        ------
+        DispatchTypeError
+            If `value` is not an array.
+        """
         if not _core.is_array(value):
             raise DispatchTypeError(f"{self.name}: wrap got {_core.a_type(value)}, expected an array\n"
                                     "pass numpy.asarray(...)")
@@ -34,11 +66,11 @@ class Transform(_core.PythonInterpreter):
         return wrapped
 
     def owns(self, value: object) -> bool:
-        """Does this value belong to this interpreter?"""
+        """Return whether a value belongs to this interpreter."""
         return _core.is_owned_by(value, self)
 
     def apply_function(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
-        """The call of a Function, as that of any operator."""
+        """Process the call of a Function like that of an operator."""
         return _core.lowered(self, self._apply_below, function, args, captured)
 
     def _apply_below(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
@@ -49,7 +81,11 @@ class Transform(_core.PythonInterpreter):
         return self.process(call, args, {}) if rule is None else rule(self, call, args, {})
 
     def process(self, func: OpOverload | FunctionCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Handle a call that has no rule: one that makes an array from others goes on, any other is refused."""
+        """Handle a call that has no rule.
+
+        A call without values of this interpreter that writes to nothing is passed on. Any other call raises
+        NoKernelError.
+        """
         kind = type(self).__name__
         if isinstance(func, FunctionCall):
             raise NoKernelError(f"Function {func.name} has no rule for {kind}, and {self.name} defines no process "

@@ -1,5 +1,6 @@
-"""Arguments on their way into an interpreter and results on their way out, for every transform."""
+"""Convert arguments and results of every transform as they enter and leave its interpreter."""
 
+# tests: tests/func/test_grad.py
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from pydispatch.tree import (
 
 
 def check_differentiable(name: str, value: Any, place: Any) -> None:
-    """Raise unless this is a floating-point or complex array; `place` is its position, and its path in a pytree."""
+    """Raise unless this is a floating-point or complex array. `place` is its position, and its path in a pytree."""
     if isinstance(value, int):
         raise NotDifferentiableError(f"{name}: argument {place} is of type {type(value).__name__}, expected a float or "
                                      f"an array\npass a float: {float(value)}")
@@ -41,31 +42,32 @@ def check_differentiable(name: str, value: Any, place: Any) -> None:
             "argnums"
         )
     if dtype_of(value).kind not in "fc":
-        raise AutogradError(f"{name}: argument {place} has dtype {value.dtype}; only floating-point and complex "
+        raise AutogradError(f"{name}: argument {place} has dtype {value.dtype}, but only floating-point and complex "
                             "arrays can be differentiated\nconvert it first: array.astype(float)")
 
 
 def check_arguments(name: str, leaves: list[Any], spec: TreeSpec, positions: Sequence[int]) -> None:
-    """`check_differentiable` for the leaves of the arguments at these positions, whose tuple `spec` describes."""
+    """Check that the leaves of the arguments at these positions can be differentiated. `spec` describes their tuple."""
     for n, leaf in enumerate(leaves):
         if not _core.is_array(leaf) or dtype_of(leaf).kind not in "fc":
             check_differentiable(name, leaf, path_to_leaf_number(spec, n, positions))
 
 
 def check_randomness(name: str, randomness: str) -> None:
-    """Raise VmapError unless this is a value that `randomness=` takes."""
+    """Raise VmapError unless this is a value that `randomness=` accepts."""
     if randomness not in ("error", "same", "different"):
         raise VmapError(f"{name}: randomness is {randomness!r}, expected 'error', 'same' or 'different'\n"
                         f'write {name}(f, randomness="different") for one draw per example')
 
 
 def as_array(leaf: Any) -> Any:
-    """A number, other than an int, as the 0-d array that it enters and leaves a transform as; the rest as it is."""
-    return np.asarray(leaf) if isinstance(leaf, (float, complex, np.generic)) else leaf
+    """Convert a float or complex number to the scalar that a transform uses for it, and return other leaves unchanged.
+    """
+    return np.asarray(leaf)[()] if isinstance(leaf, (float, complex)) else leaf
 
 
 def flatten_arguments(args: tuple[Any, ...]) -> tuple[list[Any], TreeSpec]:
-    """`tree_flatten`, for a tuple that mostly holds arrays alone, with 0-d arrays in place of floats."""
+    """Flatten a tuple that mostly holds arrays, converting floats to NumPy's scalars."""
     if all(map(_core.is_array, args)):
         return list(args), flat_spec(len(args))
     leaves, spec = tree_flatten(args)
@@ -73,7 +75,7 @@ def flatten_arguments(args: tuple[Any, ...]) -> tuple[list[Any], TreeSpec]:
 
 
 def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
-    """`tree_unflatten`, likewise."""
+    """Rebuild the tuple of arguments that `flatten_arguments` took apart."""
     if spec is flat_spec(len(leaves)):
         return tuple(leaves)
     args: tuple[Any, ...] = tree_unflatten(leaves, spec)
@@ -81,7 +83,7 @@ def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
 
 
 def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str) -> list[Any]:
-    """The leaves of a pytree that must have the structure `spec`; dicts may have their keys in another order."""
+    """Return the leaves of a pytree that must have the structure `spec`. Dicts may order their keys differently."""
     leaves, found = flatten_arguments(value) if type(value) is tuple else tree_flatten(value)
     leaves = list(map(as_array, leaves))
     ordered = leaves if found is spec else in_order_of(spec, leaves, found)
@@ -93,45 +95,47 @@ def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str)
 
 
 def fitted_to(whose: str, model: Any, what: str, value: Any) -> Any:
-    """A tangent or cotangent in the dtype of its array; the names are for messages.
+    """Convert a tangent or cotangent to the dtype of its array. `whose` and `what` name the two in messages.
 
-    Raises AutogradError for another shape, and for a complex value of a real array.
+    Raise AutogradError for another shape, and for a complex value of a real array.
     """
     if tuple(value.shape) != tuple(model.shape):
-        raise AutogradError(f"{what} has shape {tuple(value.shape)}, {whose} has shape {tuple(model.shape)}\n"
-                            f"pass one of the shape of {whose}")
+        raise AutogradError(f"{what} has shape {tuple(value.shape)}, but {whose} has shape {tuple(model.shape)}\n"
+                            f"pass an array with the shape of {whose}")
+    if isinstance(value, np.matrix):
+        raise AutogradError(f"{what} is a numpy.matrix, expected an array\npass numpy.asarray(matrix)")
     if value.dtype == model.dtype:
         return value
     dtype = dtype_of(model)
     if dtype_of(value).kind == "c" and dtype.kind != "c":
-        raise AutogradError(f"{what} is complex, {whose} has dtype {dtype}\npass a real one")
+        raise AutogradError(f"{what} is complex, but {whose} has dtype {dtype}\npass a real array")
     return ops.np.astype(value, dtype)
 
 
 def enter_arguments(
     interpreter: Interpreter, args: tuple[Any, ...], chosen: Sequence[int], entered: tuple[Any, ...]
 ) -> Sequence[Any]:
-    """The arguments as values of an interpreter: those at the chosen positions entered, others as constants."""
-    if type(chosen) is range:       # all
+    """Return the arguments as values of an interpreter: those at the chosen positions entered, others as constants."""
+    if type(chosen) is range:       # all of them
         return entered
     values = dict(zip(chosen, entered, strict=True))
     return [values[i] if i in values else enter_arrays(interpreter, arg) for i, arg in enumerate(args)]
 
 
 def check_no_wrapper(name: str, output: Any) -> None:
-    """Raise for a wrapper made inside: its value may belong to the transform, which does not own the wrapper.
+    """Raise for a wrapper made inside, because its value may belong to the transform, which does not own the wrapper.
 
     A class whose objects hold no other array declares `wraps = False`.
     """
     if isinstance(output, Tensor) and isinstance(_core.array_of(output), Shell) and getattr(output, "wraps", True):
         raise AutogradError(
-            f"{name}: the function returned {_core.a_type(output)}, a wrapper made inside, whose value is unknown\n"
+            f"{name}: the function returned {_core.a_type(output)}, a wrapper made inside it, whose value is unknown\n"
             "return the value that it wraps, or pass the wrapper as an argument"
         )
 
 
 def flatten_outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
-    """The arrays that a function returned; AutogradError if there is none, or for any other leaf."""
+    """Return the arrays that a function returned. Raise AutogradError if there is none, or for any other leaf."""
     leaves, spec = tree_flatten(output)
     if not leaves:
         raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
@@ -141,13 +145,13 @@ def flatten_outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
         if not _core.is_array(leaf):
             raise AutogradError(
                 f"{name}: the output{path_of_leaf(spec, n)} is {_core.a_type(leaf)}, expected an array\n"
-                "return arrays only; put the rest into aux: has_aux=True"
+                "return only arrays, and everything else as aux: has_aux=True"
             )
     return leaves, spec
 
 
 def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
-    """(output, aux) of what the function returned."""
+    """Return (output, aux) from the value that the function returned."""
     if not has_aux:
         return output, None
     if type(output) is not tuple or len(output) != 2:
@@ -157,12 +161,15 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
 
 
 def leave_aux(aux: Any, interpreter: Interpreter, args: tuple[Any, ...]) -> Any:
-    """The auxiliary output of a function as the user gets it."""
-    return tree_map(lambda leaf: as_passed(_core.unwrap_dead_result(_core.value_below(leaf, interpreter)), args), aux)
+    """Return the auxiliary output of a function as the user gets it."""
+    def left(leaf: Any) -> Any:
+        below, = _core.results_below((leaf,), interpreter)
+        return as_passed(_core.unwrap_dead_result(below), args)
+    return tree_map(left, aux)
 
 
 def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """Zeros of the dtype and backend of a value, of its shape or another: a constant, raw if it can be.
+    """Return constant zeros of the dtype and backend of a value, of its shape or another, as a raw array if possible.
 
     If a mode is active, an operator makes them, so that the mode sees it.
     """
@@ -176,7 +183,7 @@ def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
         if _core.active_modes():
             return _core.below_transforms(_zeros, shape, value.dtype)
         return np.zeros(shape, value.dtype)
-    return ops.np.zeros_like(value, shape=shape)
+    return ops.np.zeros_like(value) if shape == tuple(value.shape) else ops.np.zeros_like(value, shape=shape)
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
@@ -184,48 +191,63 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def below_interpreters(value: Any) -> Any:
-    """The value under all interpreters: a Tensor, possibly of a class with a handler, or an array."""
+    """Return the value under all interpreters: a Tensor, possibly of a class with a handler, or an array.
+
+    For a captured Tensor, apply the active substitution first.
+    """
+    value = _core.live_value(value)
     while isinstance(value, Wrapper):
         value = _core.array_of(value)
     return value
 
 
-def as_passed(value: Any, args: tuple[Any, ...], *, of_raw: bool = False) -> Any:
-    """A constant as the user gets it: a Tensor if one was passed, a raw array if none was.
+def as_passed(value: Any, args: tuple[Any, ...], *, of_raw: bool = False, is_new: bool = False) -> Any:
+    """Return a constant as the user gets it: a Tensor if a Tensor was passed, a raw array otherwise.
 
-    Under a mode it stays a Tensor even if none was passed, unless it is known to be computed `of_raw` arrays alone.
+    Under a mode it stays a Tensor even if none was passed, unless it is known to be computed from raw arrays only
+    (`of_raw`). With `is_new`, it shares no memory with arrays of the user, so values of the enclosing transforms can be
+    written to it.
     """
-    return handed_out(value, are_tensors_passed(args), of_raw)
+    return handed_out(value, are_tensors_passed(args), of_raw, is_new=is_new)
+
+
+def scalar_or_array(value: Any, model: Any) -> Any:
+    """Convert the gradient or tangent of `model` to a scalar if `model` is one, or else to an array."""
+    if _core.is_scalar(model):
+        return _core.to_scalar(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def all_as_passed(values: Sequence[Any], *args: Sequence[Any]) -> list[Any]:
-    """`as_passed` for values that are known to be computed of what was passed, one or more groups of arrays."""
+    """Return values computed only from these groups of arrays as the user gets them."""
     as_tensors = any(map(are_tensors_passed, args))
     return [handed_out(value, as_tensors, True) for value in values]
 
 
 def are_raw(values: Sequence[Any]) -> bool:
-    """Is no Tensor among these values of the interpreter below?
+    """Return whether none of these values of the interpreter below is a Tensor.
 
-    Where the results of a function are raw, no Tensor went into them, and none goes into their derivatives.
+    If the results of a function are raw, no Tensor was used to compute them, and none is used for their derivatives.
     """
     return not any(isinstance(value, Tensor) for value in values)
 
 
 def are_tensors_passed(args: Sequence[Any]) -> bool:
-    """Is there a Tensor among the arguments, inside pytrees too?"""
+    """Return whether a Tensor is among the arguments, inside pytrees too."""
     for arg in args:    # noqa: SIM110  half the time of any()
         if type(arg) is not np.ndarray and _holds_tensor(arg):
             return True
     return False
 
 
-def handed_out(value: Any, as_tensors: bool, of_raw: bool) -> Any:
-    """`as_passed`, if it is known what was passed."""
+def handed_out(value: Any, as_tensors: bool, of_raw: bool, *, is_new: bool = False) -> Any:
+    """Return a constant as the user gets it, given whether a Tensor was passed."""
     if as_tensors:
-        return _core.wrap_value_at(None, value) if _core.is_array(value) else value
+        if not _core.is_array(value):
+            return value
+        return _core.own_value(value) if is_new else _core.wrap_value_at(None, value)
     if of_raw and type(value) is Tensor:
-        return value.array
+        return _core.raw_of(value)
     return value if type(value) is np.ndarray else as_raw_constant(value)
 
 

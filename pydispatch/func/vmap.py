@@ -1,25 +1,24 @@
 """`vmap`: turn a function of one example into a function of a whole batch.
 
-Each call is an interpreter of its own. Batched arguments enter it as views with their batch axis first; results leave
-it with the axis where `out_dims` says.
+Each call is a separate interpreter. Batched arguments enter it as views with their batch axis first. Results leave it
+with the axis where `out_dims` specifies.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Tensor, Vmap
+from pydispatch._core import Tensor, Vmap
+from pydispatch.autograd.randomness import Draws
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.functions import returned_by
 from pydispatch.func.values import as_passed, check_no_wrapper, check_randomness
-from pydispatch.modes import DispatchMode
 from pydispatch.ops import ops
 from pydispatch.tree import (
     TreeSpec,
@@ -39,20 +38,48 @@ def vmap(
     func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """Return a function that does to a whole batch at once what `func` does to one example.
+    """Return a function that applies `func` to all examples of a batch at once.
 
-    `in_dims` names the batch axis of the arguments: an int for all, or a tuple with one entry per positional argument,
-    each a pytree like that argument or a prefix of one; None passes an argument to every example. Keyword arguments are
-    never batched. `out_dims` likewise names the batch axis of the results; a result that does not depend on the example
-    is repeated, as a view, or returned unchanged for None. The function sees the shapes of one example, and counts axes
-    in these; `func` is called once.
+    Parameters
+    ----------
+    func : callable
+        A function of one example. It is called once. It sees the shapes of one example, and counts axes in these.
+    in_dims : int, None or pytree, optional
+        The batch axis of the arguments: an int for all, or a tuple with one entry per positional argument. Each entry
+        is a pytree like that argument or a prefix of one. None passes an argument to every example. Keyword arguments
+        are never batched.
+    out_dims : int, None or pytree, optional
+        The batch axis of the results, in the same form. A result that does not depend on the example is repeated, or
+        returned unchanged for None.
+    randomness : {"error", "same", "different"}, optional
+        How random operators draw: not at all, once for all examples, or for each example.
+    chunk_size : int, optional
+        The number of examples for which `func` is called at a time. The results are joined, so no entry of `out_dims`
+        may be None.
 
-    `randomness` says what random operators draw: "error" refuses, "same" draws once for all examples, "different" draws
-    for each. With `chunk_size`, `func` is called for that many examples at a time and the results are joined; then no
-    entry of `out_dims` may be None.
+    Returns
+    -------
+    callable
+        A function of whole batches.
 
-    Raises ValueError if `in_dims`, `out_dims` and the arguments do not fit together or nothing is batched, AxisError
-    for an axis that a result does not have, VmapError for any other `randomness`.
+    Raises
+    ------
+    ValueError
+        If `in_dims`, `out_dims` and the arguments do not fit together, or nothing is batched.
+    AxisError
+        For an axis that a result does not have.
+    VmapError
+        For another value of `randomness`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import func
+    >>> func.vmap(np.dot)(numpy.ones((3, 2)), numpy.ones((3, 2)))
+    array([2., 2., 2.])
+    >>> func.vmap(np.dot, in_dims=(0, None))(numpy.ones((3, 2)), numpy.ones(2))
+    array([2., 2., 2.])
     """
     check_randomness("vmap", randomness)
     if chunk_size is not None and (not _is_axis(chunk_size) or chunk_size <= 0):
@@ -73,7 +100,7 @@ def vmap(
 
 
 class _VmapCall(NamedTuple):
-    """The arguments of one call of `vmap`, and the site where it was called."""
+    """The arguments of one call of `vmap`, and the site of the call."""
 
     func: Callable[..., Any]
     in_dims: Any
@@ -92,7 +119,7 @@ class _VmapArguments(NamedTuple):
     kwargs: dict[str, Any]
 
 
-# --- in general ------------------------------------------------------------------------------------------------------
+# --- the general path -----------------------------------------------------------------------------------------------
 
 
 def _map(call: _VmapCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -112,7 +139,10 @@ def _map(call: _VmapCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _constant(leaf: Any) -> Any:
-    """An unbatched argument as the function sees it: an array becomes a Tensor, so that batched values can index it."""
+    """Return an unbatched argument as the function sees it.
+
+    An array becomes a Tensor, so that batched values can index it.
+    """
     is_raw = _core.is_array(leaf) and not isinstance(leaf, (Tensor, np.generic))
     return Tensor(leaf) if is_raw else leaf
 
@@ -139,21 +169,24 @@ def _map_batch(call: _VmapCall, arguments: _VmapArguments, size: int) -> _Result
 
 
 def _map_chunks(call: _VmapCall, arguments: _VmapArguments, size: int, chunk_size: int) -> _Results:
-    """The results of chunks of the batch, joined."""
+    """Run the function on each chunk of the batch, and join the results."""
     if None in tree_leaves(call.out_dims):
-        raise ValueError(f"vmap: out_dims is {call.out_dims!r} and chunk_size {chunk_size}; results of chunks are "
-                         "joined, so each needs an axis\nwrite an int for every result, or leave chunk_size out")
-    draws = _FirstDraws()
-    with draws if call.randomness == "same" else nullcontext():
-        chunks = []
-        for start in range(0, size, chunk_size):
-            stop = min(start + chunk_size, size)
-            values = [
-                ops.np.getitem(value, slice(start, stop)) if is_batched else value
-                for value, is_batched in zip(arguments.values, arguments.is_batched, strict=True)
-            ]
-            draws.rewind()
-            chunks.append(_map_batch(call, arguments._replace(values=values), stop - start))
+        raise ValueError(f"vmap: out_dims is {call.out_dims!r}, but each result needs an axis to join chunks "
+                         f"along, because chunk_size is {chunk_size}\n"
+                         "write an int for every result, or leave chunk_size out")
+    draws = Draws()
+    chunks: list[_Results] = []
+    for start in range(0, size, chunk_size):
+        stop = min(start + chunk_size, size)
+        values = [
+            ops.np.getitem(value, slice(start, stop)) if is_batched else value
+            for value, is_batched in zip(arguments.values, arguments.is_batched, strict=True)
+        ]
+        batch = (_map_batch, call, arguments._replace(values=values), stop - start)
+        if call.randomness != "same":
+            chunks.append(_map_batch(*batch[1:]))
+        else:
+            chunks.append(draws.replay(*batch) if chunks else draws.record(*batch))
     first, rows = chunks[0], []
     for chunk in chunks:
         results = in_order_of(first.spec, chunk.values, chunk.spec)
@@ -167,26 +200,6 @@ def _map_chunks(call: _VmapCall, arguments: _VmapArguments, size: int, chunk_siz
         for dim, *pieces in zip(first.dims, *rows, strict=True)
     ]
     return _Results(joined, first.dims, first.spec)
-
-
-class _FirstDraws(DispatchMode):
-    """Below `vmap`: the state of each generator before its first draw, so that all chunks draw alike."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.states: dict[np.random.Generator, Any] = {}
-
-    def __pydispatch__(self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if "random" in func.tags:
-            for leaf in tree_leaves((args, kwargs)):
-                if isinstance(leaf, np.random.Generator):
-                    self.states.setdefault(leaf, leaf.bit_generator.state)
-        return func(*args, **(kwargs or {}))
-
-    def rewind(self) -> None:
-        """Set the generators back to these states."""
-        for generator, state in self.states.items():
-            generator.bit_generator.state = state
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -211,7 +224,7 @@ def _results(interpreter: Vmap, output: Any, out_dims: Any) -> _Results:
         out_dims = out_dims[0]
     dims = spread(out_dims, spec)
     if dims is None:
-        raise ValueError(f"vmap: out_dims is {out_dims!r}, the function returned {described_structure(spec)}; "
+        raise ValueError(f"vmap: out_dims is {out_dims!r}, but the function returned {described_structure(spec)}: "
                          "expected an int for all results, or a pytree of the same structure\n"
                          "write vmap(f, out_dims=0), or an entry for each *")
     values = [_result(interpreter, leaf, dim, spec, n) for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))]
@@ -219,7 +232,7 @@ def _results(interpreter: Vmap, output: Any, out_dims: Any) -> _Results:
 
 
 def _result(interpreter: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
-    """Leaf n of the results as a value of the interpreter below, with its batch axis in place."""
+    """Return leaf n of the results as a value of the interpreter below, with its batch axis in place."""
     if not _core.is_array(leaf):
         if dim is None:
             return leaf
@@ -237,22 +250,22 @@ def _result(interpreter: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> A
 
 
 def _repeated(interpreter: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
-    """A result that does not depend on the example, as a view that repeats along a new axis."""
+    """Repeat a result that does not depend on the example, as a new array with a new axis."""
     if isinstance(leaf, _core.Wrapper):
         _core.check_active(leaf)
     if dim is None:
         return leaf
     check_no_wrapper("vmap", leaf)
     axis = _axis_of_result(dim, leaf, spec, n)
-    return moved(ops.np.broadcast_to(leaf, (interpreter.batch_size, *leaf.shape)), 0, axis)
+    return moved(ops.np.copy(ops.np.broadcast_to(leaf, (interpreter.batch_size, *leaf.shape))), 0, axis)
 
 
 def _axis_of_result(dim: Any, leaf: Any, spec: TreeSpec, n: int) -> int:
     axes = len(leaf.shape) + 1
     if not -axes <= dim < axes:
         raise np.exceptions.AxisError(
-            f"vmap: out_dims has {dim} for {_name_of_result(spec, n)}, which has {axes} axes, the batch axis "
-            "included\n"
+            f"vmap: out_dims has {dim} for {_name_of_result(spec, n)}, which has {axes} axes, including the "
+            "batch axis\n"
             f"write an axis from {-axes} to {axes - 1}"
         )
     return int(dim)
@@ -266,7 +279,7 @@ def _name_of_result(spec: TreeSpec, n: int) -> str:
 
 
 def moved(value: Any, source: int, destination: int) -> Any:
-    """A view of the array with one axis moved; the array itself if the axis is there already."""
+    """Return a view of the array with one axis moved, or the array itself if the axis is already there."""
     ndim = value.ndim
     order = _order(ndim, source, destination)
     if order is None:
@@ -276,7 +289,7 @@ def moved(value: Any, source: int, destination: int) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _order(ndim: int, source: int, destination: int) -> tuple[int, ...] | None:
-    """The order of the axes that moves one of them; None if it is there already."""
+    """Return the order of the axes that moves one of them, or None if it is already there."""
     source, destination = source % ndim, destination % ndim
     if source == destination:
         return None
@@ -302,17 +315,17 @@ def _check_out_dims(out_dims: Any) -> None:
 
 
 def _dims_of_leaves(in_dims: Any, spec: TreeSpec) -> list[Any]:
-    """The axis for every leaf of the arguments."""
+    """Return the axis for every leaf of the arguments."""
     if not _is_axis(in_dims) and not isinstance(in_dims, tuple):
         raise ValueError(f"vmap: in_dims is {in_dims!r}, expected an int, or a tuple with an entry for each positional "
                          "argument\nwrite in_dims=0, or a tuple: in_dims=(0, None)")
     if not spec.children:
-        raise ValueError("vmap: expected a positional argument; keyword arguments are never batched\n"
-                         "pass what is to be batched by position")
+        raise ValueError("vmap: expected a positional argument, because keyword arguments are never batched\n"
+                         "pass the arrays to batch by position")
     dims = spread(in_dims, spec)
     if dims is None:
-        raise ValueError(f"vmap: in_dims is {in_dims!r}, the arguments are {described_structure(spec)}; expected an "
-                         "int for all, or a tuple of the same structure\n"
+        raise ValueError(f"vmap: in_dims is {in_dims!r}, but the arguments are {described_structure(spec)}: expected "
+                         "an int for all, or a tuple of the same structure\n"
                          "write vmap(f, in_dims=0), or a tuple with an entry for each *")
     for dim in dims:
         if dim is not None and not _is_axis(dim):
@@ -322,7 +335,7 @@ def _dims_of_leaves(in_dims: Any, spec: TreeSpec) -> list[Any]:
 
 
 def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
-    """The number of examples; raises ValueError if arguments lack their batch axes or disagree."""
+    """Return the number of examples. Raise ValueError if arguments lack their batch axes or disagree."""
     sizes = {}
     for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):
         if dim is None:
@@ -336,13 +349,13 @@ def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
             raise _no_such_axis(_name_of_argument(spec, n), tuple(shape), dim)
         sizes[n] = int(shape[dim])
     if not sizes:
-        raise ValueError("vmap: in_dims names no axis of any array, but vmap needs one to tell the number of "
+        raise ValueError("vmap: in_dims has no axis for any array, but vmap needs one to find the number of "
                          "examples\n"
-                         "write in_dims=0, or call the function itself")
+                         "write in_dims=0, or call the function without vmap")
     if len(set(sizes.values())) > 1:
         found = ", ".join(f"{size} in {_name_of_argument(spec, n)}" for n, size in sizes.items())
         raise ValueError(f"vmap: the batched arguments have different numbers of examples: {found}\n"
-                         "check in_dims; write None for unbatched arguments")
+                         "check in_dims, and write None for unbatched arguments")
     return next(iter(sizes.values()))
 
 
@@ -353,7 +366,7 @@ def _name_of_argument(spec: TreeSpec, n: int) -> str:
 def _no_such_axis(name: str, shape: tuple[int, ...], dim: int) -> ValueError:
     ndim = len(shape)
     remedy = f"write an axis from {-ndim} to {ndim - 1}" if ndim else "write None for it, to pass it to every example"
-    return ValueError(f"vmap: in_dims has {dim} for {name}, which has shape {shape} and so no such axis\n{remedy}")
+    return ValueError(f"vmap: in_dims has {dim} for {name}, which has shape {shape} and no such axis\n{remedy}")
 
 
 # --- batches of gradients --------------------------------------------------------------------------------------------
@@ -363,10 +376,11 @@ def _grads_of_batch(
     outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: bool | None, create_graph: bool,
     allow_unused: bool | None, materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """`autograd.grad` for a batch of cotangents: each has its batch axis first, None stands for 1 in all examples."""
+    """Compute `autograd.grad` for a batch of cotangents, each with its batch axis first. None means 1 in all examples.
+    """
     given = (grad_outputs,) if _core.is_array(grad_outputs) else tuple(grad_outputs or ())
     if not any(map(_core.is_array, given)):
-        raise AutogradError("grad: with is_grads_batched=True there is no cotangent to tell the size of the batch\n"
+        raise AutogradError("grad: is_grads_batched=True needs a cotangent to find the size of the batch\n"
                             "pass grad_outputs, each with the batch as its first axis")
     is_used: list[bool] = []
 

@@ -16,6 +16,7 @@ from pydispatch.higher_order.closures import (
     FlatFunction,
     Nesting,
     check_function,
+    first_run_of,
     lift,
     outline,
     results_without_data,
@@ -24,11 +25,14 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import batched_carry, length_of, slice_like, slices_first, split
 from pydispatch.higher_order.steps import check_carry
 from pydispatch.higher_order.transformed import (
+    another_run,
     axes_swapped,
     batched,
     batches,
     below,
     chosen,
+    draws_of,
+    first_run,
     gradients_of,
     is_differentiable,
     jvp_of,
@@ -47,30 +51,56 @@ from pydispatch.tree import tree_flatten, tree_unflatten
 
 
 def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, reverse: bool = False) -> Any:
-    """The partial results `x[0]`, `combine(x[0], x[1])`, `combine(combine(x[0], x[1]), x[2])`, ... along `axis`.
+    """Compute all partial results of an associative function along an axis.
 
-    `combine(a, b)` must be associative; it gets two slices, nested as `xs` is, and returns one of the same structure,
-    shapes and dtypes. It runs under `vmap`, for many pairs at once: about 2 log2(n) times. `reverse` starts with the
-    last slice, so the first result combines all slices. `combine` may capture arrays, and must not write to its
-    arguments. It is called once more with arrays without data, to see what it captures and returns. Modes and
-    transforms see one operator.
+    The results are `x[0]`, `combine(x[0], x[1])`, `combine(combine(x[0], x[1]), x[2])`, and so on. Modes and transforms
+    see one operator.
+
+    Parameters
+    ----------
+    combine : callable
+        An associative function `combine(a, b)`. It takes two slices, nested like `xs`, and returns one of the same
+        structure, shapes and dtypes. It may capture arrays, and must not write to its arguments. It runs under `vmap`,
+        for many pairs at once, about 2 log2(n) times. It is called once more with arrays without data, to find out what
+        it captures and returns.
+    xs : array or pytree of arrays
+        The arrays to combine slices of.
+    axis : int, optional
+        The axis of the slices.
+    reverse : bool, optional
+        With True, start with the last slice, so that the first result combines all slices.
+
+    Returns
+    -------
+    array or pytree of arrays
+        The partial results, along `axis`.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import higher_order
+    >>> higher_order.associative_scan(lambda a, b: a * b, numpy.array([1.0, 2.0, 3.0]))
+    array([1., 2., 6.])
     """
     check_function("associative_scan: combine", combine, "associative_scan(lambda a, b: a * b, xs)")
     leaves, spec = tree_flatten(xs)
     if not leaves:
-        raise DispatchTypeError("associative_scan: xs holds no array, expected at least one\n"
+        raise DispatchTypeError("associative_scan: xs contains no arrays, expected at least one\n"
                                 "pass the arrays to combine")
-    leaves = slices_first("associative_scan", leaves, axis)
+    xs_leaves, leaves = leaves, slices_first("associative_scan", leaves, axis)
     n = length_of("associative_scan", leaves)
+    if not n:
+        return tree_unflatten(all_as_passed(list(map(ops.np.copy, xs_leaves)), xs_leaves), spec)
     slices = [slice_like(x) for x in leaves]
     pair = (tree_unflatten(slices, spec), tree_unflatten(slices, spec))
-    nesting = Nesting(spec, "xs", "return the structure of a slice of xs")
+    nesting = Nesting(spec, "xs", "return a pytree with the structure of a slice of xs")
     function = FlatFunction("associative_scan: combine", combine, pair, nesting, keeps_inputs=True)
     found = outline(function, (*slices, *slices))
     if found.results is not None:
         check_carry("associative_scan: combine", slices, found.results)
     (flat,), captured = lift([function], [found])
-    results = ASSOCIATIVE_SCAN(flat, tuple(leaves), captured, n, reverse)
+    with first_run_of(function, state="carry it: scan(combine, value, xs)"):
+        results = ASSOCIATIVE_SCAN(flat, tuple(leaves), captured, n, reverse)
     moved = [result if axis == 0 else ops.np.moveaxis(result, 0, axis) for result in results]
     return tree_unflatten(all_as_passed(moved, leaves, captured), spec)
 
@@ -85,15 +115,15 @@ def _n_results(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bo
 
 
 ASSOCIATIVE_SCAN = HigherOrderOperator(
-    "associative_scan", examples=_examples, transforms=True, n_results=_n_results)
+    "associative_scan", examples=_examples, transforms=True, n_results=_n_results, captures=2)
 register_common_rules(ASSOCIATIVE_SCAN)
 
 
 def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """Pairs of neighbours are combined, then all pairs by the same method, then what lies between them."""
+    """Combine pairs of neighbours, then all pairs by the same method, then the results between them."""
     def of_pairs(left: Arrays, right: Arrays) -> Arrays:
         flags = (True,) * (len(left) + len(right)) + (False,) * len(args)
-        results = batched(combine, flags, Vmap(left[0].shape[0], "error", "associative_scan"))(*left, *right, *args)
+        results = batched(combine, flags, Vmap(left[0].shape[0], "different", "associative_scan"))(*left, *right, *args)
         check_carry("associative_scan: combine", left, results)
         return results
 
@@ -118,17 +148,20 @@ def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> 
 
 
 def every_second(values: Arrays, start: int) -> Arrays:
-    """Every second layer of each value."""
+    """Return every second layer of each value."""
     return tuple([ops.np.getitem(value, slice(start, None, 2)) for value in values])
 
 
 def parts(values: Arrays, start: int, stop: int) -> Arrays:
-    """The layers from `start` to `stop` of each value."""
+    """Return the layers from `start` to `stop` of each value."""
     return tuple([ops.np.getitem(value, slice(start, stop)) for value in values])
 
 
 def interleaved(evens: Any, odds: Any, n: int) -> Any:
-    """`n` layers, in turn from both; the first from `evens`, which has as many as `odds` or one more."""
+    """Interleave the layers of two arrays to `n` layers.
+
+    `evens` has the first layer, and as many layers as `odds` or one more.
+    """
     n_pairs = odds.shape[0]
     pairs = ops.np.stack((ops.np.getitem(evens, slice(0, n_pairs)), odds), axis=1)
     flat = ops.np.reshape(pairs, (2 * n_pairs, *evens.shape[1:]))
@@ -142,7 +175,7 @@ ASSOCIATIVE_SCAN.py_impl("CompositeExplicitAutograd")(run)
 
 @ASSOCIATIVE_SCAN.py_impl("Meta")
 def run_without_data(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """One pair: the results have the shapes and dtypes of what is combined."""
+    """Combine one pair, since the results have the shapes and dtypes of its slices."""
     first = tuple([ops.np.getitem(x, 0) for x in xs])
     if length > 1:
         check_carry("associative_scan: combine", first, results_without_data(combine, (*first, *first, *args)))
@@ -151,7 +184,7 @@ def run_without_data(combine: Flat, xs: Arrays, args: Arrays, length: int, rever
 
 @ASSOCIATIVE_SCAN.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """The scan over batches of slices."""
+    """Run the scan over batches of slices."""
     slices, fixed = [slice_like(x) for x in xs], owned(args, interpreter)
     flags = owned(xs, interpreter)
     if not all(flags):
@@ -166,7 +199,7 @@ def run_on_batches(interpreter: Vmap, combine: Flat, xs: Arrays, args: Arrays, l
 
 @ASSOCIATIVE_SCAN.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """Values with their tangents, combined by the function and its derivative, which is associative too."""
+    """Combine values with their tangents by the function and its derivative, which is associative too."""
     n, n_args = len(xs), len(args)
     moves = [is_differentiable(value) for value in xs]
     tangents = tangents_or_zeros(xs, interpreter)
@@ -189,9 +222,10 @@ def run_with_tangents(interpreter: Jvp, combine: Flat, xs: Arrays, args: Arrays,
 def run_and_record(
     interpreter: Interpreter | None, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
-    """The call below, as one node; its backward goes back through the steps, which it takes again."""
-    results = wrapped(ASSOCIATIVE_SCAN(combine, below(xs, interpreter), below(args, interpreter), length, reverse),
-                      interpreter)
+    """Make the call below and record it as one node, whose backward runs the steps again and goes back through them."""
+    draws = draws_of(combine)
+    results = wrapped(first_run(draws, ASSOCIATIVE_SCAN, combine, below(xs, interpreter), below(args, interpreter),
+                                length, reverse), interpreter)
     flags = [is_differentiable(result) for result in results]
     metas = [meta_of(result) for result in chosen(results, flags)]
 
@@ -200,7 +234,9 @@ def run_and_record(
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         cotangents = materialized(chosen(grads, flags), metas)
-        return gradients_of(again, wanted, flags, "associative_scan")(*saved, *cotangents)
+        gradients: Arrays = another_run(
+            draws, gradients_of(again, wanted, flags, "associative_scan"), *saved, *cotangents)
+        return gradients
 
     record(ASSOCIATIVE_SCAN, interpreter, (*xs, *args), results, (*xs, *args), pull)
     return results
@@ -208,5 +244,5 @@ def run_and_record(
 
 @ASSOCIATIVE_SCAN.py_impl("Autograd")
 def run_on_tape(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """`run_and_record` on the tape."""
+    """Run and record the call on the tape."""
     return run_and_record(None, combine, xs, args, length, reverse)

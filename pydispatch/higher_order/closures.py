@@ -1,7 +1,7 @@
-"""Functions of users as functions of flat arrays, whose every input is an explicit argument.
+"""Functions of users as functions of flat arrays, with every input as an explicit argument.
 
-`FlatFunction` puts arrays into pytrees and takes them out again. `Lifted` adds what a function captures to its
-arguments. `outline` finds what it captures by one unobserved run on arrays without data.
+`FlatFunction` packs arrays into pytrees and unpacks them again. `Lifted` adds captured values to the arguments of a
+function. `outline` finds captured values by one unobserved run on arrays without data.
 """
 
 from __future__ import annotations
@@ -11,19 +11,24 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CellType, FunctionType, MethodType, ModuleType, NoneType
-from typing import Any, NamedTuple, NoReturn
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import MetaArray, OpOverload, Tensor, Vmap
+from pydispatch._core import Jvp, MetaArray, OpOverload, Shell, Tensor, Vmap
+from pydispatch.autograd.captures import closed_over, tensors_in_reach
 from pydispatch.autograd.custom_derivatives import function_is_used, noting_owners
+from pydispatch.autograd.randomness import REMEDY, Draws, bits_of, for_another_context, generator_here, note_state_of
+from pydispatch.autograd.surroundings import Surroundings
 from pydispatch.autograd.values import Meta, as_tensor
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
-from pydispatch.func.functions import TransformedFunction
+from pydispatch.higher_order.operator import partial_last
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
+from pydispatch.ops import ops
 from pydispatch.registry.backends import dtype_of
 from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.registrations import derivative_of
@@ -34,56 +39,71 @@ from pydispatch.tree import (
     completed,
     described_structure,
     in_order_of,
-    is_pytree_node_type,
     n_leaves,
     tree_flatten,
     tree_flatten_present,
-    tree_leaves,
     tree_unflatten,
 )
 
+T = TypeVar("T")
 Arrays = tuple[Any, ...]
 Flat = Callable[..., Arrays]
-"""A function of arrays that returns a tuple of them, and captures no values of interpreters."""
+"""A function of arrays that returns a tuple of arrays, and captures no values of interpreters."""
 Step = tuple[Callable[..., Any], TreeSpec, Callable[[Any], Arrays]]
-"""A function of Tensors as `_core.results_of` calls it: what it returns is nested as the spec says, or else to be made
-a tuple of by the last.
+"""A function of Tensors in the form that `_core.results_of` calls.
+
+The spec describes the nesting of its result. The last function makes a tuple of any other result.
 """
 
 
 def check_function(who: str, function: Any, call: str) -> None:
-    """DispatchTypeError unless it can be called; `who` names it, as in "cond: true_fn", `call` is how to pass one."""
+    """Raise DispatchTypeError unless the function can be called.
+
+    `who` names it, as in "cond: true_fn". `call` shows how to pass a function.
+    """
     if not callable(function):
         raise DispatchTypeError(f"{who} is {_core.a_type(function)}, expected a function\nwrite {call}")
 
 
 class FlatFunction:
-    """A user's function as one of flat arrays; what is no array in its arguments stays as it is in `args`.
+    """A user's function as a function of flat arrays. Leaves of `args` that are not arrays are fixed.
 
-    `who` names it in errors: "cond: true_fn". `keeps_inputs` says that it may return what it was given. Raises
-    DispatchTypeError for results that are no arrays (None may be among them), FunctionalizationError where it writes
-    to an argument, AliasingError where it returns one; not when it `is_sound`, which a run without data has shown.
+    It receives scalars where `args` has some, unless it `keeps_arrays`: values that cannot be written to, as in NumPy.
+    `who` names it in errors, as in "cond: true_fn". With `keeps_inputs` it may return its inputs. A call raises
+    DispatchTypeError for results that are not arrays (None is allowed among them), FunctionalizationError for a write
+    to an argument, AliasingError if it returns one. The last two are skipped if the function `is_sound`, as a run
+    without data has shown.
     """
 
     def __init__(
         self, who: str, function: Callable[..., Any], args: tuple[Any, ...], nesting: Nesting, *,
-        keeps_inputs: bool = False,
+        keeps_inputs: bool = False, keeps_arrays: bool = False,
     ) -> None:
         self.who = who
         self.function = function
+        self.surroundings: Surroundings | None = None       # as its first run found them
         self.nesting = nesting      # of its results
         self.is_sound = False
-        self.refusal: Exception | None = None       # the last error that was raised here
+        self.refusal: Exception | None = None       # the last error raised here
         self.outlined: Outlined | None = None
+        self.examples: Sequence[Any] = ()       # the values that it was outlined for, in a trace
+        self.graph: Any = None                  # the graph that the trace made of it
         self._keeps_inputs = keeps_inputs
+        leaves, self._spec = tree_flatten(args)
+        self._scalars = [] if keeps_arrays else [
+            i for i, leaf in enumerate(filter(_core.is_array, leaves)) if _core.is_scalar(leaf)]
         self._is_flat = all(map(_core.is_array, args))
         if not self._is_flat:
-            leaves, self._spec = tree_flatten(args)
             self._places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf)]
             self._fixed = [None if _core.is_array(leaf) else leaf for leaf in leaves]
 
     def __call__(self, *values: Any) -> Arrays:
-        tensors = [as_tensor(value) for value in values]
+        if self.surroundings is not None and _core.current_state().default_backend == "Meta":
+            return self.surroundings.again(self._call, *values)     # unseen: what it changes is set back
+        return self._call(*values)
+
+    def _call(self, *values: Any) -> Arrays:
+        tensors = [as_tensor(value) for value in kept_from_writes(values)]
         if self.is_sound:
             return _core.results_of(self.step, tuple(tensors))
         versions = [tensor._version for tensor in tensors]
@@ -98,28 +118,29 @@ class FlatFunction:
 
     @property
     def holds_tracked(self) -> bool:
-        """Is a tracked Tensor in a variable of the user's function? No may mean that it is further away."""
-        return any(isinstance(value, Tensor) and value.requires_grad for value in _closed_over(self.function))
+        """Return whether a variable of the user's function holds a tracked Tensor. One further away is not found."""
+        return any(isinstance(value, Tensor) and value.requires_grad for value in closed_over(self.function))
 
     @property
     def step(self) -> Step:
-        """The function on Tensors, as the core calls it where it is sound."""
-        return self.function if self._is_flat else self._on_tensors, self.nesting.returned, self._outputs
+        """The function on Tensors in the form that the core calls if the function is sound."""
+        takes_tensors = self._is_flat and not self._scalars
+        return self.function if takes_tensors else self._on_tensors, self.nesting.returned, self._outputs
 
     def _on_tensors(self, *tensors: Tensor) -> Any:
-        return self.function(*self._arguments(tensors))
+        for i in self._scalars:
+            _core.to_scalar(tensors[i])
+        return self.function(*(tensors if self._is_flat else self._arguments(tensors)))
 
     def _arguments(self, tensors: Sequence[Tensor]) -> Any:
-        """What the function is called with."""
-        if self._is_flat:
-            return tensors
+        """Return the arguments of the user's function."""
         leaves = list(self._fixed)
         for place, tensor in zip(self._places, tensors, strict=True):
             leaves[place] = tensor
         return tree_unflatten(leaves, self._spec)
 
     def _outputs(self, result: Any) -> Arrays:
-        """The arrays in what the function returned, as Tensors."""
+        """Return the arrays in the function's result as Tensors."""
         leaves = self.nesting.leaves_of(self, result)
         for i, leaf in enumerate(leaves):
             if not _core.is_array(leaf):
@@ -129,8 +150,9 @@ class FlatFunction:
         return tuple([as_tensor(leaf) for leaf in leaves])
 
     def fresh_outputs(self, tensors: Sequence[Tensor]) -> Arrays:
-        """What the function returns for these Tensors; AliasingError for one of them, unless it `keeps_inputs`."""
-        outputs = self._outputs(self.function(*self._arguments(tensors)))
+        """Call the function on these Tensors. Raise AliasingError if it returns one of them, unless it `keeps_inputs`.
+        """
+        outputs = self._outputs(self._on_tensors(*tensors))
         if not self._keeps_inputs:
             for i, tensor in enumerate(tensors):
                 for output in outputs:
@@ -139,31 +161,59 @@ class FlatFunction:
         return outputs
 
     def refuse_alias(self, what: str) -> None:
-        """Raise AliasingError: a result is what the function was given, or a view of it."""
+        """Raise AliasingError because a result is an input of the function, or a view of one."""
         if not self._keeps_inputs:
             self.refuse(AliasingError(f"{self.who}: a result shares memory with {what}\nreturn a copy: ops.np.copy(x)"))
 
     def refuse_write(self, what: str) -> None:
-        """Raise FunctionalizationError: the function writes to what it was given."""
+        """Raise FunctionalizationError because the function writes to one of its inputs."""
         self.refuse(FunctionalizationError(
-            f"{self.who} writes in place to {what}, which is not its own; the order of writes and reads is undefined\n"
+            f"{self.who} writes in place to {what}, which it did not make: the order of writes and reads is undefined\n"
             "write to a copy: ops.np.copy(x)"))
 
+    def refuse_state(self, remedy: str, *_: Any) -> None:
+        """Raise FunctionalizationError because each step of a loop replaces something that only the first can find.
+
+        Or because the function replaces the state of a source of random numbers, which has another remedy.
+        """
+        assert self.surroundings is not None
+        replaced = self.surroundings.replaced
+        when = "in each step, but when the loop runs again, each step gets the value of the first step"
+        if self.surroundings.source:
+            replaced, remedy = self.surroundings.source, REMEDY
+            when = "by something other than the draw of an operator, which another run or a graph would lack"
+        self.refuse(FunctionalizationError(f"{self.who} replaces {replaced} {when}\n{remedy}"))
+
+    def note_stack(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function, and note the interpreters of this call. Only a value of an earlier step is lost."""
+        state = _core.current_state()
+        if self.surroundings is not None and state.default_backend != "Meta":
+            self.surroundings.stack = tuple(state.stack)
+        return function(*args)
+
+    def refuse_lost(self) -> None:
+        """Raise FunctionalizationError because a step of a loop keeps a value, which later steps find as a constant."""
+        assert self.surroundings is not None
+        self.refuse(FunctionalizationError(
+            f"{self.who} keeps a value of a step in {self.surroundings.lost}, where later steps find it without its "
+            "derivative\ncompute it before the loop, or in each step"))
+
     def refuse(self, error: Exception) -> NoReturn:
-        """Raise an error that is the function's fault."""
+        """Raise an error that the function caused."""
         self.refusal = error
         raise error
 
 
 class Nesting:
-    """How the results of a function are nested, or those of several that must agree.
+    """The nesting of a function's results, or of the results of several functions that must agree.
 
-    `spec` says it as far as it is known, and is that of `source`; all of it is known as soon as a function has run,
-    and what that `returned`, which is nested so but for its outermost pytree. `remedy` is for messages.
+    `spec` describes the known part, and comes from `source`. It is complete as soon as a function has run. `returned`
+    is the spec of that function's result, which differs at most in its outermost pytree. `remedy` is for messages.
     """
 
     def __init__(
-        self, spec: TreeSpec = OPEN, source: str = "", remedy: str = "return the same structure, with as many arrays"
+        self, spec: TreeSpec = OPEN, source: str = "",
+        remedy: str = "return the same structure, with the same number of arrays",
     ) -> None:
         self.spec = spec
         self.returned = spec
@@ -172,8 +222,9 @@ class Nesting:
         self.is_known = False
 
     def leaves_of(self, function: FlatFunction, result: Any) -> list[Any]:
-        """What a function returned without pytrees and None, in the order of the spec; DispatchTypeError for
-        another structure.
+        """Return the leaves of a function's result without None, in the order of the spec.
+
+        Raise DispatchTypeError for another structure.
         """
         leaves, found = tree_flatten_present(result)
         ordered = in_order_of(self.spec, leaves, found)
@@ -183,21 +234,21 @@ class Nesting:
                 f"structure of {self._source}\n{self._remedy}"))
         if not self.is_known:
             self.spec, self.is_known = completed(self.spec, found), True
-            self._source = self._source or f"what {function.who.partition(': ')[2]} returned"
+            self._source = self._source or f"the result of {function.who.partition(': ')[2]}"
         self.returned = self.spec
         return ordered
 
     def nested(self, values: Sequence[Any]) -> Any:
-        """The results of a function, given their arrays."""
+        """Return the results of a function in their structure, given their arrays."""
         return tree_unflatten(values, self.spec)
 
 
 class Lifted:
-    """A function with what it captures as explicit arguments, after its own ones.
+    """A function with its captured values as explicit arguments, after its own arguments.
 
-    While it runs, each captured Tensor means the argument that was passed for it; to functions that it leaves behind
-    for the backward pass, too. It `is_open` where all that it uses is known: it runs without data, and leaves no such
-    functions behind.
+    While it runs, each captured Tensor is replaced by the argument that was passed for it. This also holds for
+    functions that it leaves behind for the backward pass. It `is_open` if all values that it uses are known: it runs
+    without data, and leaves no such functions behind.
     """
 
     def __init__(self, function: FlatFunction, captured: tuple[Tensor, ...], has_users_functions: bool) -> None:
@@ -205,15 +256,21 @@ class Lifted:
         self.captured = captured
         self.is_open = function.is_sound and not has_users_functions
         self._since = _core.next_number()
+        self.graph: Any = None          # the graph that a trace made of it
 
     def __repr__(self) -> str:
         return repr(self.function)
 
     @property
     def outlined(self) -> Outlined | None:
-        """What a run of the function without data has shown, with what it captures as arguments."""
+        """The facts that a run of the function without data has shown, with captured values as arguments."""
         known = self.function.outlined
         return known and known._replace(examples=[*known.examples, *metas_of(self.captured)])
+
+    @property
+    def examples(self) -> Sequence[Any]:
+        """The values that the function was outlined for, and its captured values."""
+        return (*self.function.examples, *self.captured)
 
     def __call__(self, *values: Any) -> Arrays:
         n = len(values) - len(self.captured)
@@ -234,15 +291,15 @@ class Lifted:
         return tuple([meant.get(id(output), output) for output in outputs])
 
     def _refuse_unknown(self, tensor: _core.Wrapper) -> None:
-        """Raise AutogradError: a captured value that was not found would be a constant."""
+        """Raise AutogradError, because a captured value that was not found would be a constant."""
         raise AutogradError(
             f"{self.function.who} captures a value of {describe_interpreter(tensor.interpreter)}, of shape "
-            f"{tuple(tensor.shape)}, in a way that cannot be seen before it runs; it would become a constant\n"
+            f"{tuple(tensor.shape)}, that is only found when it runs, so the value would become a constant\n"
             "pass it as an argument of the function")
 
 
 def bound(function: Flat, args: Arrays) -> Step:
-    """The function of its first arguments, with these as the last: what a loop calls each time."""
+    """Bind the last arguments of a function, and return a function of the first ones for a loop to call."""
     if isinstance(function, Lifted):
         n = len(args) - len(function.captured)
         if all(map(operator.is_, args[n:], function.captured)):
@@ -256,17 +313,12 @@ def bound(function: Flat, args: Arrays) -> Step:
 
 
 def as_taken(step: Step, values: Sequence[Any]) -> Arrays:
-    """The arrays as a step takes them: a user's function Tensors, any other one what it is given."""
+    """Return the arrays as a step takes them: Tensors for a user's function, unchanged for any other."""
     return tuple(values if step[1] is OPEN else map(as_tensor, values))
 
 
-def partial_last(function: Callable[..., Any], args: Arrays) -> Callable[..., Any]:
-    """The function of its first arguments, with these as the last."""
-    return lambda *values: function(*values, *args)
-
-
 def described_capture(function: Callable[..., Any], tensor: Any) -> str:
-    """A captured array in words, by its variable's name where that is known."""
+    """Return a description of a captured array, by its variable's name if that is known."""
     try:
         found = inspect.getclosurevars(function)
     except TypeError:
@@ -281,42 +333,50 @@ def described_capture(function: Callable[..., Any], tensor: Any) -> str:
 
 
 class Outline(NamedTuple):
-    """What is known of a function: the Tensors that it captures, and its results without data.
+    """The facts known about a function: the Tensors that it captures, and its results without data.
 
-    `results` is None where it cannot run without data; then `captured` is what its variables lead to.
-    With `has_users_functions`, functions of users may run later; these were searched likewise.
+    `results` is None if the function cannot run without data. Then `captured` holds all Tensors reachable from its
+    variables. With `has_users_functions`, functions of users may run later, and these were searched in the same way.
+    `generators` has the generators that it draws from.
     """
 
     captured: tuple[Tensor, ...]
     results: Arrays | None
     has_users_functions: bool = False
+    generators: Draws | None = None
 
 
 class Outlined(NamedTuple):
-    """What a run without data has shown, for another one: shapes and dtypes, and whose functions may run later."""
+    """The facts that a run without data has shown: shapes and dtypes, and the owners of functions that may run later.
+
+    With `is_random`, two runs may differ because operators draw numbers.
+    """
 
     examples: list[Meta]
     results: list[Meta]
     owners: list[Any]
+    is_random: bool
 
 
 def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
-    """Run a function on arrays without data, of the shapes and dtypes of the examples, unobserved.
+    """Run a function unobserved on arrays without data, of the shapes and dtypes of the examples.
 
-    Raises what the function refuses itself; RecursionError, since each attempt to go on would get as deep; and
-    MemoryError. Any other error means that it needs data.
+    Raise errors for which the function itself is refused. Raise RecursionError, since each further attempt would get as
+    deep, and MemoryError. Any other error means that the function needs data.
     """
-    _core.end_trial()
-    function.refusal = None
+    _core.end_speculative_run()
+    function.refusal, function.surroundings = None, function.surroundings or Surroundings(function.function)
     try:
-        substitution, owners, results = _run_without_data(function, examples)
+        draws = Draws()
+        substitution, owners, results = _run_without_data(function, examples, draws)
         meant = _held(substitution.captured, function)
         if len(meant) < len(substitution.captured):
-            meant.update(map(id, _run_without_data(function, examples)[0].captured))
+            meant.update(map(id, _run_without_data(function, examples, Draws())[0].captured))
     except Exception as error:
         if function.refusal is error or isinstance(error, (RecursionError, MemoryError)):
             raise
         return Outline(_without_repeats(_usable_in_reach(function.function)), None, True)
+    function.surroundings.drawn = {id(bits_of(generator)) for generator in draws.drawn}
     captured = []
     for tensor, substitute in zip(substitution.captured, substitution.values, strict=True):
         if id(tensor) not in meant:
@@ -327,57 +387,93 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if any(_core.have_one_memory(result, substitute) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
-    function.outlined = Outlined(metas_of(examples), metas_of(results), owners)
+    if _core.active_modes():
+        function.examples = examples
+    function.outlined = Outlined(metas_of(examples), metas_of(results), owners, bool(draws))
     if owners:
         captured += _usable_in_reach(list(map(functions_of, owners)))
-    return Outline(_without_repeats(captured), results, bool(owners))
+    return Outline(_without_repeats(captured), results, bool(owners), draws)
 
 
-def tried(function: FlatFunction, values: Arrays) -> tuple[Arrays, tuple[Tensor, ...]] | None:
-    """What a function returns for these Tensors, where nothing observes it, and what it captures; then it is sound.
+def as_scalars(results: Arrays, models: Sequence[Any] | None) -> Arrays:
+    """Convert results to scalars where a function, run without data, returned scalars.
 
-    None where a run without data has to tell, as where the function fails, and where what it captures is tracked.
+    `models` is None if it could not run without data. Operators on functions pass arrays on. Which results are scalars
+    is known before the functions run.
     """
-    trial = _core.Trial(*values)
+    if models is None:
+        return results
+    return (*[_as_scalar(result) if _core.is_scalar(model) else result
+              for result, model in zip(results, models, strict=False)], *results[len(models):])
+
+
+def _as_scalar(result: Any) -> Any:
+    """Return a result as a scalar at all interpreters that it is a value of."""
+    below = result
+    while isinstance(below, Tensor):
+        below = _core.array_of(_core.to_scalar(below))
+    return _core.to_scalar(result)
+
+
+def run_speculatively(function: FlatFunction, values: Arrays) -> tuple[Arrays, tuple[Tensor, ...]] | None:
+    """Run a function on these Tensors, unobserved, and return its results and captured Tensors. Then it is sound.
+
+    Return None if a run without data is needed: if the function fails, or captures a tracked Tensor.
+    """
+    speculative, draws = _core.SpeculativeRun(*values), Draws()
+    function.surroundings = Surroundings(function.function)
+    captured: tuple[Tensor, ...] = ()
     try:
-        results = _core.substituting(trial, function.fresh_outputs, values)
+        results = draws.record(_core.substituting, speculative, function.fresh_outputs, values)
         for result in results:
-            trial(result)
+            speculative(result)
+        captured = tuple(speculative.captured)
+        is_known = not speculative.has_ended and (not captured or _are_held(captured, function))
     except (RecursionError, MemoryError):
         raise
     except Exception:
-        return None
-    captured = tuple(trial.captured)
-    if trial.has_ended or (captured and not _are_held(captured, function)):
+        is_known = False
+    if not is_known:
+        draws.rewind()
+        function.surroundings.restore()
         return None
     for tensor in captured:
         if any(_core.have_one_memory(result, tensor) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
+    function.surroundings.drawn = {id(bits_of(generator)) for generator in draws.drawn}
     function.is_sound = True
     return results, captured
 
 
 def _are_held(tensors: Arrays, function: FlatFunction) -> bool:
-    """Were these Tensors there before the function ran? No may mean that this cannot be told."""
+    """Return whether these Tensors existed before the function ran, as far as can be determined."""
     return len(_held(tensors, function)) == len(tensors)
 
 
+def kept_from_writes(values: Arrays) -> Arrays:
+    """Copy small NumPy arrays among the values, since writes to them are not counted. A trace follows them itself."""
+    if _core.active_modes() or np.ndarray not in map(type, values):
+        return values
+    kept: Arrays = _core.guarded_value(values)
+    return kept
+
+
 def is_plain(values: Iterable[Any]) -> bool:
-    """Are these arrays of NumPy's, or Tensors of such, under no interpreter and of no class of a user's?"""
+    """Return whether these are NumPy arrays, or Tensors of them, under no interpreter and of no user's class."""
     return all(type(value) is np.ndarray or (type(value) is Tensor and type(value.array) is np.ndarray)
                for value in values)
 
 
 def metas_of(values: Iterable[Any]) -> list[Meta]:
-    """Shape and dtype of each array."""
+    """Return the shape and dtype of each array."""
     return [(tuple(value.shape), dtype_of(value)) for value in values]
 
 
 def results_without_data(function: Flat, values: Arrays) -> Arrays:
-    """What a function returns for arrays without data.
+    """Return the results of a function for arrays without data.
 
-    It does not run again for arrays like those of its outline: else each loop or branch within another one would double
-    the runs of what is in it.
+    The function does not run again for arrays like those of its outline. Otherwise each nested loop or branch would
+    double the runs of its contents.
     """
     known = outlined_of(function)
     arrays = [value.array if type(value) is Tensor else value for value in values]
@@ -390,14 +486,90 @@ def results_without_data(function: Flat, values: Arrays) -> Arrays:
     return tuple([Tensor(MetaArray(*meta)) for meta in known.results])
 
 
+def is_fake(value: Any) -> bool:
+    """Return whether a Tensor of a subclass has no data, only a shape and a dtype."""
+    return isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and isinstance(value.array, Shell)
+
+
+class Known:
+    """A function of flat arrays that does not run for arrays without data, since its results for these are known."""
+
+    def __init__(self, function: Flat, examples: Iterable[Any], results: Iterable[Any]) -> None:
+        self._function = function
+        self._examples, self.results = metas_of(examples), metas_of(results)
+
+    def __call__(self, *values: Any) -> Arrays:
+        fake = next(filter(is_fake, values), None)
+        if fake is None or metas_of(values) != self._examples:
+            return self._function(*values)
+        return tuple([ops.np.empty_like(fake, shape=shape, dtype=dtype) for shape, dtype in self.results])
+
+
+def kept(function: Any, key: Any, make: Callable[[], T]) -> T:
+    """Call `make`, or for a body and functions derived from it, return the result of the first call with this key.
+
+    A body is the graph of a function that is passed to an operator. It computes the same as the function at any
+    interpreter. Nested functions are therefore transformed once for each level, not once for each path to it.
+    """
+    known: dict[Any, Any] | None = getattr(function, "kept", None)
+    if known is None:
+        return make()
+    if key not in known:
+        known[key] = make()
+    found: T = known[key]
+    return found
+
+
+class Derived:
+    """A function that a transform derives from a body, with its graph as soon as a trace has made one."""
+
+    def __init__(self, function: Flat) -> None:
+        self.kept: dict[Any, Any] = {}
+        self._function = function
+        self._outlined = outlined_of(function)
+        self._graph: Any = None
+
+    @property
+    def graph(self) -> Any:
+        """The graph, or None before it is traced and after it was edited."""
+        return None if self._graph is None or not self._graph.is_body else self._graph
+
+    @graph.setter
+    def graph(self, graph: Any) -> None:
+        self._graph = graph
+
+    @property
+    def outlined(self) -> Outlined | None:
+        """The facts that a run without data has shown."""
+        graph = self.graph
+        return self._outlined if graph is None else graph.outlined
+
+    def __call__(self, *values: Any) -> Arrays:
+        graph = self.graph
+        if graph is None or metas_of(values) != graph.outlined.examples:
+            return self._function(*values)
+        return tuple(graph(*values))
+
+
+def derived(function: Flat, key: Any, make: Callable[[], Flat]) -> Flat:
+    """Return the function that a transform derives from another one, cached as by `kept`."""
+    return kept(function, key, lambda: make() if getattr(function, "kept", None) is None else Derived(make()))
+
+
+def may_draw(function: Flat) -> bool:
+    """Return whether two runs of a function may differ because operators draw numbers."""
+    known = outlined_of(function)
+    return known is None or known.is_random
+
+
 def outlined_of(function: Flat) -> Outlined | None:
-    """What a run without data has shown of a function; None where nothing is known."""
+    """Return the facts that a run without data has shown about a function, or None."""
     known: Outlined | None = getattr(function, "outlined", None)
     return known
 
 
 def _is_plain(array_type: type) -> bool:
-    """Is this the type of arrays without data, or one of NumPy's?"""
+    """Return whether this is the type of arrays without data, or one of NumPy's."""
     return array_type is MetaArray or array_type is np.ndarray or issubclass(array_type, np.generic)
 
 
@@ -410,9 +582,12 @@ def _without_repeats(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def functions_of(owner: Any) -> tuple[Any, ...]:
-    """The functions of users in a CustomDerivative, or an operator; a function is its own."""
+    """Return the functions of users in an operator whose captures no call shows. A function is its own owner.
+
+    For a Function, captured values are among the arguments of its calls.
+    """
     if isinstance(owner, CustomDerivative):
-        return owner.functions
+        return () if getattr(owner, "separate", False) else owner.functions
     if not isinstance(owner, OpOverload):
         return (owner,)
     handle = derivative_of(owner)
@@ -425,18 +600,18 @@ def functions_of(owner: Any) -> tuple[Any, ...]:
 
 
 def _run_without_data(
-    function: FlatFunction, examples: Sequence[Any]
+    function: FlatFunction, examples: Sequence[Any], draws: Draws
 ) -> tuple[_core.CapturedMetaArrays, list[Any], Arrays]:
-    """The substitution for captured Tensors, the owners of functions that may run later, and the results."""
+    """Return the substitution for captured Tensors, the owners of functions that may run later, and the results."""
     substitution = _core.CapturedMetaArrays()
     owners: list[Any] = []             # custom derivatives, operators
     values = [meta_like(example) for example in examples]
-    results = unseen(noting_owners, owners, _core.substituting, substitution, function, *values)
+    results = noting_draws(draws, noting_owners, owners, _core.substituting, substitution, function, *values)
     return substitution, owners, _with_substitutes(results, substitution, function)
 
 
 def _with_substitutes(results: Arrays, substitution: _core.CapturedMetaArrays, function: FlatFunction) -> Arrays:
-    """The results of a function; captured Tensors among them are replaced by their substitutes."""
+    """Return the results of a function with captured Tensors among them replaced by their substitutes."""
     known = tuple(map(substitution.meaning, results))
     unknown = [result for result in known if _core.is_from_outside(result)]
     if not unknown:
@@ -446,11 +621,11 @@ def _with_substitutes(results: Arrays, substitution: _core.CapturedMetaArrays, f
 
 
 def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
-    """By their ids, the Tensors that were there before the function ran, as far as can be told.
+    """Return the ids of the Tensors that existed before the function ran, as far as can be determined.
 
-    Others it may have made itself, of data: another run would make others.
+    The function may have made the others itself, from data. Another run would make others.
     """
-    near = set(map(id, _closed_over(function.function)))
+    near = set(map(id, closed_over(function.function)))
     sought = {id(tensor) for tensor in tensors if id(tensor) not in near and not isinstance(tensor, _core.Wrapper)}
     found = {id(tensor) for tensor in tensors} - sought
     for tensor in tensors_in_reach(function.function) if sought else ():
@@ -463,147 +638,147 @@ def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
 
 
 def _belongs_to_ended_transform(tensor: Tensor) -> bool:
-    """Is this a value of a transform that no longer runs?"""
-    value = _core.live_value(tensor)        # inside of a body it may mean another one
+    """Return whether this is a value of a transform that no longer runs."""
+    value = _core.live_value(tensor)        # in a body, it may be substituted
     return isinstance(value, (_core.BatchedTensor, _core.PythonWrapper)) and not value.interpreter.alive
 
 
 def meta_like(value: Any) -> Tensor:
-    """An array without data of the shape and dtype of a value."""
+    """Return an array without data of the shape and dtype of a value."""
     return Tensor(MetaArray(tuple(value.shape), dtype_of(value)))
 
 
 def unseen(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function where no mode is on and no transform active, as in a new thread, and arrays have no data."""
-    return contextvars.Context().run(_on_meta, function, args)
+    """Call a function with no mode or transform active, as in a new thread, on arrays without data.
+
+    No numbers are drawn. While draws are recorded, generators call operators.
+    """
+    return noting_draws(Draws(), function, *args)
 
 
-def _on_meta(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def noting_draws(draws: Draws, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function like `unseen`, and note the generators that it would draw from."""
+    try:
+        return contextvars.Context().run(for_another_context(_on_meta), draws, function, args)
+    finally:
+        draws.rewind()          # the function may set their states itself
+
+
+def _on_meta(draws: Draws, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     with default_backend("Meta"):
-        return function(*args)
+        return draws.record(function, *args)
 
 
 def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[bool],
                     interpreter: Vmap) -> list[bool] | None:
-    """Which results differ between the examples of a batch, given which arguments do; None if unknown.
+    """Return which results differ between the examples of a batch, given which arguments do, or None if unknown.
 
-    The examples are values of one example.
+    The examples are values of one example. If the function has no outline yet, the facts that this run shows are
+    stored as its outline, which avoids another run without data.
     """
-    inner = Vmap(interpreter.batch_size, interpreter.randomness, interpreter.name, interpreter.site)
+    return kept(function, ("batched results", tuple(batched), interpreter.batch_size, interpreter.randomness),
+                lambda: _batched_results(function, examples, batched, interpreter))
 
-    def run() -> list[bool]:
+
+def _batched_results(
+    function: Flat, examples: Sequence[Any], batched: Sequence[bool], interpreter: Vmap
+) -> list[bool] | None:
+    inner = interpreter.again()
+    draws, owners = Draws(), list[Any]()
+
+    def run() -> Arrays:
         values = [in_batch(inner, example) if flag else meta_like(example)
                   for example, flag in zip(examples, batched, strict=True)]
-        return [_core.is_owned_by(result, inner) for result in _core.run_under(inner, function, *values)]
+        results: Arrays = _core.run_under(inner, function, *values)
+        return results
 
     try:
-        flags: list[bool] = unseen(run)
+        results = noting_draws(draws, noting_owners, owners, run)
     except (RecursionError, MemoryError):
         raise
     except Exception:
         return None
-    return flags
+    if type(function) is FunctionType and outlined_of(function) is None:
+        function.outlined = Outlined(   # type: ignore[attr-defined]
+            metas_of(examples), metas_of(results), owners, bool(draws))
+    return [_core.is_owned_by(result, inner) for result in results]
 
 
 def in_batch(interpreter: Vmap, example: Any) -> Tensor:
-    """A value of an interpreter of vmap, without data, of which one example looks like this."""
+    """Return a value of an interpreter of vmap, without data, whose examples have the shape and dtype of this one."""
     batch = Tensor(MetaArray((interpreter.batch_size, *example.shape), dtype_of(example)))
     value: Tensor = _core.wrap_value_at(interpreter, batch)
     return value
 
 
-# --- what variables lead to ------------------------------------------------------------------------------------------
-
-
-MAX_DEPTH = 8
-_HOLD_NOTHING = frozenset((np.ndarray, np.ufunc, int, float, bool, str, bytes, type, ModuleType, NoneType))
-
-
-def tensors_in_reach(function: Any) -> Iterator[Tensor]:
-    """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, pytrees.
-
-    What takes fewer steps to comes first.
-    """
-    seen: dict[int, Any] = {}
-    found: list[Any] = [function]
-    for _ in range(MAX_DEPTH + 1):
-        parts: list[Any] = []
-        for value in found:
-            if type(value) in _HOLD_NOTHING or id(value) in seen:
-                continue
-            seen[id(value)] = value
-            if isinstance(value, Tensor):
-                yield value
-            else:
-                parts += _parts(value)
-        found = parts
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    """What an object holds."""
-    if isinstance(value, FunctionType):
-        return (*_contents(value.__closure__ or ()), *_globals_of(value), *(value.__defaults__ or ()),
-                *(value.__kwdefaults__ or {}).values())
-    if isinstance(value, TransformedFunction):
-        return (value.target,)
-    cls = type(value)
-    is_node, is_of_a_library = is_pytree_node_type(cls), cls.__module__.startswith(("pydispatch.", "numpy"))
-    if (is_of_a_library and not is_node) or isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):
-        return ()
-    if isinstance(value, MethodType):
-        return value.__func__, value.__self__
-    if isinstance(value, functools.partial):
-        return value.func, value.args, value.keywords
-    if isinstance(value, dict):
-        return value.values()
-    if isinstance(value, (tuple, list, set, frozenset)):
-        return value
-    if is_node:
-        return tree_leaves(value)
-    return vars(value).values() if cls.__module__ != "builtins" and hasattr(value, "__dict__") else ()
-
-
-def _closed_over(function: Any) -> list[Any]:
-    """What is in the variables of a closure; of anything else, nothing."""
-    return _contents(getattr(function, "__closure__", None) or ())
-
-
-def _contents(cells: Iterable[CellType]) -> list[Any]:
-    """What is in these variables, but for those that have no value yet."""
-    found = []
-    for cell in cells:
-        try:
-            found.append(cell.cell_contents)
-        except ValueError:
-            continue
-    return found
-
-
-def _globals_of(function: FunctionType) -> list[Any]:
-    """What a function finds under the names in its code, those of attributes among them."""
-    known = function.__globals__
-    return [known[name] for name in function.__code__.co_names if name in known]
-
-
 # --- captured arrays as arguments ------------------------------------------------------------------------------------
 
 
+@contextmanager
+def first_run_of(*functions: FlatFunction, state: str = "") -> Iterator[None]:
+    """Run a block that calls functions for the first time. Later runs find the surroundings of that run.
+
+    The functions of a loop run many times in it, but later runs cannot find the surroundings of each step. Later runs,
+    and traces, are refused if a step replaces something. `state` is the remedy that the error gives.
+    """
+    originals = [function.function for function in functions]
+    if state and any(isinstance(interpreter, Jvp) for interpreter in _core.current_state().stack):
+        for function in functions:
+            function.function = functools.partial(function.note_stack, function.function)
+    try:
+        yield
+    finally:
+        for function, original in zip(functions, originals, strict=True):
+            function.function = original
+    for function in functions:
+        if function.surroundings is None:
+            continue
+        again: Callable[..., Any] = function.surroundings.again
+        is_traced = any(mode._knows_bodies for mode in _core.active_modes())
+        if function.surroundings.source and (is_traced or function.surroundings.drawn):
+            function.refuse_state("")       # draws of operators began in other states than those of one run
+        if state:
+            function.surroundings.note()
+            if function.surroundings.lost:
+                function.refuse_lost()
+            if function.surroundings.replaced:
+                again = functools.partial(function.refuse_state, state)
+                if is_traced:
+                    again()
+        function.function = functools.partial(again, function.function)
+
+
 def lift(functions: Sequence[FlatFunction], outlines: Sequence[Outline]) -> tuple[list[Flat], tuple[Tensor, ...]]:
-    """The functions with all that any of them captures as last arguments, and these Tensors."""
+    """Return the functions with all values that any of them captures as last arguments, and these Tensors."""
     known = {id(tensor): tensor for found in outlines for tensor in found.captured}
     if _core.current_state().default_backend == "Meta":     # while another function is outlined
         known |= {id(tensor): tensor for function in functions for tensor in tensors_in_reach(function.function)
                   if type(tensor) is Tensor and type(tensor.array) is MetaArray}
     captured = tuple(known.values())
+    for found in outlines:
+        if found.generators is not None:     # note the draws of every function, since any may run
+            for generator in found.generators.drawn:
+                generator_here(generator)
+            for name in found.generators.not_repeatable:
+                note_state_of(name)
     has_users_functions = any(found.has_users_functions for found in outlines)
-    if not captured and not has_users_functions:
-        return list(functions), ()
-    return [Lifted(function, captured, has_users_functions) for function in functions], captured
+    lifted: list[Any] = list(functions)
+    if captured or has_users_functions:
+        lifted = [Lifted(function, captured, has_users_functions) for function in functions]
+    trace = next((mode for mode in _core.active_modes() if mode._knows_bodies), None)
+    if trace is not None and not has_users_functions and not any(found.generators for found in outlines):
+        lifted = [trace._body_of(function) for function in lifted]
+    return lifted, captured
 
 
 def n_results(function: Flat, examples: Sequence[Any]) -> int | None:
-    """How many arrays a function returns; None where it cannot run without data."""
+    """Return how many arrays a function returns, or None if it cannot run without data."""
     flat = function.function if isinstance(function, Lifted) else function
+    if isinstance(flat, Known):
+        return len(flat.results)
+    known = outlined_of(flat)
+    if known is not None:
+        return len(known.results)
     if isinstance(flat, FlatFunction) and flat.nesting.is_known:
         return n_leaves(flat.nesting.spec)
     try:
@@ -615,5 +790,5 @@ def n_results(function: Flat, examples: Sequence[Any]) -> int | None:
 
 
 def show(value: Any) -> str:
-    """Shape and dtype, for messages."""
+    """Return the shape and dtype for messages."""
     return f"{dtype_of(value)}{list(value.shape)}"

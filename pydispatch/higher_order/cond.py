@@ -1,4 +1,4 @@
-"""`cond`: one of two functions, as the predicate says."""
+"""`cond`: call one of two functions, chosen by a predicate."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._core import Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
+from pydispatch.autograd.randomness import Draws
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
@@ -16,8 +17,10 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     Nesting,
+    as_scalars,
     batched_results,
     check_function,
+    first_run_of,
     lift,
     n_results,
     outline,
@@ -26,9 +29,12 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import (
+    another_run,
     batched,
     below,
     chosen,
+    draws_of,
+    first_run,
     gradients_of,
     is_differentiable,
     is_one_element,
@@ -46,17 +52,38 @@ from pydispatch.tree import tree_leaves
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-    """`true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`. Modes and transforms see one operator.
+    """Call `true_fn(*operands)` if `pred` holds, and `false_fn(*operands)` otherwise.
 
-    `pred` is a bool or number, which is decided here, or an array of one element. `operands` is a tuple or list,
-    nested as you like; the functions get Tensors in place of the arrays in it, and may capture arrays. Both
-    return new arrays, in pytrees too, of the same structure, shapes and dtypes, and must not write to their arguments.
-    Only the chosen function runs, but both are called once with arrays without data, to see what they capture and
-    return.
+    Modes and transforms see one operator. Only the chosen function runs, but both are called once with arrays without
+    data, to find out what they capture and return.
 
-    Under `vmap` with a predicate that differs between examples, both functions run for all examples, and `where`
-    selects the results. So a division by zero in the other function happens, and a NaN there spoils gradients. Make the
-    operands safe first: `where(x > 0, x, 1)`.
+    Under `vmap` with a predicate that differs between examples, both functions run for the whole batch, and `where`
+    selects the results. Examples that do not choose a function get the operands of one that does.
+
+    Parameters
+    ----------
+    pred : bool, number or array
+        An array has one element. A bool or number chooses immediately.
+    true_fn, false_fn : callable
+        Functions that receive Tensors for the arrays in `operands`, and may capture arrays. Both return new arrays,
+        possibly in pytrees, of the same structure, shapes and dtypes. They must not write to their arguments.
+    operands : tuple or list, optional
+        The arguments, nested as you like.
+
+    Returns
+    -------
+    array or pytree of arrays
+        The result of the chosen function.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch import func, higher_order
+    >>> def f(x):
+    ...     return higher_order.cond(x > 0, np.sqrt, lambda x: 0 * x, (x,))
+    >>> func.vmap(f)(numpy.array([4.0, -1.0]))
+    array([ 2., -0.])
     """
     for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):
         check_function(f"cond: {name}", function, "cond(pred, lambda x: ..., lambda x: ..., (x,))")
@@ -74,28 +101,33 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if outlines[0].results is not None and outlines[1].results is not None:
         check_same_results(outlines[0].results, outlines[1].results)
     functions, captured = lift(branches, outlines)
-    results = COND(pred, *functions, (*arrays, *captured))
+    with first_run_of(*branches):
+        results = COND(pred, *functions, (*arrays, *captured))
+    if outlines[0].results is not None and outlines[1].results is not None:
+        results = as_scalars(results, [
+            one if _core.is_scalar(other) else other
+            for one, other in zip(outlines[0].results, outlines[1].results, strict=True)])
     return nesting.nested(all_as_passed(results, (pred,), arrays, captured))
 
 
 def check_predicate(who: str, pred: Any) -> None:
-    """DispatchTypeError unless it is an array of one element."""
+    """Raise DispatchTypeError unless the predicate is an array of one element."""
     if not _core.is_array(pred):
         raise DispatchTypeError(f"{who} is {_core.a_type(pred)}, expected a bool or an array of one element\n"
                                 "pass a comparison of arrays: x.sum() > 0")
     if not is_one_element(pred):
         raise DispatchTypeError(f"{who} has shape {tuple(pred.shape)}, expected one element\n"
-                                "reduce it: pred.all() or pred.any(); for a choice by element use ops.np.where")
+                                "reduce it: pred.all() or pred.any(), or use ops.np.where to choose per element")
 
 
 def check_same_results(left: Arrays, right: Arrays) -> None:
-    """DispatchTypeError unless the results have the same shapes and dtypes."""
+    """Raise DispatchTypeError unless the results have the same shapes and dtypes."""
     if len(left) != len(right):
-        raise DispatchTypeError(f"cond: true_fn returns {len(left)} arrays, false_fn {len(right)}\n"
+        raise DispatchTypeError(f"cond: true_fn returns {len(left)} arrays, but false_fn {len(right)}\n"
                                 "return the same structure from both")
     for i, (one, other) in enumerate(zip(left, right, strict=True)):
         if meta_of(one) != meta_of(other):
-            raise DispatchTypeError(f"cond: result {i} is {show(one)} from true_fn and {show(other)} from false_fn\n"
+            raise DispatchTypeError(f"cond: result {i} is {show(one)} from true_fn, but {show(other)} from false_fn\n"
                                     "return the same shapes and dtypes from both: x.astype(dtype)")
 
 
@@ -107,25 +139,25 @@ def _n_results(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> in
     return n_results(true_fn, operands)
 
 
-COND = HigherOrderOperator("cond", examples=_examples, n_results=_n_results)
+COND = HigherOrderOperator("cond", examples=_examples, n_results=_n_results, captures=3)
 register_common_rules(COND)
 
 
 @COND.py_impl("CompositeExplicitAutograd")
 def run(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
-    """The chosen branch."""
+    """Run the chosen branch."""
     return (true_fn if bool(pred) else false_fn)(*operands)
 
 
 @COND.py_impl("Meta")
 def run_without_data(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
-    """One branch, for the shapes and dtypes."""
+    """Run one branch without data, for the shapes and dtypes."""
     return tuple([without_data(result) for result in results_without_data(true_fn, operands)])
 
 
 @COND.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
-    """The branches on batches; both of them, and a choice by example, where the predicate is a batch itself."""
+    """Run the branches on batches. If the predicate is a batch, run both and choose by example."""
     flags = owned(operands, interpreter)
     values = below(operands, interpreter)
     if not _core.is_owned_by(pred, interpreter):
@@ -134,25 +166,48 @@ def run_on_batches(interpreter: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, 
         branches = [batched(branch, flags, interpreter, result_flags) for branch in (true_fn, false_fn)]
         return wrapped(COND(pred, *branches, values), interpreter, result_flags)
     wanted = bools(_core.value_below(pred, interpreter))
-    left, right = [batched(branch, flags, interpreter)(*values) for branch in (true_fn, false_fn)]
+    on_batches = [batched(branch, flags, interpreter) for branch in (true_fn, false_fn)]
+    given = [for_chosen(chooses, values, flags) for chooses in (wanted, ops.np.logical_not(wanted))]
+    if interpreter.randomness == "same":        # each example draws in only one branch
+        draws = Draws()
+        left, right = draws.record(on_batches[0], *given[0]), draws.restart(on_batches[1], *given[1])
+    else:
+        left, right = [branch(*operands) for branch, operands in zip(on_batches, given, strict=True)]
     check_same_results(left, right)
     return wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], interpreter)
 
 
 def bools(value: Any) -> Any:
-    """A batch of predicates of one element as a vector of bools."""
+    """Return a batch of predicates of one element as a vector of bools."""
     flat = ops.np.reshape(value, (value.shape[0],))
     return flat if flat.dtype.kind == "b" else flat != 0
 
 
+def for_chosen(wanted: Any, values: Sequence[Any], flags: Sequence[bool]) -> Arrays:
+    """Return operands for a function that runs for all examples, although only the wanted examples matter.
+
+    The other examples get the operands of the first wanted one. Their own operands may be outside the function's
+    domain. It could raise an error or give a gradient that is not finite, and zero times such a gradient is not zero.
+    If no example is wanted, no gradient flows back.
+    """
+    if not wanted.shape[0]:
+        return tuple(values)
+    first, is_any = ops.np.argmax(wanted), ops.np.any(wanted)
+    return tuple([
+        select(wanted, value, ops.np.detach(ops.np.take(value, first, 0))) if flag
+        else ops.np.where(is_any, value, ops.np.detach(value))
+        if isinstance(value, Tensor) and is_differentiable(value) else value
+        for value, flag in zip(values, flags, strict=True)])
+
+
 def select(pred: Any, left: Any, right: Any) -> Any:
-    """For each example what the predicate says: a vector of bools, against two batches."""
+    """Select for each example from two batches by a predicate, which is a vector of bools."""
     return ops.np.where(ops.np.reshape(pred, (*pred.shape, *(1,) * (left.ndim - pred.ndim))), left, right)
 
 
 @COND.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
-    """One call on the values and tangents, of the branches with their derivatives."""
+    """Run one call on the values and tangents, with branches that include their derivatives."""
     tangents = tangents_of(operands, interpreter)
     flags = [tangent is not None for tangent in tangents]
     results = COND(_core.value_below(pred, interpreter), jvp_of(true_fn, flags, interpreter),
@@ -165,15 +220,17 @@ def run_with_tangents(interpreter: Jvp, pred: Any, true_fn: Flat, false_fn: Flat
 @COND.py_impl(Grad)
 def run_and_record(interpreter: Interpreter | None, pred: Any, true_fn: Flat, false_fn: Flat,
                    operands: Arrays) -> Arrays:
-    """The call below, as one node; its backward is a cond of the branches' gradients."""
-    results = wrapped(COND(*below((pred,), interpreter), true_fn, false_fn, below(operands, interpreter)), interpreter)
+    """Make the call below and record it as one node, whose backward is a cond of the branches' gradients."""
+    draws = draws_of(true_fn, false_fn)
+    results = wrapped(first_run(draws, COND, *below((pred,), interpreter), true_fn, false_fn,
+                                below(operands, interpreter)), interpreter)
     flags = [is_differentiable(result) for result in results]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         pred, *operands = saved
         cotangents = materialized(chosen(grads, flags), metas)
         branches = [gradients_of(branch, wanted, flags, "cond") for branch in (true_fn, false_fn)]
-        gradients: Arrays = COND(pred, *branches, (*operands, *cotangents))
+        gradients: Arrays = another_run(draws, COND, pred, *branches, (*operands, *cotangents))
         return gradients
 
     metas = [meta_of(result) for result in chosen(results, flags)]
@@ -183,5 +240,5 @@ def run_and_record(interpreter: Interpreter | None, pred: Any, true_fn: Flat, fa
 
 @COND.py_impl("Autograd")
 def run_on_tape(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
-    """`run_and_record` on the tape."""
+    """Run and record the call on the tape."""
     return run_and_record(None, pred, true_fn, false_fn, operands)

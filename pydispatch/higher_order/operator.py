@@ -1,7 +1,7 @@
-"""HigherOrderOperator: an operator whose arguments may be functions, pytrees, anything; its rules are in tables.
+"""HigherOrderOperator: an operator whose arguments may be functions, pytrees or anything else. Its rules are in tables.
 
-A call goes down the one stack, as that of any operator does: each interpreter sees the operator once, and the rule for
-its class decides what the call means there. Below all interpreters, the rule for the arguments' keys runs.
+A call goes down the stack like that of any operator. Each interpreter sees the operator once, and the rule for its
+class defines the meaning of the call there. Below all interpreters, the rule for the arguments' keys runs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
+
+import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Interpreter, Tensor
@@ -20,7 +22,7 @@ from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import registrations
 from pydispatch.registry.sites import caller_site, describe_interpreter, registration_site
 from pydispatch.registry.tables import choices_for, framework_fallback
-from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rule = Callable[..., Any]
@@ -29,26 +31,53 @@ Examples = Callable[..., dict[int, tuple[Any, ...]]]
 COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
+def partial_last(function: Callable[..., Any], args: Sequence[Any]) -> Callable[..., Any]:
+    """Bind the last arguments of a function, and return a function of the first ones."""
+    return lambda *values: function(*values, *args)
+
+
 class HigherOrderOperator:
-    """An operator without a schema, defined by its rules; arguments may be of any kind.
+    """An operator without a schema, defined by its rules. Its arguments may be of any kind.
 
     `py_impl(where)` registers the rule for a dispatch key, or for the class of a transform, a mode or a Tensor.
-    Interpreters and keys look at the arrays among the arguments, in tuples, lists and dicts too. What a function
-    captures is unknown, so the values of interpreters that it works on must be among the arguments.
+    Interpreters and keys consider the arrays among the arguments, including those in tuples, lists and dicts. The
+    captures of a function are unknown, so the values of interpreters that it works on must be among the arguments.
 
-    `examples(*args)` says what the functions among the arguments may be called with: {position: arguments}. Traces
-    use it to make graphs of them; these are compiled with the graph that calls the operator, unless it `transforms`
-    them: passes them values of an interpreter of its own.
+    Parameters
+    ----------
+    name : str
+        The name of the operator.
+    examples : callable, optional
+        `examples(*args)` returns arguments with which the functions among the arguments may be called: {position:
+        arguments}. Traces use it to make graphs of the functions. These are compiled with the graph that calls the
+        operator, unless the operator `transforms` them.
+    transforms : bool, optional
+        Whether the operator passes its functions values of a separate interpreter.
+    n_results : callable, optional
+        `n_results(*args)` is the number of arrays that a call returns, or None if unknown. With it, results are a tuple
+        of that many arrays. Results of handlers and rules are checked, except for rules that exist when `trust_rules`
+        is called.
+    captures : int, optional
+        The position of a tuple whose last elements the functions take as their last arguments: the values that they
+        capture. Generators among these, which traces put there, are passed to the functions, and no rule sees them.
 
-    `n_results(*args)` is the number of arrays that a call returns, None if unknown. With it, results are a tuple of
-    them, and what handlers and rules return is checked, except those of rules that exist when `trust_rules` is called.
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import higher_order
+    >>> twice = higher_order.HigherOrderOperator("twice")
+    >>> @twice.py_impl("CompositeImplicitAutograd")
+    ... def run(function, x):
+    ...     return function(function(x))
+    >>> twice(numpy.negative, numpy.ones(2))
+    array([1., 1.])
     """
 
     schema = None
 
     def __init__(
         self, name: str, *, examples: Examples | None = None, transforms: bool = False,
-        n_results: Callable[..., int | None] | None = None,
+        n_results: Callable[..., int | None] | None = None, captures: int | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f'HigherOrderOperator: the name is {name!r}, expected a string\n'
@@ -57,10 +86,11 @@ class HigherOrderOperator:
         self.examples = examples
         self.transforms = transforms
         self.n_results = n_results
+        self.captures = captures
         self._trusted: frozenset[Rule] = frozenset()
         self._rules: dict[DispatchKey | type, Rule] = {}
         self._sites: dict[DispatchKey | type, str] = {}     # where each was registered
-        self._used: dict[Any, Any] = {}     # the rules for keys and calls, found out when they were asked for
+        self._used: dict[Any, Any] = {}     # the rules for keys and calls, computed on demand
         self._module = registration_site().module
         _operators[name] = self
 
@@ -73,13 +103,30 @@ class HigherOrderOperator:
     # --- rules ---
 
     def py_impl(self, where: str | DispatchKey | type) -> Callable[[F], F]:
-        """Register the decorated function as the rule for a key or a class; RegistrationError where there is one.
+        """Register the decorated function as the rule for a key or a class.
 
-        The rule for a dispatch key is called as `rule(*args, **kwargs)`, that for "Autograd" where grad mode is on and
-        an argument is tracked; it goes on with arguments that are not. The rule for the class of a transform is called
-        as `rule(interpreter, *args, **kwargs)`, with the interpreter absent, where an array among the arguments is a
-        value of it; that for a mode as `rule(mode, *args, **kwargs)`, with the mode absent; that for a class of Tensors
-        as `rule(cls, *args, **kwargs)`, below autograd. The last two may return NotImplemented.
+        The rule for a dispatch key is called as `rule(*args, **kwargs)`. The rule for "Autograd" is called if grad mode
+        is on and an argument is tracked. It continues with untracked arguments.
+
+        The rule for the class of a transform is called as `rule(interpreter, *args, **kwargs)`, with the interpreter
+        absent, if it owns an array among the arguments. The rule for a mode is called as `rule(mode, *args, **kwargs)`,
+        with the mode absent. The rule for a class of Tensors is called as `rule(cls, *args, **kwargs)`, below autograd.
+        The last two may return NotImplemented.
+
+        Parameters
+        ----------
+        where : str, DispatchKey or type
+            The dispatch key, or the class of a transform, a mode or a Tensor.
+
+        Returns
+        -------
+        callable
+            A decorator.
+
+        Raises
+        ------
+        RegistrationError
+            If there is already a rule for the key or class.
         """
         place = self._place(where)
 
@@ -88,8 +135,8 @@ class HigherOrderOperator:
             with registrations.lock:
                 if place in self._rules:
                     raise RegistrationError(
-                        f"operator {self.name}: there is a rule for {_described(place)} already, registered at "
-                        f"{self._sites[place]}\nkeep one of them")
+                        f"operator {self.name}: a rule for {_described(place)} is already registered, at "
+                        f"{self._sites[place]}\nremove one of the two")
                 registrations.assign_item(self._sites, place, site)
                 registrations.assign_item(self._rules, place, rule)
                 registrations.assign(self, "_used", {})
@@ -103,15 +150,15 @@ class HigherOrderOperator:
                 return where
             raise RegistrationError(
                 f"operator {self.name}: py_impl got the class {where.__name__}, expected one of a transform, a mode or "
-                "a Tensor\nname a dispatch key for arrays: py_impl(\"CPU\")")
+                "a Tensor\npass a dispatch key for arrays: py_impl(\"CPU\")")
         key = parse_key(where)
         if key is DispatchKey.Python:
-            raise RegistrationError(f"operator {self.name}: py_impl got the key Python, which stands for all modes and "
-                                    "classes\nname the class: py_impl(MyMode)")
+            raise RegistrationError(f"operator {self.name}: py_impl got the key Python, which covers all modes and "
+                                    "classes\npass the class: py_impl(MyMode)")
         return key
 
     def rule_for(self, where: str | DispatchKey | type) -> Rule | None:
-        """The rule that is used for a key or a class; None where there is none."""
+        """Return the rule that is used for a key or a class, or None."""
         if isinstance(where, type):
             return self._rules.get(where)
         key = parse_key(where)
@@ -130,24 +177,39 @@ class HigherOrderOperator:
     # --- calls ---
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        _core.end_trial()
+        _core.end_speculative_run()
         given, spec = tree_flatten((args, kwargs))
         leaves = _core.unwrap_all_dead(given)
         if leaves is not given:
             args, kwargs = tree_unflatten(leaves, spec)
+        if self.captures is not None and any(isinstance(leaf, np.random.Generator) for leaf in leaves):
+            args = self._with_generators_bound(args)
+            leaves = tree_flatten((args, kwargs))[0]
         return self._go_on(args, kwargs, leaves)
 
+    def _with_generators_bound(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Bind the generators that were passed for the functions of a call to these functions."""
+        assert self.captures is not None
+        passed = args[self.captures]
+        generators = [value for value in passed if isinstance(value, np.random.Generator)]
+        bound = [partial_last(arg, generators) if callable(arg) else arg for arg in args]
+        bound[self.captures] = passed[:len(passed) - len(generators)]
+        return tuple(bound)
+
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-        """The call at the innermost interpreter, or below all of them. `leaves` are the leaves of the arguments."""
+        """Process the call at the innermost interpreter, or below all of them, given the leaves of the arguments."""
         state = _core.current_state()
         interpreter = state.innermost
         if interpreter is None:
             return self._at_bottom(args, kwargs, leaves)
+        if any(map(_core.is_uniform_value, leaves)):
+            args, kwargs = tree_map(lambda leaf: _core.uniform_below(leaf, interpreter), (args, kwargs))
+            leaves = tree_leaves((args, kwargs))
         if isinstance(interpreter, ActiveMode):
             return self._in_mode(interpreter, args, kwargs, leaves)
         if not any(_core.is_owned_by(leaf, interpreter) for leaf in leaves) and not (
                 self.examples is not None and interpreter.sees_functions):
-            return _core.lowered(interpreter, self._go_on, args, kwargs, leaves)
+            return _with_new_values(interpreter, _core.lowered(interpreter, self._go_on, args, kwargs, leaves), leaves)
         if state.inference or interpreter.is_off(state):
             return self._as_constants(interpreter, args, kwargs)
         rule = self._rules.get(type(interpreter))
@@ -159,14 +221,14 @@ class HigherOrderOperator:
         raise self._no_rule(interpreter)
 
     def _as_constants(self, interpreter: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call on the values below an interpreter that differentiates, where it is switched off."""
+        """Call on the values below an interpreter that differentiates but is switched off."""
         below = values_below((args, kwargs), interpreter)
         result = _core.lowered(interpreter, self._go_on, *below, tree_leaves(below))
         return enter_arrays(interpreter, result)
 
     def _in_mode(self, interpreter: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any],
                  leaves: list[Any]) -> Any:
-        """Let a mode handle the call; what it declines goes to the next interpreter, without it."""
+        """Let a mode handle the call. If it declines, the next interpreter does, without the mode."""
         mode = interpreter.mode
         rule = self._rules.get(type(mode))
         result = NotImplemented
@@ -184,7 +246,7 @@ class HigherOrderOperator:
         return self._checked(result, who, args)
 
     def _at_bottom(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-        """The tape, handlers of classes, and the rule for the backend: one after the other, by the arguments' keys."""
+        """Run the tape, handlers of classes, and the rule for the backend in turn, by the arguments' keys."""
         state = _core.current_state()
         keys = _core.keys_of_all(leaves) or DispatchKey(state.default_backend).keyset
         records = state.grad and not state.inference and _core.is_any_tracked_at(leaves, None)
@@ -197,7 +259,7 @@ class HigherOrderOperator:
     def _first_rule(
         self, keys: DispatchKeySet, excluded: tuple[DispatchKey, ...], records: bool
     ) -> tuple[DispatchKey, Rule | None]:
-        """The first key that does something, and its rule; that of Python, which has none, asks classes."""
+        """Return the first key with an effect, and its rule. For Python it is None, and the classes handle the call."""
         used = self._used
         found: tuple[DispatchKey, Rule | None] | None = used.get((keys, excluded, records))
         if found is None:
@@ -222,7 +284,7 @@ class HigherOrderOperator:
                             f'register one: @{self.name}.py_impl("{key.name}")')
 
     def _ask_classes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the classes with a handler among the arguments make of the call, below autograd."""
+        """Let the classes with a handler among the arguments handle the call, below autograd."""
         types = tuple(handled_types((args, kwargs)))
         with below_autograd():
             for cls in types:
@@ -241,7 +303,10 @@ class HigherOrderOperator:
             f"register a rule: @{self.name}.py_impl({types[0].__name__})")
 
     def _checked(self, result: Any, who: str, args: tuple[Any, ...]) -> Any:
-        """What a handler or rule returned, as a tuple of as many arrays as the call has; else DispatchTypeError."""
+        """Return the result of a handler or rule as a tuple of the expected number of arrays.
+
+        Raise DispatchTypeError for any other result.
+        """
         if self.n_results is None:
             return result
         if not isinstance(result, (tuple, list)):
@@ -257,13 +322,13 @@ class HigherOrderOperator:
     def _wrong_results(self, who: str, found: str, n: int | None) -> DispatchTypeError:
         expected = "a tuple of arrays" if n is None else f"a tuple of {n}"
         return DispatchTypeError(f"operator {self.name}: {who} returned {found}, expected {expected}\n"
-                                 f"return what the operator returns, all arrays in one tuple: {self.name}(*args)")
+                                 f"return the operator's results as one tuple of arrays: {self.name}(*args)")
 
-    # --- what is missing ---
+    # --- errors ---
 
     def _registered(self) -> str:
         names = [_described(place) for place in self._sites]
-        return f"rules are registered for: {', '.join(names)}" if names else "no rule is registered for it at all"
+        return f"rules are registered for: {', '.join(names)}" if names else "no rules are registered for it"
 
     def _no_rule(self, interpreter: Interpreter) -> Exception:
         name = type(interpreter).__name__
@@ -286,7 +351,7 @@ _operators: weakref.WeakValueDictionary[str, HigherOrderOperator] = weakref.Weak
 
 
 def find_operator(name: str, module: str) -> HigherOrderOperator:
-    """The operator of a name, which a module may define, as pickles have it; NoKernelError where there is none."""
+    """Return the operator of a name, which a module may define, for pickles. Raise NoKernelError if there is none."""
     if module:
         import_module(module)
     operator = _operators.get(name)
@@ -296,7 +361,7 @@ def find_operator(name: str, module: str) -> HigherOrderOperator:
 
 
 def handled_types(value: Any) -> Sequence[type]:
-    """The classes with a handler among the Tensors in a value: subclasses first, else from left to right."""
+    """Return the classes with a handler among the Tensors in a value: subclasses first, else from left to right."""
     found: list[type] = []
     for leaf in tree_leaves(value):
         cls = type(leaf)
@@ -304,6 +369,16 @@ def handled_types(value: Any) -> Sequence[type]:
             place = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
             found.insert(place, cls)
     return found
+
+
+def _with_new_values(interpreter: Interpreter, result: Any, leaves: list[Any]) -> Any:
+    """Wrap new Tensors in the result of a call that involved no values of an interpreter as its values."""
+
+    def of_leaf(leaf: Any) -> Any:
+        is_new = isinstance(leaf, Tensor) and not any(leaf is argument for argument in leaves)
+        return _core.own_value_at(interpreter, leaf) if is_new else leaf
+
+    return result if type(result) is np.ndarray else tree_map(of_leaf, result)
 
 
 def _call(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,20 +8,25 @@ from typing import Any
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Vmap
+from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
+from pydispatch.autograd.randomness import Draws, StepDraws
 from pydispatch.autograd.values import meta_of
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
     FlatFunction,
     Nesting,
+    Outline,
+    as_scalars,
     as_taken,
     batched_results,
     bound,
     check_function,
+    derived,
+    first_run_of,
     lift,
     n_results,
     outline,
@@ -33,16 +38,19 @@ from pydispatch.higher_order.steps import (
     check_carry,
     in_steps,
     run_at_once,
+    run_steps,
+    run_steps_and_stack,
     slices,
-    take_steps,
-    take_steps_and_stack,
 )
 from pydispatch.higher_order.transformed import (
+    another_run,
     axes_swapped,
     batched,
     batches,
     below,
     chosen,
+    draws_of,
+    first_run,
     gradients_of,
     is_constant_and_unseen,
     is_differentiable,
@@ -67,21 +75,44 @@ def scan(
     combine: Callable[..., Any], init: Any, xs: Any = None, *, length: int | None = None, axis: int = 0,
     reverse: bool = False,
 ) -> tuple[Any, Any]:
-    """`(carry, ys)` of a loop: `carry, y = combine(carry, x)` for each slice `x` of `xs` along `axis`.
+    """Run a loop over slices that carries values from step to step: `carry, y = combine(carry, x)` for each slice `x`.
 
-    `init`, `xs` and what `combine` returns are arrays, in pytrees too; numbers in `init` become arrays. The carry
-    keeps its structure, shapes and dtypes; the `y` of all steps are stacked along axis 0. `reverse` starts with the
-    last slice, and `ys` stay in the order of `xs`. Without `xs`, `length` says how many steps there are, and `x` is
-    None. `combine` gets Tensors, may capture arrays, must not write to its arguments, and returns new arrays.
-    Where something observes the loop, `combine` is called once more with arrays without data, to see what it captures
-    and returns.
+    Modes and transforms see one operator. The gradient keeps the residuals of every step, or if observed, the carry of
+    every step.
 
-    Modes and transforms see one operator. The gradient keeps the residuals of every step, or, when observed, the carry
-    of every step.
+    Parameters
+    ----------
+    combine : callable
+        The function of a step. It receives Tensors, may capture arrays, must not write to its arguments, and returns
+        new arrays, possibly in pytrees. If something observes the loop, it is called once more with arrays without
+        data, to find out what it captures and returns.
+    init : array, number or pytree
+        The first carry. Numbers become scalars. The carry keeps its structure, shapes and dtypes.
+    xs : array or pytree of arrays, optional
+        The arrays to loop over. Without them, `x` is None.
+    length : int, optional
+        The number of steps. It is required without `xs`.
+    axis : int, optional
+        The axis of `xs` to loop along.
+    reverse : bool, optional
+        With True, start with the last slice. `ys` stay in the order of `xs`.
+
+    Returns
+    -------
+    carry : array or pytree of arrays
+        The last carry.
+    ys : array or pytree of arrays
+        The `y` of all steps, stacked along axis 0.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import higher_order
+    >>> higher_order.scan(lambda carry, x: (carry + x, carry * x), 0.0, numpy.array([1.0, 2.0, 3.0]))
+    (np.float64(6.0), array([0., 2., 9.]))
     """
     check_function("scan: combine", combine, "scan(lambda carry, x: (new_carry, y), init, xs)")
-    carry, carry_spec = as_carry("scan", init, "without a carry use map: higher_order.map(f, xs)")
-    init = tree_unflatten(carry, carry_spec)
+    carry, init, carry_spec = as_carry("scan", init)
     leaves, spec = tree_flatten(xs)
     leaves = [] if xs is None else slices_first("scan", leaves, axis)
     if not leaves and length is None:
@@ -89,8 +120,8 @@ def scan(
     n_steps = length_of("scan", leaves, length)
     slices = [slice_like(x) for x in leaves]
     nesting = Nesting(TreeSpec(tuple, None, (carry_spec, OPEN)), "(init, y)",
-                      "return (carry, y), the carry in the structure of init; (carry, None) when there is nothing to "
-                      "stack")
+                      "return (carry, y) with a carry in the structure of init, or (carry, None) if there is nothing "
+                      "to stack")
     step = FlatFunction("scan: combine", combine, (init, tree_unflatten(slices, spec) if leaves else xs), nesting)
     results, captured = (
         _results_at_once(step, tuple(carry), tuple(leaves), n_steps, reverse)
@@ -102,77 +133,96 @@ def scan(
 def _results_at_once(
     step: FlatFunction, init: Arrays, xs: Arrays, length: int, reverse: bool
 ) -> tuple[Arrays, Arrays] | None:
-    """The results, and what the function captures, where nothing observes the loop; None where something may."""
-    if not is_constant_and_unseen(SCAN, run, (*init, *xs), step):
+    """Return the results and captured Tensors if nothing observes the loop, or None if something may."""
+    if not length or not is_constant_and_unseen(SCAN, run, (*init, *xs), step):
         return None
     return run_at_once(step, init, xs, (), in_steps(length, reverse))
 
 
 def _results_in_general(
-    step: FlatFunction, init: Arrays, xs: Arrays, slices: list[MetaArray], length: int, reverse: bool
+    step: FlatFunction, init: Arrays, xs: Arrays, slices: list[Tensor], length: int, reverse: bool
 ) -> tuple[Arrays, Arrays]:
-    """The results, and what the function captures, by the operator."""
+    """Return the results and captured Tensors, computed by the operator."""
     found = outline(step, (*init, *slices))
-    if found.results is not None:
-        check_carry("scan: combine", init, found.results[: len(init)])
+    last = None if found.results is None else found.results[: len(init)]
+    if last is not None:
+        check_carry("scan: combine", init, last)
+    if length == 0:
+        unchanged = [ops.np.getitem(value, ()) if last is not None and _core.is_scalar(last[i]) else ops.np.copy(value)
+                     for i, value in enumerate(init)]
+        return (*unchanged, *without_slices("scan: combine", found, len(init))), ()
     (function,), captured = lift([step], [found])
-    return SCAN(function, init, xs, captured, length, reverse), captured
+    with first_run_of(step, state="make it a part of init: scan(combine, (init, value), ...)" if length > 1 else ""):
+        return as_scalars(SCAN(function, init, xs, captured, length, reverse), last), captured
 
 
-def as_carry(who: str, init: Any, without: str) -> tuple[list[Any], TreeSpec]:
-    """The arrays in the initial values, made of what is a number, and how these are nested.
+def without_slices(who: str, outline: Outline, start: int) -> list[Any]:
+    """Return the stacked results of zero steps: those from `start` on, with an empty first axis."""
+    if outline.results is None:
+        raise DataDependentError(f"{who} needs data to find the shapes of its results, but there is no slice to run it "
+                                 "on\nskip the call")
+    return [ops.np.zeros((0, *result.shape), dtype=dtype_of(result)) for result in outline.results[start:]]
 
-    DispatchTypeError for none, and for what is no array; `without` says what to do without a carry.
+
+def as_carry(who: str, init: Any) -> tuple[list[Any], Any, TreeSpec]:
+    """Return the arrays in the initial values, the values with scalars for numbers, and their nesting.
+
+    Raise DispatchTypeError for any other leaf.
     """
 
     def as_array(leaf: Any) -> Any:
         if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf):
             return ops.np.full((), leaf)
         if not _core.is_array(leaf):
-            raise DispatchTypeError(f"{who}: init holds {_core.a_type(leaf)}, expected arrays\n"
-                                    "leave it out: the function may capture it")
+            raise DispatchTypeError(f"{who}: init contains {_core.a_type(leaf)}, expected arrays\n"
+                                    "leave it out: the function can capture it")
         return leaf
 
     leaves, spec = tree_flatten(init)
-    if not leaves:
-        raise DispatchTypeError(f"{who}: init holds no array, expected at least one\n"
-                                f"{without}")
-    return [as_array(leaf) for leaf in leaves], spec
+    arrays = [as_array(leaf) for leaf in leaves]
+    values = [leaf if _core.is_array(leaf) else _core.to_scalar(array)
+              for leaf, array in zip(leaves, arrays, strict=True)]
+    return arrays, tree_unflatten(values, spec), spec
 
 
 def slices_first(who: str, leaves: Sequence[Any], axis: int) -> list[Any]:
-    """The arrays to loop over, with the axis of the loop first."""
+    """Return the arrays to loop over, with the axis of the loop first."""
     for leaf in leaves:
         if not _core.is_array(leaf):
-            raise DispatchTypeError(f"{who}: xs holds {_core.a_type(leaf)}, expected arrays\n"
-                                    "leave it out: the function may capture it")
+            raise DispatchTypeError(f"{who}: xs contains {_core.a_type(leaf)}, expected arrays\n"
+                                    "leave it out: the function can capture it")
     return [leaf if axis == 0 and leaf.ndim else ops.np.moveaxis(leaf, normalize_axis_index(axis, leaf.ndim), 0)
             for leaf in leaves]
 
 
-def slice_like(value: Any) -> MetaArray:
-    """An array without data that is like a slice of an array along its first axis."""
-    return MetaArray(tuple(value.shape)[1:], dtype_of(value))
+def slice_like(value: Any) -> Tensor:
+    """Return an array without data, or a scalar, that is like a slice of an array along its first axis."""
+    slice_: Tensor = _core.to_scalar(Tensor(MetaArray(tuple(value.shape)[1:], dtype_of(value))))
+    return slice_
+
+
+def first_slice(x: Any) -> Any:
+    """Return a slice of an array along its first axis, for its shape and dtype, with any contents if there is none."""
+    return ops.np.getitem(x, 0) if x.shape[0] else ops.np.empty_like(x, shape=tuple(x.shape)[1:])
 
 
 def length_of(who: str, leaves: Sequence[Any], length: int | None = None) -> int:
-    """The number of steps; DispatchTypeError where arrays differ in it, or there is none."""
+    """Return the number of steps. Raise DispatchTypeError if it is negative or arrays differ in it."""
     found = [leaf.shape[0] for leaf in leaves]
     if length is not None:
         found.append(length)
     if len(set(found)) > 1:
-        raise DispatchTypeError(f"{who}: xs have the lengths {', '.join(map(str, found))} along the axis of the loop, "
-                                "expected equal ones\npass as many slices of each")
-    if found[0] < 1:
-        raise DispatchTypeError(f"{who}: xs have length {found[0]} along the axis of the loop, expected at least 1\n"
-                                "without a slice the results have no shape: skip the call")
+        raise DispatchTypeError(f"{who}: xs have lengths {', '.join(map(str, found))} along the loop's axis, expected "
+                                "equal lengths\npass the same number of slices of each array")
+    if found[0] < 0:
+        raise DispatchTypeError(f"{who}: length is {found[0]}, expected a number of steps\npass 0 for no steps")
     return int(found[0])
 
 
 def _examples(
     combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> dict[int, Arrays]:
-    return {0: (*init, *[ops.np.getitem(x, 0) for x in xs], *args)}
+    return {0: (*init, *map(first_slice, xs), *args)}
 
 
 def _n_results(
@@ -183,26 +233,26 @@ def _n_results(
     return n_results(combine, (*init, *[slice_like(x) for x in xs], *args))
 
 
-SCAN = HigherOrderOperator("scan", examples=_examples, n_results=_n_results)
+SCAN = HigherOrderOperator("scan", examples=_examples, n_results=_n_results, captures=3)
 register_common_rules(SCAN)
 
 
 @SCAN.py_impl("CompositeExplicitAutograd")
 def run(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
-    """Step by step: (*carry, *ys); the carry alone where no length is given and there is no slice."""
+    """Run step by step: (*carry, *ys). Return only the carry if no length is given and there is no slice."""
     n_steps = int(xs[0].shape[0]) if length is None else length_of("scan", xs, length)
     step = bound(combine, args)
     order = in_steps(n_steps, reverse)
-    return take_steps_and_stack(step, as_taken(step, init), slices(as_taken(step, xs), order), order)
+    return run_steps_and_stack(step, as_taken(step, init), slices(as_taken(step, xs), order), order)
 
 
 @SCAN.py_impl("Meta")
 def run_without_data(
     combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> Arrays:
-    """One step, for the shapes and dtypes."""
+    """Take one step without data, for the shapes and dtypes."""
     n = len(init)
-    results = results_without_data(combine, (*init, *[ops.np.getitem(x, 0) for x in xs], *args))
+    results = results_without_data(combine, (*init, *map(first_slice, xs), *args))
     check_carry("scan: combine", init, results[:n])
     n_steps = int(xs[0].shape[0]) if length is None else length
     return (*map(without_data, results[:n]), *[without_data(result, n_steps) for result in results[n:]])
@@ -212,7 +262,8 @@ def run_without_data(
 def run_on_batches(
     interpreter: Vmap, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> Arrays:
-    """The loop over batches: what differs between examples in the carry after some step does so from the start."""
+    """Run the loop over batches. Parts of the carry that differ between examples after any step are batches throughout.
+    """
     n = len(init)
     fixed = (*owned(xs, interpreter), *owned(args, interpreter))
     examples = (*init, *[slice_like(x) for x in xs], *args)
@@ -229,10 +280,10 @@ def run_on_batches(
 def batched_carry(
     function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], interpreter: Vmap, times: int = 1
 ) -> tuple[list[bool], list[bool]]:
-    """Which parts of a carry differ between examples, in any step, and which results; all if unknown.
+    """Return which parts of a carry differ between examples in any step, and which results do, or all if unknown.
 
-    A fixpoint: a part that comes out of a step as a batch goes into the next one as such. The function gets the carry,
-    so many `times`, and what is fixed.
+    This computes a fixpoint. If a step returns a part as a batch, the next step receives it as a batch. The function
+    receives the carry, repeated `times` times, and the fixed arguments.
     """
     flags = list(carry)
     while True:
@@ -240,7 +291,7 @@ def batched_carry(
         if found is None:
             return [True] * len(flags), []
         joined = [old or new for old, new in zip(flags, found, strict=False)]
-        if joined == flags or all(found):       # more batches would not change a thing
+        if joined == flags or all(found):       # more batches would change nothing
             return joined, found
         flags = joined
 
@@ -249,7 +300,7 @@ def batched_carry(
 def run_with_tangents(
     interpreter: Jvp, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> Arrays:
-    """One loop that carries values and tangents."""
+    """Run one loop that carries values and tangents."""
     n, n_xs = len(init), len(xs)
     moves = [is_differentiable(value) for value in init]
     init_tangents = tangents_or_zeros(init, interpreter)
@@ -259,12 +310,13 @@ def run_with_tangents(
     function = jvp_of(combine, (*moves, *x_flags, *arg_flags), interpreter)
     counts = (n, sum(moves), n_xs, sum(x_flags), len(args))
 
-    def step(*values: Any) -> Arrays:
+    def step_with_tangents(*values: Any) -> Arrays:
         carry, carry_t, x, x_t, arg, arg_t = split(values, *counts)
         results = function(*carry, *x, *arg, *carry_t, *x_t, *arg_t)
         outputs, tangents = results[: len(results) // 2], results[len(results) // 2:]
         return (*outputs[:n], *chosen(tangents[:n], moves), *outputs[n:], *tangents[n:])
 
+    step = derived(combine, ("jvp of step", tuple(moves), tuple(x_flags), tuple(arg_flags)), lambda: step_with_tangents)
     results = SCAN(
         step, (*below(init, interpreter), *chosen(init_tangents, moves)),
         (*below(xs, interpreter), *chosen(x_tangents, x_flags)),
@@ -275,7 +327,7 @@ def run_with_tangents(
 
 
 def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
-    """The values in groups of so many, and what is left."""
+    """Split the values into groups of these sizes, and a last group with the rest."""
     groups, start = [], 0
     for count in counts:
         groups.append(tuple(values[start: start + count]))
@@ -288,16 +340,19 @@ def run_and_record(
     interpreter: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None,
     reverse: bool,
 ) -> Arrays:
-    """The loop below, as one node; its backward is a scan in the other direction.
+    """Run the loop below and record it as one node, whose backward is a scan in the other direction.
 
-    The carry that each step starts with is stacked as well: it is what backward starts from.
+    The carries with which the steps start are stacked too, because backward starts from them.
     """
     if length is not None and is_recorded_whole(SCAN, run, interpreter, (combine,), (*init, *xs, *args)):
+        init, xs, args = _core.guarded_value((init, xs, args))
         return _recorded(interpreter, combine, init, xs, args, length, reverse)
     n = len(init)
     step = with_start(combine, n)
+    draws = draws_of(combine)
 
-    results = SCAN(step, below(init, interpreter), below(xs, interpreter), below(args, interpreter), length, reverse)
+    results = first_run(draws, SCAN, step, below(init, interpreter), below(xs, interpreter),
+                        below(args, interpreter), length, reverse)
     if len(results) == n:               # no step, so nothing was stacked
         results = (*results, *[ops.np.zeros_like(value, shape=(0, *value.shape)) for value in results])
     results = wrapped(results, interpreter)
@@ -308,50 +363,60 @@ def run_and_record(
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         starts, xs, args = split(saved, n, n_xs)
         ends = materialized(grads[:n], metas, like=grads)
-        return gradients(step, starts, xs, args, wanted, ends, grads[n:], moves, length, not reverse)
+        return gradients(step, starts, xs, args, wanted, ends, grads[n:], moves, length, not reverse, draws)
 
     record(SCAN, interpreter, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
     return results[: len(results) - n]
 
 
 def with_start(combine: Flat, n: int) -> Flat:
-    """The function of a step, which also returns the carry that it starts with."""
-    return lambda *values: (*combine(*values), *values[:n])
+    """Return the function of a step that also returns the carry that it starts with."""
+    return derived(combine, ("with start", n), lambda: lambda *values: (*combine(*values), *values[:n]))
 
 
 def _recorded(
     interpreter: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
-    """The loop as one node that runs the recording of all steps backward; another loop when observed."""
-    n, n_xs = len(init), len(xs)
+    """Run the loop as one node that runs the recording of all steps backward, or another loop if observed."""
+    n, n_xs, n_args = len(init), len(xs), len(args)
     recording = Recording(interpreter, init, xs, args, in_steps(length, reverse))
-    results = wrapped(recording.run(take_steps, bound(combine, args), recording.init, recording.slices()), interpreter)
+    draws = draws_of(combine)
+    results = wrapped(first_run(draws, recording.run, run_steps, bound(combine, args), recording.init,
+                                recording.slices()), interpreter)
     moves = [is_differentiable(value) for value in init]
     metas = [meta_of(result) for result in results[:n]]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
-        init, xs, args = split(saved, n, n_xs)
+        init, xs, args, _ = split(saved, n, n_xs, n_args)
         step = with_start(combine, n)
-        again = SCAN(step, init, xs, args, length, reverse)
+        again = another_run(draws, SCAN, step, init, xs, args, length, reverse)
         ends = materialized(grads[:n], metas, like=grads)
         return gradients(step, again[len(again) - n:], xs, args, wanted, ends, (*grads[n:], *[None] * n), moves, length,
-                         not reverse)
+                         not reverse, draws)
 
-    record(SCAN, interpreter, (*init, *xs, *args), results, (*init, *xs, *args), pull, recording)
+    record(SCAN, interpreter, (*init, *xs, *args), results, (*init, *xs, *args, *results[:n]), pull, recording)
     return results
 
 
 def gradients(
     step: Flat, starts: Arrays, xs: Arrays, args: Arrays, wanted: Sequence[bool], ends: Arrays, rows: Sequence[Any],
-    moves: Sequence[bool], length: int | None, reverse: bool,
+    moves: Sequence[bool], length: int | None, reverse: bool, draws: Draws | None = None,
 ) -> Arrays:
-    """The gradients of what is wanted of init, xs and args; those of args are summed up over the steps.
+    """Return the wanted gradients of init, xs and args. Those of args are summed over the steps.
 
-    `ends` are the gradients of the last carry, `rows` those of what else `step` returns, stacked; None for zeros.
+    `ends` are the gradients of the last carry. `rows` are the stacked gradients of the other results of `step`, None
+    for zeros. `draws` are those of the whole loop. If there are any, another loop finds those of each step.
     """
     n, n_xs = len(starts), len(xs)
+    if draws:
+        of_steps = StepDraws(draws.batches)
+        states = draws.replay(SCAN, of_steps.recording(step), (), (*starts, *xs), args, length, not reverse)
+        step = of_steps.replaying(step, n + n_xs)
+        wanted = (*wanted[:n + n_xs], False, *wanted[n + n_xs:])
+        xs, n_xs = (*xs, *states), n_xs + 1
     wants_x, wants_arg = wanted[n: n + n_xs], wanted[n + n_xs:]
-    pull = gradients_of(step, (*moves, *wants_x, *wants_arg), (*moves, *[row is not None for row in rows]), "scan")
+    given_rows = tuple([row is not None for row in rows])
+    pull = gradients_of(step, (*moves, *wants_x, *wants_arg), (*moves, *given_rows), "scan")
     moving = chosen(ends, moves)
     given = tuple([row for row in rows if row is not None])
     totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
@@ -362,7 +427,8 @@ def gradients(
         new, of_x, of_arg = split(pull(*start, *x, *arg, *carry, *row), len(carry), sum(wants_x))
         return (*new, *[total + part for total, part in zip(sums, of_arg, strict=True)], *of_x)
 
-    found = SCAN(back, (*moving, *totals), (*starts, *xs, *given), args, length, reverse)
+    key = "gradients of step", counts, tuple(moves), tuple(wants_x), tuple(wants_arg), given_rows
+    found = SCAN(derived(step, key, lambda: back), (*moving, *totals), (*starts, *xs, *given), args, length, reverse)
     of_init, of_args, of_xs = split(found, len(moving), len(totals))
     if not of_xs:                       # no step
         of_xs = tuple([ops.np.zeros_like(x) for x in chosen(xs, wants_x)])
@@ -371,5 +437,5 @@ def gradients(
 
 @SCAN.py_impl("Autograd")
 def run_on_tape(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
-    """`run_and_record` on the tape."""
+    """Run and record the loop on the tape."""
     return run_and_record(None, combine, init, xs, args, length, reverse)

@@ -1,7 +1,7 @@
-"""Loops step by step when unobserved: slices and stacks of NumPy arrays, and one recording of all steps.
+"""Loops step by step if unobserved: slices and stacks of NumPy arrays, and one recording of all steps.
 
-A loop is one operator to every mode and transform. Without one, its steps need no interpreters of their own: they are
-recorded at the interpreter that the loop is called at, on its very values, and what was recorded becomes one node.
+A loop is one operator to every mode and transform. Without any, its steps need no separate interpreters. They are
+recorded on the original values at the interpreter at which the loop is called, and the recording becomes one node.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from pydispatch._core import Interpreter, StackedRows, Tensor
 from pydispatch.autograd.backward import edges_at
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, bottom_of, meta_of
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.higher_order.closures import Arrays, FlatFunction, Step, bound, show, tried
+from pydispatch.higher_order.closures import Arrays, FlatFunction, Step, bound, run_speculatively, show
 from pydispatch.ops import ops
 from pydispatch.registry.backends import dtype_of
 
 
 def in_steps(n_steps: int, reverse: bool = False) -> range:
-    """Where along the axis of the loop each step is."""
+    """Return the position of each step along the axis of the loop."""
     return range(n_steps - 1, -1, -1) if reverse else range(n_steps)
 
 
 def slices(xs: Arrays, order: range) -> Iterable[Arrays]:
-    """The slices of each step."""
+    """Return the slices of each step."""
     return zip(*[slices_of(x, order) for x in xs], strict=True) if xs else repeat((), len(order))
 
 
 def slices_of(x: Any, order: range) -> Iterator[Any]:
-    """The slices of one array, made when their step comes."""
+    """Return the slices of one array, each made when its step begins."""
     if type(x) is Tensor and type(x.array) is np.ndarray:
         return _core.Rows(x.array[:: order.step])
     if type(x) is np.ndarray:
@@ -42,7 +42,7 @@ def slices_of(x: Any, order: range) -> Iterator[Any]:
 
 
 def stacked(rows: Sequence[Arrays] | StackedRows) -> Arrays:
-    """What the steps returned, stacked along axis 0."""
+    """Stack the results of the steps along axis 0."""
     if isinstance(rows, StackedRows):
         wholes = rows.stacks()
         if wholes is not None:
@@ -52,9 +52,10 @@ def stacked(rows: Sequence[Arrays] | StackedRows) -> Arrays:
 
 
 def columns_of(rows: Sequence[Arrays]) -> list[list[Any]]:
-    """What stands at each place of the rows.
+    """Return the columns of the rows.
 
-    Not `zip(*rows)`: it makes an iterator for each row, and so many new objects set the garbage collector to work.
+    This does not use `zip(*rows)`, which makes an iterator for each row. That many new objects trigger the garbage
+    collector.
     """
     return [[row[k] for row in rows] for k in range(len(rows[0]))] if rows else []
 
@@ -64,37 +65,37 @@ def _stack(column: Sequence[Any]) -> Any:
     return ops.np.stack(column) if whole is None else whole
 
 
-def take_steps(step: Step, init: Arrays, slices: Iterable[Arrays]) -> tuple[Arrays, list[Arrays]]:
-    """The last carry, and what each step returned besides."""
+def run_steps(step: Step, init: Arrays, slices: Iterable[Arrays]) -> tuple[Arrays, list[Arrays]]:
+    """Return the last carry, and the other results of each step."""
     rows: list[Arrays] = []
-    return _core.take_steps(step, init, slices, check_carry_of_scan, rows), rows
+    return _core.run_steps(step, init, slices, check_carry_of_scan, rows), rows
 
 
-def take_steps_and_stack(
+def run_steps_and_stack(
     step: Step, init: Arrays, slices: Iterable[Arrays], order: range, first: Arrays = ()
 ) -> Arrays:
-    """The last carry, and what each step returned besides, stacked. `first` is what one before these returned."""
+    """Return the last carry, and the other results of the steps, stacked. `first` are those of a step before these."""
     rows = StackedRows(len(order), order.step < 0)
     if first:
         rows.append(first)
-    carry = _core.take_steps(step, init, slices, check_carry_of_scan, rows)
+    carry = _core.run_steps(step, init, slices, check_carry_of_scan, rows)
     return (*carry, *stacked(rows))
 
 
 def check_carry_of_scan(old: Sequence[Any], new: Sequence[Any]) -> None:
-    """`check_carry`, for steps of `scan`."""
+    """Check the carry of a step of `scan`."""
     check_carry("scan: combine", old, new)
 
 
 def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
-    """DispatchTypeError unless each has the shape and dtype of what it takes the place of."""
+    """Raise DispatchTypeError unless each array has the shape and dtype of the one that it replaces."""
     if len(old) != len(new):
-        raise DispatchTypeError(f"{who} returns {len(new)} arrays as its carry, which has {len(old)}\n"
-                                "return as many as it gets")
+        raise DispatchTypeError(f"{who} returns {len(new)} arrays as its carry, expected {len(old)}\n"
+                                "return as many arrays as it gets")
     for i, (before, after) in enumerate(zip(old, new, strict=True)):
         if dtype_of(before) != dtype_of(after) or tuple(before.shape) != tuple(after.shape):
-            raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, which is {show(before)}\n"
-                                    "keep shape and dtype: cast init, or the result: x.astype(dtype)")
+            raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, expected {show(before)}\n"
+                                    "keep the shape and dtype: cast init or the result, x.astype(dtype)")
 
 
 # --- loops that nothing observes ---
@@ -103,28 +104,28 @@ def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
 def run_at_once(
     function: FlatFunction, init: Arrays, xs: Arrays, args: Arrays, order: range
 ) -> tuple[Arrays, tuple[Tensor, ...]] | None:
-    """The results where nothing observes the loop, and what the function captures, which the first step shows.
+    """Run an unobserved loop, and return its results and the captured Tensors, which the first step shows.
 
-    None where a run without data has to show it.
+    Return None if a run without data has to show them.
     """
     init, args = tuple(map(as_tensor, init)), tuple(map(as_tensor, args))
     rest = iter(slices(tuple(map(as_tensor, xs)), order))
-    found = tried(function, (*init, *next(rest), *args))
+    found = run_speculatively(function, (*init, *next(rest), *args))
     if found is None:
         return None
     results, captured = found
     n = len(init)
     check_carry_of_scan(init, results[:n])
-    return take_steps_and_stack(bound(function, args), results[:n], rest, order, results[n:]), captured
+    return run_steps_and_stack(bound(function, args), results[:n], rest, order, results[n:]), captured
 
 
 # --- one recording of all steps --------------------------------------------------------------------------------------
 
 
 class Recording:
-    """The graph of all steps of a loop at an interpreter: what its node runs backward while the loop is unobserved.
+    """The graph of all steps of a loop at an interpreter. Its node runs it backward while the loop is unobserved.
 
-    `order` says where along the axis of the loop each step is.
+    `order` holds the position of each step along the axis of the loop.
     """
 
     def __init__(self, interpreter: Interpreter | None, init: Arrays, xs: Arrays, args: Arrays, order: range) -> None:
@@ -141,7 +142,7 @@ class Recording:
         self._columns: list[list[Any]] = []
 
     def _leaf(self, value: Any) -> Tensor:
-        """A value as the steps get it: where it is tracked, as one that nothing else depends on."""
+        """Return a value as the steps receive it. A tracked value becomes a new leaf that nothing else depends on."""
         below = _core.value_below(value, self.interpreter)
         if not _core.is_tracked_at(value, self.interpreter):
             return as_tensor(below)
@@ -149,7 +150,7 @@ class Recording:
         return leaf
 
     def _rows(self, x: Any) -> Iterable[Tensor]:
-        """The slices of what is looped over: a list of leaves where it is tracked."""
+        """Return the slices of an array to loop over: a list of leaves if it is tracked."""
         array = bottom_of(_core.value_below(x, self.interpreter))
         if not _core.is_tracked_at(x, self.interpreter):
             return slices_of(Tensor(array), self.order)
@@ -162,11 +163,12 @@ class Recording:
         return edges_at(self.interpreter, rows) if isinstance(rows, list) else None
 
     def slices(self) -> Iterable[Arrays]:
-        """The slices of each step."""
+        """Return the slices of each step."""
         return zip(*self._xs, strict=True) if self._xs else repeat((), len(self.order))
 
     def run(self, function: Callable[..., tuple[Arrays, list[Arrays]]], *args: Any) -> Arrays:
-        """The results of `function(*args)`, (carry, what each step returned besides), as values below."""
+        """Call `function(*args)`, which returns (carry, other results of each step), and return these as values below.
+        """
         carry, rows = _core.raised(self.interpreter, function, *args)
         columns = columns_of(rows)
         self._final = edges_at(self.interpreter, carry)
@@ -179,7 +181,7 @@ class Recording:
         return ops.np.stack(_core.leaves_below(column, self.interpreter)) if whole is None else whole
 
     def gradients(self, wanted: Sequence[bool], grads: Arrays, *, keep: bool) -> Arrays:
-        """One gradient for each argument that is wanted. `keep` the graph for another time?"""
+        """Return one gradient for each wanted argument. With `keep`, retain the graph."""
         roots: list[Any] = []
         cotangents: list[Any] = []
         for edge, sent in zip(self._final, grads, strict=False):

@@ -1,9 +1,11 @@
-"""Registration: operators by schema, kernels under dispatch keys, fallbacks; from anywhere, in any order.
+"""Registration of operators by schema, of kernels under dispatch keys, and of fallbacks.
 
-Every registration returns a handle that undoes exactly itself. Nothing is undone by garbage collection: a registration
-lasts until its handle is removed, or its `Library` closed, or the process ends.
+Any module can register, in any order. Every registration returns a handle that undoes exactly that registration.
+Garbage collection undoes nothing: a registration lasts until you remove its handle, close its `Library`, or end the
+process.
 """
 
+from pydispatch._core import Stack
 from pydispatch.library.custom_operator import (
     CustomOpDef,
     custom_op,
@@ -17,11 +19,12 @@ from pydispatch.library.registration import Library, define, get_kernel, impl, r
 from pydispatch.loading import only_public
 from pydispatch.registry.c_functions import c_function
 from pydispatch.registry.kernels import fallthrough_kernel
+from pydispatch.registry.registrations import Handle
 from pydispatch.schema import check_strict, infer_schema, register_opaque_type, unregister_opaque_type
 
 __all__ = [
-    "CustomOpDef", "Library", "c_function", "check_strict", "custom_op", "define", "fallthrough_kernel", "get_ctx",
-    "get_kernel", "impl", "infer_schema", "register_autograd", "register_fake", "register_kernel",
-    "register_opaque_type", "register_pydispatch", "register_vmap", "unregister_opaque_type",
+    "CustomOpDef", "Handle", "Library", "Stack", "c_function", "check_strict", "custom_op", "define",
+    "fallthrough_kernel", "get_ctx", "get_kernel", "impl", "infer_schema", "register_autograd", "register_fake",
+    "register_kernel", "register_opaque_type", "register_pydispatch", "register_vmap", "unregister_opaque_type",
 ]
 __dir__ = only_public(globals())

@@ -1,5 +1,6 @@
-"""Batching rules of operators: what vmap runs in place of many calls."""
+"""Batching rules of operators: the functions that vmap runs once for a whole batch instead of once per example."""
 
+# tests: tests/library/test_derived.py
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
@@ -17,7 +18,7 @@ from pydispatch.schema import ANY, Argument, Schema, compare_signature
 
 
 class BatchingHandle(RuleHandle):
-    """The batching rule of an operator, made of `function(info, in_dims, *args, **kwargs)`."""
+    """The registered batching rule of an operator, made of `function(info, in_dims, *args, **kwargs)`."""
 
     __slots__ = ("fill", "kernel")
 
@@ -30,13 +31,13 @@ class BatchingHandle(RuleHandle):
 
         super().__init__(Vmap, rule, site)
         self.kernel = kernel
-        self.fill = fill        # the arguments that are passed even when they equal their default
+        self.fill = fill        # passed even when they equal their defaults
 
 
 def filled_arguments(
     op: OpOverload, values: tuple[Any, ...], fill: Collection[str]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that a function gets: those that differ from their defaults, and those that are always passed."""
+    """Return the arguments to pass to a function: those that differ from their defaults, and those named in `fill`."""
     args, kwargs = op.strip_defaults(values)
     for i, argument in enumerate(op.schema.arguments) if fill else ():
         if argument.name in fill and argument.kw_only:
@@ -47,14 +48,17 @@ def filled_arguments(
 
 
 def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> BatchingHandle:
-    """Register a batching rule; the newest is used. RegistrationError when it cannot take the operator's arguments."""
+    """Register a batching rule, which becomes the one in use.
+
+    Raises RegistrationError if the rule cannot take the operator's arguments.
+    """
     schema = schema_of(op)
     kernel = as_kernel(op.name, "a batching rule", function)
     extended = Schema(schema.name, (Argument("info", ANY), Argument("in_dims", ANY), *schema.arguments), schema.returns)
     try:
         fit = compare_signature(extended, function)
-        if fit.untaken:
-            raise ValueError(f"it takes no {', '.join(sorted(fit.untaken))}")
+        if fit.unsupported:
+            raise ValueError(f"it has no parameter {', '.join(sorted(fit.unsupported))}")
     except ValueError as error:
         raise RegistrationError(
             f"operator {op.name}: the batching rule {kernel.debug} does not fit the schema: {error}\n"
@@ -67,5 +71,5 @@ def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> Bat
 
 
 def batching_of(op: OpOverload) -> RuleHandle | None:
-    """The batching rule in force: the newest, however it was registered."""
+    """Return the batching rule in use, which is the newest, however it was registered."""
     return next((r for r in reversed(op.registrations) if isinstance(r, RuleHandle) and r.cls is Vmap), None)

@@ -1,5 +1,6 @@
-"""Whether an operator can have rules, and whether the functions of a rule can be called as they will be."""
+"""Checks of whether an operator can have rules, and of whether a rule's functions can be called as required."""
 
+# tests: tests/library/test_custom_operator.py
 from __future__ import annotations
 
 import inspect
@@ -13,23 +14,23 @@ from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, Schema, 
 
 
 def is_array(type: Type) -> bool:
-    """One array, or None where that is allowed."""
+    """Return whether this is the type of one array, or of an optional array."""
     return without_none(type) == TENSOR
 
 
 def is_list_of_arrays(type: Type) -> bool:
-    """A list of arrays; of None too, where that is allowed."""
+    """Return whether this is the type of a list of arrays, which may be optional or have optional elements."""
     type = without_none(type)
     return isinstance(type, ListType) and is_array(type.inner)
 
 
 def is_view(schema: Schema) -> bool:
-    """May a result share memory with an argument?"""
+    """Return whether a result may share memory with an argument."""
     return any(result.alias is not None and not result.mutable for result in schema.returns)
 
 
 def is_in_place(schema: Schema) -> bool:
-    """Does it write to one array, and return that?"""
+    """Return whether an operator writes to exactly one array and returns it."""
     written = [argument for argument in schema.arguments if argument.mutable]
     if len(written) != 1 or len(schema.returns) != 1:
         return False
@@ -38,7 +39,7 @@ def is_in_place(schema: Schema) -> bool:
 
 
 def keyword_only_array(schema: Schema) -> Argument | None:
-    """The first keyword-only argument that may hold arrays."""
+    """Return the first keyword-only argument that may hold arrays, or None."""
     return next((argument for argument in schema.arguments if argument.kw_only and argument.type.contains_arrays), None)
 
 
@@ -46,7 +47,10 @@ def check_role(
     op: OpOverload | OperatorName, role: str, function: Callable[..., Any], positional: Sequence[str],
     keywords: Iterable[str] = (),
 ) -> Kernel:
-    """The function as it was registered; RegistrationError when it cannot be called with these arguments."""
+    """Return the function as a kernel, after checking that it can be called with these arguments.
+
+    Raises RegistrationError if it cannot.
+    """
     name = op.name if isinstance(op, OpOverload) else op
     kernel = as_kernel(name, role, function)
     reason = _why_not(function, positional, keywords)
@@ -60,7 +64,7 @@ def check_role(
 
 
 def as_kernel(name: OperatorName, role: str, function: Callable[..., Any]) -> Kernel:
-    """The function as it was registered; RegistrationError for what is no function."""
+    """Return the function as a kernel. Raise RegistrationError for an object that is not a function."""
     check_function(f"operator {name}", role, function, f"pass a callable as {role}")
     return Kernel(function)
 
@@ -68,7 +72,7 @@ def as_kernel(name: OperatorName, role: str, function: Callable[..., Any]) -> Ke
 def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: Iterable[str]) -> str | None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):     # of C functions
+    except (TypeError, ValueError):     # C functions may have no signature
         return None
     places = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     is_open = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
@@ -82,7 +86,7 @@ def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: 
 
 
 def gradient_names(schema: Schema) -> list[str]:
-    """How the parameters of backward are called in messages."""
+    """Return the names that messages give to the parameters of backward."""
     if len(schema.returns) == 1:
         return ["grad"]
     return [f"grad_{result.name or i}" for i, result in enumerate(schema.returns)]

@@ -61,16 +61,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 RESERVED_NAMESPACES = ("np", "pydispatch")
 logger = logging.getLogger("pydispatch.library")
 reduce_custom_operator = deferred("library.pickling", "reduce_custom_operator")
-definitions: dict[str, CustomOpDef] = {}       # by full name; keeps operators alive whose object was dropped
+definitions: dict[str, CustomOpDef] = {}       # by full name. Keeps an operator alive after its CustomOpDef is dropped
 
 
 @_core.keep_vectorcall
 class CustomOpDef(_core.Callee):
-    """What `custom_op` returns: call it like its function, register more for it.
+    """An operator that `custom_op` has defined: call it like its function, and register more for it.
 
-    What is registered through it, or for it by `pydispatch.library`, replaces what was registered before. All of it
-    goes with `remove()`, and when `custom_op` defines an operator of the same name anew; the object then raises
-    StaleOperatorError, and graphs recorded before keep their formula.
+    A registration through this object, or for it by `pydispatch.library`, replaces the previous one of its kind.
+    `remove()` undoes them all, and so does defining an operator of the same name by `custom_op`. The object then raises
+    StaleOperatorError. Graphs recorded before keep their formula.
     """
 
     def __init__(self, operator: OpOverload, function: Callable[..., Any], schema: Schema) -> None:
@@ -78,7 +78,7 @@ class CustomOpDef(_core.Callee):
         self.operator = operator
         self.function = function
         self._original = _kernel(function, schema)
-        self._handles: dict[object, Handle] = {}             # by what they can be replaced by
+        self._handles: dict[object, Handle] = {}             # by kind: a registration replaces the one of its kind
         self._replaced_at: str | None = None
         self.target = operator
 
@@ -97,10 +97,27 @@ class CustomOpDef(_core.Callee):
     def register_kernel(
         self, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None, /
     ) -> Any:
-        """Register a kernel for one or more backends, named in any case; None: for all that have none of their own.
+        """Register a kernel for one or more backends.
 
-        Returns the function; without `fn`, a decorator. Raises UnknownKeyError for a name that is no backend's, and
-        RegistrationError for a function that cannot take the operator's arguments; then nothing is registered.
+        Parameters
+        ----------
+        device_types
+            The names of the backends, in any case. None registers the kernel for every backend that has no kernel for
+            this operator.
+        fn
+            The kernel. Without it, `register_kernel` returns a decorator.
+
+        Returns
+        -------
+        function
+            `fn`, or a decorator that returns its function.
+
+        Raises
+        ------
+        UnknownKeyError
+            If a name is not the name of a backend. Nothing is registered then.
+        RegistrationError
+            If the function cannot take the operator's arguments. Nothing is registered then.
         """
         keys = keys_of_devices(self.name, device_types)
         if fn is None:
@@ -109,7 +126,7 @@ class CustomOpDef(_core.Callee):
         return fn
 
     def register_fake(self, fn: F, /) -> F:
-        """Register what runs on arrays without data: same arguments, results of the right shapes and dtypes."""
+        """Register a fake: a function that computes the shapes and dtypes of the results on arrays without data."""
         register_fake(self, fn)
         return fn
 
@@ -117,7 +134,7 @@ class CustomOpDef(_core.Callee):
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
         jvp: Callable[..., Any] | None = None,
     ) -> None:
-        """Register its derivative; see `pydispatch.library.register_autograd`."""
+        """Register the operator's derivative. See `pydispatch.library.register_autograd`."""
         register_autograd(self, backward, setup_context=setup_context, jvp=jvp)
 
     @overload
@@ -127,17 +144,21 @@ class CustomOpDef(_core.Callee):
     def register_vmap(self, fn: None = ..., /) -> Callable[[F], F]: ...
 
     def register_vmap(self, fn: Callable[..., Any] | None = None, /) -> Any:
-        """Register its batching rule; see `pydispatch.library.register_vmap`. Without `fn`, a decorator."""
+        """Register the operator's batching rule. See `pydispatch.library.register_vmap`.
+
+        Without `fn`, returns a decorator.
+        """
         if fn is None:
             return register_vmap(self)
         register_vmap(self, fn)
         return fn
 
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> KernelSwitch:
-        """Switch the kernel of a backend off: inside, its calls run the function that was decorated. Or on again.
+        """Return a context manager that disables the kernel of a backend, or enables it again.
 
-        For every thread. On leaving, the state is what it was on entering; a kernel that was registered meanwhile is
-        off until then. What changes nothing is logged as a warning.
+        While the kernel is disabled, calls on that backend run the function that `custom_op` decorated. The switch
+        applies to every thread. On exit, the state is the same as on entry. A kernel that was registered in between
+        stays disabled until then. A switch that changes nothing logs a warning.
         """
         return KernelSwitch(self, device_type, enabled)
 
@@ -146,7 +167,7 @@ class CustomOpDef(_core.Callee):
         self.retire(caller_site())
 
     def retire(self, site: str) -> None:
-        """Undo everything, because of the call at `site`; doing so twice is harmless."""
+        """Undo everything, because of the call at `site`. A second call does nothing."""
         with registrations.lock:
             if self._replaced_at is not None:
                 return
@@ -159,10 +180,10 @@ class CustomOpDef(_core.Callee):
             definitions.pop(str(self.name), None)
             registrations.assign(self, "target", self._refuse_call)
             registrations.assign(self, "_replaced_at", site)
-        registrations.raise_first(errors)        # of listeners
+        registrations.raise_first(errors)        # an interrupt that came when all was undone
 
     def add_kernels(self, keys: Collection[DispatchKey], fn: Callable[..., Any], site: str) -> Handle:
-        """Register the function under these keys, in place of those that were registered before."""
+        """Register the function under these keys, and replace the kernels that were registered there before."""
         with registrations.lock:
             definition = self._definition()
             fn = kernel_function(f"operator {self.name}: argument fn", fn, 'write op.register_kernel("CPU", fn)')
@@ -171,7 +192,7 @@ class CustomOpDef(_core.Callee):
             return self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
 
     def replace(self, registering: Mapping[object, Callable[[], Handle]]) -> Handle:
-        """Register these by kind, in place of the previous ones, which are back when one is refused."""
+        """Register by kind and replace the previous registrations. If one is refused, restore the previous ones."""
         with registrations.lock:
             self._definition()
             for kind in registering:
@@ -183,7 +204,7 @@ class CustomOpDef(_core.Callee):
             return made
 
     def owns(self, handle: object) -> bool:
-        """Was this registered for this definition?"""
+        """Return whether this handle was registered for this definition."""
         return any(handle is ours for ours in self._handles.values())
 
     def _definition(self) -> registrations.DefinitionHandle:
@@ -193,11 +214,11 @@ class CustomOpDef(_core.Callee):
         return definition
 
     def _stale(self) -> StaleOperatorError:
-        where = f"defined anew, or removed, at {self._replaced_at}" if self._replaced_at else "removed"
+        where = f"redefined or removed at {self._replaced_at}" if self._replaced_at else "removed"
         attribute = str(self.name).replace("::", ".")
         return StaleOperatorError(
             f"{self!r} is stale: the operator was {where}\n"
-            f"use what that custom_op returned, or look the operator up: pydispatch.ops.{attribute}"
+            f"use the return value of that custom_op, or look the operator up: pydispatch.ops.{attribute}"
         )
 
     def _refuse_call(self, *args: Any, **kwargs: Any) -> Any:
@@ -212,7 +233,7 @@ class CustomOpDef(_core.Callee):
 
 
 class KernelSwitch(_core.RegistrationGuard, ContextDecorator):
-    """Switches the kernels of a backend off or on inside a `with` block, or while a function that it decorates runs."""
+    """Disables or enables the kernels of a backend inside a `with` block, or while a decorated function runs."""
 
     def __init__(self, definition: CustomOpDef, device_type: str, enabled: bool) -> None:
         super().__init__(operators, str(definition.name))
@@ -221,7 +242,7 @@ class KernelSwitch(_core.RegistrationGuard, ContextDecorator):
         self.enabled = enabled
 
     def register(self) -> SwitchHandle:
-        """Put the switch in force."""
+        """Install the switch."""
         owner, device = self.definition, self.device_type.lower()
         owner._definition()
         if all(backend_of(key) != device for key in kernels_of(owner.operator)):
@@ -234,7 +255,7 @@ class KernelSwitch(_core.RegistrationGuard, ContextDecorator):
 
 
 def _kernel(function: Callable[..., Any], schema: Schema) -> Kernel:
-    """The function as a kernel whose results are checked not to share memory with its arguments."""
+    """Return the function as a kernel, whose results must not share memory with arguments unless they are views."""
     return make_kernel(function, checks_aliasing=not is_view(schema))
 
 
@@ -264,20 +285,59 @@ def custom_op(
 ) -> Any:
     """Define an operator from a Python function: `@custom_op("ns::scale", mutates_args=())`.
 
-    The function is the kernel of the backends `device_types`, named in any case; None: of every backend that has none
-    of its own. Its annotations say the schema, unless one is given: `schema="(Tensor x) -> Tensor"`. `mutates_args`
-    names the arguments that it writes to, "unknown" stands for all arrays. With the tag "inplace" it returns its first
-    argument, with "out" its keyword-only ones. Else results share no memory with arguments or each other; every call
-    checks it.
+    `vmap` runs kernels once per example, with a PerformanceWarning. To avoid this, pass `batchable=True` or register a
+    batching rule.
 
-    vmap runs kernels once per example, with a PerformanceWarning. Where all of them are made of operators, and so can
-    run on the values of a transform, `batchable=True` says so, and they run once for the whole batch. It is the same as
-    the tag "batchable". Or register a batching rule.
+    Parameters
+    ----------
+    name
+        The operator's name with its namespace, as in "ns::scale".
+    fn
+        The function, which becomes a kernel. Without it, `custom_op` returns a decorator.
+    mutates_args
+        The names of the arguments that the function writes to. "unknown" means all arrays.
+    device_types
+        The names of the backends that the function is the kernel of, in any case. None registers it for every backend
+        that has no kernel for this operator.
+    schema
+        The schema, as in "(Tensor x) -> Tensor". Without it, the schema is inferred from the annotations of the
+        function.
+    tags
+        An operator with the tag "inplace" returns its first argument, one with the tag "out" its keyword-only
+        arguments. The results of other operators share no memory with arguments or each other. Every call checks this.
+    batchable
+        Whether all kernels are made of operators, and so can run on the values of a transform. `vmap` then runs them
+        once for the whole batch. Equivalent to the tag "batchable".
 
-    Returns a CustomOpDef; without `fn`, a decorator that does. Defining an operator of the same name again replaces the
-    first, with OverrideWarning where the same code runs again. Raises SchemaError, UnknownKeyError, UnsupportedError
-    for keyword-only arrays that are not tagged "out", and RegistrationError when the name is taken by an operator that
-    was defined otherwise; then nothing has changed.
+    Returns
+    -------
+    CustomOpDef
+        The operator, or a decorator that returns it. Defining an operator of the same name again replaces the first
+        one, with an OverrideWarning if the same code runs again.
+
+    Raises
+    ------
+    SchemaError
+        If the name or the schema is not valid.
+    UnknownKeyError
+        If a name in `device_types` is not the name of a backend.
+    UnsupportedError
+        If the schema has keyword-only arrays without the tag "out".
+    RegistrationError
+        If an operator of this name was defined otherwise. Nothing has changed after any of these errors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import library, ops
+    >>> @library.custom_op("example::scale", mutates_args=())
+    ... def scale(x: np.ndarray, by: float = 2.0) -> np.ndarray:
+    ...     return by * x
+    >>> scale(np.ones(3))
+    array([2., 2., 2.])
+    >>> print(ops.example.scale.default.schema)
+    example::scale(Tensor x, float by=2.0) -> Tensor
+    >>> scale.remove()
     """
     operator_name = parse_custom_name(name)
     keys = keys_of_devices(operator_name, device_types)
@@ -305,7 +365,7 @@ def custom_op(
 
 
 def parse_custom_name(name: str) -> OperatorName:
-    """The name of a custom operator; SchemaError when it has no namespace, or one that is reserved."""
+    """Return the name of a custom operator. Raise SchemaError if it has no namespace, or a reserved one."""
     if not isinstance(name, str):
         raise SchemaError(f"an operator's name must be a string, not {type(name).__name__}\nwrite \"ns::name\"")
     parsed = parse_name(name)
@@ -313,14 +373,14 @@ def parse_custom_name(name: str) -> OperatorName:
         raise SchemaError(f"operator {name}: expected there to be a namespace\nwrite it as ns::{name}")
     if parsed.namespace in RESERVED_NAMESPACES:
         raise SchemaError(
-            f"operator {name}: {parsed.namespace!r} is a reserved namespace: it holds pydispatch's own operators\n"
-            f"take one of your own: my_package::{parsed.name}"
+            f"operator {name}: {parsed.namespace!r} is a reserved namespace for pydispatch's own operators\n"
+            f"choose another namespace: my_package::{parsed.name}"
         )
     return parsed
 
 
 def read_signature(name: OperatorName, schema: str) -> Schema:
-    """A schema without a name, as that of this operator."""
+    """Parse a schema without a name, and give it this operator's name."""
     if not isinstance(schema, str) or not schema.lstrip().startswith("("):
         found = repr(schema) if isinstance(schema, str) else described(schema)
         raise SchemaError(
@@ -342,7 +402,7 @@ def _check_mutates_args(schema: Schema, mutates_args: Iterable[str]) -> None:
         says = ", ".join(sorted(map(repr, written)))
         found = ", ".join(sorted(map(repr, given)))
         raise SchemaError(
-            f"{schema}: by its schema the op mutates {{{says}}}, mutates_args names {{{found}}}\n"
+            f"{schema}: by its schema the op mutates {{{says}}}, but mutates_args names {{{found}}}\n"
             "make them agree: an argument that is written to is `Tensor(a!) x`"
         )
 
@@ -352,7 +412,7 @@ def refuse_keyword_only_arrays(schema: Schema, what: str) -> None:
     argument = keyword_only_array(schema)
     if argument is not None:
         raise UnsupportedError(
-            f"operator {schema.name}: {what} does not support kwarg-only Tensor args, and {argument.name!r} is one\n"
+            f"operator {schema.name}: {what} does not support kwarg-only Tensor args, such as {argument.name!r}\n"
             f"make it positional: put {argument.name!r} before the `*`"
         )
 
@@ -360,7 +420,7 @@ def refuse_keyword_only_arrays(schema: Schema, what: str) -> None:
 def define_custom(
     schema: Schema, fn: Callable[..., Any], keys: tuple[DispatchKey, ...], tags: tuple[str, ...], site: str
 ) -> CustomOpDef:
-    """Define an operator whose tags and schema are checked, in place of a custom operator of its name."""
+    """Define an operator from a checked schema and tags, and replace a custom operator of the same name."""
     name = schema.name
     assert name is not None
     check_kernel(schema, site, _kernel(fn, schema))
@@ -384,7 +444,7 @@ def define_custom(
 
 
 def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
-    """Will what others registered for the operator fit its new schema?"""
+    """Check that kernels that other modules registered for the operator fit its new schema."""
     for registration in previous.operator.registrations:
         if isinstance(registration, KernelHandle) and not previous.owns(registration):
             check_kernel(schema, site, registration.kernel)
@@ -393,18 +453,18 @@ def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
 def _missing_derivative(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> MissingDerivative:
     if "out" in tags:
         return MissingDerivative(
-            op, f"operator {op.name}: out variants don't support automatic differentiation, and an argument requires "
+            op, f"operator {op.name}: out variants don't support automatic differentiation, but an argument requires "
             "grad\ncall it inside no_grad(), or call an operator that returns new arrays", refuses_calls=True,
         )
     if schema.is_mutable:
         written = ", ".join(argument.name for argument in schema.arguments if argument.mutable)
         remedy = f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=...)'
         if not is_in_place(schema):
-            remedy = ("call an operator that returns a new array and has a formula, and use that array; or call this "
-                      "one inside no_grad()")
+            remedy = ("call an operator that returns a new array and has a formula, and use that array, or call this "
+                      "operator inside no_grad()")
         return MissingDerivative(
-            op, f"operator {op.name}: there is no autograd formula for it, and it writes to {written}; an argument "
-            f"requires grad, and gradients would be lost\n{remedy}", refuses_calls=True,
+            op, f"operator {op.name}: there is no autograd formula for it, and it writes to {written}. An argument "
+            f"requires grad, so gradients would be lost\n{remedy}", refuses_calls=True,
         )
     return MissingDerivative(
         op, f"operator {op.name}: there is no autograd formula for it, and backward needs one\n"
@@ -417,7 +477,7 @@ def _missing_derivative(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -
 
 
 def register_for(op: OpOverload, kind: str, register: Callable[[], Handle]) -> Handle:
-    """Register; for a custom operator, in place of the previous one."""
+    """Register. For a custom operator, replace the previous registration of this kind."""
     owner = definitions.get(str(op.name))
     return register() if owner is None else owner.replace({kind: register})
 
@@ -437,11 +497,43 @@ def register_fake(op: Target, fn: None = ..., /, *, allow_override: bool = ...) 
 
 
 def register_fake(op: Target, fn: Callable[..., Any] | None = None, /, *, allow_override: bool = True) -> Any:
-    """Register what an operator does on arrays without data: results of the right shapes and dtypes.
+    """Register a fake: a function that computes the shapes and dtypes of an operator's results on arrays without data.
 
-    It gets the operator's arguments, MetaArrays in place of arrays. Returns a handle; without `fn`, a decorator that
-    returns its function. The newest is in force, or a second is refused with `allow_override=False`. RegistrationError
-    for an operator with a CompositeImplicitAutograd kernel, which runs without data as it is.
+    Parameters
+    ----------
+    op
+        The operator, or its name.
+    fn
+        The fake. It takes the operator's arguments, with a MetaArray for each array. Without it, `register_fake`
+        returns a decorator.
+    allow_override
+        Whether the fake may replace one that is registered already. The newest is used.
+
+    Returns
+    -------
+    Handle
+        A handle that undoes the registration, or a decorator that returns its function.
+
+    Raises
+    ------
+    RegistrationError
+        If the operator has a CompositeImplicitAutograd kernel, which runs without data itself, or if there is a fake
+        and `allow_override` is False.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import library
+    >>> from pydispatch.backends import MetaArray
+    >>> @library.custom_op("example::doubled", mutates_args=())
+    ... def doubled(x: np.ndarray) -> np.ndarray:
+    ...     return 2 * x
+    >>> @library.register_fake(doubled)
+    ... def doubled_fake(x):
+    ...     return MetaArray(x.shape, x.dtype)
+    >>> doubled(MetaArray((2, 3), np.float64)).shape
+    (2, 3)
+    >>> doubled.remove()
     """
     operator = _operator(op)
     if fn is None:
@@ -464,18 +556,52 @@ def register_autograd(
 ) -> Handle:
     """Register the derivative of an operator.
 
-    `setup_context(ctx, inputs, output)` runs after the operator when something requires grad, and saves what backward
-    needs; `inputs` are all positional arguments, with defaults. Where the schema has keyword-only ones it also takes
-    `keyword_only_inputs`, a dict. It is called by keyword, so its parameters have these names.
-    `backward(ctx, *grads)` gets a gradient per result (a tuple for a list), and returns one per positional argument, or
-    per argument that was passed: None where there is none, a list or tuple for a list of arrays.
-    `jvp(ctx, *tangents)` gets a tangent or None per positional argument, and returns one per result. Without one,
-    forward mode transposes backward: it differentiates that with respect to its gradients, in which it has to be
-    linear, as a derivative is (nothing can check it). NoDerivativeError where backward hands them to NumPy.
+    Parameters
+    ----------
+    op
+        The operator, or its name.
+    backward
+        `backward(ctx, *grads)` takes a gradient per result (a tuple for a list). It returns one per positional
+        argument, or one per argument that was passed: None if there is none, a list or tuple for a list of arrays.
+    setup_context
+        `setup_context(ctx, inputs, output)` runs after the operator if an argument requires grad, and saves what
+        backward needs. `inputs` are all positional arguments, with defaults. If the schema has keyword-only arguments,
+        it also takes `keyword_only_inputs`, a dict. It is called by keyword, so its parameters must have these names.
+    jvp
+        `jvp(ctx, *tangents)` takes a tangent or None per positional argument, and returns one per result. Without it,
+        forward mode transposes backward: it differentiates backward with respect to its gradients. Backward must be
+        linear in them, as a derivative is. This is not checked. NoDerivativeError is raised if backward passes them to
+        NumPy.
 
-    Returns a handle; the newest formula is used, from the next call on. Raises RegistrationError for an operator that
-    writes to arguments, returns nothing, or returns a view (unless of its only array), and for a function that cannot
-    be called like this; UnsupportedError for keyword-only arrays.
+    Returns
+    -------
+    Handle
+        A handle that undoes the registration. The newest formula is used, from the next call on.
+
+    Raises
+    ------
+    RegistrationError
+        If the operator writes to arguments, returns nothing, or returns a view of an argument that is not its only
+        array. Also if a function cannot be called as described.
+    UnsupportedError
+        If the schema has keyword-only arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import func, library
+    >>> @library.custom_op("example::cube", mutates_args=())
+    ... def cube(x: np.ndarray) -> np.ndarray:
+    ...     return x**3
+    >>> def setup_context(ctx, inputs, output):
+    ...     ctx.save_for_backward(inputs[0])
+    >>> def backward(ctx, grad):
+    ...     x, = ctx.saved_tensors
+    ...     return 3 * x**2 * grad
+    >>> handle = library.register_autograd(cube, backward, setup_context=setup_context)
+    >>> func.grad(lambda x: cube(x).sum())(np.array([1.0, 2.0]))
+    array([ 3., 12.])
+    >>> cube.remove()
     """
     operator = _operator(op)
     site = registration_site()
@@ -495,11 +621,11 @@ def _check_differentiable(op: OpOverload) -> None:
         )
     refuse_keyword_only_arrays(schema, "register_autograd")
     if schema.is_mutable and not is_in_place(schema):
-        problem = "it writes to arguments, and not to one array that it returns"
+        problem = "it writes to arguments other than a single array that it returns"
     elif not schema.returns:
         problem = "it returns nothing"
     elif is_view(schema) and not _is_view_of_one(schema):
-        problem = "it returns a view, and not one array for one array"
+        problem = "it returns views, but not one view of one array"
     else:
         return
     raise RegistrationError(
@@ -524,17 +650,48 @@ def register_vmap(op: Target, fn: None = ..., /) -> Callable[[F], F]: ...
 def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     """Register a batching rule: `rule(info, in_dims, *args, **kwargs) -> (output, out_dims)`.
 
-    `info.batch_size` says how many calls are made as one, and `info.randomness` what draws are to do. `in_dims` has an
-    entry per positional argument, nested as that is: 0 if its batch axis comes first, None if it has none.
-    `out_dims` says the same of the output, nested as far as it matters, and may name any axis. The rule runs where the
-    vmap is absent, on raw arrays, Tensors, or values of other transforms; so it is written with operators. It usually
-    calls this very one on the whole batch: then its derivative is kept.
+    The rule runs with the interpreter of `vmap` absent, on raw arrays, Tensors, or values of other transforms. Write it
+    with operators. It usually calls the same operator on the whole batch, which keeps the operator's derivative.
 
-    Without a rule one is generated: an operator with a derivative becomes `vmap(ns::name)`, which runs kernel and
-    derivative on all examples; others are called once per example.
+    Without a rule, one is generated. An operator with a derivative becomes `vmap(ns::name)`, which runs kernel and
+    derivative on all examples. Others are called once per example.
 
-    Returns a handle; without `fn`, a decorator that returns its function. RegistrationError for a function that cannot
-    take these arguments; UnsupportedError for keyword-only arrays.
+    Parameters
+    ----------
+    op
+        The operator, or its name.
+    fn
+        The rule. `info.batch_size` is the number of examples, and `info.randomness` specifies how random numbers are
+        drawn. `in_dims` has an entry per positional argument, nested like the argument: 0 if its batch axis comes
+        first, None if it has none. `out_dims` describes the output likewise, nested as far as needed, and may name any
+        axis. Without `fn`, `register_vmap` returns a decorator.
+
+    Returns
+    -------
+    Handle
+        A handle that undoes the registration, or a decorator that returns its function.
+
+    Raises
+    ------
+    RegistrationError
+        If the function cannot take these arguments.
+    UnsupportedError
+        If the schema has keyword-only arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import func, library
+    >>> @library.custom_op("example::plus_one", mutates_args=())
+    ... def plus_one(x: np.ndarray) -> np.ndarray:
+    ...     return x + 1
+    >>> @library.register_vmap(plus_one)
+    ... def plus_one_batched(info, in_dims, x):
+    ...     return plus_one(x), in_dims[0]
+    >>> func.vmap(plus_one)(np.zeros((2, 3)))
+    array([[1., 1., 1.],
+           [1., 1., 1.]])
+    >>> plus_one.remove()
     """
     operator = _operator(op)
     if fn is None:
@@ -561,10 +718,33 @@ def register_kernel(
 
 
 def register_kernel(op: Target, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None) -> Any:
-    """Register a kernel for one or more backends; None or "default" is for all of them (CompositeExplicitAutograd).
+    """Register a kernel for one or more backends. The operator may be defined later.
 
-    Returns one handle that undoes all; without `fn`, a decorator that returns its function. For a custom operator it
-    replaces the previous kernel. The operator may be defined later.
+    Parameters
+    ----------
+    op
+        The operator, or its name.
+    device_types
+        The names of the backends. None or "default" means all of them (CompositeExplicitAutograd).
+    fn
+        The kernel. For a custom operator, it replaces the previous one. Without it, `register_kernel` returns a
+        decorator.
+
+    Returns
+    -------
+    Handle
+        One handle that undoes all the registrations, or a decorator that returns its function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import library, ops
+    >>> definition = library.define("example::half(Tensor x) -> Tensor")
+    >>> kernel = library.register_kernel("example::half", "CPU", lambda x: x / 2)
+    >>> ops.example.half(np.ones(2))
+    array([0.5, 0.5])
+    >>> kernel.remove()
+    >>> definition.remove()
     """
     name = name_of(op)
     require_namespace(name)

@@ -1,9 +1,10 @@
-"""How operators are differentiated by functions of users.
+"""The derivatives of operators that are differentiated by functions of users.
 
-There are two kinds: by name, with the residuals as one object (`NamedDerivative`), and by position, with a
-context (`ContextDerivative`).
+There are two kinds. `NamedDerivative` returns gradients by name, with the residuals as one object. `ContextDerivative`
+returns them by position, with a context.
 """
 
+# tests: tests/library/test_custom_operator.py
 from __future__ import annotations
 
 from collections import namedtuple
@@ -40,16 +41,16 @@ class DifferentiableArguments:
         self.has_defaults = any(argument.has_default and not argument.kw_only for argument in schema.arguments)
 
     def check(self) -> None:
-        """Raise when the operator has another schema now."""
+        """Raise AutogradError if the operator has another schema now."""
         if self.definition is None or not self.definition.active:
             raise AutogradError(
-                f"operator {self.operator.name} was defined anew after its autograd formula was registered\n"
+                f"operator {self.operator.name} was redefined after its autograd formula was registered\n"
                 "register the formula again, for the new definition"
             )
 
 
 class MissingDerivative(CustomDerivative):
-    """Stands for the formula that an operator does not have, and says so when it is needed."""
+    """The derivative of an operator that has no formula. It raises when a formula is needed."""
 
     def __init__(self, op: OpOverload, missing: str, *, refuses_calls: bool) -> None:
         self.name = node_name(op.name)
@@ -57,27 +58,28 @@ class MissingDerivative(CustomDerivative):
         self.refuses_calls = refuses_calls
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> NoReturn:
-        """There is no formula."""
+        """Raise NoDerivativeError."""
         raise NoDerivativeError(self.missing)
 
 
 class _Nothing:
-    """The `ctx` of the formulas that have none: no attributes, and none can be set."""
+    """The `ctx` of formulas by name. It has no attributes, and none can be set."""
 
     __slots__ = ()
 
 
 NO_CONTEXT = _Nothing()
 ARRAY, PYTREE = "array", "pytree"
-_TENSOR = object()      # where a saved Tensor was; the tape keeps these
+_TENSOR = object()      # replaces a saved Tensor, which the tape keeps
 
 
 class NamedDerivative(CustomDerivative):
-    """`save(inputs, output)` returns what to keep, `backward(ctx, saved, *grads)` a dict: argument -> gradient.
+    """A derivative by name, made of `save(inputs, output)` and `backward(ctx, saved, *grads)`.
 
-    `inputs` is a named tuple of the arguments. `differentiable` says for each result whether it is; None: whatever can
-    be. Forward mode transposes backward. RegistrationError when a function cannot be called like this, SchemaError when
-    an argument's name cannot be a field.
+    `save` returns the residuals. `backward` returns a dict: argument -> gradient. `inputs` is a named tuple of the
+    arguments. `differentiable` specifies for each result whether it is differentiable. None means every result that
+    can be. Forward mode transposes backward. Raises RegistrationError if a function cannot be called like this, and
+    SchemaError if the name of an argument cannot be a field.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class NamedDerivative(CustomDerivative):
         self._backward_site = backward_site
 
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
-        """Save what the user asks for; Tensors where the tape looks after them."""
+        """Save the residuals that the user's `save` returns. The tape keeps those that are Tensors."""
         self._arguments.check()
         leaves, spec = self._saved(ctx, values, output)
         ctx.save_for_backward(*[leaf for leaf in leaves if isinstance(leaf, Tensor)])
@@ -110,7 +112,7 @@ class NamedDerivative(CustomDerivative):
             ctx._results = Results(output, ctx.non_differentiable)
 
     def _saved(self, ctx: Any, values: Sequence[Any], output: Any) -> tuple[list[Any], Any]:
-        """What `save` returns. It may ask which inputs require grad; in forward mode those do that have tangents."""
+        """Run the user's `save`, so that inputs report whether they require grad (in forward mode: have tangents)."""
         leaves, spec = tree_flatten(tuple(values))
         needs = tree_leaves(ctx.needs_input_grad)
         asked = [need and not leaf.requires_grad for need, leaf in zip(needs, leaves, strict=True)]
@@ -130,7 +132,7 @@ class NamedDerivative(CustomDerivative):
         return _core.leaves_below(saved, interpreter), saved_spec
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
-        """One gradient per argument of the schema."""
+        """Return one gradient per argument of the schema."""
         leaves, spec = ctx.saved
         tensors = iter(ctx.saved_tensors)
         saved = tree_unflatten([next(tensors) if leaf is _TENSOR else leaf for leaf in leaves], spec)
@@ -143,23 +145,23 @@ class NamedDerivative(CustomDerivative):
         return _without_needless(entries, ctx.needs_input_grad)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
-        """The tangents that backward implies."""
+        """Return the tangents of the results by transposing backward."""
         return _transposed(self, self._backward, self._arguments, ctx, tangents)
 
     def _check_untyped(self, values: Sequence[Any]) -> None:
-        """Raise for a gradient that would be lost: an argument of type Any has none in the dict."""
+        """Raise for an argument of type Any that requires grad: the dict has no gradient for it."""
         for i in self._untyped:
             for leaf in tree_leaves(values[i]):
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
                     name = self._arguments.names[i]
                     raise AutogradError(
                         f"operator {self._arguments.operator.name}: argument {name!r}, of type Any, holds an array "
-                        "that requires grad, and by-name formulas give it no gradient\n"
-                        "declare its type, as in `Tensor[]` or `Dict(str, Tensor)`; or pass a detached array"
+                        "that requires grad, but by-name formulas give it no gradient\n"
+                        "declare its type, as in `Tensor[]` or `Dict(str, Tensor)`, or pass a detached array"
                     )
 
     def _given(self, position: int, value: Any) -> Any:
-        """What was passed: None, a bool for each element of a list, an array, or some other pytree."""
+        """Describe an argument: None, a bool for each element of a list, an array, or some other pytree."""
         if value is None:
             return None
         if position in self._arguments.lists:
@@ -194,7 +196,7 @@ class NamedDerivative(CustomDerivative):
             found = ", ".join(map(repr, gradients))
             self._refuse(
                 f"returned a dict of {{{found}}}, expected it to have keys {{{expected}}}",
-                "give every argument that holds arrays a gradient or None; those of non-Tensor-like types have none",
+                "give every argument that holds arrays a gradient or None, but leave out non-Tensor-like types",
             )
 
     def _gradient(self, name: str, gradient: Any, given: Any) -> Any:
@@ -204,7 +206,7 @@ class NamedDerivative(CustomDerivative):
             return self._gradients_of_list(name, gradient, given)
         if given is None:
             self._refuse(
-                f"gave {name!r} a gradient, but the argument was None and so was not a Tensor",
+                f"gave {name!r} a gradient, but the argument was None, so it was not a Tensor",
                 f"return {{{name!r}: None}}",
             )
         if given == ARRAY and not _core.is_array(gradient):
@@ -222,7 +224,7 @@ class NamedDerivative(CustomDerivative):
             )
         if len(gradients) != len(given):
             self._refuse(
-                f"gave {name!r} a list of another length: expected {len(given)} gradients but got {len(gradients)}",
+                f"gave {name!r} a list of the wrong length: expected {len(given)} gradients but got {len(gradients)}",
                 "give every element of the list a gradient or None",
             )
         for i, (gradient, is_given) in enumerate(zip(gradients, given, strict=True)):
@@ -248,11 +250,11 @@ class NamedDerivative(CustomDerivative):
 
 
 class ContextDerivative(CustomDerivative):
-    """`setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient per argument, by position.
+    """A derivative by position: `setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` computes gradients.
 
-    `jvp(ctx, *tangents)` gives the tangents of the results; without one it is the transpose of backward. Where the
-    schema has keyword-only arguments, these have no gradients, and `setup_context` gets them as the dict
-    `keyword_only_inputs`. RegistrationError when a function cannot be called like this.
+    `backward` returns a gradient per argument. `jvp(ctx, *tangents)` returns the tangents of the results. Without one,
+    forward mode transposes backward. Keyword-only arguments of the schema have no gradients, and `setup_context` gets
+    them as the dict `keyword_only_inputs`. Raises RegistrationError if a function cannot be called like this.
     """
 
     def __init__(
@@ -283,11 +285,11 @@ class ContextDerivative(CustomDerivative):
         self.direct = (setup, self._run_backward) if plain else None
 
     def check(self) -> None:
-        """Raise when the operator has another schema now."""
+        """Raise AutogradError if the operator has another schema now."""
         self._arguments.check()
 
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
-        """Have the user save what backward needs."""
+        """Run the user's `setup_context`, which saves what backward needs."""
         arguments = self._arguments
         arguments.check()
         if arguments.has_defaults:
@@ -310,18 +312,18 @@ class ContextDerivative(CustomDerivative):
             self._setup_context.function(ctx=ctx, inputs=inputs, output=output)
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
-        """One gradient per argument of the schema; there are none of those that were not passed, or by keyword."""
+        """Return one gradient per argument of the schema: None for those omitted or passed by keyword."""
         return self.entries(ctx, self._run_backward(ctx, *grads))
 
     def entries(self, ctx: Any, result: Any) -> Sequence[Any]:
-        """What backward returned, checked, as one gradient per argument."""
+        """Check the result of backward, and return it as one gradient per argument."""
         n_passed = getattr(ctx, "_n_passed", self._arguments.n_positional)
         entries = self._entries(result, n_passed)
         entries += [None] * (len(self._arguments.names) - len(entries))
         return _without_needless([self._gradient(i, entry) for i, entry in enumerate(entries)], ctx.needs_input_grad)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
-        """One tangent per declared return; for a single one, what that is."""
+        """Return one tangent per declared return, without a tuple if there is only one."""
         if self._jvp is None:
             return _transposed(self, self._backward.function, self._arguments, ctx, tangents)
         result = self._run_jvp(ctx, *tangents[: self._arguments.n_positional])
@@ -337,7 +339,7 @@ class ContextDerivative(CustomDerivative):
         return tuple(result)
 
     def _entries(self, result: Any, n_passed: int) -> list[Any]:
-        """What backward returned, as one entry per argument."""
+        """Return the result of backward as one entry per argument."""
         n = self._arguments.n_positional
         if n == 1 and (not isinstance(result, (tuple, list)) or self._is_bare_list(result)):
             return [result]
@@ -347,12 +349,12 @@ class ContextDerivative(CustomDerivative):
             raise AutogradError(
                 f"operator {self._arguments.operator.name}: backward {self._backward.debug} returned an incorrect "
                 f"number of gradients (expected {wanted}, got {len(entries)})\n"
-                f"return one for each of {', '.join(self._arguments.names[:n])}; None where there is none"
+                f"return one for each of {', '.join(self._arguments.names[:n])}, or None"
             )
         return entries
 
     def _is_bare_list(self, result: Sequence[Any]) -> bool:
-        """Are these the gradients of the elements of the only argument, a list, rather than a tuple of one list?"""
+        """Return whether the result is the list of gradients for the only argument, and not a tuple of that list."""
         if 0 not in self._arguments.lists:
             return False
         return len(result) != 1 or not isinstance(result[0], (tuple, list))
@@ -373,7 +375,7 @@ class ContextDerivative(CustomDerivative):
 
 
 def _without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> list[Any]:
-    """The gradients without those of arguments that need none, a Python number say: users may give them."""
+    """Remove the gradients of arguments that need none, such as Python numbers. Users may return them."""
     return [
         entry if need is True or (need and any(tree_leaves(need))) else None
         for entry, need in zip(entries, needs_input_grad, strict=True)
@@ -381,7 +383,7 @@ def _without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> li
 
 
 def _with_tensors(gradient: Any) -> Any:
-    """A gradient, or a pytree of them, with Tensors in place of arrays that were computed by NumPy."""
+    """Convert the arrays in a gradient, or in a pytree of gradients, to Tensors. NumPy may have computed them."""
     if isinstance(gradient, Tensor):
         return gradient
     return tree_map(lambda leaf: as_tensor(leaf) if _core.is_array(leaf) else leaf, gradient)
@@ -391,7 +393,7 @@ def _transposed(
     derivative: CustomDerivative, function: Callable[..., Any], arguments: DifferentiableArguments, ctx: Any,
     tangents: Sequence[Any],
 ) -> Any:
-    """The tangents of the results, by transposing the backward of a derivative, which calls `function`."""
+    """Return the tangents of the results by transposing a derivative's backward, which calls `function`."""
     name = f"operator {arguments.operator.name}"
     if getattr(function, "once_differentiable", False):
         raise refuse_once_differentiable(name)
@@ -403,7 +405,10 @@ def _transposed(
 
 
 def inputs_type(name: OperatorName, schema: Schema) -> Any:
-    """The named tuple of an operator's arguments; SchemaError for the name of one that cannot be a field."""
+    """Return the named tuple class of an operator's arguments.
+
+    Raises SchemaError if the name of an argument cannot be a field.
+    """
     fields = [argument.name for argument in schema.arguments]
     for field in fields:
         if field.startswith("_") or iskeyword(field):

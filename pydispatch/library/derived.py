@@ -1,8 +1,8 @@
-"""Generated batching rules: what vmap does with an operator that has none registered.
+"""Generated batching rules, which vmap uses for operators that have none registered.
 
-An operator with a derivative of its own becomes, for a batch, another operator: `vmap(ns::name)`, whose kernel and
-derivative run those of the operator on all examples. The interpreters below call it once, record it once, and modes see
-it as the one operator that it is. Other operators are called once per example.
+An operator with a registered derivative becomes another operator for a batch: `vmap(ns::name)`. The kernel and the
+derivative of that one run the original's on all examples. The interpreters below call it once and record it once, and
+modes see one operator. Other operators are called once per example.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from pydispatch.registry.tables import table_entry
 from pydispatch.schema import OperatorName
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-Functions = dict[Any, Callable[..., Any] | None]    # kernels as functions of values; also by the types of values
+Functions = dict[Any, Callable[..., Any] | None]  # kernels as functions of values, by kernel and by the types of values
 
 BATCHABLE = "batchable"
-"""The tag of operators whose kernels are made of operators, so that they can be run on a batch."""
+"""The tag of operators whose kernels are made of operators, so that these kernels can run on a batch."""
 RANDOM = "random"
 """The tag of operators that draw random numbers."""
 
 
 def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call an operator that has no batching rule under vmap; the interpreter of vmap is absent here."""
+    """Call an operator that has no batching rule under vmap. The interpreter of vmap is absent during the call."""
     table = op.live_table
     derivative = None if table is None else table.derivative
     if isinstance(derivative, CustomDerivative) and not derivative.missing and not kwargs and _core.are_flat(args):
@@ -70,7 +70,7 @@ def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], k
 
 
 def _batch_flat(op: OpOverload, family: _Family, interpreter: Vmap, args: tuple[Any, ...]) -> Any:
-    """`batch_by_default` for an operator that has a derivative, and arguments of which none is a pytree."""
+    """Call an operator that has a derivative and no pytree argument, as `batch_by_default` does but faster."""
     below = tuple(_core.leaves_below(args, interpreter))
     dims = _core.dims_of_leaves(args, interpreter)
     derived = _derived_in(family, op, dims + (None,) * (family.n_arguments - len(args)), interpreter.randomness)
@@ -78,7 +78,7 @@ def _batch_flat(op: OpOverload, family: _Family, interpreter: Vmap, args: tuple[
 
 
 def _draw(op: OpOverload, interpreter: Vmap, values: tuple[Any, ...], dims: Dims) -> Any:
-    """A call that draws random numbers: one for all examples, or one for each."""
+    """Call an operator that draws random numbers, once for all examples or once for each."""
     leaves, spec = tree_flatten(values)
     below = _core.leaves_below(leaves, interpreter)
     arguments: tuple[Any, ...] = tree_unflatten(below, spec)
@@ -93,7 +93,7 @@ def _draw(op: OpOverload, interpreter: Vmap, values: tuple[Any, ...], dims: Dims
 
 
 def has_own_derivative(op: OpOverload) -> bool:
-    """Is it differentiated by functions of users?"""
+    """Return whether the operator is differentiated by functions of users."""
     handle = derivative_of(op)
     return handle is not None and isinstance(handle.derivative, CustomDerivative) and not handle.derivative.missing
 
@@ -102,7 +102,7 @@ def has_own_derivative(op: OpOverload) -> bool:
 
 
 class DerivedDefinition(DefinitionHandle):
-    """What makes an operator a derived one: whose, and for which batches."""
+    """The definition of a derived operator: its parent, and the batches that it serves."""
 
     __slots__ = ("batch", "parent")
 
@@ -113,9 +113,10 @@ class DerivedDefinition(DefinitionHandle):
 
 
 def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
-    """`op` for a batch: an operator with the same arguments, of which those with a dim have their batch axis first.
+    """Return `op` for a batch: an operator with the same arguments, where those with a dim have their batch axis first.
 
-    So have all of its results. `dims` has an entry for each leaf of the arguments, filled in.
+    All results have their batch axis first. `dims` has an entry for each leaf of the arguments, with defaults filled
+    in.
     """
     handle = derivative_of(op)
     if handle is None or not isinstance(handle.derivative, CustomDerivative):
@@ -124,7 +125,7 @@ def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
 
 
 class _Family(NamedTuple):
-    """The operators derived of one, as long as its table is in force, and what is asked at every call."""
+    """The operators derived from one while its table is in force, and facts that every call needs."""
 
     table: Any
     operators: dict[tuple[Dims, str], OpOverload]
@@ -133,7 +134,7 @@ class _Family(NamedTuple):
 
 
 def _family_of(op: OpOverload, derivative: CustomDerivative) -> _Family:
-    """The family of an operator. Its derivative keeps the family, so both are freed with the operator."""
+    """Return the family of an operator. Its derivative holds the family, so both are freed with the operator."""
     family: _Family | None = derivative.derived
     table = op.live_table
     if family is None or family.table is not table:
@@ -187,17 +188,17 @@ def _batched_derivative(derived: OpOverload, derivative: CustomDerivative, batch
 
 def _batch(op: OpOverload, dims: Dims, randomness: str) -> BatchedArguments:
     other = "write its kernel with operators" if BATCHABLE in op.tags else (
-        "define the operator with batchable=True if its kernel is made of operators")
+        "define the operator with batchable=True if its kernel consists of operators")
     return BatchedArguments(
         f"operator {op.name}", dims, randomness,
-        f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule); or {other}')
+        f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule), or {other}')
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
 def _run_kernels(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...], known: Functions) -> Any:
-    """On raw arrays: the operator's own kernel on the batch where it can take it, else the operator on each example."""
+    """Run the operator's kernel on a batch of raw arrays if it can take one, else the operator on each example."""
     function = _batchable_kernel(op, values, known)
     if function is not None:
         try:
@@ -210,7 +211,7 @@ def _run_kernels(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...
 
 
 def _run_loop(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) -> Any:
-    """The operator on each example, whatever interpreters there are."""
+    """Call the operator on each example, under any interpreters."""
     if is_view(op.schema):
         raise VmapError(
             f"operator {op.name}: vmap cannot generate a batching rule: its results share memory with arguments\n"
@@ -220,7 +221,7 @@ def _run_loop(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) 
 
 
 def _with_values(op: OpOverload) -> Callable[..., Any]:
-    """The operator as a function of one value per argument."""
+    """Return the operator as a function of one value per argument."""
 
     def call(*values: Any) -> Any:
         args, kwargs = op.strip_defaults(values)
@@ -230,12 +231,12 @@ def _with_values(op: OpOverload) -> Callable[..., Any]:
 
 
 def _batchable_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions) -> Callable[..., Any] | None:
-    """The kernel for these arrays as a function of one value per argument, if it is made of operators."""
+    """Return the kernel for these arrays as a function of one value per argument, or None if it cannot take a batch."""
     kinds = op.live_table, *map(type, values)
     if kinds not in known:
         function = _found_kernel(op, values, known)
         if not _core.are_flat(values) or any(isinstance(value, Tensor) for value in values):
-            return function         # what is in them tells, too
+            return function         # the kernel also depends on the values inside
         known[kinds] = function
     return known[kinds]
 
@@ -244,7 +245,7 @@ def _found_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions) -> 
     if BATCHABLE not in op.tags:
         return None
     entry = _entry_for(op, values)
-    if entry is None or entry.kernel.boxed or entry.kernel.with_keyset or entry.untaken_names:
+    if entry is None or entry.kernel.boxed or entry.kernel.with_keyset or entry.unsupported_names:
         return None
     if entry.kernel not in known:
         known[entry.kernel] = _taking_values(op, entry.kernel)
@@ -264,7 +265,7 @@ def _taking_values(op: OpOverload, kernel: Kernel) -> Callable[..., Any]:
 
 
 def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
-    """The kernel for the arrays that are at the bottom of these values."""
+    """Return the kernel for the raw arrays under all wrappers of these values."""
     leaves = values if _core.are_flat(values) else tree_leaves(values)
     keys = [_core.keys_of(bottom_of(leaf)) for leaf in leaves if _core.is_array(leaf)]
     return table_entry(op, reduce(or_, keys).highest)
@@ -274,7 +275,7 @@ def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
 
 
 def _run_fake(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) -> Any:
-    """On arrays without data: the operator on one example, and its results with the batch axis."""
+    """Run the operator on one example without data, and add the batch axis to its results."""
     leaves, spec = tree_flatten(values)
     size = batch.size(leaves) if any(dim is not None for dim in batch.dims) else 0
     examples = [
@@ -293,7 +294,7 @@ def _run_fake(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) 
 
 
 def _of_no_examples(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) -> Any:
-    """The results of a batch of size zero, by what the operator does with arrays without data."""
+    """Return the results of a batch of size zero, from a run of the operator on arrays without data."""
     if table_entry(op, META) is None:
         raise VmapError(
             f"operator {op.name}: vmap over no examples needs a fake implementation for the result's shape\n"

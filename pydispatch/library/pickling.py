@@ -1,8 +1,8 @@
-"""Operators in other processes: by the modules that register them, or by value where none does.
+"""Pickling of operators: by the modules that register them, or by value if no module does.
 
-An operator of a script or a notebook travels with the registrations that were made there: schema, kernels, derivative,
-fake, batching rule. `cloudpickle` pickles their functions. Where they arrive, the operator is defined once; another
-definition replaces it.
+An operator of a script or a notebook is pickled with its registrations: schema, kernels, derivative, fake, batching
+rule. `cloudpickle` pickles their functions. The receiving process defines the operator once. Another definition
+replaces it.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ from pydispatch.schema import Schema, parse_name
 logger = logging.getLogger("pydispatch.library")
 Step = Callable[[OpOverload], object]       # makes one registration
 _under_way: ContextVar[frozenset[str]] = ContextVar("pydispatch_pickled", default=frozenset())
-"""The operators whose registrations are being pickled: kernels may call their own operator. EVERY stands for all."""
+"""The operators whose registrations are being pickled, since kernels may call their own operator. EVERY means all."""
 EVERY = "*"
 _arrived: dict[str, Parcel] = {}
-"""What arrived last, by name of the operator."""
+"""The parcel that arrived last, by name of the operator."""
 
 
 class Parcel(NamedTuple):
-    """The registrations of an operator that travel by value."""
+    """The registrations of an operator that are pickled by value."""
 
-    process: str            # where they were made
-    number: int             # of the latest of them
-    site: str               # of the first
-    defines: bool           # is the definition among them?
+    process: str            # in which the registrations were made
+    number: int             # of the latest registration
+    site: str               # of the first registration
+    defines: bool           # whether the definition is among them
     pickled: bytes          # a list of steps
     digest: str
-    problem: str            # why there are no steps in it; else ""
+    problem: str            # why it has no steps, or ""
 
 
 # --- sending ---------------------------------------------------------------------------------------------------------
 
 
 def reduce_operator(op: OpOverload) -> tuple[Any, ...]:
-    """How an operator is pickled."""
+    """Return the function and arguments that unpickle an operator."""
     definition = definition_of(op)
     if isinstance(definition, DerivedDefinition):
         return derived_operator, (definition.parent, definition.batch.dims, definition.batch.randomness)
@@ -85,23 +85,24 @@ def reduce_operator(op: OpOverload) -> tuple[Any, ...]:
 
 
 def reduce_packet(packet: OpOverloadPacket) -> tuple[Any, ...]:
-    """How the overloads of a name are pickled."""
+    """Return the function and arguments that unpickle the packet of a name."""
     if any(any(_origins(op)) for op in packet.overloads):
         return packet_of, (packet.name, packet.overloads)
     return find_packet, (packet.name,)
 
 
 def reduce_custom_operator(definition: CustomOpDef) -> tuple[Any, ...]:
-    """How a custom operator is pickled. Its own kernels get the operator, which they call in the same way."""
+    """Return the function and arguments that unpickle a custom operator. Inside its kernels, that is the operator."""
     if str(definition.name) in _under_way.get():
         return operator_to_be, (str(definition.name),)
     return custom_operator_of, (definition.operator,)
 
 
 def reduce_namespace(namespace: str | None) -> tuple[Any, ...]:
-    """How `ops.<namespace>`, or for None `ops`, is pickled: with all that it has for the code that holds it.
+    """Return the function and arguments that unpickle `ops.<namespace>`, or `ops` if the namespace is None.
 
-    Operators of packs are found where they are used.
+    They include all operators of the namespace, for the code that uses it. Operators of packs are left out, because the
+    receiving process finds them.
     """
     under_way = _under_way.get()
     found: list[tuple[str, tuple[str, ...], Parcel | None]] = []
@@ -117,19 +118,19 @@ def reduce_namespace(namespace: str | None) -> tuple[Any, ...]:
 
 
 def _sent(op: OpOverload) -> tuple[str, tuple[str, ...], Parcel | None]:
-    """The name of an operator, the modules that make its registrations, and the registrations that none makes."""
+    """Return an operator's name, the modules that make its registrations, and a parcel of the other registrations."""
     modules, own = _origins(op)
     return str(op.name), modules, _parcel(op, own) if own else None
 
 
 def _origins(op: OpOverload) -> tuple[tuple[str, ...], list[OperatorHandle]]:
-    """The modules that make an operator's registrations, and the registrations that no module makes."""
+    """Return the modules that make an operator's registrations, and the registrations that no module makes."""
     modules: dict[str, None] = {}
     own: list[OperatorHandle] = []
     by_value = _modules_by_value()
     for handle in op.registrations:
         site = handle.site
-        if not isinstance(site, RegistrationSite):      # of a pack: its module
+        if not isinstance(site, RegistrationSite):      # from a pack: the site is its module
             modules[site] = None
         elif site.module and site.module not in by_value:
             modules[site.module] = None
@@ -139,7 +140,7 @@ def _origins(op: OpOverload) -> tuple[tuple[str, ...], list[OperatorHandle]]:
 
 
 def _modules_by_value() -> Iterable[str]:
-    """The modules that the user has asked cloudpickle to pickle by value."""
+    """Return the modules that the user registered with cloudpickle for pickling by value."""
     cloudpickle = sys.modules.get("cloudpickle")
     return () if cloudpickle is None else cloudpickle.list_registry_pickle_by_value()
 
@@ -152,7 +153,7 @@ def _parcel(op: OpOverload, own: Sequence[OperatorHandle]) -> Parcel:
     try:
         steps = [step for handle in own if (step := _step_of(op, handle)) is not None]
         pickled: bytes = import_module("cloudpickle").dumps(steps)
-    except Exception as error:      # which does no harm where the operator is known already
+    except Exception as error:      # harmless if the receiving process knows the operator
         return described(b"", "", f"{type(error).__name__}: {error}")
     finally:
         _under_way.reset(token)
@@ -160,7 +161,7 @@ def _parcel(op: OpOverload, own: Sequence[OperatorHandle]) -> Parcel:
 
 
 def _step_of(op: OpOverload, handle: OperatorHandle) -> Step | None:
-    """What makes the same registration elsewhere; None where another step does."""
+    """Return a function that makes the same registration elsewhere, or None if another step makes it."""
     site = handle.site
     custom = definitions.get(str(op.name))
     if isinstance(handle, DefinitionHandle):
@@ -191,7 +192,7 @@ def _step_of_kernel(handle: KernelHandle, custom: CustomOpDef | None) -> Step | 
 
 
 def _keys_of_definition(custom: CustomOpDef) -> tuple[DispatchKey, ...]:
-    """The keys under which the function that was decorated is registered."""
+    """Return the keys under which the decorated function is registered."""
     return tuple([key for key, handles in kernels_of(custom.operator).items()
                   if any(custom.owns(handle) and handle.kernel.written is custom.function for handle in handles)])
 
@@ -247,27 +248,28 @@ def _add_derivative(
 
 
 def operator_to_be(name: str) -> OpOverload:
-    """The operator of a name that is about to be defined."""
+    """Return the operator of a name, which may not be defined yet."""
     return operators.get(name) or registrations.add_name(parse_name(name)).operator
 
 
 def operator_of_modules(name: str, modules: Sequence[str]) -> OpOverload:
-    """The operator of a name, after the import of the modules that register something for it."""
+    """Import the modules that register something for an operator, and return the operator."""
     for module in modules:
         import_module(module)
     return find_or_raise(name)
 
 
 def packet_of(name: str, overloads: Sequence[OpOverload]) -> OpOverloadPacket:
-    """The packet of a name, whose overloads have arrived or are about to be defined."""
+    """Return the packet of a name. Its overloads have arrived or will be defined."""
     parsed = parse_name(name)
     return packet(parsed.namespace or "", parsed.name)
 
 
 def namespace_with(namespace: str | None, sent: Sequence[tuple[str, tuple[str, ...], Parcel | None]]) -> Any:
-    """`ops.<namespace>`, or for None `ops`, after these operators have arrived.
+    """Return `ops.<namespace>`, or `ops` if the namespace is None, after these operators have arrived.
 
-    The code that holds it need not use all of them, so one that cannot arrive is missing only when it is called.
+    The code that holds the namespace need not use all of them. An operator that fails to arrive therefore raises only
+    when it is called.
     """
     for name, modules, parcel in sent:
         try:
@@ -281,7 +283,10 @@ def namespace_with(namespace: str | None, sent: Sequence[tuple[str, tuple[str, .
 
 
 def custom_operator_of(op: OpOverload) -> CustomOpDef:
-    """The custom operator of an operator that has arrived; StaleOperatorError where it is none any more."""
+    """Return the custom operator of an operator that has arrived.
+
+    Raises StaleOperatorError if it is not a custom operator any more.
+    """
     definition = definitions.get(str(op.name))
     if definition is None:
         raise StaleOperatorError(f"operator {op.name} is no longer a custom operator\n"
@@ -290,12 +295,12 @@ def custom_operator_of(op: OpOverload) -> CustomOpDef:
 
 
 def arrived_operator(name: str, modules: Sequence[str], parcel: Parcel) -> OpOverload:
-    """The operator of a name with the registrations in the parcel, and with those that the modules make.
+    """Return the operator of a name with the registrations in the parcel and those that the modules make.
 
-    Where they were made, the operator is found by its name, and what was removed there stays so. Elsewhere, those that
-    arrived earlier stay, as do later ones of the same process. Others are replaced: with an OverrideWarning, if they
-    were made in another process. OperatorNotFoundError where the operator is unknown, and the parcel could not be
-    filled.
+    In the process that made them, the operator is found by its name, and removed registrations stay removed. Elsewhere,
+    those that arrived earlier stay, as do later ones of the same process. Others are replaced, with an OverrideWarning
+    if they were made in another process. Raises OperatorNotFoundError if the operator is unknown and the parcel has a
+    problem.
     """
     if parcel.process == this_process():
         return find_or_raise(name)
@@ -304,7 +309,7 @@ def arrived_operator(name: str, modules: Sequence[str], parcel: Parcel) -> OpOve
     if parcel.problem:
         _check_known(name, parcel.problem)
     elif not _is_in_force(name, parcel):
-        steps = pickle.loads(parcel.pickled)        # not under the lock: it may import modules that register operators
+        steps = pickle.loads(parcel.pickled)        # not under the lock: this may import modules that register
         with registrations.lock:
             if not _is_in_force(name, parcel):
                 _put_in_force(name, parcel, steps)
@@ -316,12 +321,12 @@ def _check_known(name: str, problem: str) -> None:
         find_or_raise(name)
         return
     raise OperatorNotFoundError(
-        f"no operator {name}: its definition could not be pickled, and this process does not know it: {problem}\n"
+        f"no operator {name}: its definition could not be pickled, and this process does not have it: {problem}\n"
         "install cloudpickle where it is defined, or define it in a module that both processes import")
 
 
 def _is_in_force(name: str, parcel: Parcel) -> bool:
-    """Are these registrations here, or later ones of the same process?"""
+    """Return whether these registrations, or later ones of the same process, are in force here."""
     op = operators.get(name)
     sites = [] if op is None else [handle.site for handle in op.registrations]
     numbers = [site.number for site in sites if isinstance(site, RegistrationSite) and site.process == parcel.process]
@@ -332,7 +337,7 @@ def _is_in_force(name: str, parcel: Parcel) -> bool:
 
 def _put_in_force(name: str, parcel: Parcel, steps: Sequence[Step]) -> None:
     op = operator_to_be(name)
-    keeper = registrations.add_name(op.name)        # functions that arrived before go on with the same object
+    keeper = registrations.add_name(op.name)        # keeps the object for functions that arrived before
     previous = definitions.get(name)
     _make_room(op, parcel)
     for step in steps:
@@ -345,13 +350,16 @@ def _put_in_force(name: str, parcel: Parcel, steps: Sequence[Step]) -> None:
 
 
 def _make_room(op: OpOverload, parcel: Parcel) -> None:
-    """Undo what the parcel replaces: what came before from its process; if it defines the operator, all of another."""
+    """Undo what the parcel replaces: earlier registrations from its process.
+
+    If the parcel defines the operator, this includes all registrations of another definition.
+    """
     definition = definition_of(op)
     known = [(handle, handle.site) for handle in op.registrations if isinstance(handle.site, RegistrationSite)]
     replaced = [handle for handle, site in known if site.process == parcel.process]
     if parcel.defines and definition is not None:
         if definition not in replaced:
-            if parcel.site != definition.site:      # of a script that this process has run too, as `spawn` does
+            if parcel.site != definition.site:      # equal if this process ran the same script, as with `spawn`
                 warnings.warn(f"operator {op.name}: the definition made at {parcel.site} in another process replaces "
                               f"the one made at {definition.site}", OverrideWarning, stacklevel=frames_to_caller())
             replaced = [handle for handle, site in known if not site.module or site.module == _module_of(definition)]

@@ -1,4 +1,4 @@
-"""Registration: `Library` and its functions, rules for classes, `get_kernel`."""
+"""`Library` and its functions, rules for classes, and `get_kernel`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pydispatch.keys import DispatchKey
 from pydispatch.library.custom_operator import read_signature
 from pydispatch.library.targets import Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.modes import DispatchMode
+from pydispatch.ops import drop_namespace
 from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, kernel_function, make_kernel
 from pydispatch.registry.operators import find_or_raise
@@ -37,20 +38,36 @@ from pydispatch.schema import (
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Handle)
 ALIAS_ANALYSIS = ("FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
-_definers: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()  # namespace -> its full library
-_used: set[Library] = set()             # full libraries that have registered something, and so are not dropped
+_definers: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()  # namespace -> its DEF library
+_used: set[Library] = set()             # DEF libraries that have registered something, which must not be dropped
 
 
 class Library:
     """The registrations of one namespace, undone together.
 
-    `Library("ns", "DEF")` is the one full library of a namespace; `"FRAGMENT"` may define too, any number of them;
-    `"IMPL"` brings implementations and fallbacks only, and may carry a default key. Close it, or use it as a context
-    manager, to undo all that was registered through it; dropping the object undoes nothing.
+    A namespace has at most one `Library("ns", "DEF")`. Any number of `"FRAGMENT"` libraries may also define operators.
+    An `"IMPL"` library only registers implementations and fallbacks, and may have a default key. Close it, or use it as
+    a context manager, to undo all that was registered through it. Dropping the object undoes nothing.
 
-    The code that opened a DEF library may run again, as a cell of a notebook does: it closes the former one, with
-    OverrideWarning. Raises RegistrationError for any other second DEF library of a namespace, a kind that does not
-    exist, or a key for a library that is not IMPL; SchemaError for a namespace that is not an identifier.
+    The code that opened a DEF library may run again, like a cell of a notebook. It then closes the former one, with an
+    OverrideWarning.
+
+    Raises
+    ------
+    RegistrationError
+        If the namespace has another DEF library, the kind does not exist, or a library that is not IMPL has a key.
+    SchemaError
+        If the namespace is not an identifier.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import library, ops
+    >>> with library.Library("example", "FRAGMENT") as lib:
+    ...     handle = lib.define("double(Tensor x) -> Tensor")
+    ...     handle = lib.impl("double", lambda x: 2 * x, "CPU")
+    ...     print(ops.example.double(np.arange(3.0)))
+    [0. 2. 4.]
     """
 
     def __init__(self, namespace: str, kind: str, key: str | DispatchKey | None = None) -> None:
@@ -58,7 +75,7 @@ class Library:
         self.kind = kind
         self.site = registration_site()
         self.handles: list[Handle] = []
-        self._crowded = 16      # so many handles, and those removed since are forgotten
+        self._crowded = 16      # at more handles than this, drop the removed ones
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
             raise RegistrationError(
                 f"a library is DEF, FRAGMENT or IMPL, not {kind!r}\nwrite Library({namespace!r}, \"FRAGMENT\")"
@@ -70,8 +87,8 @@ class Library:
             )
         if namespace == "_" and kind != "IMPL":
             raise RegistrationError(
-                f"the namespace _ stands for all operators; a {kind} library cannot define anything in it\n"
-                'fallbacks go in Library("_", "IMPL"); to define operators, name a namespace'
+                f"the namespace _ means all operators, so a {kind} library cannot define anything in it\n"
+                'register fallbacks in Library("_", "IMPL"). To define operators, name a namespace'
             )
         if namespace != "_":
             validate_namespace(namespace)
@@ -89,8 +106,8 @@ class Library:
             elif first is not None:
                 raise RegistrationError(
                     f"the namespace {self.namespace!r} has a DEF library already\n"
-                    f"the one opened at {self.site} is the second, the first was opened at {first.site}; close that "
-                    f'one, or open Library({self.namespace!r}, "FRAGMENT"), which may define too'
+                    f"the one opened at {self.site} is the second, the first was opened at {first.site}. Close that "
+                    f'one, or open Library({self.namespace!r}, "FRAGMENT"), which can also define operators'
                 )
             _definers[self.namespace] = self
 
@@ -100,12 +117,26 @@ class Library:
     ) -> Handle:
         """Define an operator: `lib.define("scale(Tensor x, float by=2.0) -> Tensor")`.
 
-        With `fn`, also register it (under `key`, else CompositeImplicitAutograd); then a bare name will do, and the
-        schema is inferred from the annotations. The handle undoes both. Nothing is registered when either is refused.
+        Nothing is registered if the schema or the function is refused.
 
-        `alias_analysis` is FROM_SCHEMA, CONSERVATIVE or PURE_FUNCTION; without one it is FROM_SCHEMA for a schema that
-        was given and CONSERVATIVE for one that was inferred. `tags` are kept as they are; "inplace" and "out" are
-        checked against the schema.
+        Parameters
+        ----------
+        schema
+            The schema. With `fn`, a bare name is enough, and the schema is inferred from the annotations.
+        fn
+            A kernel to register for the operator.
+        key
+            The dispatch key of the kernel: this one, else the library's, else CompositeImplicitAutograd.
+        alias_analysis
+            FROM_SCHEMA, CONSERVATIVE or PURE_FUNCTION. The default is FROM_SCHEMA for a given schema and CONSERVATIVE
+            for an inferred one.
+        tags
+            Tags to keep with the operator. "inplace" and "out" are checked against the schema.
+
+        Returns
+        -------
+        Handle
+            A handle that undoes the definition and the kernel.
         """
         site = registration_site()
         if self.kind == "IMPL":
@@ -125,7 +156,7 @@ class Library:
         kernel = None if fn is None else make_kernel(fn)
         kind = alias_analysis or "FROM_SCHEMA"
         if isinstance(parsed, OperatorName):
-            assert kernel is not None       # else a schema was parsed
+            assert kernel is not None       # otherwise a schema was parsed
             parsed = _inferred_schema(parsed, kernel, site)
             kind = alias_analysis or "CONSERVATIVE"
         assert parsed.name is not None
@@ -133,12 +164,20 @@ class Library:
         parsed = parsed.with_name(name)
         check_tags(parsed, tags)
         chosen = self._key_for(key, name, f'write lib.define("{name}(...) -> ...", fn, "CPU")')
-        with registrations.lock:
-            definition = registrations.add_definition(parsed, site, alias_analysis=kind, tags=tags)
-            if kernel is None:
-                return self._keep(definition)
-            implementation = registrations.add_kernel(name, chosen, kernel, site)
-            return self._keep(HandleGroup([definition, implementation]))
+        handle: Handle | None = None
+        was_used = self in _used
+        try:
+            with registrations.lock:
+                definition = registrations.add_definition(parsed, site, alias_analysis=kind, tags=tags)
+                handle = self._keep(definition if kernel is None else HandleGroup(
+                    [definition, registrations.add_kernel(name, chosen, kernel, site)]))
+            return handle       # noqa: RET504 what handles an interrupt behind the block needs it
+        except BaseException:
+            if handle is not None:
+                handle.remove()
+                if not was_used:
+                    _used.discard(self)
+            raise
 
     @overload
     def impl(
@@ -159,14 +198,31 @@ class Library:
         key: str | DispatchKey | None = None, *, with_keyset: bool = False, boxed: bool = False,
         composite: bool | Callable[..., bool] = False, allow_override: bool = True,
     ) -> Any:
-        """Register a kernel: `lib.impl("scale", scale_cpu, "CPU")`; without `fn`, a decorator returning its function.
+        """Register a kernel: `lib.impl("scale", scale_cpu, "CPU")`.
 
-        The key is this one, else the library's, else CompositeImplicitAutograd. `with_keyset=True` puts the key set of
-        the call first; a `boxed=True` kernel is called `(op, stack)` or `(op, keyset, stack)`. A kernel of an autograd
-        key that is made of operators can be `composite`: transforms and the tape differentiate the calls that it makes,
-        in place of the operator. Where it is for some calls alone, `composite` is a function of their arguments that
-        tells which; the operator's formula is for the others. A newer kernel under the same key shadows the older
-        (OverrideWarning), or is refused with `allow_override=False`.
+        Parameters
+        ----------
+        name
+            The operator, or its name.
+        fn
+            The kernel. Without it, `impl` returns a decorator.
+        key
+            The dispatch key: this one, else the library's, else CompositeImplicitAutograd.
+        with_keyset
+            Whether the kernel takes the key set of the call as its first argument.
+        boxed
+            Whether the kernel is called as `(op, stack)`, or `(op, keyset, stack)` with `with_keyset=True`.
+        composite
+            Whether a kernel of an autograd key is made of operators. Transforms and the tape then differentiate the
+            calls that it makes, instead of the operator. A function of the arguments selects the calls for which the
+            kernel is composite. The operator's formula serves the others.
+        allow_override
+            Whether the kernel may shadow an older one under the same key (OverrideWarning). Otherwise it is refused.
+
+        Returns
+        -------
+        Handle
+            A handle that undoes the registration, or a decorator that returns its function.
         """
         target = self._in_namespace(name_of(name), "impl")
         remedy = f'write lib.impl("{target}", fn, "CPU"): the function comes before the key'
@@ -194,10 +250,10 @@ class Library:
         self, fn: Callable[..., Any], key: str | DispatchKey | None = None, *, with_keyset: bool = False,
         boxed: bool = False,
     ) -> FallbackHandle:
-        """Register a kernel for every operator under one key; only in `Library("_", "IMPL")`.
+        """Register a kernel for every operator under one key. Only `Library("_", "IMPL")` can do so.
 
-        It is called `(op, *args, **kwargs)`, or `(keyset, op, *args, **kwargs)` with `with_keyset=True`; pass
-        `fallthrough_kernel` to have the key passed over.
+        The kernel is called as `(op, *args, **kwargs)`, or `(keyset, op, *args, **kwargs)` with `with_keyset=True`.
+        Pass `fallthrough_kernel` to skip the key.
         """
         site = registration_site()
         if self.kind != "IMPL":
@@ -208,7 +264,7 @@ class Library:
             )
         if self.namespace != "_":
             raise RegistrationError(
-                f"a fallback is for all operators, not for those of namespace {self.namespace!r}\n"
+                f"a fallback applies to all operators, not only to those of namespace {self.namespace!r}\n"
                 'write Library("_", "IMPL").fallback(fn, key)'
             )
         if key is None and self.key is None:
@@ -221,7 +277,7 @@ class Library:
             return self._keep(registrations.add_fallback(chosen, kernel, site))
 
     def close(self) -> None:
-        """Undo everything registered through this library, and free its namespace; doing so twice is harmless."""
+        """Undo everything registered through this library, and free its namespace. A second call does nothing."""
         try:
             registrations.call_each(handle.remove for handle in self.handles)
         finally:
@@ -230,6 +286,8 @@ class Library:
                 if not self.handles and _definers.get(self.namespace) is self:
                     _used.discard(self)
                     del _definers[self.namespace]
+                if not self.handles:
+                    drop_namespace(self.namespace)
 
     def __enter__(self) -> Library:
         return self
@@ -243,7 +301,8 @@ class Library:
         return f"<Library {self.namespace!r} {self.kind}, opened at {self.site}>"
 
     def _keep(self, handle: H) -> H:
-        while self.handles and not self.handles[-1].active:     # what came and went; others when it gets crowded
+        # Drop removed handles: the newest ones now, others only when there are many.
+        while self.handles and not self.handles[-1].active:
             self.handles.pop()
         self.handles.append(handle)
         if self.kind == "DEF" and self not in _used:
@@ -264,7 +323,7 @@ class Library:
         if name.namespace not in (None, self.namespace):
             raise RegistrationError(
                 f"cannot {verb} {name} in the {self.kind} library {self.namespace!r}, opened at {self.site}: the name "
-                f"says namespace {name.namespace!r}\n"
+                f"has namespace {name.namespace!r}\n"
                 f'leave the namespace out, or open Library({name.namespace!r}, "FRAGMENT")'
             )
         return name.with_namespace(self.namespace)
@@ -283,7 +342,7 @@ class Library:
 
 
 def _inferred_schema(name: OperatorName, kernel: Kernel, site: str) -> Schema:
-    """The schema that the annotations of a kernel say; RegistrationError if these are incomplete."""
+    """Return the schema inferred from a kernel's annotations. Raise RegistrationError if these are incomplete."""
     if kernel.inferred is None:
         raise RegistrationError(
             f"cannot infer a schema for {name} from {kernel.debug} (at {site}): its parameters are not all annotated\n"
@@ -295,7 +354,7 @@ def _inferred_schema(name: OperatorName, kernel: Kernel, site: str) -> Schema:
 def _check_alias_analysis(what: str, kind: str) -> None:
     if kind and kind not in ALIAS_ANALYSIS:
         raise RegistrationError(
-            f"{what}: unknown alias analysis kind {kind!r}\nit is one of {', '.join(ALIAS_ANALYSIS)}, or left out"
+            f"{what}: unknown alias analysis kind {kind!r}\npass one of {', '.join(ALIAS_ANALYSIS)}, or leave it out"
         )
 
 
@@ -304,7 +363,21 @@ def _fragment(name: OperatorName) -> Library:
 
 
 def define(qualname: str, schema: str | None = None, *, alias_analysis: str = "", tags: Iterable[str] = ()) -> Handle:
-    """Define an operator: `define("ns::scale", "(Tensor x) -> Tensor")`, or the whole schema in one string."""
+    """Define an operator: `define("ns::scale", "(Tensor x) -> Tensor")`, or the whole schema in one string.
+
+    Returns
+    -------
+    Handle
+        A handle that undoes the definition.
+
+    Examples
+    --------
+    >>> from pydispatch import library, ops
+    >>> handle = library.define("example::triple", "(Tensor x) -> Tensor")
+    >>> print(ops.example.triple.default.schema)
+    example::triple(Tensor x) -> Tensor
+    >>> handle.remove()
+    """
     parsed = parse_schema(qualname) if schema is None else read_signature(parse_name(qualname), schema)
     assert parsed.name is not None
     return _fragment(parsed.name).define(str(parsed), alias_analysis=alias_analysis, tags=tags)
@@ -315,7 +388,26 @@ def impl(
     *, with_keyset: bool = False, boxed: bool = False, composite: bool | Callable[..., bool] = False,
     allow_override: bool = True,
 ) -> Any:
-    """Register a kernel under a dispatch key: `impl("ns::scale", "CPU", fn)`; without `fn`, a decorator."""
+    """Register a kernel under a dispatch key: `impl("ns::scale", "CPU", fn)`.
+
+    The other parameters are those of `Library.impl`.
+
+    Returns
+    -------
+    Handle
+        A handle that undoes the registration. Without `fn`, a decorator that returns its function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import library, ops
+    >>> definition = library.define("example::quarter", "(Tensor x) -> Tensor")
+    >>> kernel = library.impl("example::quarter", "CPU", lambda x: x / 4)
+    >>> ops.example.quarter(np.ones(2))
+    array([0.25, 0.25])
+    >>> kernel.remove()
+    >>> definition.remove()
+    """
     name = name_of(qualname)
     remedy = f'write library.impl("{name}", "CPU", fn): the key comes before the function'
     if key is not None:
@@ -329,18 +421,46 @@ def impl(
 def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None = None) -> Any:
     """Register a rule for an operator and a class of Tensors, modes or transforms.
 
-    `rule(cls_or_mode, func, types, args, kwargs)` is called in the place of the handler, for objects of exactly this
-    class; when it returns NotImplemented, the class's own handler is asked. For a transform it is
-    `rule(transform, func, args, kwargs)`. Without `rule`, a decorator returning its function; else a handle.
+    Parameters
+    ----------
+    op
+        The operator, or its name. For transforms written in Python, also a subclass of `autograd.Function`.
+    cls
+        The class. The rule applies to objects of exactly this class.
+    rule
+        `rule(cls_or_mode, func, types, args, kwargs)` is called instead of the handler of the class. If it returns
+        NotImplemented, the handler is called. For a transform, the rule is `rule(transform, func, args, kwargs)`.
+        Without it, `register_pydispatch` returns a decorator.
 
-    For transforms written in Python, `op` may be a subclass of `autograd.Function`, too. Raises RegistrationError for a
-    class that is none of these.
+    Returns
+    -------
+    Handle
+        A handle that undoes the registration, or a decorator that returns its function.
+
+    Raises
+    ------
+    RegistrationError
+        If the class is not a class of Tensors, modes or transforms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import DispatchMode, library, ops
+    >>> class Shifted(DispatchMode):
+    ...     def __pydispatch__(self, func, types, args=(), kwargs=None):
+    ...         return func(*args, **kwargs or {})
+    >>> handle = library.register_pydispatch(
+    ...     ops.np.sin, Shifted, lambda mode, func, types, args, kwargs: ops.np.cos(*args))
+    >>> with Shifted():
+    ...     print(ops.np.sin(np.zeros(2)))
+    [1. 1.]
+    >>> handle.remove()
     """
     function = op if isinstance(op, type) and issubclass(op, Function) else None
     if function is not None and not (isinstance(cls, type) and issubclass(cls, _core.PythonInterpreter)):
         raise RegistrationError(
-            f"Function {function.__name__}: a rule is for a subclass of func.Transform, not for {cls!r}\n"
-            "modes and subclasses see the operators in its forward"
+            f"Function {function.__name__}: a rule must be for a subclass of func.Transform, not for {cls!r}\n"
+            "modes and subclasses get the operators in its forward"
         )
     if function is None and not _can_have_rules(cls):
         raise RegistrationError(
@@ -365,7 +485,7 @@ def _can_have_rules(cls: Any) -> bool:
 
 
 def py_impl(op: OpOverload, where: str | DispatchKey | type) -> Callable[[F], F]:
-    """A decorator that registers a kernel of an operator under a key, or for a class: see OpOverload.py_impl."""
+    """Return a decorator that registers a kernel of an operator under a key, or for a class. See OpOverload.py_impl."""
 
     remedy = f'write @pydispatch.ops.{op.name.qualified.replace("::", ".")}.py_impl("CPU")'
     key = DispatchKey.Undefined if isinstance(where, type) else key_of(f"operator {op.name}", where, remedy)
@@ -380,14 +500,14 @@ def py_impl(op: OpOverload, where: str | DispatchKey | type) -> Callable[[F], F]
 
     if key is DispatchKey.Python:
         raise RegistrationError(
-            f"operator {op.name}: the Python key stands for the handlers of subclasses and takes no kernel\n"
+            f"operator {op.name}: the Python key runs the handlers of subclasses, and takes no kernel\n"
             "name the class: op.py_impl(MyTensor), or op.py_impl(MyMode)"
         )
     return register
 
 
 def _with_arguments_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that calls `function(owner, *args, **kwargs)`; the rules of transforms get no types."""
+    """Return a rule that calls `function(owner, *args, **kwargs)`. The rules of transforms get no types."""
 
     def rule(owner: Any, func: OpOverload, *rest: Any) -> Any:
         args, kwargs = rest[-2:]
@@ -400,10 +520,10 @@ _core.connect(py_impl=py_impl)
 
 
 class BoundKernel:
-    """The kernel that an operator runs under one key when `get_kernel` is called; call it like the operator.
+    """The kernel that an operator runs under one key when `get_kernel` is called. Call it like the operator.
 
-    Wrap and delegate: an override fetches the kernel it replaces, and calls it. Once that kernel is no longer
-    registered, calling raises StaleOperatorError.
+    An override can fetch the kernel that it replaces and delegate to it. Once that kernel is no longer registered,
+    calling the object raises StaleOperatorError.
     """
 
     __slots__ = ("_entry", "_handles", "key", "operator")
@@ -412,12 +532,12 @@ class BoundKernel:
         if key.is_alias:
             member = next(member for member in key.members if member.backend is not None)
             raise UnknownKeyError(
-                f"{key.name} is an alias key; get_kernel wants the runtime key of a call\n"
+                f"{key.name} is an alias key, but get_kernel requires the runtime key of a call\n"
                 f'write get_kernel("{operator.name}", "{member.name}")'
             )
         with registrations.lock:
             entry = table_entry(operator, key)
-            handles = [                     # that of the kernel, unless it is our own, and that of the schema
+            handles = [                     # the kernel's (unless it is pydispatch's own), and the schema's
                 handle for handle in (*operator.registrations, *registrations.fallbacks)
                 if getattr(handle, "kernel", None) is getattr(entry, "kernel", handle)
                 or handle is registrations.definition_of(operator)
@@ -446,9 +566,29 @@ class BoundKernel:
 
 
 def get_kernel(op: str | OpOverload, key: str | DispatchKey) -> BoundKernel:
-    """The kernel that a call of `op` on this runtime key runs now; see BoundKernel.
+    """Return the kernel that a call of `op` with this runtime key runs now. See BoundKernel.
 
-    Raises OperatorNotFoundError, UnknownKeyError for an alias, RegistrationError when there is no kernel.
+    Returns
+    -------
+    BoundKernel
+        The kernel, to be called like the operator.
+
+    Raises
+    ------
+    OperatorNotFoundError
+        If the operator does not exist.
+    UnknownKeyError
+        If the key is an alias.
+    RegistrationError
+        If there is no kernel.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import library
+    >>> kernel = library.get_kernel("np::negative", "CPU")
+    >>> kernel(np.ones(2))
+    array([-1., -1.])
     """
     operator = op if isinstance(op, OpOverload) else find_or_raise(name_of(op))
     name = operator.name

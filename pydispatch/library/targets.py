@@ -1,5 +1,6 @@
-"""What is registered for: which operator, which keys."""
+"""The operators and keys that users pass to registration functions."""
 
+# tests: tests/library/test_wrong_arguments.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @runtime_checkable
 class Definition(Protocol):
-    """What `custom_op` gives."""
+    """An object with an operator, such as the one that `custom_op` returns."""
 
     @property
     def operator(self) -> OpOverload: ...
@@ -25,7 +26,7 @@ Target: TypeAlias = str | OpOverload | OpOverloadPacket | Definition
 
 
 def name_of(target: Target) -> OperatorName:
-    """The name to register under; a packet stands for its overload without a name."""
+    """Return the name to register under. A packet means its overload without a name."""
     if isinstance(target, str):
         return parse_name(target)
     if isinstance(target, OpOverloadPacket):
@@ -46,21 +47,21 @@ def _name_of_packet(packet: OpOverloadPacket) -> OperatorName:
         names = ", ".join(overload.name.overload for overload in packet.overloads)
         known = names or "none, it is no longer registered"
         raise RegistrationError(
-            f"{packet.name} has no overload without a name; its overloads: {known}\n"
+            f"{packet.name} has no overload without a name (its overloads: {known})\n"
             f"name one, as in pydispatch.ops.{packet.name.replace('::', '.')}.{names.partition(',')[0] or 'default'}"
         )
     return parse_name(packet.name)
 
 
 def require_namespace(name: OperatorName) -> str:
-    """The namespace of a name; RegistrationError when it has none."""
+    """Return the namespace of a name. Raise RegistrationError if it has none."""
     if name.namespace is None:
         raise RegistrationError(f"the operator name {name} has no namespace\nwrite it as ns::{name}")
     return name.namespace
 
 
 def key_of(what: str, key: Any, remedy: str) -> DispatchKey:
-    """The key that was passed; UnknownKeyError for one that does not exist, and for what is none."""
+    """Return the dispatch key. Raise UnknownKeyError for one that does not exist, and for other objects."""
     if not isinstance(key, (str, DispatchKey)):
         raise UnknownKeyError(f"{what}: argument key is {described(key)}, expected a dispatch key\n{remedy}")
     try:
@@ -70,9 +71,9 @@ def key_of(what: str, key: Any, remedy: str) -> DispatchKey:
 
 
 def keys_of_devices(name: OperatorName, device_types: str | Iterable[str | None] | None) -> tuple[DispatchKey, ...]:
-    """The keys of backends that are named in any case; None and "default" stand for all that compute.
+    """Return the keys of backends, named in any case. None and "default" mean all backends that compute.
 
-    Raises UnknownKeyError before anything is returned, so one bad name registers nothing.
+    Raises UnknownKeyError before it returns a key, so that one bad name registers nothing.
     """
     what = f"operator {name}: argument device_types"
     if device_types is not None and (callable(device_types) or not isinstance(device_types, Iterable)):
@@ -90,7 +91,7 @@ def keys_of_devices(name: OperatorName, device_types: str | Iterable[str | None]
 
 
 def as_decorator(register: Callable[[Any], object]) -> Callable[[F], F]:
-    """A decorator that registers its function and returns it."""
+    """Return a decorator that registers its function and returns it."""
 
     def decorate(function: F) -> F:
         register(function)

@@ -1,7 +1,7 @@
 """NumPy's public namespace for arrays and Tensors: names, signatures, defaults and dtypes are NumPy's.
 
-Arrays go in and out as they do in NumPy, and at its speed; Tensors in, Tensors out, with gradients, under transforms
-and modes. See docs/numpy.md for what each function is.
+For arrays, functions return arrays as in NumPy, and at its speed. For Tensors, they return Tensors, with gradients,
+under transforms and modes. See docs/numpy.md for how each function is implemented.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _OBJECTS = {
     "vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_,
     "__array_namespace_info__": standard.ArrayNamespaceInfo, "__array_api_version__": standard.API_VERSIONS[-1],
 }
-_OURS = ("fft", "lib", "linalg", "random")
+_OURS = ("fft", "lib", "linalg", "polynomial", "random")
 _MODULES = (*_OURS, *passed_on.MODULES)
 
 
 def _public_names() -> dict[str, _Any]:
-    """All functions, by every name that NumPy has for them, and what is passed on."""
+    """Return all functions, by every name that NumPy has for them, and the objects that are passed on."""
     found: dict[str, _Any] = {
         name: function.public for name, function in _FUNCTIONS.items() if "." not in name}
     for name, value in passed_on.LOADED.items():
@@ -60,8 +60,8 @@ def _public_names() -> dict[str, _Any]:
 del calculus, creation, descriptions, diagonals, in_place, indexing, manipulation, mapping, operators, pointwise
 del polynomials, products, protocols, selection, sets, standard, statistics, universal, windows
 globals().update(_public_names())
-# What compositions call most. With the tables of these operators is made what all tables share, which the first use of
-# a function would have to make otherwise: it takes longer than the rest of that use.
+# The operators that composites call most. Building their tables also builds the data that all tables share. Otherwise,
+# the first use of a function would build it, and take longer for that than for the rest.
 for _name in ("getitem", "subtract", "reshape", "astype", "concatenate"):
     _build_table(_all_operators[f"np::{_name}"])
 __all__ = sorted([*_public_names(), *_OURS])

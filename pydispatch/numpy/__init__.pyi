@@ -1,4 +1,4 @@
-# Written by `python -m tests.numpy.stub`.  # ruff: noqa: I001
+# Written by `python tools/regenerate.py`.  # ruff: noqa: I001
 
 import builtins
 from collections.abc import Sequence
@@ -38,7 +38,6 @@ from numpy import diag_indices as diag_indices
 from numpy import double as double
 from numpy import dtype as dtype
 from numpy import e as e
-from numpy import einsum_path as einsum_path
 from numpy import errstate as errstate
 from numpy import euler_gamma as euler_gamma
 from numpy import flatiter as flatiter
@@ -147,12 +146,13 @@ from numpy import void as void
 from pydispatch.numpy import fft as fft
 from pydispatch.numpy import lib as lib
 from pydispatch.numpy import linalg as linalg
+from pydispatch.numpy import polynomial as polynomial
 from pydispatch.numpy import random as random
 from pydispatch.numpy.mapping import vectorize as vectorize
 from pydispatch.numpy.indexing import r_ as r_
 from pydispatch.numpy.indexing import c_ as c_
 from pydispatch.numpy.standard import ArrayNamespaceInfo
-from pydispatch.namespaces.universal import Universal11, Universal12, Universal21, Universal22
+from pydispatch._stubs.universal import Universal11, Universal12, Universal21, Universal22
 
 _Raw: TypeAlias = NDArray[Any] | complex | np.generic
 _Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
@@ -721,6 +721,7 @@ def ediff1d(ary: Any, to_end: Any = ..., to_begin: Any = ...) -> Any: ...
 def einsum(
     *operands: Any, out: Any = ..., dtype: Any = ..., order: Any = ..., casting: Any = ..., optimize: Any = ...,
 ) -> Any: ...
+def einsum_path(*operands: Any, optimize: Any = ..., einsum_call: Any = ...) -> tuple[list[Any], builtins.str]: ...
 @overload
 def empty(shape: Any, dtype: Any = ..., order: Any = ..., *, device: Any = ..., like: None = ...) -> NDArray[Any]: ...
 @overload
@@ -1420,7 +1421,7 @@ def polyder(p: Tensor, m: Any = ...) -> Tensor: ...
 def polyder(p: NDArray[Any], m: Any = ...) -> NDArray[Any]: ...
 @overload
 def polyder(p: Any, m: Any = ...) -> Any: ...
-def polydiv(u: Any, v: Any) -> Any: ...
+def polydiv(u: Any, v: Any, *, trim_leading_zeros_from_remainder: Any = ...) -> Any: ...
 @overload
 def polyfit(
     x: Tensor, y: Any, deg: Any, rcond: Any = ..., full: Literal[False] = ..., w: Any = ...,
@@ -1591,11 +1592,11 @@ def rollaxis(a: NDArray[Any], axis: Any, start: Any = ...) -> NDArray[Any]: ...
 @overload
 def rollaxis(a: Any, axis: Any, start: Any = ...) -> Any: ...
 @overload
-def roots(p: Tensor) -> Tensor: ...
+def roots(p: Tensor, *, strip_zeros: Any = ...) -> Tensor: ...
 @overload
-def roots(p: NDArray[Any]) -> NDArray[Any]: ...
+def roots(p: NDArray[Any], *, strip_zeros: Any = ...) -> NDArray[Any]: ...
 @overload
-def roots(p: Any) -> Any: ...
+def roots(p: Any, *, strip_zeros: Any = ...) -> Any: ...
 @overload
 def rot90(m: Tensor, k: Any = ..., axes: Any = ...) -> Tensor: ...
 @overload
@@ -1842,18 +1843,18 @@ def union1d(ar1: Any, ar2: Any) -> Any: ...
 def unique(
     ar: Tensor, return_index: Literal[False] = ..., return_inverse: Literal[False] = ...,
     return_counts: Literal[False] = ..., axis: Any = ..., *, equal_nan: Any = ..., sorted: Any = ...,
-    size: Any = ...,
+    size: Any = ..., fill_value: Any = ...,
 ) -> Tensor: ...
 @overload
 def unique(
     ar: NDArray[Any], return_index: Literal[False] = ..., return_inverse: Literal[False] = ...,
     return_counts: Literal[False] = ..., axis: Any = ..., *, equal_nan: Any = ..., sorted: Any = ...,
-    size: Any = ...,
+    size: Any = ..., fill_value: Any = ...,
 ) -> NDArray[Any]: ...
 @overload
 def unique(
     ar: Any, return_index: Any = ..., return_inverse: Any = ..., return_counts: Any = ..., axis: Any = ..., *,
-    equal_nan: Any = ..., sorted: Any = ..., size: Any = ...,
+    equal_nan: Any = ..., sorted: Any = ..., size: Any = ..., fill_value: Any = ...,
 ) -> Any: ...
 @overload
 def unique_all(x: Tensor) -> UniqueAllResult[Tensor]: ...

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar, known_values
 from pydispatch.operators.calculus import MODES
+from pydispatch.operators.layouts import laid_out_like
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
 
@@ -17,13 +18,13 @@ CONVOLVE = packet("np", "convolve")
 
 
 def part(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
-    """A slice along one axis."""
+    """Return a slice along one axis."""
     return ops.np.getitem(x, (*(slice(None),) * axis, slice(start, stop)))
 
 
 @array_function()
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = ABSENT, append: Any = ABSENT) -> Any:
-    """The differences of neighbours along an axis, `n` times."""
+    """Return the differences of neighbours along an axis, computed `n` times."""
     if n == 0:
         return a
     if n < 0:
@@ -36,13 +37,16 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = ABSENT, append: Any 
     if any(end is not None for end in ends):
         a = ops.np.concatenate([x for x in (ends[0], a, ends[1]) if x is not None], axis)
     difference = ops.np.not_equal if a.dtype == bool else ops.np.subtract
-    for _ in range(min(n, max(a.shape[axis], 1))):      # then nothing is left
+    for _ in range(min(n, max(a.shape[axis], 1))):      # after that, no elements are left
         a = difference(part(a, axis, 1, None), part(a, axis, None, -1))
     return a
 
 
 def as_end(end: Any, a: Any, axis: int) -> Any:
-    """What is joined to an array, before or after; a number becomes an array with one element along the axis."""
+    """Return the array to join to another one, before or after it.
+
+    A number becomes an array with one element along the axis.
+    """
     end = as_nonscalar(end)
     shape = [1 if i == axis else extent for i, extent in enumerate(a.shape)]
     return end if end.ndim else ops.np.broadcast_to(end, tuple(shape))
@@ -50,7 +54,7 @@ def as_end(end: Any, a: Any, axis: int) -> Any:
 
 @array_function()
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """The differences of neighbours among all elements, between what is put before and behind them."""
+    """Return the differences of neighbours among all elements, joined with the elements to put before and after."""
     ary = ops.np.ravel(as_nonscalar(ary))
     ends = []
     for name, end in (("to_begin", to_begin), ("to_end", to_end)):
@@ -66,7 +70,10 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
 
 @array_function()
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slopes along each axis, by differences of neighbours: of second order inside, of `edge_order` at edges."""
+    """Return the slopes along each axis, by differences of neighbours.
+
+    They are of second order inside, and of order `edge_order` at edges.
+    """
     f = as_nonscalar(f)
     axes = tuple(range(f.ndim)) if axis is None else normalize_axis_tuple(axis, f.ndim)
     if len(varargs) not in (0, 1, len(axes)):
@@ -78,7 +85,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         raise TypeError("invalid number of arguments")
     spacings = spacings * len(axes) if len(spacings) == 1 else spacings
     if f.dtype.kind == "M":
-        f = ops.np.subtract(f, np.zeros((), f.dtype))       # the slopes are spans, of which halves are taken
+        f = ops.np.subtract(f, np.zeros((), f.dtype))       # slopes of dates are durations, which can be halved
     elif f.dtype.kind not in "fcm":
         f = ops.np.astype(f, float)
     found = tuple([slope(f, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)])
@@ -86,7 +93,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
 
 def slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
-    """The slopes along one axis; `spacing` is the distance between neighbours, or the coordinates."""
+    """Return the slopes along one axis. `spacing` is the distance between neighbours, or the coordinates."""
     n = f.shape[axis]
     step = spacing
     if getattr(spacing, "ndim", 0):
@@ -103,12 +110,12 @@ def slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         raise ValueError("Shape of array too small to calculate a numerical gradient, "
                          "at least (edge_order + 1) elements are required.")
     slopes = uneven_slopes if getattr(step, "ndim", 0) else even_slopes
-    found = slopes(f, axis, step, edge_order)
+    found = laid_out_like(slopes(f, axis, step, edge_order), f)
     return found if found.dtype == f.dtype else ops.np.astype(found, f.dtype)
 
 
 def even_slopes(f: Any, axis: int, h: Any, edge_order: int) -> Any:
-    """The slopes where all distances are the same."""
+    """Return the slopes where all distances are equal."""
     op, n = ops.np, f.shape[axis]
     inside = []
     if n > 2:
@@ -120,7 +127,7 @@ def even_slopes(f: Any, axis: int, h: Any, edge_order: int) -> Any:
 
 
 def uneven_slopes(f: Any, axis: int, step: Any, edge_order: int) -> Any:
-    """The slopes where each pair of neighbours has its own distance."""
+    """Return the slopes where distances between neighbours differ."""
     op, n = ops.np, f.shape[axis]
     inside = []
     if n > 2:
@@ -139,7 +146,10 @@ def uneven_slopes(f: Any, axis: int, step: Any, edge_order: int) -> Any:
 
 
 def edge_weights(near: Any, far: Any) -> list[Any]:
-    """The weights of the first three elements in the slope at the first, from the distances between them."""
+    """Return the weights of the first three elements in the slope at the first one.
+
+    The arguments are the distances between them.
+    """
     op = ops.np
     total = op.add(near, far)
     return [op.divide(op.negative(op.add(op.multiply(2.0, near), far)), op.multiply(near, total)),
@@ -147,26 +157,26 @@ def edge_weights(near: Any, far: Any) -> list[Any]:
 
 
 def between(f: Any, axis: int, place: int, h: Any) -> Any:
-    """The slope between two neighbours."""
+    """Return the slope between two neighbours."""
     return ops.np.divide(ops.np.subtract(part(f, axis, place + 1, place + 2), part(f, axis, place, place + 1)), h)
 
 
 def weighted(f: Any, axis: int, start: int, length: int, weights: Sequence[Any]) -> Any:
-    """The weighted sum of slices of this length: the first begins at `start`, each other one place later."""
+    """Return the weighted sum of slices of this length. The first begins at `start`, each other one element later."""
     terms = [ops.np.multiply(weight, part(f, axis, start + k, start + k + length)) for k, weight in enumerate(weights)]
     return ops.np.add(ops.np.add(terms[0], terms[1]), terms[2])
 
 
 def along(x: Any, ndim: int, axis: int) -> Any:
-    """A vector along an axis of arrays of `ndim` axes."""
+    """Reshape a vector to lie along an axis of arrays of `ndim` axes."""
     return ops.np.reshape(x, tuple([-1 if i == axis else 1 for i in range(ndim)]))
 
 
 @array_function()
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """The integral of samples along an axis, by trapezoids."""
+    """Integrate samples along an axis by trapezoids."""
     y = as_nonscalar(y)
-    of_heights = normalize_axis_index(axis, y.ndim)     # x may have more axes, and so may the result
+    of_heights = normalize_axis_index(axis, y.ndim)     # x may have more axes, and the result too
     width = as_array(dx)
     if x is not None:
         x = as_nonscalar(x)
@@ -179,7 +189,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @array_function()
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """Linear interpolation between samples; with a period, of a periodic function."""
+    """Interpolate linearly between samples. With a period, the function is periodic."""
     x, xp, fp = as_array(x), as_nonscalar(xp), as_nonscalar(fp)
     if period is not None:
         known = known_values(as_nonscalar(period))
@@ -206,7 +216,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 def as_vector(name: str, x: Any) -> Any:
-    """An argument of a convolution, which has one axis."""
+    """Return an argument of a convolution as an array of one axis."""
     x = as_nonscalar(x)
     shape = x.shape
     if len(shape) > 1:
@@ -220,14 +230,20 @@ def as_vector(name: str, x: Any) -> Any:
 
 @array_function(operator=(2, 2, ()), of_vectors=True)
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    """The sums of products of the elements of one vector and of the other one, reversed, at each distance."""
+    """Compute the convolution of two vectors.
+
+    It is the sum, at each distance, of the products of the elements of one vector and of the other one, reversed.
+    """
     a, v = as_vector("a", a), as_vector("v", v)
     return CONVOLVE(a, v) if mode == "full" else CONVOLVE(a, v, mode_name(mode))
 
 
 @array_function()
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
-    """The sums of products of the elements of one vector and the conjugates of the other one at each distance."""
+    """Compute the correlation of two vectors.
+
+    It is the sum, at each distance, of the products of the elements of one vector and the conjugates of the other one.
+    """
     if not as_nonscalar(a).ndim or not as_nonscalar(v).ndim:
         raise ValueError("object of too small depth for desired array")
     a, v = as_vector("a", a), as_vector("v", v)
@@ -236,14 +252,19 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     n, m = a.shape[0], v.shape[0]
     if mode != "same" or n >= m:
         return ops.np.convolve(a, v, mode)
-    return part(ops.np.convolve(a, v), 0, n // 2, n // 2 + m)      # where NumPy rounds to the other side
+    return part(ops.np.convolve(a, v), 0, n // 2, n // 2 + m)      # here NumPy rounds in the other direction
+
+
+ONE = np.ones(1)
 
 
 def mode_name(mode: Any) -> str:
-    """A mode by its full name, from that, its first letter, or NumPy's number for it."""
+    """Return the full name of a mode, given by its name or by NumPy's number for it.
+
+    Raises the same errors as NumPy for other values.
+    """
     if mode == "full":
         return "full"
-    for name, number in MODES.items():
-        if mode == number or (isinstance(mode, str) and mode in (name, name[0])):
-            return name
-    raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
+    np.convolve(ONE, ONE, mode)
+    return next(name for name, number in MODES.items() if mode == number or (
+        isinstance(mode, str) and mode in (name, name[0])))

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch._core import is_array
 from pydispatch.numpy.creation import made, made_of
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, read_off
+from pydispatch.numpy.declare import (
+    array_function,
+    as_array,
+    as_nonscalar,
+    in_order,
+    into,
+    is_number,
+    known_values,
+    read_off,
+)
 from pydispatch.ops import ops
 
 # triangles
@@ -17,28 +25,28 @@ from pydispatch.ops import ops
 
 @array_function(creates=True)
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:
-    """Ones at and below a diagonal, zeros above."""
+    """Return ones at and below a diagonal, and zeros above."""
     columns = ops.np.arange(N if M is None else M)
     last = ops.np.expand_dims(ops.np.add(ops.np.arange(N), k), 1)
     return made(ops.np.astype(ops.np.less_equal(columns, last), dtype), like)
 
 
 def below(shape: tuple[int, ...], k: int) -> Any:
-    """The mask of the elements at and below a diagonal."""
+    """Return the mask of the elements at and below a diagonal."""
     rows, columns = (shape[-2:] * 2)[:2]        # a vector is taken as the row of a square matrix
     return np.tri(rows, columns, k, dtype=np.bool)
 
 
 @array_function()
 def tril(m: Any, k: int = 0) -> Any:
-    """The part at and below a diagonal, zeros above."""
+    """Return the elements at and below a diagonal, with zeros above."""
     m = as_nonscalar(m)
     return ops.np.where(below(m.shape, k), m, np.zeros((), m.dtype))
 
 
 @array_function()
 def triu(m: Any, k: int = 0) -> Any:
-    """The part at and above a diagonal, zeros below."""
+    """Return the elements at and above a diagonal, with zeros below."""
     m = as_nonscalar(m)
     return ops.np.where(below(m.shape, k - 1), np.zeros((), m.dtype), m)
 
@@ -48,26 +56,19 @@ def triu(m: Any, k: int = 0) -> Any:
 
 @array_function()
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The elements on a diagonal of the matrices in two axes, along a new last axis."""
-    a = as_nonscalar(a)
-    if len(a.shape) < 2:
-        raise ValueError("diag requires an array of at least two dimensions")
-    first, second = normalize_axis_tuple((axis1, axis2), len(a.shape))
-    front = ops.np.moveaxis(a, (first, second), (0, 1))
-    n = max(0, min(front.shape[0] + min(offset, 0), front.shape[1] - max(offset, 0)))
-    steps = np.arange(n)
-    return ops.np.moveaxis(ops.np.index(front, (steps + max(-offset, 0), steps + max(offset, 0))), 0, -1)
+    """Return a diagonal of the matrices in two axes, along a new last axis, as a read-only view."""
+    return ops.np.read_only(ops.np.diagonal(as_nonscalar(a), offset, axis1, axis2))
 
 
 @array_function()
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    """The sum of a diagonal."""
-    return into(out, ops.np.sum(diagonal(a, offset, axis1, axis2), -1, dtype=dtype))
+    """Sum the elements of a diagonal."""
+    return into(out, ops.np.sum(ops.np.diagonal(as_nonscalar(a), offset, axis1, axis2), -1, dtype=dtype), "unsafe")
 
 
 @array_function()
 def diag(v: Any, k: int = 0) -> Any:
-    """The matrix with a vector on its diagonal, or the diagonal of a matrix."""
+    """Return the matrix with a vector on its diagonal, or the diagonal of a matrix as a read-only view."""
     v = as_nonscalar(v)
     if len(v.shape) == 1:
         n = v.shape[0] + abs(k)
@@ -80,13 +81,13 @@ def diag(v: Any, k: int = 0) -> Any:
 
 @array_function()
 def diagflat(v: Any, k: int = 0) -> Any:
-    """The matrix with the elements on its diagonal."""
+    """Return the matrix with the elements on its diagonal."""
     return diag(ops.np.ravel(as_nonscalar(v)), k)
 
 
 @array_function()
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The matrix of the powers of a vector's elements."""
+    """Return the matrix of the powers of a vector's elements."""
     x = as_nonscalar(x)
     if len(x.shape) != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
@@ -101,7 +102,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
 @array_function(constant=True)
 def tril_indices_from(arr: Any, k: int = 0) -> Any:
-    """The indices of the elements at and below a diagonal of a matrix like this."""
+    """Return the indices of the elements at and below a diagonal of a matrix like this."""
     if len(arr.shape) != 2:
         raise ValueError("input array must be 2-d")
     return made_of(np.tril_indices(arr.shape[0], k, arr.shape[1]), [arr])
@@ -109,7 +110,7 @@ def tril_indices_from(arr: Any, k: int = 0) -> Any:
 
 @array_function(constant=True)
 def triu_indices_from(arr: Any, k: int = 0) -> Any:
-    """The indices of the elements at and above a diagonal of a matrix like this."""
+    """Return the indices of the elements at and above a diagonal of a matrix like this."""
     if len(arr.shape) != 2:
         raise ValueError("input array must be 2-d")
     return made_of(np.triu_indices(arr.shape[0], k, arr.shape[1]), [arr])
@@ -117,7 +118,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 
 @array_function(constant=True)
 def diag_indices_from(arr: Any) -> Any:
-    """The indices of the main diagonal of an array of this shape."""
+    """Return the indices of the main diagonal of an array of this shape."""
     if len(arr.shape) < 2:
         raise ValueError("input array must be at least 2-d")
     if len(set(arr.shape)) > 1:
@@ -130,7 +131,7 @@ def diag_indices_from(arr: Any) -> Any:
 
 @array_function()
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    """The coordinates of the points of a grid, from the coordinates along its axes."""
+    """Return the coordinates of the points of a grid, from the coordinates along its axes."""
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     n = len(xi)
@@ -140,13 +141,13 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         parts = [ops.np.swapaxes(part, 0, 1) for part in parts]
     if not sparse:
         shape = np.broadcast_shapes(*[part.shape for part in parts])
-        parts = [ops.np.broadcast_to(part, shape) for part in parts]
-    return made_of([ops.np.copy(part) for part in parts] if copy else parts, arrays)
+        parts = [part if tuple(part.shape) == shape else ops.np.broadcast_to(part, shape) for part in parts]
+    return made_of([in_order(part, "C", copy=True) for part in parts] if copy else parts, arrays)
 
 
 @array_function()
 def ix_(*args: Any) -> Any:
-    """Vectors of indices, shaped so that together they select a grid."""
+    """Reshape vectors of indices so that together they select a grid."""
     parts = []
     for i, item in enumerate(args):
         indices = as_nonscalar(item)
@@ -162,14 +163,24 @@ def ix_(*args: Any) -> Any:
 
 @array_function(creates=True)
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
-    """`num` numbers at equal ratios from one to another."""
+    """Return `num` numbers at equal ratios from `start` to `stop`."""
+    are_numbers = is_number(start) and is_number(stop)
     start, stop = as_nonscalar(start), as_nonscalar(stop)
+    if any(known is not None and (known == 0).any() for known in map(known_values, (start, stop))):
+        raise ValueError("Geometric sequence cannot include zero")
     kind = np.result_type(start.dtype, stop.dtype, float(num), np.zeros((), dtype))
     start, stop = ops.np.astype(start, kind), ops.np.astype(stop, kind)
-    ratio = ops.np.divide(stop, start)
-    exponents = ops.np.linspace(0.0, 1.0, num, endpoint)
-    exponents = ops.np.reshape(exponents, (num, *(1,) * max(len(start.shape), len(stop.shape))))
-    result = ops.np.multiply(start, ops.np.power(ratio, ops.np.astype(exponents, kind)))
+    shape = np.broadcast_shapes(start.shape, stop.shape)
+    # as NumPy does, rotate both so that the first is positive; the angle does not matter to the result
+    sign = ops.np.detach(ops.np.sign(start))
+    start, stop = ops.np.divide(start, sign), ops.np.divide(stop, sign)
+    first, last = min(num, 1), num - 1 if endpoint and num > 1 else num
+    ends = ops.np.log10(start), ops.np.log10(stop)
+    if are_numbers:         # arrays would bring a backend
+        ends = ends[0].item(), ends[1].item()
+    between = ops.np.getitem(logspace(*ends, num, endpoint), slice(first, last))
+    result = ops.np.multiply(sign, ops.np.concatenate((
+        ops.np.broadcast_to(start, (first, *shape)), between, ops.np.broadcast_to(stop, (num - last, *shape)))))
     result = ops.np.moveaxis(result, 0, axis)
     return result if dtype is None else ops.np.astype(result, dtype)
 
@@ -177,10 +188,13 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 @array_function(creates=True)
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
-    """Powers of a base whose exponents are at equal distances."""
+    """Return powers of a base with evenly spaced exponents."""
     start, stop, base = as_array(start), as_array(stop), as_array(base)
-    exponents = ops.np.linspace(start, stop, num, endpoint, axis=axis)
     if is_array(base) and base.ndim:
+        ends = [as_nonscalar(x) for x in (start, stop, base)]
+        ndim = max(x.ndim for x in ends)
+        start, stop, base = [ops.np.reshape(x, (*(1,) * (ndim - x.ndim), *x.shape)) for x in ends]
         base = ops.np.expand_dims(base, axis)
+    exponents = ops.np.linspace(start, stop, num, endpoint, axis=axis)
     result = ops.np.power(base, exponents)
     return result if dtype is None else ops.np.astype(result, dtype)

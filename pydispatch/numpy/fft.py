@@ -22,6 +22,7 @@ from pydispatch.numpy.declare import (
 from pydispatch.numpy.standard import check_device
 from pydispatch.operators import fourier
 from pydispatch.ops import ops
+from pydispatch.schema.base_types import as_dtype
 
 ARGUMENTS = ("n", "axis", "norm")
 
@@ -30,7 +31,7 @@ for name in ("fft", "ifft", "rfft", "irfft"):
 
 
 def swapped(norm: str | None) -> str:
-    """The normalization of the inverse transform; ValueError for an unknown one."""
+    """Return the normalization of the inverse transform. Raise ValueError for an unknown one."""
     if norm not in fourier.SWAPPED:
         raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
     return fourier.SWAPPED[norm]
@@ -38,13 +39,13 @@ def swapped(norm: str | None) -> str:
 
 @array_function("fft")
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
-    """The real spectrum of a signal with Hermitian symmetry."""
+    """Return the real spectrum of a signal with Hermitian symmetry."""
     return into(out, ops.np.fft_irfft(ops.np.conjugate(as_nonscalar(a)), n, axis, swapped(norm)))
 
 
 @array_function("fft")
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
-    """Half of the signal with Hermitian symmetry that has this real spectrum; the other half follows from it."""
+    """Return half of the signal with Hermitian symmetry that has this real spectrum. The other half follows from it."""
     return into(out, ops.np.conjugate(ops.np.fft_rfft(as_nonscalar(a), n, axis, swapped(norm))))
 
 
@@ -52,7 +53,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
 
 
 def along_axes(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
-    """(number of elements, axis) for each axis to transform, in order."""
+    """List (number of elements, axis) for each axis to transform, in order."""
     if s is None:
         axes = range(-a.ndim, 0) if axes is None else axes
         return [(None, axis) for axis in axes]
@@ -63,7 +64,7 @@ def along_axes(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
 
 
 def transformed(transform: Callable[..., Any], a: Any, steps: list[tuple[int | None, int]], norm: str | None) -> Any:
-    """The array after one transform along each of these axes, in turn."""
+    """Transform the array along each of these axes in turn."""
     for n, axis in steps:
         a = transform(a, n, axis, norm)
     return a
@@ -71,21 +72,21 @@ def transformed(transform: Callable[..., Any], a: Any, steps: list[tuple[int | N
 
 @array_function("fft")
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
-    """The transform along several axes."""
+    """Transform an array along several axes."""
     a = as_nonscalar(a)
     return into(out, transformed(ops.np.fft_fft, a, along_axes(a, s, axes)[::-1], norm))
 
 
 @array_function("fft")
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
-    """The inverse of fftn."""
+    """Compute the inverse of fftn."""
     a = as_nonscalar(a)
     return into(out, transformed(ops.np.fft_ifft, a, along_axes(a, s, axes)[::-1], norm))
 
 
 @array_function("fft")
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
-    """The transform of real numbers along several axes: half of the spectrum along the last of them."""
+    """Transform real numbers along several axes, with half of the spectrum along the last of them."""
     a = as_nonscalar(a)
     steps = along_axes(a, s, axes)
     n, axis = steps.pop()
@@ -94,7 +95,7 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out:
 
 @array_function("fft")
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
-    """The inverse of rfftn."""
+    """Compute the inverse of rfftn."""
     a = as_nonscalar(a)
     steps = along_axes(a, s, axes)
     n, axis = steps.pop()
@@ -103,25 +104,25 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out
 
 @array_function("fft")
 def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
-    """The transform along two axes."""
+    """Transform an array along two axes."""
     return fftn(a, s, axes, norm, out)
 
 
 @array_function("fft")
 def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
-    """The inverse of fft2."""
+    """Compute the inverse of fft2."""
     return ifftn(a, s, axes, norm, out)
 
 
 @array_function("fft")
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
-    """The transform of real numbers along two axes: half of the spectrum along the last of them."""
+    """Transform real numbers along two axes, with half of the spectrum along the last of them."""
     return rfftn(a, s, axes, norm, out)
 
 
 @array_function("fft")
 def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
-    """The inverse of rfft2."""
+    """Compute the inverse of rfft2."""
     return irfftn(a, s, axes, norm, out)
 
 
@@ -129,7 +130,7 @@ def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None,
 
 
 def shifted(x: Any, axes: Any, sign: int) -> Any:
-    """`x` rolled by half its length along axes."""
+    """Roll `x` by half its length along axes."""
     x = as_nonscalar(x)
     axes = range(x.ndim) if axes is None else normalize_axis_tuple(axes, x.ndim)
     shifts = [x.shape[axis] // 2 if sign > 0 else -(x.shape[axis] // 2) for axis in axes]
@@ -138,19 +139,19 @@ def shifted(x: Any, axes: Any, sign: int) -> Any:
 
 @array_function("fft")
 def fftshift(x: Any, axes: Any = None) -> Any:
-    """The spectrum with the frequency 0 in the middle."""
+    """Shift the frequency 0 to the middle of the spectrum."""
     return shifted(x, axes, 1)
 
 
 @array_function("fft")
 def ifftshift(x: Any, axes: Any = None) -> Any:
-    """The inverse of fftshift."""
+    """Undo fftshift."""
     return shifted(x, axes, -1)
 
 
 @array_function("fft", added=("dtype", "device"), creates=True)
 def fftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
-    """The frequencies of the elements of a spectrum, for samples at a distance `d`."""
+    """Return the frequencies of the elements of a spectrum, for samples at a distance `d`."""
     check_device("fftfreq", device)
     step = step_between_frequencies(n, d)
     make = maker_beside(step)
@@ -160,14 +161,14 @@ def fftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> A
 
 @array_function("fft", added=("dtype", "device"), creates=True)
 def rfftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
-    """The frequencies of the elements of half a spectrum, for samples at a distance `d`."""
+    """Return the frequencies of the elements of half a spectrum, for samples at a distance `d`."""
     check_device("rfftfreq", device)
     step = step_between_frequencies(n, d)
     return in_precision(ops.np.multiply(maker_beside(step).arange(n // 2 + 1), step), dtype)
 
 
 def step_between_frequencies(n: Any, d: Any) -> Any:
-    """One over the length of `n` samples at a distance `d`; ValueError if `n` is no integer."""
+    """Return 1 over the length of `n` samples at a distance `d`. Raise ValueError if `n` is not an integer."""
     if not isinstance(n, (int, np.integer)):
         raise ValueError("n should be an integer")
     d = as_array(d)
@@ -175,8 +176,8 @@ def step_between_frequencies(n: Any, d: Any) -> Any:
 
 
 def in_precision(x: Any, dtype: Any) -> Any:
-    """The array in another dtype, where one is asked for."""
-    return x if dtype is None else ops.np.astype(x, np.dtype(dtype))
+    """Convert the array to a dtype, if one is given."""
+    return x if dtype is None else ops.np.astype(x, as_dtype(dtype))
 
 
 globals().update({name.removeprefix("fft."): function for name, function in FUNCTIONS.items()

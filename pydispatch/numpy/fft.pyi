@@ -1,4 +1,4 @@
-# Written by `python -m tests.numpy.stub`.  # ruff: noqa
+# Written by `python tools/regenerate.py`.  # ruff: noqa
 
 import builtins
 from collections.abc import Sequence

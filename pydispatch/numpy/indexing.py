@@ -10,12 +10,22 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others, known_values
+from pydispatch.numpy.declare import (
+    array_function,
+    as_elements,
+    as_nonscalar,
+    as_order,
+    columns_of,
+    common_dtype,
+    holds_arrays_of_others,
+    known_values,
+)
+from pydispatch.operators.layouts import in_order_of
 from pydispatch.ops import ops
 
 
 class JoinByIndex:
-    """`r_` and `c_`: arrays, numbers and slices between brackets are joined along an axis."""
+    """`r_` and `c_`, which join the arrays, numbers and slices between brackets along an axis."""
 
     def __init__(self, numpys: Any, axis: int, ndmin: int, trans1d: int) -> None:
         self.numpys = numpys
@@ -29,18 +39,20 @@ class JoinByIndex:
         if isinstance(items[0], str):
             axis, ndmin, trans1d = directive(items.pop(0), axis, ndmin, trans1d)
         parts = [part_of(item, ndmin, trans1d) for item in items]
-        dtype = np.result_type(*[item if isinstance(item, (bool, int, float, complex)) else part.dtype
-                                 for item, part in zip(items, parts, strict=True)])
-        return ops.np.concatenate([ops.np.astype(part, dtype) for part in parts], axis)
+        dtype = common_dtype([item if isinstance(item, (bool, int, float, complex)) else part
+                              for item, part in zip(items, parts, strict=True)])
+        parts = [as_elements(item if isinstance(item, (int, float, complex)) else part, dtype)
+                 for item, part in zip(items, parts, strict=True)]
+        return ops.np.concatenate([part_of(part, ndmin, trans1d) for part in parts], axis)
 
     def __len__(self) -> int:
         return 0
 
 
 def directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int, int]:
-    """The options in a string that is the first item: "axis", "axis,ndmin" or "axis,ndmin,trans1d"."""
+    """Parse the options in a string that is the first item: "axis", "axis,ndmin" or "axis,ndmin,trans1d"."""
     if text in ("r", "c"):
-        raise DispatchTypeError(f"numpy.r_ was given a Tensor and {text!r}, which asks for a matrix\n"
+        raise DispatchTypeError(f"numpy.r_ was given a Tensor and {text!r}, which requests a matrix\n"
                                 "write r_['0,2', ...] for an array of two axes")
     try:
         numbers = [int(part) for part in text.split(",")]
@@ -50,7 +62,7 @@ def directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int,
 
 
 def part_of(item: Any, ndmin: int, trans1d: int) -> Any:
-    """An item as an array of at least `ndmin` axes; its own axes begin at number `trans1d`."""
+    """Return an item as an array of at least `ndmin` axes. Its own axes begin at number `trans1d`."""
     if isinstance(item, slice):
         item = np.r_[item]
     array = as_nonscalar(item)
@@ -72,7 +84,7 @@ c_ = JoinByIndex(np.c_, -1, 2, 0)
 
 @array_function(constant=True)
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
-    """Positions in a flattened array as a tuple of indices."""
+    """Convert positions in a flattened array to a tuple of indices."""
     indices = as_nonscalar(indices)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if indices.dtype.kind not in "iu":
@@ -84,17 +96,17 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
     if known is not None and known.size and not 0 <= known.min() <= known.max() < size:
         worst = known.min() if known.min() < 0 else known.max()
         raise ValueError(f"index {worst} is out of bounds for array with size {size}")
-    axes = range(len(shape)) if order == "F" else range(len(shape))[::-1]
+    axes = range(len(shape)) if as_order(order, "CF") == "F" else range(len(shape))[::-1]
     found = {}
     for axis in axes:
         found[axis] = ops.np.astype(ops.np.remainder(indices, shape[axis]), np.dtype(np.intp))
         indices = ops.np.floor_divide(indices, shape[axis])
-    return tuple([found[axis] for axis in range(len(shape))])
+    return columns_of([found[axis] for axis in range(len(shape))])
 
 
 @array_function(constant=True)
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Any:
-    """Indices as positions in a flattened array."""
+    """Convert indices to positions in a flattened array."""
     if is_array(multi_index):
         multi_index = [ops.np.getitem(multi_index, i) for i in range(multi_index.shape[0])]
     parts = [as_nonscalar(part) for part in multi_index]
@@ -104,7 +116,11 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     modes = [mode] * len(dims) if isinstance(mode, str) else list(mode)
     if len(parts) != len(dims):
         raise ValueError(f"parameter multi_index must be a sequence of length {len(dims)}")
-    axes = list(range(len(dims)))[::-1] if order == "F" else list(range(len(dims)))
+    is_empty = 0 in np.broadcast_shapes(*[tuple(part.shape) for part in parts])
+    if 0 in dims and not is_empty:
+        raise ValueError("invalid entry in coordinates array" if "raise" in modes else
+                         "cannot unravel if shape has zero entries (is empty).")
+    axes = list(range(len(dims)))[::-1] if as_order(order, "CF") == "F" else list(range(len(dims)))
     total: Any = None
     for axis in axes:
         index, n = parts[axis], dims[axis]
@@ -114,14 +130,14 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
             index = ops.np.clip(index, 0, n - 1)
         else:
             known = known_values(index)
-            if known is not None and known.size and not 0 <= known.min() <= known.max() < n:
+            if known is not None and not is_empty and not 0 <= known.min() <= known.max() < n:
                 raise ValueError("invalid entry in coordinates array")
         total = index if total is None else ops.np.add(ops.np.multiply(total, n), index)
     return ops.np.astype(total, np.dtype(np.intp))
 
 
 def weights_of(bitorder: str) -> np.ndarray:
-    """The place value of each of eight bits."""
+    """Return the place value of each of eight bits."""
     if bitorder not in ("big", "little"):
         raise ValueError("'order' must be either 'little' or 'big'")
     weights = 2 ** np.arange(8)
@@ -130,7 +146,7 @@ def weights_of(bitorder: str) -> np.ndarray:
 
 @array_function(constant=True)
 def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Truth values, eight of them in a byte."""
+    """Pack truth values into bytes, eight in each."""
     a = as_nonscalar(a)
     if a.dtype.kind not in "iub":
         raise TypeError("Expected an input array of integer or boolean data type")
@@ -143,12 +159,13 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Any:
     if missing:
         bits = ops.np.concatenate([bits, ops.np.zeros_like(bits, shape=(*shape[:-1], missing))], -1)
     groups = ops.np.reshape(bits, (*shape[:-1], (shape[-1] + missing) // 8, 8))
-    return ops.np.moveaxis(ops.np.sum(ops.np.multiply(groups, weights), -1, dtype=np.dtype(np.uint8)), -1, axis)
+    found = ops.np.sum(ops.np.multiply(groups, weights), -1, dtype=np.dtype(np.uint8))
+    return in_order_of(ops.np.moveaxis(found, -1, axis), a)
 
 
 @array_function(constant=True)
 def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
-    """The bits of bytes, each an element."""
+    """Unpack the bits of bytes, each to an element."""
     a = as_nonscalar(a)
     if a.dtype != np.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")
@@ -168,12 +185,12 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
         if wanted > n:
             filler = ops.np.zeros_like(bits, shape=(*shape[:-2], wanted - n))
             bits = ops.np.concatenate([bits, filler], -1)
-    return ops.np.moveaxis(bits, -1, axis)
+    return in_order_of(ops.np.moveaxis(bits, -1, axis), a)
 
 
 @array_function()
 def ndenumerate(arr: Any) -> Any:
-    """Pairs of the indices of an element, and the element, in C order."""
+    """Iterate over pairs of the indices of an element, and the element, in C order."""
     arr = as_nonscalar(arr)
     if isinstance(arr, np.ndarray):
         return np.ndenumerate(arr)

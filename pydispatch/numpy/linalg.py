@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +19,7 @@ from pydispatch.numpy.declare import (
     array_function,
     as_array,
     as_nonscalar,
+    as_scalar,
     declare_operator,
     into,
     known_values,
@@ -24,6 +27,7 @@ from pydispatch.numpy.declare import (
 )
 from pydispatch.operators import decompositions  # noqa: F401  declares the operators
 from pydispatch.operators.declare import HAS_NUMPY_2_5
+from pydispatch.operators.layouts import laid_out_like
 from pydispatch.ops import ops
 
 LinAlgError = np.linalg.LinAlgError
@@ -40,7 +44,7 @@ declare_operator("linalg.eigvalsh", 1, 2, ("UPLO",))
 
 
 def as_matrices(a: Any) -> Any:
-    """The argument as an array; LinAlgError if it has fewer than two axes."""
+    """Return the argument as an array. Raise LinAlgError if it has fewer than two axes."""
     a = as_nonscalar(a)
     if a.ndim < 2:
         raise LinAlgError(f"{a.ndim}-dimensional array given. Array must be at least two-dimensional")
@@ -48,7 +52,7 @@ def as_matrices(a: Any) -> Any:
 
 
 def as_squares(a: Any) -> Any:
-    """The argument as an array of square matrices; LinAlgError if they are not square."""
+    """Return the argument as an array of square matrices. Raise LinAlgError if they are not square."""
     a = as_matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise LinAlgError("Last 2 dimensions of the array must be square")
@@ -60,19 +64,22 @@ def as_squares(a: Any) -> Any:
 
 @array_function("linalg")
 def slogdet(a: Any) -> Any:
-    """Sign, and logarithm of the absolute value, of the determinant."""
+    """Return the sign, and the logarithm of the absolute value, of the determinant."""
     return SlogdetResult(*ops.np.linalg_slogdet(as_nonscalar(a)))
 
 
 @array_function("linalg")
 def eigh(a: Any, UPLO: str = "L") -> Any:
-    """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix."""
+    """Compute the eigenvalues, ascending, and the eigenvectors of a Hermitian matrix."""
     return EighResult(*ops.np.linalg_eigh(as_nonscalar(a), UPLO))
 
 
 @array_function("linalg")
 def eig(a: Any) -> Any:
-    """Eigenvalues and right eigenvectors: complex, or real where those of NumPy before 2.5 are."""
+    """Compute eigenvalues and right eigenvectors.
+
+    They are complex, or real where those of NumPy before 2.5 are.
+    """
     a = as_nonscalar(a)
     values, vectors = ops.np.linalg_eig(a)
     if not HAS_NUMPY_2_5 and has_real_values(a, values):
@@ -82,26 +89,29 @@ def eig(a: Any) -> Any:
 
 @array_function("linalg")
 def eigvals(a: Any) -> Any:
-    """Eigenvalues: complex, or real where those of NumPy before 2.5 are."""
+    """Compute eigenvalues. They are complex, or real where those of NumPy before 2.5 are."""
     a = as_nonscalar(a)
     return ops.np.linalg_eigvals(a) if HAS_NUMPY_2_5 else real_where_known(a)
 
 
 def real_where_known(a: Any) -> Any:
-    """The eigenvalues, as real numbers where all are known to be."""
+    """Return the eigenvalues, as real numbers if all are known to be."""
     values = ops.np.linalg_eigvals(a)
     return ops.np.real(values) if has_real_values(a, values) else values
 
 
 def has_real_values(a: Any, values: Any) -> bool:
-    """Are all eigenvalues of a real matrix real? False where they are unknown: under vmap, in a trace, on Meta."""
+    """Return whether all eigenvalues of a real matrix are known to be real.
+
+    They are unknown under vmap, in a trace and on Meta.
+    """
     known = known_values(values)
     return a.dtype.kind != "c" and known is not None and not known.imag.any()
 
 
 @array_function("linalg")
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """Singular value decomposition: u, s descending, vh; or s alone."""
+    """Compute the singular value decomposition: u, s (descending) and vh, or only s."""
     a = as_nonscalar(a)
     if not compute_uv:
         return ops.np.linalg_svdvals(a, hermitian)
@@ -110,19 +120,26 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 @array_function("linalg")
 def svdvals(x: Any, /) -> Any:
-    """Singular values, descending."""
+    """Return the singular values, descending."""
     return ops.np.linalg_svdvals(as_nonscalar(x))
 
 
 @array_function("linalg")
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """Orthonormal q and upper triangular r; with mode "r" r alone."""
+    """Compute orthonormal q and upper triangular r, or only r with mode "r"."""
     if mode == "r":
         return ops.np.linalg_qr(as_nonscalar(a), "reduced")[1]
+    if mode in ("f", "full"):
+        warnings.warn("The 'full' option is deprecated in favor of 'reduced'.\nFor backward compatibility let mode "
+                      "default.", DeprecationWarning, stacklevel=2)
+        mode = "reduced"
+    if mode in ("e", "economic"):
+        raise DispatchTypeError(f"numpy.linalg.qr was called with a Tensor and mode={mode!r}, which is deprecated and "
+                                "returns a part of LAPACK's internal format\nuse mode='r'")
     if mode not in ("reduced", "complete"):
         if mode == "raw":
-            raise DispatchTypeError("numpy.linalg.qr was called with a Tensor and mode='raw', LAPACK's inner format\n"
-                                    "use another mode")
+            raise DispatchTypeError("numpy.linalg.qr was called with a Tensor and mode='raw', LAPACK's internal "
+                                    "format\nuse another mode")
         raise ValueError(f"Unrecognized mode '{mode}'")
     return QRResult(*ops.np.linalg_qr(as_nonscalar(a), mode))
 
@@ -132,7 +149,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @array_function("linalg")
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = ABSENT) -> Any:
-    """The pseudo-inverse: singular values below `rcond` times the largest count as 0.
+    """Compute the pseudo-inverse. Singular values below `rcond` times the largest count as 0.
 
     An array as `rcond` or `rtol` has a cutoff for each matrix.
     """
@@ -149,7 +166,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = ABSE
 
 
 def pinv_of_each(a: Any, rcond: Any, hermitian: bool) -> Any:
-    """The pseudo-inverses of matrices that have a cutoff each; those with the same one are inverted together."""
+    """Compute the pseudo-inverses of matrices with a cutoff each. Those with the same one are inverted together."""
     known = known_values(rcond)
     if known is None:
         raise DispatchTypeError("numpy.linalg.pinv was called with a cutoff for each matrix whose values are unknown "
@@ -169,20 +186,21 @@ def pinv_of_each(a: Any, rcond: Any, hermitian: bool) -> Any:
 
 @array_function("linalg")
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
-    """The solution of least squares, the sums of squared residuals, the rank of `a`, its singular values.
+    """Return the solution of least squares, the sums of squared residuals, the rank and singular values of `a`.
 
-    There are no residuals where the rank is below the number of columns. Under vmap, in traces and on Meta, where it is
-    unknown, there are.
+    There are no residuals where the rank is below the number of columns. Under vmap, in traces and on Meta, where the
+    rank is unknown, there are residuals.
     """
-    a, b = as_matrices(a), as_nonscalar(b)
-    if a.ndim != 2:
-        raise LinAlgError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
-    if b.ndim not in (1, 2):
-        raise LinAlgError(f"{b.ndim}-dimensional array given. Array must be two-dimensional")
+    a, b = as_nonscalar(a), as_nonscalar(b)
+    for x, least in (a, 2), (b, 1):
+        if not least <= x.ndim <= 2:
+            raise LinAlgError(f"{x.ndim}-dimensional array given. Array must be two-dimensional")
     m, n = a.shape
     if b.shape[0] != m:
         raise LinAlgError("Incompatible dimensions")
-    precision = np.finfo(np.result_type(a.dtype, b.dtype, np.float32 if a.dtype.kind in "fc" else np.float64)).eps
+    dtype = np.result_type(*[x.dtype if x.dtype.kind in "fc" else float for x in (a, b)])
+    a, b = ops.np.astype(a, dtype, copy=False), ops.np.astype(b, dtype, copy=False)
+    precision = np.finfo(dtype).eps
     cutoff = precision * max(m, n) if rcond is None else precision if rcond == -1 else rcond
     solution = ops.np.matmul(ops.np.linalg_pinv(a, float(cutoff)), b)
     values = ops.np.linalg_svdvals(a)
@@ -198,7 +216,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
 
 @array_function("linalg")
 def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
-    """The x for which tensordot(a, x, x.ndim) is b."""
+    """Solve tensordot(a, x, x.ndim) = b for x."""
     a, b = as_nonscalar(a), as_nonscalar(b)
     if axes is not None:
         order = [axis for axis in range(a.ndim) if axis not in axes]
@@ -213,7 +231,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
 
 @array_function("linalg")
 def tensorinv(a: Any, ind: int = 2) -> Any:
-    """The inverse of an array as a map between arrays, whose results have the first `ind` axes."""
+    """Invert an array as a map between arrays, whose results have the first `ind` axes."""
     a = as_nonscalar(a)
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
@@ -227,12 +245,15 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 @array_function("linalg")
 def matrix_power(a: Any, n: int) -> Any:
-    """An integer power of a square matrix; a negative one is a power of the inverse."""
+    """Raise a square matrix to an integer power. A negative one is a power of the inverse."""
     a = as_squares(a)
-    n = n.__index__()
+    try:
+        n = operator.index(n)
+    except TypeError as error:
+        raise TypeError("exponent must be an integer") from error
     if n == 0:
         unit = np.eye(a.shape[-1], dtype=a.dtype)
-        return ops.np.add(ops.np.zeros_like(a), unit)
+        return laid_out_like(ops.np.add(ops.np.zeros_like(a), unit), a)
     if n < 0:
         a, n = ops.np.linalg_inv(a), -n
     result, square = None, a
@@ -247,7 +268,7 @@ def matrix_power(a: Any, n: int) -> Any:
 
 @array_function("linalg")
 def multi_dot(arrays: Any, *, out: Any = None) -> Any:
-    """The product of matrices, in the order that takes the fewest multiplications."""
+    """Multiply matrices in the order that takes the fewest multiplications."""
     factors = [as_nonscalar(x) for x in arrays]
     if len(factors) < 2:
         raise ValueError("Expecting at least two arrays.")
@@ -268,13 +289,17 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
 
     result = product(0, len(factors) - 1)
     if first == 1 or last == 1:
-        result = ops.np.reshape(result, () if first == last else (-1,))
+        result = as_scalar(ops.np.reshape(result, () if first == last else (-1,)))
+    products.check_product(out, result)
     return into(out, result)
 
 
 @lru_cache(maxsize=64)
 def best_splits(extents: tuple[int, ...]) -> dict[tuple[int, int], int]:
-    """Where to split the product of the matrices i to j, for all i < j (Cormen et al., matrix-chain multiplication)."""
+    """Find where to split the product of the matrices i to j, for all i < j.
+
+    Source: Cormen et al., matrix-chain multiplication.
+    """
     n = len(extents) - 1
     costs = {(i, i): 0 for i in range(n)}
     splits = {}
@@ -288,25 +313,25 @@ def best_splits(extents: tuple[int, ...]) -> dict[tuple[int, int], int]:
 
 @array_function("linalg")
 def matmul(x1: Any, x2: Any, /) -> Any:
-    """The product of matrices."""
+    """Multiply matrices."""
     return ops.np.matmul(as_array(x1), as_array(x2))
 
 
 @array_function("linalg")
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The sums along an axis of products of elements; the first factors are conjugated."""
+    """Sum products of elements along an axis, with the first factors conjugated."""
     return products.vecdot(x1, x2, axis=axis)
 
 
 @array_function("linalg")
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
-    """The sum of products over the last axes of one array and the first of the other, or over pairs of axes."""
+    """Sum products over the last axes of one array and the first of the other, or over pairs of axes."""
     return products.tensordot(x1, x2, axes=axes)
 
 
 @array_function("linalg")
 def outer(x1: Any, x2: Any, /) -> Any:
-    """The products of all pairs of elements of two vectors."""
+    """Return the products of all pairs of elements of two vectors."""
     x1, x2 = as_nonscalar(x1), as_nonscalar(x2)
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={x1.ndim} and x2.ndim={x2.ndim}.")
@@ -315,7 +340,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 @array_function("linalg")
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The cross product of vectors of three elements."""
+    """Return the cross product of vectors of three elements."""
     x1, x2 = as_nonscalar(x1), as_nonscalar(x2)
     if x1.shape[axis] != 3 or x2.shape[axis] != 3:
         raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
@@ -325,19 +350,19 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 @array_function("linalg")
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sum of a diagonal of each matrix."""
+    """Return the sum of a diagonal of each matrix."""
     return diagonals.trace(x, offset, -2, -1, dtype)
 
 
 @array_function("linalg")
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """A diagonal of each matrix."""
+    """Return a diagonal of each matrix."""
     return diagonals.diagonal(x, offset, -2, -1)
 
 
 @array_function("linalg")
 def matrix_transpose(x: Any, /) -> Any:
-    """Each matrix transposed."""
+    """Transpose each matrix."""
     x = as_nonscalar(x)
     if x.ndim < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {x.ndim}")
@@ -349,21 +374,25 @@ def matrix_transpose(x: Any, /) -> Any:
 
 @array_function("linalg")
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """The norm of vectors; by default that of all elements as one vector."""
+    """Return the norm of vectors, by default of all elements as one vector."""
     axis = tuple(axis) if isinstance(axis, list) else axis
-    return ops.np.linalg_vector_norm(as_nonscalar(x), axis, ord, keepdims=keepdims)
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid norm order '{ord}' for vectors")
+    return ops.np.linalg_vector_norm(as_nonscalar(x), axis, 2.0 if ord is None else ord, keepdims=keepdims)
 
 
 @array_function("linalg")
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """The norm of matrices."""
+    """Return the norm of matrices."""
     return norm(x, ord, (-2, -1), keepdims)
 
 
 @array_function("linalg")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The norm of vectors, or of matrices if there are two axes; by default that of all elements as one vector."""
+    """Return the norm of vectors, or of matrices for two axes, by default of all elements as one vector."""
     x = as_nonscalar(x)
+    if x.dtype.kind in "biu":
+        x = ops.np.astype(x, np.dtype(float))
     if ord is None and axis is None:
         return ops.np.linalg_vector_norm(x, None, 2.0, keepdims=keepdims)
     if axis is None:
@@ -387,47 +416,69 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 def norm_of_matrices(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """A norm of the matrices in two axes."""
+    """Return a norm of the matrices in two axes."""
     rows, columns = [normalize_axis_index(axis, x.ndim) for axis in axes]
     if rows == columns:
         raise ValueError("Duplicate axes given.")
     if ord in ("fro", "f"):
-        return ops.np.linalg_vector_norm(x, (rows, columns), 2.0, keepdims=keepdims)
+        result = ops.np.linalg_vector_norm(x, (rows, columns), 2.0, keepdims=keepdims)
+        return laid_out_like(result, x, () if keepdims else (rows, columns))
     if ord in (2, -2, "nuc"):
         values = ops.np.linalg_svdvals(ops.np.moveaxis(x, (rows, columns), (-2, -1)))
-        reduce = ops.np.sum if ord == "nuc" else ops.np.max if ord == 2 else ops.np.min
-        result = reduce(values, -1)
+        result = ops.np.sum(values, -1) if ord == "nuc" else extreme_norm(values, -1, ord)
     elif ord in (1, -1, np.inf, -np.inf):
         along, other = (rows, columns) if ord in (1, -1) else (columns, rows)
         sums = ops.np.sum(ops.np.absolute(x), along, keepdims=True)
-        reduce = ops.np.max if ord > 0 else ops.np.min
-        result = ops.np.squeeze(reduce(sums, other, keepdims=True), (rows, columns))
+        result = ops.np.squeeze(extreme_norm(sums, other, ord, keepdims=True), (rows, columns))
     else:
         raise ValueError("Invalid norm order for matrices.")
     if keepdims:
         kept = [1 if i in (rows, columns) else n for i, n in enumerate(x.shape)]
         return ops.np.reshape(result, tuple(kept))
-    return result
+    return as_scalar(result)
+
+
+def extreme_norm(norms: Any, axis: int, ord: Any, keepdims: bool = False) -> Any:
+    """Return the largest of norms, 0 if there are none, or the least if the order is negative."""
+    if ord < 0:
+        return ops.np.min(norms, axis, keepdims=keepdims)
+    return ops.np.max(norms, axis, keepdims=keepdims, **({} if norms.shape[axis] else {"initial": 0}))
 
 
 @array_function("linalg")
 def cond(x: Any, p: Any = None) -> Any:
-    """The condition number of matrices."""
+    """Return the condition number of matrices."""
     x = as_nonscalar(x)
-    if 0 in x.shape:
+    if 0 in x.shape[-2:]:
         raise LinAlgError("cond is not defined on empty arrays")
     if p is None or p in (2, -2):
         values = ops.np.linalg_svdvals(x)
         largest, smallest = ops.np.getitem(values, (..., 0)), ops.np.getitem(values, (..., -1))
-        return ops.np.divide(smallest, largest) if p == -2 else ops.np.divide(largest, smallest)
+        with np.errstate(all="ignore"):
+            found = ops.np.divide(smallest, largest) if p == -2 else ops.np.divide(largest, smallest)
+        return infinite_where(ops.np.equal(largest, 0), found)
     x = as_squares(x)
-    inverse = ops.np.linalg_inv(x)
-    return ops.np.multiply(norm(x, p, (-2, -1)), norm(inverse, p, (-2, -1)))
+    known = known_values(x)
+    # not by the determinant, which may be too small for its dtype
+    signs, _ = ops.np.linalg_slogdet(x) if known is None else np.linalg.slogdet(known)
+    singular = ops.np.equal(signs, 0)
+    if known is not None and not singular.any():
+        return ops.np.multiply(norm(x, p, (-2, -1)), norm(ops.np.linalg_inv(x), p, (-2, -1)))
+    regular = ops.np.where(ops.np.getitem(singular, (..., None, None)), np.eye(x.shape[-1], dtype=x.dtype), x)
+    found = ops.np.multiply(norm(x, p, (-2, -1)), norm(ops.np.linalg_inv(regular), p, (-2, -1)))
+    return infinite_where(singular, found)
+
+
+def infinite_where(singular: Any, found: Any) -> Any:
+    """Return condition numbers, infinite for singular matrices."""
+    known = known_values(singular)
+    return found if known is not None and not known.any() else as_scalar(ops.np.where(singular, np.asarray(
+        np.inf, found.dtype), found))
 
 
 @array_function("linalg", constant=True)
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
-    """The number of singular values above a cutoff."""
+    """Return the number of singular values above a cutoff."""
     if rtol is not None and tol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")
     a = as_nonscalar(A)
@@ -443,7 +494,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 
 def with_last_axis(x: Any) -> Any:
-    """A number for each matrix, with one more axis, to compare with its singular values."""
+    """Add an axis to a number for each matrix, to compare it with the matrix's singular values."""
     return ops.np.expand_dims(as_nonscalar(x), -1)
 
 

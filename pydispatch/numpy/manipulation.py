@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch._core import Tensor
+from pydispatch._core import Tensor, is_array
+from pydispatch.autograd.batches import order_in_memory
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.loading import deferred
-from pydispatch.numpy.declare import array_function, as_array, as_index, as_nonscalar, into, known_values, read_off
+from pydispatch.numpy.declare import (
+    array_function,
+    as_array,
+    as_elements,
+    as_index,
+    as_indices,
+    as_nonscalar,
+    axes_in_order,
+    common_dtype,
+    into,
+    known_values,
+    numbers_that_decide,
+    read_off,
+)
+from pydispatch.operators.layouts import in_order_of, with_axes_in_order
 from pydispatch.ops import ops
 
 
 @array_function()
 def atleast_1d(*arys: Any) -> Any:
-    """Arrays of at least one axis."""
+    """Return the arrays with at least one axis."""
     return of_each(lambda x: x if x.ndim else ops.np.reshape(x, (1,)), arys)
 
 
 def of_each(function: Any, arrays: tuple[Any, ...]) -> Any:
-    """The result of a function for one array, or a tuple of its results for several."""
+    """Return the result of a function for one array, or a tuple of its results for several."""
     results = tuple([function(as_nonscalar(x)) for x in arrays])
     return results[0] if len(results) == 1 else results
 
 
 def check_out(name: str, out: Any, dtype: Any) -> None:
-    """TypeError where both say which dtype the result has."""
+    """Raise TypeError if both `out` and `dtype` specify the dtype of the result."""
     if out is not None and dtype is not None:
         raise TypeError(f"{name}() only takes `out` or `dtype` as an argument, but both were provided.")
 
@@ -38,7 +55,10 @@ def concatenate(
 ) -> Any:
     """Join arrays along an axis that they have."""
     check_out("concatenate", out, dtype)
-    return into(out, ops.np.concatenate([as_nonscalar(x) for x in arrays], axis, dtype=dtype, casting=casting))
+    if axis is None:        # here numbers are allowed, and adapt to the dtype of the arrays
+        common = common_dtype([as_array(x) for x in arrays]) if dtype is None else dtype
+        arrays = [x if is_array(x) else ops.np.astype(as_nonscalar(x), common) for x in arrays]
+    return into(out, ops.np.concatenate([as_nonscalar(x) for x in arrays], axis, dtype=dtype, casting=casting), casting)
 
 
 @array_function()
@@ -50,51 +70,78 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
 
 @array_function(operator=(1, 2, ()))
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
-    """The same elements in another shape, read and written in `order`."""
-    a = as_array(a)
-    if order == "F":
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        return ops.np.transpose(ops.np.reshape(ops.np.transpose(a), shape[::-1], copy=copy))
-    return ops.np.reshape(a, shape, copy=copy)
+    """Return the same elements in another shape, read and written in `order`."""
+    a = as_nonscalar(a)
+    if axes_in_order(a, order, "CFA") is None:
+        return ops.np.reshape(a, shape, copy=copy)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    return ops.np.transpose(ops.np.reshape(ops.np.transpose(a), shape[::-1], copy=copy))
 
 
 @array_function(operator=(1, 2, ("axis",)), joins=True)
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     """Join arrays along a new axis."""
     check_out("stack", out, dtype)
-    return into(out, ops.np.stack([as_nonscalar(x) for x in arrays], axis, dtype=dtype, casting=casting))
+    return into(out, ops.np.stack([as_nonscalar(x) for x in arrays], axis, dtype=dtype, casting=casting), casting)
 
 
 @array_function()
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """A list of views: that many of equal length, or those between indices."""
+    """Split an array into a list of views: a number of equal length, or those between indices."""
     return list(ops.np.split(as_nonscalar(ary), as_sections(indices_or_sections), axis))
 
 
 def as_sections(indices_or_sections: Any) -> Any:
-    """A number of sections, or a tuple of indices."""
+    """Return a number of sections, or a tuple of indices."""
     if isinstance(indices_or_sections, int):
         return indices_or_sections
-    found = np.asarray(indices_or_sections)
+    found = numbers_that_decide(indices_or_sections, "where numpy.split splits", "pass the positions as integers; for "
+                                "a part that differs from example to example, use where(mask, x, other)")
     return int(found) if found.ndim == 0 else tuple(found.tolist())
 
 
 @array_function()
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Each element several times."""
-    counts = np.asarray(repeats)
+    """Repeat each element."""
+    counts = numbers_that_decide(repeats, "how often numpy.repeat repeats", "pass repeats as integers")
     return ops.np.repeat(as_nonscalar(a), int(counts) if counts.ndim == 0 else tuple(counts.tolist()), axis)
 
 
 @array_function()
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Move the elements along axes. Those that leave at the end come first."""
+    a, shift = as_nonscalar(a), as_indices(shift)
+    known = known_values(shift)
+    if known is not None:
+        return ops.np.roll(a, tuple(known.tolist()) if known.ndim else int(known), axis)
+    if axis is None:
+        return ops.np.reshape(rolled_by(ops.np.ravel(a), shift, (0,)), tuple(a.shape))
+    return rolled_by(a, shift, normalize_axis_tuple(axis, len(a.shape), allow_duplicate=True))
+
+
+def rolled_by(a: Any, shift: Any, axes: tuple[int, ...]) -> Any:
+    """Roll by unknown numbers, one for each axis or one for all."""
+    shape = np.broadcast_shapes(tuple(shift.shape), (len(axes),))
+    if len(shape) > 1:
+        raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
+    shift, axes = ops.np.broadcast_to(shift, shape), np.broadcast_to(axes, shape).tolist()
+    for i, axis in enumerate(axes):
+        n = a.shape[axis]
+        places = ops.np.remainder(ops.np.subtract(np.arange(n), ops.np.getitem(shift, i)), max(n, 1))
+        a = ops.np.take(a, places, axis)
+    return a
+
+
+@array_function()
 def ravel(a: Any, order: str = "C") -> Any:
-    """The elements as a vector, read in `order`."""
+    """Return the elements as a vector, read in `order`."""
     a = as_nonscalar(a)
-    return ops.np.ravel(ops.np.transpose(a) if order == "F" else a)
+    axes = axes_in_order(a, order)
+    return ops.np.ravel(a if axes is None else ops.np.transpose(a, axes))
 
 
 def join(name: str, prepare: Any, axis: int) -> Any:
-    """`hstack`, `dstack` and the like: give arrays more axes, then join them along one."""
+    """Define a function like `hstack`, which adds axes to arrays, then joins them along one."""
     def joined(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
         parts = [prepare(as_nonscalar(x)) for x in tup]
         along = 0 if parts and len(parts[0].shape) == 1 else axis
@@ -105,12 +152,12 @@ def join(name: str, prepare: Any, axis: int) -> Any:
 
 
 def two_axes(x: Any) -> Any:
-    """An array of at least two axes, a vector as a row."""
+    """Return an array with at least two axes, a vector as a row."""
     return ops.np.reshape(x, (1, *x.shape) if len(x.shape) == 1 else (1, 1)) if len(x.shape) < 2 else x
 
 
 def three_axes(x: Any) -> Any:
-    """An array of at least three axes, the new ones as atleast_3d puts them."""
+    """Return an array with at least three axes, with new ones placed like those of atleast_3d."""
     if len(x.shape) == 0:
         return ops.np.reshape(x, (1, 1, 1))
     if len(x.shape) == 1:
@@ -119,7 +166,7 @@ def three_axes(x: Any) -> Any:
 
 
 def one_axis(x: Any) -> Any:
-    """An array of at least one axis."""
+    """Return an array with at least one axis."""
     return x if len(x.shape) else ops.np.reshape(x, (1,))
 
 
@@ -141,19 +188,19 @@ def column_stack(tup: Any) -> Any:
 
 @array_function()
 def atleast_2d(*arys: Any) -> Any:
-    """Arrays of at least two axes."""
+    """Return the arrays with at least two axes."""
     return of_each(two_axes, arys)
 
 
 @array_function()
 def atleast_3d(*arys: Any) -> Any:
-    """Arrays of at least three axes."""
+    """Return the arrays with at least three axes."""
     return of_each(three_axes, arys)
 
 
 @array_function()
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """A list of views: that many of nearly equal length, or those between indices."""
+    """Split an array into a list of views: a number of nearly equal length, or those between indices."""
     ary = as_nonscalar(ary)
     sections = as_sections(indices_or_sections)
     if isinstance(sections, int):
@@ -194,7 +241,7 @@ def dsplit(ary: Any, indices_or_sections: Any) -> Any:
 
 @array_function()
 def unstack(x: Any, /, *, axis: int = 0) -> Any:
-    """A tuple of the arrays along an axis."""
+    """Return a tuple of the arrays along an axis."""
     x = as_nonscalar(x)
     if len(x.shape) == 0:
         raise ValueError("Input array must be at least 1-d.")
@@ -204,7 +251,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
 
 @array_function()
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """The array with an axis moved before another one."""
+    """Move an axis before another one."""
     a = as_nonscalar(a)
     n = len(a.shape)
     axis = normalize_axis_index(axis, n)
@@ -216,7 +263,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 @array_function()
 def matrix_transpose(x: Any, /) -> Any:
-    """The last two axes swapped."""
+    """Swap the last two axes."""
     x = as_nonscalar(x)
     if len(x.shape) < 2:
         raise ValueError(f"Input array must be at least 2-dimensional, but it is {len(x.shape)}")
@@ -225,7 +272,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 @array_function()
 def fliplr(m: Any) -> Any:
-    """The array with the order along the second axis reversed."""
+    """Reverse the order along the second axis."""
     m = as_nonscalar(m)
     if len(m.shape) < 2:
         raise ValueError("Input must be >= 2-d.")
@@ -234,7 +281,7 @@ def fliplr(m: Any) -> Any:
 
 @array_function()
 def flipud(m: Any) -> Any:
-    """The array with the order along the first axis reversed."""
+    """Reverse the order along the first axis."""
     m = as_nonscalar(m)
     if len(m.shape) < 1:
         raise ValueError("Input must be >= 1-d.")
@@ -243,7 +290,7 @@ def flipud(m: Any) -> Any:
 
 @array_function()
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    """The array rotated by `k` right angles in the plane of two axes."""
+    """Rotate the array by `k` right angles in the plane of two axes."""
     m = as_nonscalar(m)
     first, second = normalize_axis_tuple(axes, len(m.shape))
     if k % 4 == 0:
@@ -257,15 +304,15 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
 
 @array_function()
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
-    """The arrays broadcast to their common shape."""
+    """Broadcast the arrays to their common shape."""
     arrays = [as_nonscalar(x) for x in args]
     shape = np.broadcast_shapes(*[x.shape for x in arrays])
-    return tuple([ops.np.broadcast_to(x, shape) for x in arrays])
+    return tuple([x if tuple(x.shape) == shape else ops.np.broadcast_to(x, shape) for x in arrays])
 
 
 @array_function()
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """The array with values after it along an axis; without an axis, both as vectors."""
+    """Append values to the array along an axis. Without an axis, both are flattened."""
     arr, values = as_nonscalar(arr), as_nonscalar(values)
     if axis is None:
         arr, values, axis = ops.np.ravel(arr), ops.np.ravel(values), 0
@@ -274,50 +321,80 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
 
 @array_function()
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Any:
-    """The array without the elements at some indices along an axis."""
+    """Return the array without the elements at some indices along an axis."""
     arr = as_nonscalar(arr)
     if axis is None:
         arr, axis = ops.np.ravel(arr), 0
     axis = normalize_axis_index(axis, max(len(arr.shape), 1))
-    obj = as_index(obj)
+    obj, n = as_index(obj), arr.shape[axis]
+    if is_array(obj) and obj.dtype.kind in "iu" and obj.size == 1 and known_values(obj) is None:
+        place, others = ops.np.take(np.arange(n), ops.np.ravel(obj)), np.arange(n - 1)
+        return in_order_of(ops.np.take(arr, ops.np.add(others, ops.np.greater_equal(others, place)), axis), arr)
     if isinstance(obj, Tensor):
-        known = known_values(obj)
-        if known is None:
-            raise DispatchTypeError("numpy.delete was called with an obj whose elements are not known, and they decide "
-                                    "about the shape of the result\npass obj as an array")
-        obj = known
-    kept = np.delete(np.arange(arr.shape[axis]), obj)
-    return ops.np.take(arr, kept, axis)
+        obj = numbers_that_decide(obj, "how many elements numpy.delete leaves, if several indices can be equal or obj "
+                                  "is a mask,", "delete one element, or pass obj as a NumPy array")
+    found = ops.np.take(arr, np.delete(np.arange(n), obj), axis)
+    if isinstance(obj, slice) or (np.size(obj) == 1 and np.asarray(obj).dtype.kind in "iu"):
+        return in_order_of(found, arr)
+    # NumPy indexes with a mask, whose axis comes first in memory
+    return with_axes_in_order(found, (axis, *[other for other in order_in_memory(arr) if other != axis]))
 
 
 @array_function()
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """The array with values before some indices along an axis."""
-    arr, values = as_nonscalar(arr), as_nonscalar(values)
+    """Insert values before some indices along an axis."""
+    arr = as_nonscalar(arr)
+    values = as_elements(values, arr.dtype)
     if axis is None:
         arr, axis = ops.np.ravel(arr), 0
     axis = normalize_axis_index(axis, len(arr.shape))
     n = arr.shape[axis]
-    if isinstance(obj, slice):
-        obj = np.arange(n)[obj]
-    indices = np.asarray(obj)
-    if indices.ndim == 0:
-        # the values of one index may be several, which lie along their own first axis
+    places = np.arange(n)[obj] if isinstance(obj, slice) else places_of(obj)
+    if places.dtype.kind == "b":
+        if places.ndim != 1:
+            raise ValueError("boolean array argument obj to insert must be one dimensional")
+        mask = np.asarray(numbers_that_decide(places, "how many elements numpy.insert inserts at a mask",
+                                              "pass obj as indices"))
+        if masks_are_numbers():
+            warnings.warn("this version of NumPy interprets the mask in insert as the indices 0 and 1\n"
+                          "pass np.flatnonzero(mask)", FutureWarning, stacklevel=2)
+        places = mask.astype(np.intp) if masks_are_numbers() else np.flatnonzero(mask)
+    if places.size == 1:
+        # one index may have several values; for an index that is a number, they lie along their own first axis
         values = ops.np.reshape(values, (*(1,) * (len(arr.shape) - len(values.shape)), *values.shape))
-        values = ops.np.moveaxis(values, 0, axis)
-        indices = np.repeat(indices, values.shape[axis])
-    marks = np.insert(np.zeros(n, bool), indices, True)
-    shape = (*arr.shape[:axis], int(marks.sum()), *arr.shape[axis + 1:])
-    values = ops.np.astype(ops.np.broadcast_to(values, shape), arr.dtype)
-    if indices.size > 1:
-        values = ops.np.take(values, np.argsort(np.where(indices < 0, indices + n, indices), kind="stable"), axis)
-    source = np.where(marks, n + np.cumsum(marks) - 1, np.cumsum(~marks) - 1)
-    return ops.np.take(ops.np.concatenate((arr, values), axis), source, axis)
+        values = values if places.ndim else ops.np.moveaxis(values, 0, axis)
+        places = ops.np.broadcast_to(ops.np.ravel(places), (values.shape[axis],))
+    known = known_values(places)
+    if known is not None and (outside := known[(known < -n) | (known > n)]).size:
+        raise IndexError(f"index {outside[0]} is out of bounds for axis {axis} with size {n}")
+    values = ops.np.broadcast_to(values, (*arr.shape[:axis], places.shape[0], *arr.shape[axis + 1:]))
+    # n is also a position, after the last element
+    places = ops.np.take(np.arange(n + 1), ops.np.where(ops.np.less(places, 0), ops.np.subtract(places, 1), places))
+    order = ops.np.argsort(ops.np.concatenate((places, np.arange(n))), stable=True)
+    return in_order_of(ops.np.take(ops.np.concatenate((values, arr), axis), order, axis), arr)
+
+
+@functools.cache
+def masks_are_numbers() -> bool:
+    """Return whether the installed NumPy takes a mask in insert as indices, as older versions do."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return len(np.insert([0, 0], np.array([True, False]), 0)) == 4
+
+
+def places_of(obj: Any) -> Any:
+    """Return the indices of insert as an array or Tensor. An empty list is one of integers."""
+    found = as_nonscalar(obj)
+    if found.dtype.kind not in "fc" or (isinstance(obj, (list, tuple)) and not found.size):
+        return as_indices(obj)
+    if found.size == 1:
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
+    raise IndexError("arrays used as indices must be of integer (or boolean) type")
 
 
 @array_function()
 def resize(a: Any, new_shape: Any) -> Any:
-    """The elements in another shape, repeated from the start where there are too few."""
+    """Return the elements in another shape, repeated from the start if there are too few."""
     a = ops.np.ravel(as_nonscalar(a))
     shape = (new_shape,) if isinstance(new_shape, (int, np.integer)) else tuple(new_shape)
     if any(extent < 0 for extent in shape):
@@ -325,12 +402,15 @@ def resize(a: Any, new_shape: Any) -> Any:
     size = int(np.prod(shape))
     if a.shape[0] == 0 or size == 0:
         return ops.np.zeros_like(a, shape=shape)
-    return ops.np.take(a, np.arange(size).reshape(shape) % a.shape[0])
+    return ops.np.reshape(ops.np.take(a, np.arange(size) % a.shape[0]), shape)
 
 
 @array_function()
 def block(arrays: Any) -> Any:
-    """Nested lists of arrays, joined: the innermost lists along the last axis, those around them along earlier ones."""
+    """Join nested lists of arrays.
+
+    The innermost lists are joined along the last axis, the lists around them along earlier axes.
+    """
     def depth_of(item: Any) -> int:
         return 1 + max(map(depth_of, item)) if isinstance(item, list) else 0
 
@@ -363,57 +443,73 @@ PAD_OPTIONS = {
 
 @array_function()
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """Elements around an array: a constant, its edges, its reflection, statistics of its ends, or a ramp."""
+    """Pad an array with a constant, its edges, its reflection, statistics of its ends, or a ramp."""
     array = as_nonscalar(array)
     widths = pad_widths(pad_width, len(array.shape))
+    if not callable(mode) and mode not in PAD_OPTIONS:
+        raise ValueError(f"mode '{mode}' is not supported")
     if callable(mode):
         raise DispatchTypeError("numpy.pad was called with a Tensor and a function as mode\n"
                                 "write into a larger Tensor: result[...] = array")
     if mode in PAD_OPTIONS and (wrong := kwargs.keys() - {PAD_OPTIONS[mode]}):
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {wrong}")
     if mode in ("constant", "empty"):
-        return padded_by_constant(array, widths, kwargs.get("constant_values", 0))
+        return in_order_of(padded_by_constant(array, widths, kwargs.get("constant_values", 0)), array)
+    for axis, (n, width) in enumerate(zip(array.shape, widths, strict=True)):
+        if not n and width != (0, 0):
+            raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
+    found = array
     if mode in ("edge", "reflect", "symmetric", "wrap"):
         is_odd = mode in ("reflect", "symmetric") and kwargs.get("reflect_type", "even") == "odd"
         for axis, width in enumerate(widths):
             if width == (0, 0):
                 continue
             if is_odd:
-                # NumPy itself says which elements each is a sum of
+                # NumPy itself determines which elements each one is a sum of
                 weights = np.pad(np.eye(array.shape[axis]), ((0, 0), width), mode, reflect_type="odd")
-                rows = ops.np.matmul(ops.np.moveaxis(array, axis, -1), weights.astype(array.dtype))
-                array = ops.np.moveaxis(rows, -1, axis)
+                rows = ops.np.matmul(ops.np.moveaxis(found, axis, -1), weights.astype(array.dtype))
+                found = ops.np.moveaxis(rows, -1, axis)
             else:
-                # or which is repeated where
-                array = ops.np.take(array, np.pad(np.arange(array.shape[axis]), width, mode), axis)
-        return array
-    for axis, width in enumerate(widths):
-        array = padded_by_ends(array, axis, width, mode, kwargs)
-    return array
+                # NumPy itself determines which element is repeated where
+                found = ops.np.take(found, np.pad(np.arange(array.shape[axis]), width, mode), axis)
+    else:
+        for axis, width in enumerate(widths):
+            found = padded_by_ends(found, axis, width, mode, kwargs)
+    return in_order_of(found, array)
 
 
 def pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    """The widths of the padding: (before, after) for each axis."""
+    """Return the widths of the padding: (before, after) for each axis."""
     if type(pad_width) is int and pad_width >= 0:
         return [(pad_width, pad_width)] * ndim
     if isinstance(pad_width, dict):
-        found = [(0, 0)] * ndim
+        of_axes = [(0, 0)] * ndim
         for axis, width in pad_width.items():
-            found[axis] = (width, width) if isinstance(width, int) else tuple(width)
-        return found
-    pairs = np.broadcast_to(np.asarray(pad_width), (ndim, 2)).tolist()
+            of_axes[axis] = (width, width) if isinstance(width, int) else tuple(width)
+        return of_axes
+    found = np.asarray(pad_width)
+    if found.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    pairs = np.broadcast_to(found, (ndim, 2)).tolist()
     if any(width < 0 for pair in pairs for width in pair):
         raise ValueError("index can't contain negative values")
     return [(before, after) for before, after in pairs]
 
 
 def padded_by_constant(array: Any, widths: list[tuple[int, int]], values: Any) -> Any:
-    """The array in the middle of a larger one that holds the padding; in corners, that of the later axis wins."""
+    """Place the array in the middle of a larger one with the padding. In corners, the later axis wins."""
     shape = [extent + sum(width) for extent, width in zip(array.shape, widths, strict=True)]
     inner = tuple([slice(before, before + extent) for extent, (before, _) in zip(array.shape, widths, strict=True)])
-    if not isinstance(values, Tensor) and np.ndim(values) == 0:
-        return ops.np.setitem(ops.np.full_like(array, values, shape=tuple(shape)), inner, array)
-    pairs = ops.np.broadcast_to(as_nonscalar(values), (len(shape), 2))
+    if not is_array(values) or isinstance(values, np.ndarray):
+        # NumPy itself determines which elements it makes of the values, and which it refuses
+        filled = np.pad(np.zeros((1,) * len(shape), array.dtype), 1, constant_values=values)
+        if np.ndim(values) == 0:
+            value = filled[(0,) * len(shape)]
+            return ops.np.setitem(ops.np.full_like(array, value, shape=tuple(shape)), inner, array)
+        middle = (1,) * len(shape)
+        values = np.array([[filled[(*middle[:axis], side, *middle[axis + 1:])] for side in (0, 2)]
+                           for axis in range(len(shape))])
+    pairs = ops.np.broadcast_to(values, (len(shape), 2))
     for axis, width in enumerate(widths):
         fills = [ops.np.broadcast_to(ops.np.getitem(pairs, (axis, side)),
                                      (*array.shape[:axis], width[side], *array.shape[axis + 1:])) for side in (0, 1)]
@@ -423,27 +519,33 @@ def padded_by_constant(array: Any, widths: list[tuple[int, int]], values: Any) -
 
 
 def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, options: dict[str, Any]) -> Any:
-    """One axis padded by what its ends give: a ramp, or a statistic."""
+    """Pad one axis with a ramp or a statistic of its ends."""
     n = array.shape[axis]
 
     def part(start: int, stop: int) -> Any:
         return ops.np.take(array, np.arange(start, stop), axis)
 
+    if width == (0, 0) and mode == "linear_ramp":
+        return array
     if mode == "linear_ramp":
         ends = np.broadcast_to(np.asarray(options.get("end_values", 0)), (len(array.shape), 2))[axis]
         ramps = []
         for side, edge in ((0, part(0, 1)), (1, part(n - 1, n))):
-            end = ops.np.full_like(edge, ends[side])
+            end = np.full(edge.shape, ends[side])
             steps = width[side]
             ramp = ops.np.linspace(ops.np.squeeze(end, axis), ops.np.squeeze(edge, axis), steps, endpoint=False,
                                    dtype=array.dtype, axis=axis)
             ramps.append(ramp if side == 0 else ops.np.flip(ramp, axis))
         return ops.np.concatenate((ramps[0], array, ramps[1]), axis)
     statistics: dict[str, Any] = {"maximum": ops.np.max, "minimum": ops.np.min, "mean": ops.np.mean, "median": median}
-    if mode not in statistics:
-        raise ValueError(f"mode '{mode}' is not supported")
     length = options.get("stat_length")
     lengths = np.broadcast_to(np.asarray(n if length is None else length), (len(array.shape), 2))[axis].tolist()
+    if min(lengths) < 0:
+        raise ValueError("index can't contain negative values")
+    if width == (0, 0):
+        return array
+    if mode in ("maximum", "minimum") and min(lengths) == 0:
+        raise ValueError("stat_length of 0 yields no value for padding")
     fills = []
     for side in (0, 1):
         count = min(lengths[side], n)
@@ -457,10 +559,11 @@ def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, opt
 
 
 @array_function()
-def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """The array without the zeros at the ends of its axes; which those are is read off the values."""
+def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
+    """Return the array without the zeros at the ends of its axes, which are found by the values."""
     filt = as_nonscalar(filt)
-    known = known_values(filt)      # of a raw array also in a trace
+    np.trim_zeros((), trim)     # raises for values that the installed version refuses
+    known = known_values(filt)      # for a raw array, they are known in a trace, too
     places = np.argwhere(read_off(ops.np.not_equal(filt, 0)) if known is None else known)
     axes = range(filt.ndim) if axis is None else normalize_axis_tuple(axis, filt.ndim, "axis")
     key = [slice(None)] * filt.ndim
@@ -468,4 +571,4 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         first = int(places[:, each].min()) if len(places) and "f" in trim.lower() else 0
         last = int(places[:, each].max()) + 1 if len(places) and "b" in trim.lower() else filt.shape[each]
         key[each] = slice(first, last) if len(places) else slice(0, 0)
-    return ops.np.getitem(filt, tuple(key))
+    return ops.np.getitem(filt, (*key, Ellipsis))

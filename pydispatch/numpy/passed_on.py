@@ -1,4 +1,4 @@
-"""What `pydispatch.numpy` passes on from NumPy: it neither takes nor returns arrays."""
+"""Objects that `pydispatch.numpy` passes on from NumPy, since they neither take nor return arrays."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ FUNCTIONS = (
     # dates
     "busday_count", "busday_offset", "is_busday", "datetime_as_string", "datetime_data",
     # Python functions made universal
-    "frompyfunc", "einsum_path", "nested_iters",
+    "frompyfunc", "nested_iters",
 )
 
 MODULES = (
-    "char", "core", "ctypeslib", "dtypes", "emath", "exceptions", "f2py", "ma", "polynomial", "rec", "strings",
+    "char", "core", "ctypeslib", "dtypes", "emath", "exceptions", "f2py", "ma", "rec", "strings",
     "testing", "typing",
 )
-"""NumPy's modules; those with functions of arrays (`linalg`, `fft`, `random`) are our own."""
+"""NumPy's modules. Those with functions of arrays (`linalg`, `fft`, `polynomial`, `random`) are our own."""

@@ -1,6 +1,7 @@
 """Polynomials by their coefficients, those of the highest powers first.
 
-NumPy drops leading coefficients that are 0; under `vmap`, in traces and on Meta they stay.
+NumPy drops leading coefficients that are 0, so shapes depend on values. Where these are unknown, in traces and on Meta,
+the functions raise. An option keeps the zeros.
 """
 
 from __future__ import annotations
@@ -10,42 +11,66 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch._core import MetaArray
+from pydispatch.exceptions import DataDependentError
+from pydispatch.func.concrete import concrete_value
 from pydispatch.loading import deferred
 from pydispatch.numpy.calculus import convolve
 from pydispatch.numpy.declare import array_function, as_nonscalar, known_values
 from pydispatch.numpy.diagonals import vander
 from pydispatch.ops import ops
+from pydispatch.registry.sites import caller_site
 
 inv, lstsq, real_where_known = [
     deferred("numpy.linalg", name) for name in ("inv", "lstsq", "real_where_known")]
 
 
 def coefficients(p: Any) -> Any:
-    """The coefficients as a vector."""
+    """Return the coefficients as a vector."""
     p = as_nonscalar(p)
     return p if p.ndim else ops.np.reshape(p, (1,))
 
 
 def padded(p: Any, n: int) -> Any:
-    """The coefficients with zeros before them, `n` in all."""
+    """Return `n` coefficients, with zeros before the given ones."""
     missing = n - p.shape[0]
     return p if missing <= 0 else ops.np.concatenate([ops.np.zeros_like(p, shape=(missing,)), p])
 
 
-def without_leading_zeros(p: Any) -> Any:
-    """The coefficients from the first one that is not 0; a single 0 if all are."""
-    known = known_values(p)
-    if known is None:
-        return p
-    places = np.flatnonzero(known)
-    if not places.size:
-        return ops.np.zeros_like(p, shape=(1,))
-    return p if places[0] == 0 else ops.np.getitem(p, slice(int(places[0]), None))
+def without_leading_zeros(p: Any, remedy: str) -> Any:
+    """Return the coefficients from the first one that is not 0, or a single 0 if all are."""
+    n = leading_zeros(p, remedy)
+    return p if n == 0 else ops.np.getitem(p, slice(min(n, p.shape[0] - 1), None))
+
+
+def leading_zeros(p: Any, remedy: str, tolerance: float = 0.0) -> int:
+    """Count the leading coefficients that are 0, in all examples of a batch. The count is 0 for a lazy array.
+
+    Raises DataDependentError if the count is unknown, or differs between examples. `remedy` is for the message.
+    """
+    try:
+        known = concrete_value(p, batches=True)
+    except DataDependentError as error:
+        raise _unknown_zeros("is unknown in a trace and without data", remedy) from error
+    if isinstance(known, MetaArray):
+        raise _unknown_zeros("is unknown without data", remedy)
+    if not isinstance(known, (np.ndarray, np.generic)):
+        return 0
+    rows = ~(np.abs(np.asarray(known).reshape(-1, p.shape[0])) <= tolerance)
+    counts = np.where(rows.any(1), rows.argmax(1), p.shape[0])
+    if len(set(counts)) > 1:
+        raise _unknown_zeros("differs between the examples of a batch", remedy)
+    return int(counts[0]) if len(counts) else 0
+
+
+def _unknown_zeros(why: str, remedy: str) -> DataDependentError:
+    return DataDependentError(
+        f"NumPy drops leading coefficients that are 0, and their number {why} (at {caller_site()})\n{remedy}")
 
 
 @array_function()
 def polyval(p: Any, x: Any) -> Any:
-    """The values of a polynomial, by Horner's scheme."""
+    """Evaluate a polynomial by Horner's scheme."""
     p, x = as_nonscalar(p), as_nonscalar(x)
     if not p.ndim:
         raise TypeError("iteration over a 0-d array")
@@ -57,7 +82,7 @@ def polyval(p: Any, x: Any) -> Any:
 
 @array_function()
 def polyadd(a1: Any, a2: Any) -> Any:
-    """The sum of two polynomials."""
+    """Add two polynomials."""
     a1, a2 = coefficients(a1), coefficients(a2)
     n = max(a1.shape[0], a2.shape[0])
     return ops.np.add(padded(a1, n), padded(a2, n))
@@ -65,7 +90,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 @array_function()
 def polysub(a1: Any, a2: Any) -> Any:
-    """The difference of two polynomials."""
+    """Subtract two polynomials."""
     a1, a2 = coefficients(a1), coefficients(a2)
     n = max(a1.shape[0], a2.shape[0])
     return ops.np.subtract(padded(a1, n), padded(a2, n))
@@ -73,13 +98,14 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 @array_function()
 def polymul(a1: Any, a2: Any) -> Any:
-    """The product of two polynomials."""
-    return convolve(without_leading_zeros(coefficients(a1)), without_leading_zeros(coefficients(a2)))
+    """Multiply two polynomials."""
+    remedy = "use np.convolve(a1, a2), the product with these zeros"
+    return convolve(without_leading_zeros(coefficients(a1), remedy), without_leading_zeros(coefficients(a2), remedy))
 
 
 @array_function()
-def polydiv(u: Any, v: Any) -> Any:
-    """The quotient of two polynomials, and the remainder."""
+def polydiv(u: Any, v: Any, *, trim_leading_zeros_from_remainder: bool = True) -> Any:
+    """Return the quotient of two polynomials, and the remainder, without leading coefficients that are 0."""
     u, v = [ops.np.add(coefficients(p), 0.0) for p in (u, v)]
     m, n = u.shape[0] - 1, v.shape[0] - 1
     dtype = np.result_type(u.dtype, v.dtype)
@@ -89,35 +115,37 @@ def polydiv(u: Any, v: Any) -> Any:
         factor = ops.np.multiply(scale, ops.np.getitem(rest, 0))
         quotient.append(factor)
         head = ops.np.subtract(ops.np.getitem(rest, slice(n + 1)), ops.np.multiply(factor, v))
-        done.append(ops.np.getitem(head, slice(1)))         # 0 but for rounding
+        done.append(ops.np.getitem(head, slice(1)))         # 0 except for rounding
         rest = ops.np.concatenate([ops.np.getitem(head, slice(1, None)), ops.np.getitem(rest, slice(n + 1, None))])
     if not quotient:
-        return ops.np.zeros_like(rest, shape=(1,)), rest
-    known = known_values(rest)
-    if known is not None:
-        rest = ops.np.concatenate([*done, rest])
-        known = known_values(rest)
-    elif not rest.shape[0]:
-        rest = done[-1]
-    while known is not None and len(known) > 1 and np.allclose(known[0], 0, rtol=1e-14):
-        known, rest = known[1:], ops.np.getitem(rest, slice(1, None))
-    return ops.np.stack(quotient), rest
+        first, whole = ops.np.zeros_like(rest, shape=(1,)), rest
+    else:
+        first, whole = ops.np.stack(quotient), ops.np.concatenate([*done, rest])
+    if not trim_leading_zeros_from_remainder:
+        return first, rest if rest.shape[0] else done[-1]
+    zeros = leading_zeros(
+        whole, "use np.polydiv(u, v, trim_leading_zeros_from_remainder=False) to keep those of the remainder", ATOL)
+    return first, ops.np.getitem(whole, slice(min(zeros, whole.shape[0] - 1), None))
+
+
+ATOL = 1e-8
+"""The greatest coefficient of a remainder that NumPy drops."""
 
 
 @array_function()
 def polyder(p: Any, m: int = 1) -> Any:
-    """The m-th derivative of a polynomial."""
+    """Compute the m-th derivative of a polynomial."""
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
     p = as_nonscalar(p)
-    for _ in range(min(int(m), max(p.shape[0], 1))):        # nothing is left after that
+    for _ in range(min(int(m), max(p.shape[0], 1))):        # after that, no coefficients are left
         p = ops.np.multiply(ops.np.getitem(p, slice(-1)), np.arange(p.shape[0] - 1, 0, -1))
     return p
 
 
 @array_function()
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
-    """The m-th antiderivative of a polynomial, with the constants `k`."""
+    """Compute the m-th antiderivative of a polynomial, with the constants `k`."""
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
     p = as_nonscalar(p)
@@ -134,8 +162,9 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 @array_function()
 def poly(seq_of_zeros: Any) -> Any:
-    """The polynomial with these zeros, or with the eigenvalues of a matrix as zeros."""
+    """Return the polynomial with these zeros, or with the eigenvalues of a matrix as zeros."""
     zeros = coefficients(seq_of_zeros)
+    is_real_matrix = zeros.ndim == 2 and zeros.dtype.kind != "c"
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:
         zeros = real_where_known(zeros)
     elif zeros.ndim == 1:
@@ -149,6 +178,8 @@ def poly(seq_of_zeros: Any) -> Any:
     for i in range(zeros.shape[0]):
         factor = ops.np.concatenate([one, ops.np.negative(ops.np.getitem(zeros, slice(i, i + 1)))])
         result = ops.np.convolve(result, factor)
+    if is_real_matrix:      # its eigenvalues are real, or conjugate pairs
+        return ops.np.real(result)
     known = known_values(zeros)
     if zeros.dtype.kind == "c" and known is not None and (np.sort(known) == np.sort(known.conjugate())).all():
         return ops.np.real(result)
@@ -156,8 +187,11 @@ def poly(seq_of_zeros: Any) -> Any:
 
 
 @array_function()
-def roots(p: Any) -> Any:
-    """The zeros of a polynomial: the eigenvalues of its companion matrix."""
+def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+    """Return the zeros of a polynomial: the eigenvalues of its companion matrix.
+
+    Without `strip_zeros` the first coefficient must not be 0, which is not checked.
+    """
     p = coefficients(p)
     if p.ndim != 1:
         raise ValueError("Input must be a rank-1 array.")
@@ -168,13 +202,16 @@ def roots(p: Any) -> Any:
             return ops.np.zeros_like(p, shape=(0,), dtype=np.dtype(float))
         at_zero = int(p.shape[0] - places[-1] - 1)
         p = ops.np.getitem(p, slice(int(places[0]), int(places[-1]) + 1))
+    elif strip_zeros:
+        zeros = leading_zeros(p, "use np.roots(p, strip_zeros=False) if the first coefficient is not 0")
+        p = ops.np.getitem(p, slice(zeros, None))
     if p.dtype.kind not in "fc":
         p = ops.np.astype(p, np.dtype(float))
     n = p.shape[0]
     if n > 1:
         first = ops.np.divide(ops.np.negative(ops.np.getitem(p, slice(1, None))), ops.np.getitem(p, 0))
         below = np.eye(n - 2, n - 1, dtype=p.dtype)
-        found = real_where_known(ops.np.concatenate([ops.np.reshape(first, (1, -1)), below]))
+        found = first if n == 2 else real_where_known(ops.np.concatenate([ops.np.reshape(first, (1, -1)), below]))
     else:
         found = ops.np.zeros_like(p, shape=(0,), dtype=np.dtype(float))
     if not at_zero:
@@ -183,14 +220,17 @@ def roots(p: Any) -> Any:
 
 
 def rank_of(matrix: np.ndarray, inverse: np.ndarray) -> int:
-    """The rank of a matrix with this pseudo-inverse: their product is a projection, whose trace is the rank."""
+    """Return the rank of a matrix with this pseudo-inverse.
+
+    Their product is a projection, whose trace is the rank.
+    """
     return round(float(np.dot(inverse.T.ravel(), matrix.ravel()).real))
 
 
 @array_function()
 def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = False, w: Any = None,
             cov: Any = False) -> Any:
-    """The polynomial of a degree that fits points best, by least squares."""
+    """Fit a polynomial of a degree to points by least squares."""
     order = int(deg) + 1
     x, y = ops.np.add(as_nonscalar(x), 0.0), ops.np.add(as_nonscalar(y), 0.0)
     if deg < 0:
@@ -237,12 +277,15 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
 
 
 def variance_of_fit(powers: Any, values: Any, solution: Any, rank: int | None) -> Any:
-    """The mean square of what is left, for each column of values; of one vector an array of one element."""
+    """Return the mean square of the residuals, for each column of values.
+
+    For one vector it is an array of one element.
+    """
     n, order = powers.shape
     if n <= order:
         raise ValueError("the number of data points must exceed order to scale the covariance matrix")
     if rank is not None and rank != order:
-        raise ValueError("the covariance matrix cannot be scaled: the points do not determine the polynomial")
+        raise ValueError("the covariance matrix cannot be scaled, since the points do not determine the polynomial")
     apart = ops.np.subtract(values, ops.np.matmul(powers, solution))
     residuals = ops.np.sum(ops.np.square(apart), 0, keepdims=values.ndim == 1)
     return ops.np.divide(residuals, n - order)

@@ -15,6 +15,7 @@ from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Philox,
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, ArrayFunction, Tensor, Vmap, is_array
+from pydispatch.autograd.randomness import bits_here, bits_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.loading import only_public
 from pydispatch.numpy.declare import REASONS, REFUSED, as_array, as_nonscalar, declare, into
@@ -29,17 +30,38 @@ __all__ = [
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """A Generator for a seed, as `numpy.random.default_rng` takes it; a Generator itself; NumPy's, with its stream."""
+    """Return a Generator for a seed.
+
+    Parameters
+    ----------
+    seed : optional
+        A seed, as `numpy.random.default_rng` takes it. A Generator is returned itself. A Generator of NumPy, a
+        RandomState or a bit generator gives one that shares its stream.
+
+    Returns
+    -------
+    Generator
+        A generator whose draws are operators under transforms, modes and guards.
+
+    Examples
+    --------
+    >>> import pydispatch.numpy as np
+    >>> np.random.default_rng(0).integers(10, size=3)
+    array([8, 6, 5])
+    """
     if isinstance(seed, Generator):
         return seed
-    if isinstance(seed, np.random.Generator):
-        return Generator(seed.bit_generator)
+    if isinstance(seed, (np.random.Generator, BitGenerator, RandomState)):
+        return Generator(np.random.default_rng(seed).bit_generator)
     made: Generator = ops.np.random_default_rng(seed)
     return made
 
 
 class GeneratorMethod:
-    """A method of Generator: NumPy's own if no argument is a Tensor and the state is plain, else the implementation."""
+    """A method of Generator.
+
+    It calls NumPy's own if no argument is a Tensor and the state is plain, else the implementation.
+    """
 
     def __init__(self, implementation: Callable[..., Any]) -> None:
         self.implementation = implementation
@@ -58,7 +80,7 @@ class GeneratorMethod:
 
 
 def as_size(size: Any) -> tuple[int, ...] | None:
-    """A shape as operators take it."""
+    """Return a shape as operators take it."""
     if size is None:
         return None
     shape: Iterable[Any] = size if np.iterable(size) else (size,)
@@ -66,25 +88,46 @@ def as_size(size: Any) -> tuple[int, ...] | None:
 
 
 def as_numbers(value: Any) -> Any:
-    """An argument of which NumPy makes an array of numbers."""
+    """Return an argument that NumPy converts to an array of numbers, or None."""
     return value if value is None else as_array(value)
 
 
 class Generator(np.random.Generator):
-    """NumPy's Generator; its draws are operators if a parameter is a Tensor or a transform, mode or guard is active.
+    """NumPy's Generator, whose draws are operators if a parameter is a Tensor or if the state is not plain.
 
-    With arrays and numbers it is NumPy's: the same numbers at the same speed. `numpys` is a Generator of NumPy's that
-    shares the stream.
+    The state is not plain if a transform, mode or guard is active. With arrays and numbers the Generator is NumPy's: it
+    draws the same numbers at the same speed. `numpys` is a Generator of NumPy that shares the stream.
+
+    Parameters
+    ----------
+    bit_generator : BitGenerator
+        The source of random bits, such as `PCG64(seed)`.
     """
 
     numpys: np.random.Generator
 
     def __init__(self, bit_generator: Any) -> None:
         super().__init__(bit_generator)
-        self.numpys = np.random.Generator(self.bit_generator)
+        self.numpys = np.random.Generator(bit_generator)
+        self._number = _core.next_number()
 
     def __reduce__(self) -> Any:
-        return Generator, (self.bit_generator,)
+        return Generator, (bits_of(self),)
+
+    @property
+    def bit_generator(self) -> Any:
+        """The source of random bits, whose state draws change.
+
+        In a second run of a function it is that of the copy that the run draws from. Traces refuse it, since they
+        record only draws.
+        """
+        if any(mode._knows_bodies for mode in _core.active_modes()):
+            raise DispatchTypeError(
+                "Generator.bit_generator was used in a trace, which records draws, but not reads and changes of the "
+                "state: they would be missing in each run of the graph\n"
+                "make a generator for each stream by np.random.default_rng(seed) in the traced function, or pass "
+                "generators in the right state as arguments")
+        return bits_here(self)
 
     # numbers
 
@@ -289,7 +332,7 @@ class Generator(np.random.Generator):
 
 
 def size_for(name: str, size: Any, out: Any) -> tuple[int, ...] | None:
-    """The shape of a draw that is written into `out`, if that is not None."""
+    """Return the shape of a draw, which is that of `out` unless that is None."""
     asked = as_size(size)
     if out is None:
         return asked
@@ -300,13 +343,13 @@ def size_for(name: str, size: Any, out: Any) -> tuple[int, ...] | None:
 
 
 def is_number(value: Any) -> bool:
-    """Is this a number of elements, not the elements themselves?"""
+    """Return whether this is a number of elements, as opposed to the elements themselves."""
     if isinstance(value, (int, np.integer)):
         return True
     return is_array(value) and value.ndim == 0 and not isinstance(value, Tensor)
 
 
-# --- NumPy's functions that draw from its own, hidden generator ------------------------------------------------------
+# --- NumPy's functions that draw from its hidden global generator -----------------------------------------------------
 
 LEGACY = (
     "beta", "binomial", "bytes", "chisquare", "choice", "dirichlet", "exponential", "f", "gamma", "geometric",
@@ -317,19 +360,19 @@ LEGACY = (
     "standard_cauchy", "standard_exponential", "standard_gamma", "standard_normal", "standard_t", "triangular",
     "uniform", "vonmises", "wald", "weibull", "zipf",
 )
-REASON = ("it draws from one generator that all programs share, so that no transform or trace can know of the draw; "
-          "write rng = np.random.default_rng(seed), and draw by its methods")
+REASON = ("write rng = np.random.default_rng(seed), and draw by its methods: this function draws from a global "
+          "generator, so transforms and traces cannot follow the draw")
 
 
 def check_unwatched(name: str, remedy: str) -> None:
     """Raise DispatchTypeError under vmap and under a mode, which would take the draw for a constant."""
     if any(isinstance(interpreter, (Vmap, ActiveMode)) for interpreter in _core.current_state().stack):
         raise DispatchTypeError(f"numpy.random.{name} was called under vmap, in a trace or under a mode, which would "
-                                f"take what it draws for a constant\n{remedy}")
+                                f"treat its draws as constants\n{remedy}")
 
 
 def legacy(name: str) -> Callable[..., Any]:
-    """A refused function, as it is called with Tensors, and under transforms and modes."""
+    """Return the implementation of a refused function, for Tensors and under transforms and modes."""
     numpys = getattr(np.random, name)
 
     def refused(*args: Any, **kwargs: Any) -> Any:

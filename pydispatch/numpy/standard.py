@@ -1,4 +1,4 @@
-"""What a namespace says about itself under the Python array API standard.
+"""The inspection of a namespace under the Python array API standard.
 
 Source: "Python array API standard", version 2025.12, section "Inspection".
 """
@@ -27,35 +27,38 @@ KINDS |= {
 def check_device(name: str, device: Any) -> None:
     """Raise ValueError for a device other than NumPy's, which is "cpu" for its arrays and "CPU" for Tensors."""
     if device not in (None, "cpu", "CPU"):
-        raise ValueError(f'{name}: argument device is {device!r}; NumPy has "cpu" alone')
+        raise ValueError(f'{name}: argument device is {device!r}, but NumPy has only "cpu"')
 
 
 class ArrayNamespaceInfo:
-    """What `pydispatch.numpy` can do: `__array_namespace_info__()` of the array API standard."""
+    """The capabilities of `pydispatch.numpy`: `__array_namespace_info__()` of the array API standard."""
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
 
     def capabilities(self) -> dict[str, Any]:
-        """The optional behaviour of the standard, and whether it is here."""
+        """Return whether each optional behaviour of the standard is available."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """The device of new arrays."""
+        """Return the device of new arrays."""
         return self.device
 
-    def devices(self) -> list[str]:
-        """All devices."""
-        return [self.device]
+    def devices(self) -> tuple[str, ...]:
+        """Return all devices."""
+        return (self.device,)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
-        """The dtypes of arrays made without one."""
+        """Return the dtypes of arrays made without one."""
         check_device("__array_namespace_info__", device)
         return {"real floating": np.dtype(float), "complex floating": np.dtype(complex), "integral": np.dtype(int),
                 "indexing": np.dtype(np.intp)}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
-        """The dtypes by name, those of one kind, or of several in a tuple. ValueError for an unknown kind."""
+        """Return the dtypes by name, all or those of one kind, or of several in a tuple.
+
+        Raises ValueError for an unknown kind.
+        """
         check_device("__array_namespace_info__", device)
         kinds = tuple(KINDS) if kind is None else kind if isinstance(kind, tuple) else (kind,)
         for each in kinds:

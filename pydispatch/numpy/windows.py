@@ -1,4 +1,4 @@
-"""Windows: weights that fall off toward both ends."""
+"""Windows: weights that fall off towards both ends."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from pydispatch.ops import ops
 
 
 def triangle(points: Any, last: float) -> Any:
-    """The weights of `bartlett`, from points between -last and last."""
+    """Return the weights of `bartlett`, from points between -last and last."""
     slope = ops.np.divide(points, last)
     return ops.np.where(ops.np.less_equal(points, 0), ops.np.add(1, slope), ops.np.subtract(1, slope))
 
 
 def sum_of_cosines(constant: float, *heights: float) -> Callable[[Any, float], Any]:
-    """The weights of a window that is a constant and a cosine of each height, each of one more period."""
+    """Return the weights of a window that is a constant plus a sum of cosines.
+
+    The i-th height belongs to the cosine of i periods.
+    """
     def weights(points: Any, last: float) -> Any:
         result: Any = constant
         for i, height in enumerate(heights):
@@ -29,7 +32,7 @@ def sum_of_cosines(constant: float, *heights: float) -> Callable[[Any, float], A
 
 
 def constant_window(name: str, weights: Callable[[Any, float], Any]) -> Callable[..., Any]:
-    """One of NumPy's windows, which takes no array, on the default backend."""
+    """Return one of NumPy's windows that take no array, on the default backend."""
     def window(M: Any) -> Any:
         M = float(M)
         if M < 1:
@@ -48,7 +51,7 @@ for name, weights in {
 
 @array_function(creates=True)
 def kaiser(M: Any, beta: Any) -> Any:
-    """The weights of the Kaiser window of M points, which are narrower for a larger beta."""
+    """Return the weights of the Kaiser window of M points, which are narrower for a larger beta."""
     M, beta = int(M), as_array(beta)
     make = maker_beside(beta)
     if M == 1:

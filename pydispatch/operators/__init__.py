@@ -1,4 +1,4 @@
-"""The operator library, the pack of the namespace `np`, one declaration per operator, by category."""
+"""The operator library: the pack of the namespace `np`, one declaration per operator, by category."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CATEGORIES = (
 )
 """The modules whose import declares the operators."""
 VARIANTS = {name: declaration.operation.variants for name, declaration in DECLARATIONS.items()}
-"""From every name in DECLARATIONS to the variants of its operation."""
+"""The variants of each operation, by each name in DECLARATIONS."""
 
 
 LANGUAGE = {
@@ -53,21 +53,21 @@ PLAIN = {
 
 
 def wire_language() -> None:
-    """Connect `+`, `==`, `[]` and the like of Tensor to the operators."""
+    """Connect `+`, `==`, `[]` and similar special methods of Tensor to the operators."""
     names = PLAIN | LANGUAGE | {f"i{method}": f"{name}_" for method, name in LANGUAGE.items()}
     _core.set_special_methods(**{method: operators[f"np::{name}"] for method, name in names.items()})
 
 
 def wire_universal_functions() -> None:
     """Make NumPy's universal functions call operators when an argument is a Tensor."""
-    members = vars(np)      # has them all; to ask NumPy for a name that it does not have takes longer
+    members = vars(np)      # has all of them; asking NumPy for a name that it does not have takes longer
     universal = {name: function for name in DECLARATIONS if isinstance(function := members.get(name), np.ufunc)}
     _core.set_universal_functions({np.divmod: divide_with_remainder} | {
         function: operators[f"np::{name}"] for name, function in universal.items()})
 
 
 def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """numpy.divmod on Tensors."""
+    """Return the quotient and the remainder of Tensors, as `numpy.divmod` does."""
     return ops.np.floor_divide(x1, x2), ops.np.remainder(x1, x2)
 
 

@@ -1,6 +1,6 @@
 """Functions that several batching rules share; each rule is part of the declaration of its operator.
 
-A batch has its examples along axis 0. Functions of `(value, ndim, n)` are for mappings: they return the argument of the
+A batch has its examples along axis 0. Functions of `(value, ndim, n)` are for mappings. They return the argument of the
 operator for a batch of `n` examples with `ndim` axes. Cached results depend on numbers of axes only.
 """
 
@@ -27,31 +27,31 @@ ALL = slice(None)
 
 @lru_cache(maxsize=1024)
 def axis_behind(axis, ndim, n):
-    """An axis of an example, as an axis of the batch."""
+    """Return the axis of the batch that corresponds to an axis of an example."""
     return normalize_axis_index(axis, ndim) + 1
 
 
 @lru_cache(maxsize=1024)
 def axes_behind(axes, ndim, n):
-    """Axes of an example, as axes of the batch; None stands for all of them."""
+    """Return the axes of the batch that correspond to axes of an example. None means all of them."""
     return tuple([normalize_axis_index(axis, ndim) + 1 for axis in (range(ndim) if axes is None else axes)])
 
 
 @lru_cache(maxsize=1024)
 def order_behind(axes, ndim, n):
-    """A permutation of the axes of an example, as one of the axes of the batch; None stands for the reversed order."""
+    """Convert a permutation of an example's axes to one of the batch's axes. None means the reversed order."""
     axes = range(ndim)[::-1] if axes is None else axes
     return 0, *[normalize_axis_index(axis, ndim) + 1 for axis in axes]
 
 
 @lru_cache(maxsize=1024)
 def new_axes_behind(axes, ndim, n):
-    """New axes of the result for one example, as new axes of the result for the batch."""
+    """Return the new axes of the batch's result that correspond to new axes of an example's result."""
     return axes_behind(axes, ndim + len(axes), n)
 
 
 def shape_behind(shape, ndim, n):
-    """The shape of a batch of arrays of this shape, if a shape is given."""
+    """Return the shape of a batch of arrays of this shape, or None if `shape` is None."""
     return None if shape is None else (n, *shape)
 
 
@@ -59,7 +59,7 @@ def shape_behind(shape, ndim, n):
 
 
 def rank(x):
-    """The number of axes of an array or a number."""
+    """Return the number of axes of an array, 0 for a number."""
     return getattr(x, "ndim", 0)
 
 
@@ -72,17 +72,17 @@ def permuted(x, order):
 
 
 def batch_of(x, dim, n):
-    """`x` as a batch of `n` examples; without a batch axis it is repeated, as a view."""
+    """Return `x` as a batch of `n` examples. Without a batch axis it is repeated, as a view."""
     return x if dim == 0 else _core.expand(x, (n, *getattr(x, "shape", ())))
 
 
 def batch_of_one(x, dim):
-    """`x` as a batch; without a batch axis it becomes a batch of one example, which broadcasts."""
+    """Return `x` as a batch. Without a batch axis it becomes a batch of one example, which broadcasts."""
     return x if dim == 0 else reshaped(x, (1, *x.shape))
 
 
 def padded(batch, ndim):
-    """A batch whose examples have at least `ndim` axes; added axes have length 1 and come first."""
+    """Return a batch whose examples have at least `ndim` axes. Added axes have length 1 and come first."""
     missing = ndim + 1 - batch.ndim
     if missing <= 0:
         return batch
@@ -91,9 +91,9 @@ def padded(batch, ndim):
 
 
 def fitted(values, dim, ndim):
-    """Values to assign to a batch of targets with `ndim` axes, shaped so that they broadcast example by example.
+    """Reshape values to assign to a batch of targets with `ndim` axes, so that they broadcast example by example.
 
-    As in NumPy they may have more axes than a target if these have length 1; else ValueError.
+    As in NumPy, values may have more axes than a target if the extra axes have length 1. Otherwise, raise ValueError.
     """
     shape = tuple(getattr(values, "shape", ()))
     batch, example = (shape[:1], shape[1:]) if dim == 0 else ((), shape)
@@ -106,7 +106,7 @@ def fitted(values, dim, ndim):
 
 
 def flat(batch):
-    """A batch of vectors, each with all elements of one example."""
+    """Reshape a batch to a batch of vectors, each with all elements of one example."""
     if batch.ndim == 2:
         return batch
     shape = tuple(batch.shape)
@@ -114,9 +114,9 @@ def flat(batch):
 
 
 def rows_along(batch, axis):
-    """The batch, and its axis that a function along one axis works on.
+    """Return the batch and the axis of it that a function along one axis works on.
 
-    Without an axis the examples are flattened, and a scalar counts as a vector of one element.
+    Without an axis the examples are flattened. A scalar counts as a vector of one element.
     """
     if axis is None:
         return flat(batch), 1
@@ -127,41 +127,41 @@ def rows_along(batch, axis):
 
 @lru_cache(maxsize=256)
 def order_with_first(axis, ndim):
-    """The permutation of `ndim` axes that moves one of them to the front."""
+    """Return the permutation of `ndim` axes that moves `axis` to the front."""
     return axis, *[i for i in range(ndim) if i != axis]
 
 
 def to_front(x, axis):
-    """`x` with this axis moved to the front."""
+    """Move an axis of `x` to the front."""
     return permuted(x, order_with_first(axis, x.ndim)) if axis else x
 
 
 @lru_cache(maxsize=256)
 def order_with_first_at(axis, ndim):
-    """The permutation of `ndim` axes that moves the first one to another position."""
+    """Return the permutation of `ndim` axes that moves the first one to position `axis`."""
     return *range(1, axis + 1), 0, *range(axis + 1, ndim)
 
 
 def from_front(x, axis):
-    """`x` with its first axis moved to another position."""
+    """Move the first axis of `x` to position `axis`."""
     return permuted(x, order_with_first_at(axis, x.ndim)) if axis else x
 
 
 def each_example(n, ndim):
-    """0, 1, ..., n - 1, as a batch of numbers with `ndim` axes of length 1 each."""
+    """Return 0, 1, ..., n - 1, as a batch of numbers with `ndim` axes of length 1 each."""
     return np.arange(n).reshape((n, *(1,) * ndim))
 
 
 def into(out):
-    """The keyword argument `out` for a variant that has it; rules get it after the functional arguments."""
+    """Return the keyword argument `out` for a variant that has it. Rules receive it after the functional arguments."""
     return {"out": out[0]} if out else {}
 
 
 def same_operator_on_batch(max_other_ndim):
     """Mark a rule that calls the operator on the batch with all other arguments unchanged.
 
-    It applies where only the first argument is a batch and the others have at most `max_other_ndim` axes. The core then
-    calls the operator directly, without the rule.
+    The mark applies where only the first argument is a batch and the others have at most `max_other_ndim` axes. The
+    core then calls the operator directly, without the rule.
     """
     def mark(rule):
         rule.max_other_ndim = max_other_ndim
@@ -170,7 +170,7 @@ def same_operator_on_batch(max_other_ndim):
 
 
 def with_options(op, out, dtype, casting):
-    """The variant with these options, without those at their defaults: such a call is faster."""
+    """Bind the options to the variant, without those at their defaults, which makes the call faster."""
     if not out and dtype is None and casting == "same_kind":
         return op
     return partial(op, dtype=dtype, casting=casting, **into(out))
@@ -180,9 +180,9 @@ def with_options(op, out, dtype, casting):
 
 
 def example_error(op, interpreter, args, kwargs, error):
-    """The error of the first example on which the operator raises; None if it raises on none.
+    """Return the error of the first example on which the operator raises, or None if it raises on none.
 
-    So the message of a failing batch has the shapes and numbers of the call that the user wrote. A note names the
+    The message of a failing batch then has the shapes and numbers of the call that the user wrote. A note names the
     example.
     """
     mutable = {argument.name for argument in schema_of(op).arguments if argument.mutable}
@@ -200,12 +200,15 @@ def example_error(op, interpreter, args, kwargs, error):
 
 
 def _example_of(leaf, interpreter, i, written):
-    """Example `i` of a value of the interpreter; a copy if it is written to; without data if the batch is empty."""
+    """Return example `i` of a value of the interpreter.
+
+    It is a copy if it is written to, and has no data if the batch is empty.
+    """
     owned = _core.is_owned_by(leaf, interpreter)
     if owned and not interpreter.batch_size:
         return MetaArray(tuple(leaf.shape), leaf.dtype)
     if owned:
-        leaf = getitem(_core.value_below(leaf, interpreter), i)
+        leaf = getitem(_core.value_below(leaf, interpreter), (i, Ellipsis))
     return copy(leaf) if written else leaf
 
 

@@ -1,4 +1,4 @@
-"""Functions that are given by samples of them: interpolation and convolution."""
+"""Functions given by samples: interpolation and convolution."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ concatenate, convolve, flip, getitem, interval, scatter_add, take, take_along, w
 
 # --- interpolation ---------------------------------------------------------------------------------------------------
 #
-# Sample points `xp` of more than one axis are a batch: each row of them, and of `fp`, belongs to one part of `x`, and
+# Sample points `xp` of more than one axis are a batch. Each row of them, and of `fp`, belongs to one part of `x`, and
 # to one element of `left` and `right`, if these have axes at all.
 
 
 def rows_of(x, batch):
-    """The elements of each part of a batch as a row."""
+    """Reshape the elements of each part of a batch to a row."""
     return x.reshape((prod(batch), prod(x.shape[len(batch):])))
 
 
 def interp_kernel(x, xp, fp, left=None, right=None):
-    """Linear interpolation between samples."""
+    """Interpolate linearly between samples."""
     xp, fp = np.asarray(xp), np.asarray(fp)
     if xp.ndim < 2:
         return np.interp(x, xp, fp, left, right)
@@ -51,12 +51,12 @@ def interp_meta(x, xp, fp, left=None, right=None):
     if shape_of(xp) != shape_of(fp):
         raise ValueError(f"interp: {shape_of(xp)[-1]} sample points, {shape_of(fp)[-1]} values")
     if not shape_of(xp)[-1]:
-        raise ValueError("interp: there are no sample points")
+        raise ValueError("interp: array of sample points is empty")
     return MetaArray(shape_of(x), complex if dtype_of(fp).kind == "c" else float)
 
 
 def interval_kernel(x, xp):
-    """Which two neighbours among the sample points an element lies between: the position of the first, from 0 on."""
+    """Return the position of the first of the two sample points that each element lies between, from 0 on."""
     x, xp = np.asarray(x), np.asarray(xp)
     last = max(xp.shape[-1] - 2, 0)
     if xp.ndim == 1:
@@ -76,7 +76,7 @@ def interval_batch(op, info, in_dims, x, xp):
 
 def interp_batch(op, info, in_dims, x, xp, fp, left, right):
     n, dims = info.batch_size, in_dims[:3]
-    levels = rank(xp) - (in_dims[1] == 0) - 1       # of batches that the sample points have in an example
+    levels = rank(xp) - (in_dims[1] == 0) - 1       # batch axes of the sample points in one example
     if levels < 0:
         raise ValueError("interp: sample points and values are vectors")
     if in_dims[1:] == (None,) * 4 and not levels:
@@ -91,9 +91,10 @@ def in_double_precision(x):
 
 
 class Segments:
-    """Where the elements lie among the sample points. `length` is that of the segment, `part` how much of it is passed.
+    """The position of each element among the sample points.
 
-    All of it is computed with operators, except for arrays of NumPy's without a batch.
+    `length` is the length of the element's segment, `part` the fraction of the segment that lies before the element.
+    Everything is computed with operators, except for arrays of NumPy without a batch.
     """
 
     def __init__(self, x, xp):
@@ -114,7 +115,7 @@ class Segments:
         return self.length + (self.length == 0)
 
     def pick(self, values, following):
-        """The sample at the start of each element's segment, or the one at its end."""
+        """Return the sample at the start of each element's segment, or the one at its end."""
         position = self.next if following else self.position
         if self.xp.ndim == 1:
             if type(values) is np.ndarray and type(position) is np.ndarray:
@@ -123,12 +124,12 @@ class Segments:
         return reshaped(take_along(values, self.flat(position), -1), tuple(self.x.shape))
 
     def flat(self, values):
-        """The elements that belong to a row of sample points as one axis."""
+        """Reshape values so that the elements that belong to a row of sample points lie along one axis."""
         batch = self.xp.shape[:-1]
         return reshaped(values, (*batch, prod(self.x.shape[len(batch):])))
 
     def end(self, place):
-        """The first sample point, or the last, to compare elements with."""
+        """Return the first sample point, or the last, shaped for a comparison with the elements."""
         if self.xp.ndim == 1:
             return self.xp[place]
         extra = (1,) * (self.x.ndim - self.xp.ndim + 1)
@@ -148,7 +149,7 @@ class Segments:
         return (self.pick(fp, 1) - self.pick(fp, 0)) / self.divisor
 
     def summed(self, at_start, at_end):
-        """Values of the elements added up at the starts of their segments, and at the ends."""
+        """Add up values of the elements, `at_start` at the starts of their segments and `at_end` at the ends."""
         shape = tuple(self.xp.shape)
         starts, ends = self.position, self.next
         if self.plain and is_of_numpy(at_start) and at_start.dtype == float:
@@ -161,7 +162,10 @@ class Segments:
 
 
 def interp_vjp_of_points(g, x, xp, fp):
-    """The slope between the samples; right of a sample point at that point, left of the last one at it, 0 outside."""
+    """Multiply the gradient by the slope between the samples, which is 0 outside.
+
+    The slope at a sample point is the one to its right. At the last sample point, it is the one to its left.
+    """
     segments = Segments(x, xp)
     return g * where(segments.inside(), segments.slope(fp), 0.0)
 
@@ -190,7 +194,7 @@ def end_vjp(g, outside, end_shape):
 
 
 def interp_jvp_of_places(t, x, xp, fp):
-    """A segment that moves carries its line along."""
+    """Return the tangent of the result when sample points move: a segment that moves carries its line along."""
     segments = Segments(x, xp)
     part = segments.part
     moved = segments.pick(t, 0) * (1 - part) + segments.pick(t, 1) * part
@@ -215,7 +219,7 @@ declare("interval", "Tensor x, Tensor xp", interval_kernel, lambda x, xp: MetaAr
         tags=("sorting",), differentiable=False, vmap=interval_batch)
 declare("interp", "Tensor x, Tensor xp, Tensor fp, Tensor? left=None, Tensor? right=None", interp_kernel, interp_meta,
         tags=("calculus",), vmap=interp_batch,
-        left_out={"period": "use pydispatch.numpy.interp, which takes the remainders and sorts them"}, vjp=(
+        left_out={"period": "use pydispatch.numpy.interp, which handles periods"}, vjp=(
             interp_vjp_of_points, interp_vjp_of_places, interp_vjp_of_samples,
             lambda g, x, xp, left_shape: end_vjp(g, Segments(x, xp).below(), left_shape),
             lambda g, x, xp, right_shape: end_vjp(g, Segments(x, xp).above(), right_shape)),
@@ -232,14 +236,17 @@ VALID = MODES["valid"]
 
 
 def convolve_kernel(a, v, mode="full"):
-    """The sums of products of the elements of one vector and of the other one, reversed, at each distance."""
+    """Compute the convolution of vectors.
+
+    It is the sum, at each distance, of the products of the elements of one vector and of the other one, reversed.
+    """
     if mode in MODES:
         found = convolve_vectors(a, v, MODES[mode])
         if found is not None:
             return found
     a, v = np.asarray(a), np.asarray(v)
     if not a.ndim or not v.ndim:
-        raise ValueError("convolve: arguments a and v are vectors; reshape a number to (1,)")
+        raise ValueError("convolve: arguments a and v must be vectors\nreshape a number to (1,)")
     if not a.shape[-1] or not v.shape[-1]:
         raise ValueError(f"{'v' if a.shape[-1] else 'a'} cannot be empty")
     if v.shape[-1] > a.shape[-1]:
@@ -263,7 +270,7 @@ def convolve_kernel(a, v, mode="full"):
 
 
 def window(n, m, mode):
-    """Where the result begins within the full convolution of vectors of these lengths, and how long it is."""
+    """Return where the result begins within the full convolution of vectors of these lengths, and its length."""
     least, most = min(n, m), max(n, m)
     if mode not in MODES:
         raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")
@@ -293,14 +300,14 @@ def convolve_vjp_of_second(g, v_shape, a, mode):
 
 
 def convolve_vjp(g, own_shape, other, mode):
-    """The gradient of one vector: a convolution with the other one, reversed."""
+    """Return the gradient of one vector: a convolution of `g` with the other one, reversed."""
     are_vectors = type(g) is np.ndarray and type(other) is np.ndarray and g.ndim == other.ndim == len(own_shape) == 1
     n, m = own_shape[-1], other.shape[-1]
     before, length = window(n, m, mode)
     after = n + m - 1 - before - length
     back = "valid"
     if mode == "valid" and n >= m:
-        back, before, after = "full", 0, 0      # which puts back what was cut off on both sides
+        back, before, after = "full", 0, 0      # restores the elements that were cut off on both sides
     if are_vectors:
         if before or after:
             wide = np.zeros(n + m - 1, g.dtype)

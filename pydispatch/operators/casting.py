@@ -15,13 +15,19 @@ complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
 
 
 def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **parts):
-    """Declare an operator that converts every element; with nothing to convert, the result may be the argument."""
+    """Declare an operator that converts every element.
+
+    If nothing is to be converted, the result may be the argument.
+    """
     declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion", *tags),
             vmap="pointwise", **parts)
 
 
 def conversion_meta(kernel):
-    """The meta kernel: the argument's shape, and the dtype by running the kernel on a sample; maybe a view."""
+    """Return a meta kernel: the argument's shape, and the dtype from running the kernel on a sample.
+
+    The result is a view if the kernel returns one.
+    """
     def meta(a, *args, **options):
         probe = sample(a)
         result = np.asarray(kernel(probe, *args, **options))    # the parts of a bool are ints
@@ -31,12 +37,12 @@ def conversion_meta(kernel):
 
 
 def with_gradient_of(a, part):
-    """`part`, with the gradient of `a`: a write to a detached array changes values but not gradients."""
+    """Return `part` with the gradient of `a`: a write to a detached array changes values but not gradients."""
     if not isinstance(a, Tensor) or a.dtype.kind not in "fc":
         return part
     part, finite = detach(part), isfinite(a)
     moved = where(finite, a, 0.0)
-    # 0.0 is subtracted, since adding it would turn -0.0 into 0.0
+    # subtract 0.0, since adding it would turn -0.0 into 0.0
     return where(finite, part - (detach(moved) - moved), part)
 
 
@@ -47,31 +53,32 @@ def imag_vjp(g, val_dtype):
     return g * -1j if found is None else found
 
 
-ELSEWHERE = {"device": "arrays do not move between devices; convert them with the backends' own functions"}
+ELSEWHERE = {"device": "arrays do not move between devices: convert them with the backends' own functions"}
 
 conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", ArrayMethod("astype"), left_out=ELSEWHERE,
+           tags=("zero_d_as_first",),
            vjp=lambda g: g, jvp=lambda t: t, put=lambda x, part: part)
 conversion("copy", "Tensor a", np.array, returns="Tensor", tags=("creation",), left_out=LAYOUT, vjp=lambda g: g,
            jvp="linear")
-conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear",
+conversion("real", "Tensor(a) val", np.real, tags=("zero_d_as_first",), vjp=lambda g: g, jvp="linear",
            put=lambda val, part: complex_of(part, imag(val)) if val.dtype.kind == "c" else part)
-conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
+conversion("imag", "Tensor(a) val", np.imag, tags=("zero_d_as_first",), jvp="linear",
            vjp=imag_vjp,
            put=lambda val, part: complex_of(real(val), part))
-conversion("detach", "Tensor(a) a", ArrayMethod("view"), tags=("view",), differentiable=False,
+conversion("detach", "Tensor(a) a", ArrayMethod("view"), tags=("view", "zero_d_as_first"), differentiable=False,
            put=with_gradient_of)
 
 
 def no_number(a):
     raise DataDependentError(
         f"np::item: an array without data has no value (its shape is {shape_of(a)})\n"
-        "compute with operators, such as ops.np.where, where the program asks for a value"
+        "compute with operators, such as ops.np.where, where the program needs a value"
     )
 
 
 def numbers_batch(op, info, in_dims, a):
     raise DataDependentError(
-        f"{op.name}: each example of {describe_interpreter(info)} has its own number, but the function runs once\n"
+        f"{op.name}: each example of {describe_interpreter(info)} has its own number, but the function runs only once\n"
         "choose between results with ops.np.where(condition, x, y), or call the function on one example"
     )
 

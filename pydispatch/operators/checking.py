@@ -1,4 +1,4 @@
-"""What the declarations of packs are checked for before they are registered."""
+"""Checks of the declarations of packs, run before the declarations are registered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydispatch.schema import parse_schema
 
 
 def check(declaration: Declaration) -> None:
-    """Raise for a declaration that no call could use."""
+    """Raise RegistrationError for a declaration that no call could use."""
     full = f"{declaration.namespace}::{declaration.name}"
     arguments = parse_schema(declaration.schema_text).arguments
     for role in ("kernel", "meta"):

@@ -15,11 +15,14 @@ from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, sample
 
 MADE = "ScalarType? dtype=None, Device? device=None"
 MADE_LIKE = f"int[1]? shape=None, {MADE}"
-LIKE = {"like": "the device determines the type of the array; use device= or default_backend"}
+LIKE = {"like": "use device= or default_backend: the device determines the type of the array"}
 
 
 def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, vjp=None, vmap=None):
-    """Declare a creation operator. Its kernels do not take the device: each is registered for one backend."""
+    """Declare a creation operator.
+
+    Its kernels do not take the device, since each is registered for one backend.
+    """
     declare(name, f"{arguments}, *, {keywords}{MADE}", AnyDevice(kernel), AnyDevice(meta), tags=("creation",),
             left_out={"order": LAYOUT["order"], **LIKE} if left_out is None else left_out,
             vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None, vmap=vmap)
@@ -46,7 +49,7 @@ def full_meta(shape, fill_value, *, dtype=None):
 
 
 def check_fill(name, values, shape):
-    """ValueError if the fill value does not broadcast to `shape`."""
+    """Raise ValueError if the fill value does not broadcast to `shape`."""
     for value in values:
         found = shape_of(value)
         if not broadcastable(found[count_leading_ones(found, len(shape)):], shape):
@@ -57,28 +60,28 @@ def check_fill(name, values, shape):
 
 
 def count_leading_ones(shape, ndim):
-    """The number of leading axes of length 1 that NumPy drops from the value that fills an array of `ndim` axes."""
+    """Count the leading axes of length 1 that NumPy drops from the value that fills an array of `ndim` axes."""
     extra = max(len(shape) - ndim, 0)
     return extra if shape[:extra] == (1,) * extra else 0
 
 
 def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
-    """The meta kernel: the length as NumPy computes it, the dtype of an array of the numbers."""
+    """Infer the length as NumPy computes it, and the dtype of an array of the numbers."""
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     quotient = (stop - start) / step
     length = max(0, ceil(quotient.real))
-    if isinstance(quotient, complex):       # of NumPy's scalars, only complex128
+    if isinstance(quotient, complex):       # of NumPy's scalars, only complex128 is one
         length = max(0, min(length, ceil(quotient.imag)))
     if dtype is None:
         # empty ranges: the dtype depends on the values, since an int may be too large for int64
         dtype = np.promote_types(np.arange(start, start, step).dtype, np.arange(stop, stop, step).dtype)
     else:
-        dtype = np.arange(min(length, 3), dtype=dtype).dtype        # two bools have a range, three have none
+        dtype = np.arange(min(length, 3), dtype=dtype).dtype        # a range of bools has at most two elements
     return MetaArray((length,), dtype)
 
 
 def linspace_meta(start, stop, num=50, endpoint=True, *, dtype=None, axis=0):
-    """The meta kernel: `num` along a new axis of the shape that start and stop broadcast to."""
+    """Infer the metadata: `num` elements along a new axis of the shape that start and stop broadcast to."""
     shape = broadcast((shape_of(start), shape_of(stop)))
     axis = normalize_axis_index(axis, len(shape) + 1)
     dtype = np.linspace(sample(start), sample(stop), 1, dtype=dtype).dtype
@@ -110,7 +113,7 @@ def linspace_batch(op, info, in_dims, start, stop, num, endpoint, axis, dtype, d
 
 
 def parts_of_stop(g, num, endpoint, axis):
-    """The weight of `stop` in each number of a `linspace`, along the axis of its gradient."""
+    """Return the weight of `stop` in each number of a `linspace`, along the axis of its gradient."""
     extents = (num,) + (1,) * (g.ndim - 1 - axis % g.ndim)
     if is_of_numpy(g):
         return np.linspace(0, 1, num, endpoint, dtype=g.dtype).reshape(extents)

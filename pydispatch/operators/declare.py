@@ -6,35 +6,36 @@ NumPy's own function understands that call, it is the kernel. A meta kernel is c
 ndarrays and Python scalars, and returns a MetaArray. If the operator writes to `out`, the meta kernel takes `out=` to
 check its dtype.
 
-`vjp` has one formula per array argument, in the order of the schema, None for an argument without a gradient; a single
-formula belongs to the first argument, one in a `Joint` gives the gradients of all. The names of its parameters say what
-it needs; `registry/derivatives.py` lists them. A formula returns the gradient of its argument, as a linear map that is
-transposed but not conjugated. `jvp` is "linear", "multilinear", or formulas too; one that `broadcasts` needs none,
-since the formulas of `vjp` serve. Values are raw arrays, scalars of NumPy or Python, or Tensors. So formulas use
-Python's operators, the methods that ndarray and Tensor share, and operators of the library, which `operators` finds.
+`vjp` has one formula per array argument, in the order of the schema, with None for an argument without a gradient. A
+single formula belongs to the first argument. A formula in a `Joint` returns the gradients of all arguments. The names
+of a formula's parameters specify which values it needs; `registry/derivatives.py` lists them. A formula returns the
+gradient of its argument, as a linear map that is transposed but not conjugated. `jvp` is "linear", "multilinear", or
+formulas too. An operator that `broadcasts` needs no `jvp`, since the formulas of `vjp` serve for it. The values that a
+formula receives are raw arrays, scalars of NumPy or Python, or Tensors. Formulas therefore use Python's operators, the
+methods that ndarray and Tensor share, and operators of the library, which `operators` finds.
 
-`differentiated_as`, in place of `vjp` and `jvp`, is for an operator whose derivative needs something that the forward
-pass computes anyway, such as the order in which it sorts. It is a composite: a function of the arguments that calls
-operators. When a derivative is needed it runs in place of the operator, so the formulas of the operators that it calls
-are the derivative, and their residuals are its residuals.
+`differentiated_as`, given instead of `vjp` and `jvp`, is for an operator whose derivative needs something that the
+forward pass computes anyway, such as the order in which it sorts. It is a composite: a function of the arguments that
+calls operators. When a derivative is needed, the composite runs instead of the operator. The formulas of the operators
+that it calls are the derivative, and their residuals are its residuals.
 
-`planned_as` is what a compiled plan has in the place of the operator, where it would call the kernel otherwise: a
-composite whose operators do what the kernel does, in the same order, so that the bits are the same. For arguments
-without such operators it raises NotImplementedError, which says why; then, and where one of them is a call, the plan
-calls the kernel.
+`planned_as` is the composite that a compiled plan uses where it would otherwise call the kernel. Its operators do the
+same as the kernel, in the same order, so that the bits are the same. For arguments without such operators it raises
+NotImplementedError with the reason. Then, and where one of its operators becomes a call, the plan calls the kernel.
 
 `vmap` is the batching rule: "pointwise", a mapping from arguments to functions, or a function. In a mapping,
-`function(value, ndim, n)` returns the value of that argument for the operator on the whole batch, from the value for
-one example (its default if it was not passed), the number of axes that the first argument has in an example, and the
-size of the batch. The batch axis of the first argument is then its first axis, other batched arguments are aligned with
-it, and the batch axis of each result is its first axis. A function is called as `rule(op, info, in_dims, *args)`, with
-the variant, an object with `batch_size` and `randomness`, and for every argument of the schema its batch axis (0, or
-None without one; a tuple of these for a list) and its value for the whole batch. It returns (results, out_dims);
-out_dims is 0, None, or a tuple of these. Mutated arguments have a batch axis whenever another argument has one.
+`function(value, ndim, n)` returns the value of that argument for the operator on the whole batch. It receives the value
+for one example (the default if it was not passed), the number of axes that the first argument has in an example, and
+the size of the batch. The batch axis of the first argument is then its first axis, other batched arguments are aligned
+with it, and the batch axis of each result is its first axis. A function is called as `rule(op, info, in_dims, *args)`,
+with the variant and an object with `batch_size` and `randomness`. For every argument of the schema it receives the
+batch axis (0, or None without one; a tuple of these for a list) and the value for the whole batch. It returns (results,
+out_dims); out_dims is 0, None, or a tuple of these. Mutated arguments have a batch axis whenever another argument has
+one.
 
 `put` writes a changed view back to its source: it returns the changed source. Its first parameters are the source and
-the changed view; the others name arguments, or `piece`, the position of the view in a list of several. It calls only
-operators, so that transforms see what it does. A view without `put` cannot be written to.
+the changed view. The others name arguments, or `piece`, the position of the view in a list of several. It calls only
+operators, so that transforms see its calls. A view without `put` cannot be written to.
 """
 
 from __future__ import annotations
@@ -45,19 +46,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel, is_of_numpy
+from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel, is_array, is_of_numpy
 from pydispatch.exceptions import RegistrationError
 from pydispatch.loading import deferred
 from pydispatch.operators.meta import broadcastable, meta_like, pointwise_meta
+from pydispatch.ops import ops
 from pydispatch.registry.operators import find_or_raise, load_on_demand
 from pydispatch.registry.registrations import packets, register_pack
 from pydispatch.schema.names import validate_namespace
+from pydispatch.tree import tree_map
 
 IS_NUMPY_2_0 = np.__version__.startswith("2.0.")
 HAS_NUMPY_2_5 = np.lib.NumpyVersion(np.__version__) >= "2.5.0"
 LAYOUT = {
-    "order": "results have no particular memory layout; use np.asarray(result, order=...)",
-    "subok": "the kernel determines the type of a result; use np.asarray(result)",
+    "order": "use np.asarray(result, order=...): operators do not specify a memory layout",
+    "subok": "use np.asarray(result): the kernel determines the type of a result",
 }
 
 
@@ -69,7 +72,17 @@ BatchingDeclaration = str | Mapping[str, Callable] | Callable | None
 
 
 class Variants(NamedTuple):
-    """The names of one operation: as a function, in place, and into `out`; None for a variant that does not exist."""
+    """The names of one operation's variants.
+
+    Attributes
+    ----------
+    functional : str
+        The name of the function.
+    in_place : str or None
+        The name of the variant that writes to its first argument, None if it does not exist.
+    out : str or None
+        The name of the variant that writes to `out`, None if it does not exist.
+    """
 
     functional: str
     in_place: str | None
@@ -80,12 +93,12 @@ _kernels: dict[Declaration, dict[str, Callable]] = {}
 
 
 class Operation:
-    """What the variants of an operation have in common, as `declare` takes it.
+    """The properties that the variants of an operation share, as `declare` takes them.
 
-    `out` is a kernel that takes `out=`; `fills_out`: NumPy repeats the result to fill a larger `out`. `in_place` is the
-    kernel in place, where that is not `out` with the first argument as `out=`. `broadcasts`: the arguments broadcast to
-    the shape of the result, and gradients are summed to the arguments' shapes. The results of an operator that is not
-    `differentiable` are constants.
+    `out` is a kernel that takes `out=`. With `fills_out`, NumPy repeats the result to fill a larger `out`. `in_place`
+    is the in-place kernel, where that is not `out` with the first argument as `out=`. With `broadcasts`, the arguments
+    broadcast to the shape of the result, and gradients are summed to the arguments' shapes. The results of an operator
+    that is not `differentiable` are constants.
     """
 
     __slots__ = ("arguments", "broadcasts", "differentiable", "differentiated_as", "fills_out", "in_place", "jvp",
@@ -120,7 +133,7 @@ class Operation:
         self.planned_as = planned_as
 
     def kernels_of(self, variant: str, name: str) -> tuple[Callable, Callable]:
-        """The kernels of a variant: of arrays, and of MetaArrays."""
+        """Return the two kernels of a variant: for arrays and for MetaArrays."""
         if variant == "functional":
             return self.kernel, self.meta
         assert self.out is not None
@@ -139,7 +152,7 @@ class Writer(Operation):
     __slots__ = ()
 
     def kernels_of(self, variant: str, name: str) -> tuple[Callable, Callable]:
-        """The kernels of a variant: of arrays, and of MetaArrays."""
+        """Return the two kernels of a variant: for arrays and for MetaArrays."""
         if variant == "functional":
             return _on_copy(self.kernel, np.array), _on_copy(self.meta, meta_like)
         return (OutKernel(name, self.kernel, np.ndarray, self.pack.refusal),
@@ -147,9 +160,9 @@ class Writer(Operation):
 
 
 class Declaration:
-    """An operator as the registry takes it: one of the variants of an operation, whose attributes it has too.
+    """An operator in the form that the registry takes: one variant of an operation, whose attributes it shares.
 
-    `variant` is "functional", "inplace" or "out". Kernels and the text of the schema are made when they are asked for.
+    `variant` is "functional", "inplace" or "out". Kernels and the text of the schema are made on first use.
     """
 
     __slots__ = ("name", "operation", "variant")
@@ -161,16 +174,16 @@ class Declaration:
 
     @property
     def namespace(self) -> str:
-        """That of the pack."""
+        """The namespace of the pack."""
         return self.operation.pack.namespace
 
     @property
     def kernels(self) -> dict[str, Callable]:
-        """By the names of their keys; always the same objects."""
+        """The kernels, by the names of their keys. They are always the same objects."""
         kernels = _kernels.get(self)
         if kernels is None:
             kernels = dict(zip(("CPU", "Meta"), self.operation.kernels_of(self.variant, self.name), strict=True))
-            kernels = _kernels.setdefault(self, kernels)    # another thread may have been faster
+            kernels = _kernels.setdefault(self, kernels)    # another thread may have been first
         return kernels
 
     @property
@@ -191,17 +204,19 @@ class Declaration:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Those of the operation, and the variant where it is not the function."""
+        """The tags of the operation, and the name of the variant if it is not the functional one."""
         return self.operation.tags if self.variant == "functional" else (*self.operation.tags, self.variant)
 
     @property
     def differentiated_as(self) -> Callable | None:
-        """The composite that runs in its place when a derivative is needed."""
+        """The composite that runs instead of this operator when a derivative is needed."""
+        if self.variant == "out" and self.differentiable:
+            return FunctionalThenWrite(self)
         return self.operation.differentiated_as if self.variant == "functional" else None
 
     @property
     def planned_as(self) -> Callable | None:
-        """The composite that a plan has in its place."""
+        """The composite that a plan uses instead of this operator."""
         return self.operation.planned_as if self.variant == "functional" else None
 
     def __getattr__(self, name: str) -> Any:
@@ -211,13 +226,89 @@ class Declaration:
         return f"Declaration({self.name})"
 
 
+class FunctionalThenWrite:
+    """A variant with `out=` as two operators that have derivatives: the function, and a write of its result."""
+
+    __slots__ = ("declaration",)
+    kinds = ""      # dtypes for which a backend can use it instead of a kernel: none
+
+    def __init__(self, declaration: Declaration):
+        self.declaration = declaration
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is FunctionalThenWrite and other.declaration is self.declaration
+
+    def __hash__(self) -> int:
+        return hash(self.declaration)
+
+    def __call__(self, *args: Any, out: Any, **options: Any) -> Any:
+        return ops.np.setitem_(out, ..., written_result(self.declaration, args, {**options, "out": out}, out))
+
+
+def written_result(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any], old: Any) -> Any:
+    """Return the value that a declared operator writes over `old`, computed by its functional variant."""
+    options = {name: value for name, value in kwargs.items() if name != "out"}
+    variants = declaration.operation.variants
+    twin = getattr(getattr(ops, declaration.namespace), variants.functional).default
+    is_ufunc = isinstance(declaration.operation.kernel, np.ufunc)
+    if variants.out is not None and not is_ufunc:
+        _check_written(declaration, args, kwargs)
+    if "out" in kwargs and {"reduction", "accumulation"} & set(declaration.tags):
+        # NumPy computes in a dtype that holds both
+        args = (_promoted(args[0], old.dtype), *args[1:])
+    result = twin(*args, **options)
+    if result.dtype == old.dtype and tuple(result.shape) == tuple(old.shape):
+        return result
+    if is_ufunc:
+        _check_written(declaration, args, kwargs)
+    if tuple(result.shape) != tuple(old.shape):
+        return ops.np.setitem(old, Ellipsis, result)
+    return ops.np.astype(result, old.dtype)
+
+
+def _promoted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Convert an array to the dtype that holds both its own dtype and `dtype`."""
+    common = np.result_type(value.dtype, dtype) if is_array(value) else None
+    return value if common is None or common == value.dtype else ops.np.astype(value, common)
+
+
+def _check_written(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise the error that NumPy raises for a result that does not fit its target."""
+    args, kwargs = tree_map(
+        lambda leaf: MetaArray(tuple(leaf.shape), leaf.dtype) if is_array(leaf) else leaf, (args, kwargs))
+    declaration.kernels["Meta"](*args, **kwargs)
+
+
 class Pack:
     """The operators of a namespace: declared one by one, then registered by `install`.
 
-    Raises RegistrationError where another module has a pack of this namespace, SchemaError for what cannot be one.
+    Parameters
+    ----------
+    namespace : str
+        The namespace of the operators, which are `pydispatch.ops.<namespace>.<name>`.
+    families : mapping of str to str, optional
+        Operators that are declared when one of them is first requested. It maps the first word of their names
+        (`linalg` of `linalg_inv`) to the module that declares them and calls `install` with that word.
 
-    `families` are operators that are declared when one of them is first asked for: from the first word of their names
-    (`linalg` of `linalg_inv`) to the module that declares them and calls `install` with that word.
+    Raises
+    ------
+    RegistrationError
+        If another module has a pack of this namespace.
+    SchemaError
+        If the namespace is not valid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import func, ops
+    >>> from pydispatch.packs import Pack
+    >>> pack = Pack("pack_example")
+    >>> pack.pointwise("cube", lambda x: x ** 3, "Tensor x", vjp=lambda g, x: g * (3 * x * x))
+    >>> pack.install()
+    >>> ops.pack_example.cube(np.array([1.0, 2.0]))
+    array([1., 8.])
+    >>> func.grad(lambda x: ops.pack_example.cube(x).sum())(np.array([1.0, 2.0]))
+    array([ 3., 12.])
     """
 
     __slots__ = ("declarations", "families", "module", "named", "namespace", "of_families")
@@ -232,43 +323,110 @@ class Pack:
         self.named: dict[str, OpOverloadPacket] = {}
         known = PACKS.get(namespace)
         if known is not None and known.module != self.module:
-            raise RegistrationError(f"Pack: namespace {namespace!r} belongs to {known.module} already\n"
-                                    "choose another one")
+            raise RegistrationError(f"Pack: namespace {namespace!r} already belongs to {known.module}\n"
+                                    "choose another")
         PACKS[namespace] = self
         load_on_demand({f"{namespace}::{family}": module for family, module in self.families.items()})
 
     def operators(self, *names: str) -> tuple[OpOverloadPacket, ...]:
-        """Operators of the pack, for formulas; they may be declared later."""
+        """Return operators of the pack, for formulas. They may be declared later.
+
+        Parameters
+        ----------
+        names : str
+            The names of the operators, without the namespace.
+
+        Returns
+        -------
+        tuple of OpOverloadPacket
+            The operators, in the order of the names.
+        """
         family = packets.get(self.namespace, {})
         return tuple([family.get(name) or self.named.setdefault(name, OpOverloadPacket(f"{self.namespace}::{name}"))
                       for name in names])
 
     def declare(self, name: str, arguments: str, kernel: Callable, meta: Callable, *, out: Callable | None = None,
                 in_place: bool | Callable = False, **parts: Any) -> None:
-        """Declare an operator. `parts` are what else a declaration has: `returns`, `tags`, `vjp`, `jvp`, `vmap`, ...
+        """Declare an operator.
 
-        `out`, a kernel that takes `out=`, adds the variant `name.out`, and with `in_place` also `name_`, which writes
-        to the first argument, by the kernel that `in_place` is or by `out`.
+        Parameters
+        ----------
+        name : str
+            The name of the operator, without the namespace.
+        arguments : str
+            The arguments of the schema, such as "Tensor x, int axis=-1".
+        kernel : callable
+            Computes the result from NumPy arrays. It is called with the arguments that differ from their defaults.
+        meta : callable
+            Computes the metadata of the result. It is called like the kernel, with MetaArrays, and returns a MetaArray.
+        out : callable, optional
+            A kernel that takes `out=`. It adds the variant `name.out`.
+        in_place : bool or callable, optional
+            With `out`, adds the variant `name_`, which writes to the first argument. The kernel is `in_place` if that
+            is callable, else `out`.
+        parts
+            The other parts of a declaration: `returns`, `tags`, `vjp`, `jvp`, `vmap`, ...
+
+        Raises
+        ------
+        RegistrationError
+            If a declaration does not have one of the parts.
         """
         variants = Variants(name, f"{name}_" if in_place else None, f"{name}.out" if out else None)
         self._add(Operation, variants, arguments, kernel, meta, out=out,
                   in_place=in_place if callable(in_place) else None, **parts)
 
     def pointwise(self, name: str, kernel: Callable, arguments: str, *, tags: Iterable[str] = (), **parts: Any) -> None:
-        """Declare an operator whose result has, for each element of the arguments, which broadcast, one element.
+        """Declare an operator whose result has one element for each element of the arguments, which broadcast.
 
-        `kernel` is a universal function of NumPy's kind, or any function that broadcasts, also empty arrays. Its meta
-        kernel and its batching rule follow from that.
+        The meta kernel and the batching rule follow from the kernel.
+
+        Parameters
+        ----------
+        name : str
+            The name of the operator, without the namespace.
+        kernel : callable
+            A universal function like NumPy's, or any function that broadcasts, also empty arrays.
+        arguments : str
+            The arguments of the schema, such as "Tensor x, float width=1.0".
+        tags : iterable of str, optional
+            Tags of the operator, in addition to "pointwise".
+        parts
+            The other parts of a declaration, as in `declare`.
+
+        Raises
+        ------
+        RegistrationError
+            If a declaration does not have one of the parts.
         """
         self.declare(name, arguments, kernel, pointwise_meta(kernel), tags=("pointwise", *tags), broadcasts=True,
                      vmap="pointwise", **parts)
 
     def declare_writer(self, name: str, arguments: str, write: Callable, meta: Callable, **parts: Any) -> None:
-        """Declare an operator that is in place by nature: `write` changes its first argument, `meta` checks it.
+        """Declare an operator that is in place by nature.
 
-        That is the variant `name_`. The functional variant `name`, which changes a copy, is derived from it.
+        This declares the variant `name_`. The functional variant `name`, which changes a copy, is derived from it.
+
+        Parameters
+        ----------
+        name : str
+            The name of the functional variant, without the namespace.
+        arguments : str
+            The arguments of the schema. The first one is the array to write to.
+        write : callable
+            Changes its first argument.
+        meta : callable
+            Checks the arguments. It is called like `write`, with MetaArrays.
+        parts
+            The other parts of a declaration, as in `declare`.
+
+        Raises
+        ------
+        RegistrationError
+            If a declaration does not have one of the parts.
         """
-        self._add(Writer, Variants(name, f"{name}_", None), arguments, write, meta, **parts)
+        tags = (*parts.pop("tags", ()), "zero_d_array")
+        self._add(Writer, Variants(name, f"{name}_", None), arguments, write, meta, tags=tags, **parts)
 
     def _add(self, kind: type[Operation], variants: Variants, *required: Any, **parts: Any) -> None:
         try:
@@ -278,7 +436,7 @@ class Pack:
             unknown = [part for part in parts if part not in known]
             if not unknown:
                 raise
-            raise RegistrationError(f"operator {self.namespace}::{variants.functional}: a declaration has no "
+            raise RegistrationError(f"operator {self.namespace}::{variants.functional}: unknown parameter "
                                     f"`{unknown[0]}`, expected some of {', '.join(known)}\nleave it out") from error
         module = self.families.get(variants.functional.partition("_")[0])
         is_of_family = module is not None and module in sys.modules
@@ -288,32 +446,42 @@ class Pack:
                 (self.of_families if is_of_family else self.declarations)[name] = declaration
 
     def install(self, family: str | None = None) -> None:
-        """Register the operators of a family, by default all others, once they are declared.
+        """Register the declared operators of a family, by default those of no family.
 
-        Raises RegistrationError for a declaration that cannot work, SchemaError where its arguments make no schema.
+        Parameters
+        ----------
+        family : str, optional
+            The first word of the names of the family's operators.
+
+        Raises
+        ------
+        RegistrationError
+            If a declaration cannot work.
+        SchemaError
+            If the arguments of a declaration are not a valid schema.
         """
         declared = self.declarations if family is None else {
             name: each for name, each in self.of_families.items() if name.partition("_")[0] == family}
-        if self is not LIBRARY:     # whose declarations the tests check
+        if self is not LIBRARY:     # tests check the declarations of the library
             for declaration in declared.values():
                 check(declaration)
         register_pack(self.namespace, declared, self.named)
 
     def declaration(self, name: str) -> Declaration | None:
-        """That of the operator of this name, its overload included; None if there is none."""
+        """Return the declaration of the operator of this name, its overload included, or None if there is none."""
         return self.declarations.get(name) or self.of_families.get(name)
 
     def refusal(self, name: str, found: object, expected: type) -> Exception:
-        """The error for an argument that the operator of that name cannot write to."""
+        """Return the error for an argument that the operator of that name cannot write to."""
         return unwritable_error(find_or_raise(f"{self.namespace}::{name}"), found, expected)
 
 
 PACKS: dict[str, Pack] = {}
-"""By namespace."""
+"""The packs, by namespace."""
 
 
 def declaration_of(op: OpOverload) -> Declaration | None:
-    """The declaration of an operator; None if no pack has declared it."""
+    """Return the declaration of an operator, or None if no pack has declared it."""
     pack = PACKS.get(op.namespace or "")
     if pack is None:
         return None
@@ -325,15 +493,15 @@ LIBRARY = Pack("np", {
     "linalg": "pydispatch.operators.decompositions", "fft": "pydispatch.operators.fourier",
     "random": "pydispatch.operators.distributions",
 })
-"""The operators that stand for functions of NumPy. Those of a family's name that another module declares are there from
-the beginning."""
+"""The operators that correspond to functions of NumPy. Those with a family's name that another module declares exist
+from the beginning."""
 DECLARATIONS, OF_FAMILIES = LIBRARY.declarations, LIBRARY.of_families
 declare, declare_writer = LIBRARY.declare, LIBRARY.declare_writer
 operators, install = LIBRARY.operators, LIBRARY.install
 
 
 def range_like(g, n: int):
-    """0, 1, ..., n - 1, on the device of `g`, and without data if `g` has none."""
+    """Return 0, 1, ..., n - 1, on the device of `g`, and without data if `g` has none."""
     if is_of_numpy(g):
         return np.arange(n)
     cumsum, ones_like, subtract = operators("cumsum", "ones_like", "subtract")
@@ -341,7 +509,7 @@ def range_like(g, n: int):
 
 
 def _on_copy(write: Callable, copy: Callable) -> Callable:
-    """The functional kernel: a copy of the first argument, changed by `write`."""
+    """Return a functional kernel that changes a copy of the first argument by `write`."""
     def kernel(source, *args, **options):
         target = copy(source)
         write(target, *args, **options)
@@ -350,7 +518,7 @@ def _on_copy(write: Callable, copy: Callable) -> Callable:
 
 
 def _meta_out(name: str, meta: Callable, fills_out: bool, refusal: Callable) -> Callable:
-    """The meta kernel of a variant with `out`: check that the result fits, and return `out`."""
+    """Return the meta kernel of a variant with `out`: it checks that the result fits, and returns `out`."""
     def kernel(*args, out, **options):
         if not isinstance(out, MetaArray):
             raise refusal(name, out, MetaArray)
@@ -360,7 +528,7 @@ def _meta_out(name: str, meta: Callable, fills_out: bool, refusal: Callable) -> 
 
 
 def copying(name: str, function: Callable) -> Callable:
-    """`function` with an `out=` like NumPy's: of exactly the same shape, with dtypes cast within the same kind."""
+    """Add an `out=` like NumPy's to `function`: of exactly the same shape, with dtypes cast within the same kind."""
     def kernel(*args, out=None, **options):
         result = function(*args, **options)
         if out is None:
@@ -372,7 +540,7 @@ def copying(name: str, function: Callable) -> Callable:
 
 
 def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
-    """`function`, which takes `out=`, with a check that `out` has the shape `result_shape(first argument, ...)`."""
+    """Add a check to `function`, which takes `out=`, that `out` has the shape `result_shape(first argument, ...)`."""
     def kernel(a, *args, out=None, **options):
         if out is None:
             return function(a, *args, **options)
@@ -382,13 +550,13 @@ def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
 
 
 def named(kernel: Callable, name: str) -> Callable:
-    """`kernel` with a name that is recognizable in tables and traces."""
+    """Give `kernel` a name that is recognizable in tables and traces."""
     kernel.__name__ = kernel.__qualname__ = name
     return kernel
 
 
 def check_fit(name: str, shape: tuple[int, ...], out, repeats: bool = False) -> None:
-    """ValueError unless a result of this shape fills `out`, repeated where the operator `repeats` it."""
+    """Raise ValueError unless a result of this shape fills `out`, repeated where the operator `repeats` it."""
     fits = broadcastable(shape, out.shape) if repeats else shape == out.shape
     if not fits:
         raise ValueError(f"{name}: argument out has shape {out.shape}, the result has shape {shape}\n"

@@ -1,13 +1,19 @@
 """Linear algebra of matrices and stacks of matrices: inverses, determinants, decompositions, norms.
 
-A formula gets a gradient as a linear map that is transposed, not conjugated, and returns one like that. Sources: Giles,
-"Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008); Golub and Pereyra
-(1973) for `pinv`; Walter and Lehmann, "Algorithmic differentiation of linear algebra functions" (2010) for `qr`; Wan
-and Zhang, "Automatic differentiation for complex valued SVD" (2019).
+A formula receives a gradient as a linear map that is transposed, not conjugated, and returns one of this kind.
 
-Eigenvectors and singular vectors are determined up to a factor, of length 1 for complex ones. A gradient is right for
-what does not depend on these factors, and infinite or nan where the vectors themselves are not determined because
-eigenvalues or singular values are equal.
+The source of the formulas is Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+differentiation" (2008). For `pinv`, it is Golub and Pereyra (1973). For `qr`, it is Walter and Lehmann, "Algorithmic
+differentiation of linear algebra functions" (2010). Another source is Wan and Zhang, "Automatic differentiation for
+complex valued SVD" (2019).
+
+Eigenvectors and singular vectors are determined up to a factor, which has absolute value 1 if it is complex. A gradient
+is right for functions that do not depend on these factors. It is infinite or nan where the vectors themselves are not
+determined because eigenvalues or singular values are equal. Values that differ by no more than the rounding of the
+largest count as equal.
+
+Functions that read one triangle of a Hermitian matrix are functions of Hermitian matrices: a gradient is Hermitian, and
+only the Hermitian part of a tangent counts.
 """
 
 from __future__ import annotations
@@ -21,16 +27,19 @@ from numpy.linalg import _umath_linalg as universal  # the universal functions t
 
 from pydispatch._core import MetaArray, Reduction, is_of_numpy, sum_to
 from pydispatch.exceptions import NoDerivativeError
-from pydispatch.operators.batching import axes_behind, batch_of, rank, reshaped
+from pydispatch.operators.batching import axes_behind, batch_of, padded, rank, reshaped
 from pydispatch.operators.declare import declare, install, operators
-from pydispatch.operators.linalg import adjoint, conjugated
+from pydispatch.operators.linalg import adjoint, conjugated, matmul_meta
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.operators.pointwise import nonzero
 from pydispatch.registry.derivatives import Joint
 
-# in formulas they take less time than Python's operators, above all for a matrix and a number
-(absolute, add, cofactor, concatenate, divide, eig, eigh, inv, multiply, sign, solve, subtract, svd, where) = operators(
-    "absolute", "add", "linalg_cofactor", "concatenate", "divide", "linalg_eig", "linalg_eigh", "linalg_inv",
-    "multiply", "sign", "linalg_solve", "subtract", "linalg_svd", "where")
+# in formulas, these operators take less time than Python's, above all for a matrix and a number
+(absolute, add, cofactor, cofactor_slope, concatenate, detach, divide, eig, eigh, inv, multiply, sign, solve, subtract,
+ svd, svdvals, vector_norm, where) = operators(
+    "absolute", "add", "linalg_cofactor", "linalg_cofactor_slope", "concatenate", "detach", "divide", "linalg_eig",
+    "linalg_eigh", "linalg_inv", "multiply", "sign", "linalg_solve", "subtract", "linalg_svd", "linalg_svdvals",
+    "linalg_vector_norm", "where")
 
 
 # --- matrices in formulas --------------------------------------------------------------------------------------------
@@ -42,7 +51,11 @@ def is_complex(x):
 
 @lru_cache(maxsize=256)
 def constant_matrix(kind, n, dtype):
-    """The identity; ones below the diagonal; the same with halves on it; infinity on the diagonal, zeros elsewhere."""
+    """Build a read-only constant matrix of the given kind.
+
+    The kinds are the identity, ones below the diagonal, the latter with halves on the diagonal, and infinity on the
+    diagonal with zeros elsewhere.
+    """
     if kind == "identity":
         found = np.eye(n, dtype=dtype)
     elif kind == "below":
@@ -57,24 +70,42 @@ def constant_matrix(kind, n, dtype):
 
 
 def constant_like(kind, x):
-    """A constant matrix for the last axis of `x`, of its precision."""
+    """Return a constant matrix for the last axis of `x`, of its precision."""
     dtype = x.dtype
     return constant_matrix(kind, x.shape[-1], dtype if dtype.kind == "f" else dtype.type(0).real.dtype)
 
 
 def diagonal_of(x):
-    """The elements on the diagonal."""
+    """Return the elements on the diagonal."""
     return (x * constant_like("identity", x)).sum(-1)
 
 
 def on_diagonal(x):
-    """The matrix with these elements on its diagonal."""
+    """Return the matrix with these elements on its diagonal."""
     return multiply(x[..., None, :], constant_like("identity", x))
 
 
+def differences(x):
+    """Return x_j - x_i in row i and column j, or 0 where it is within the rounding of eigenvalues."""
+    apart = subtract(x[..., None, :], x[..., :, None])
+    if not x.shape[-1]:
+        return apart
+    rounding = multiply(absolute(x).max(-1, keepdims=True)[..., None], x.shape[-1] * np.finfo(x.dtype).eps)
+    return where(absolute(apart) > rounding, apart, 0.0)
+
+
 def inverse_differences(x):
-    """1 / (x_j - x_i) in row i and column j, 0 on the diagonal."""
-    return divide(1.0, add(subtract(x[..., None, :], x[..., :, None]), constant_like("infinite diagonal", x)))
+    """Return 1 / (x_j - x_i) in row i and column j, 0 on the diagonal.
+
+    It is infinite where the values differ by rounding only.
+    """
+    return divide(1.0, add(differences(x), constant_like("infinite diagonal", x)))
+
+
+def inverse_differences_of_squares(x):
+    """Return the `inverse_differences` of the squares of numbers that are not negative."""
+    apart = multiply(differences(x), add(x[..., None, :], x[..., :, None]))
+    return divide(1.0, add(apart, constant_like("infinite diagonal", x)))
 
 
 def hermitian_part(x):
@@ -82,7 +113,7 @@ def hermitian_part(x):
 
 
 def added(*terms):
-    """The sum of the terms that are not None."""
+    """Return the sum of the terms that are not None."""
     total = None
     for term in terms:
         if term is not None:
@@ -94,12 +125,12 @@ def added(*terms):
 
 
 def tuple_of(kernel):
-    """`kernel` with a plain tuple of results in place of a named one."""
+    """Return `kernel` with a plain tuple of results instead of a named one."""
     return lambda *args, **options: tuple(kernel(*args, **options))
 
 
 def meta_on_stacks(kernel):
-    """The meta kernel: `kernel` on an empty stack tells the shapes, the dtypes and the errors."""
+    """Return a meta kernel that runs `kernel` on an empty stack to find the shapes, the dtypes and the errors."""
     def meta(a, *args, **options):
         shape = shape_of(a)
         found = kernel(np.empty((0, *shape[-2:]) if len(shape) >= 2 else shape, dtype_of(a)), *args, **options)
@@ -110,13 +141,13 @@ def meta_on_stacks(kernel):
 
 
 def refuse_vectors(x):
-    """LinAlgError for examples that are no matrices; a batch of vectors must not be taken for one matrix."""
+    """Raise LinAlgError for examples that are not matrices. A batch of vectors must not be taken for one matrix."""
     if rank(x) - 1 < 2:
         raise np.linalg.LinAlgError(f"{rank(x) - 1}-dimensional array given. Array must be at least two-dimensional")
 
 
 def stack_batch(op, info, in_dims, a, *options):
-    """A batch of matrices is a stack of them."""
+    """Run the operator on a batch of matrices, which is a stack of them."""
     refuse_vectors(a)
     found = op(a, *options)
     return found, 0 if not isinstance(found, tuple) else (0,) * len(found)
@@ -133,33 +164,89 @@ def matrix_operator(name, arguments, kernel, n_results=1, **parts):
 
 
 def cofactors(a):
-    """The matrix of cofactors, the gradient of the determinant; also of singular matrices."""
-    with np.errstate(all="ignore"):
-        if np.all(np.linalg.cond(a) < 1 / np.finfo(a.dtype).eps) if a.dtype.kind in "fc" else False:
-            return np.linalg.det(a)[..., None, None] * np.linalg.inv(a).mT
+    """Compute the matrix of cofactors, which is the gradient of the determinant, also of singular matrices."""
+    if a.size and a.dtype.kind in "fc":
+        with np.errstate(all="ignore"):
+            if np.all(np.linalg.cond(a) < 1 / np.finfo(a.dtype).eps):
+                return np.linalg.det(a)[..., None, None] * np.linalg.inv(a).mT
     u, s, vh = np.linalg.svd(a)
-    n = s.shape[-1]
-    others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(n)], -1) if n else s
-    unit = np.linalg.det(u) * np.linalg.det(vh)
-    return unit[..., None, None] * (u.conj() * others[..., None, :]) @ vh.conj()
+    return (orientation(u, vh) * u.conj() * products_of_others(s)[..., None, :]) @ vh.conj()
 
 
-def cofactor_vjp(g, a, result):
-    inverse = inv(a)
-    along = (g * result).sum((-2, -1))[..., None, None]
-    return along * inverse.mT - inverse.mT @ g.mT @ result
+def orientation(u, vh):
+    """Return the determinants of the products of two unitary matrices, as matrices of one element."""
+    return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
 
 
-def cofactor_jvp(t, a, result):
-    inverse = inv(a)
-    return (inverse.mT * t).sum((-2, -1))[..., None, None] * result - inverse.mT @ t.mT @ result
+def products_of_others(x):
+    """Return, for each element of a row, the product of the other elements."""
+    one = np.ones((*x.shape[:-1], 1), x.dtype)
+    before = np.cumprod(np.concatenate([one, x], -1), -1)[..., :-1]
+    behind = np.cumprod(np.concatenate([one, x[..., ::-1]], -1), -1)[..., -2::-1]
+    return before * behind
+
+
+def products_of_all_but_two(x):
+    """Return the products of a row without its elements i and j, in row i and column j.
+
+    The diagonal is zero.
+    """
+    identity = np.eye(x.shape[-1], dtype=x.dtype)
+    return products_of_others(np.where(identity == 1, 1, x[..., None, :])) * (1 - identity)
+
+
+def cofactor_slopes(a, change):
+    """Compute the derivative of the matrix of cofactors of `a` along `change`.
+
+    With a = u s vh and change = u r vh, it is the derivative along r of the cofactors of the diagonal matrix s. These
+    are products of the elements of s, so singular matrices need no other formula.
+    """
+    u, s, vh = np.linalg.svd(a)
+    turned = adjoint(u) @ change @ adjoint(vh)
+    others = products_of_all_but_two(s)
+    slopes = -others * turned.mT
+    diagonal = np.arange(s.shape[-1])
+    slopes[..., diagonal, diagonal] = (others @ turned[..., diagonal, diagonal, None])[..., 0]
+    return orientation(u, vh) * (u.conj() @ slopes @ vh.conj())
+
+
+def cofactor_slope_meta(a, change):
+    return matmul_meta(meta_on_stacks(np.linalg.inv)(a), change)
+
+
+def cofactor_slope_batch(op, info, in_dims, *matrices):
+    """Run the operator on batches of matrices, which are stacks. Arguments without a batch axis broadcast."""
+    pairs = list(zip(matrices, in_dims, strict=True))
+    ndim = max(rank(x) - (dim == 0) for x, dim in pairs)
+    return op(*[padded(x, ndim) if dim == 0 else x for x, dim in pairs]), 0
+
+
+def size_of(x):
+    """Return the norms of matrices as constants, 1 for a matrix of zeros."""
+    return nonzero(vector_norm(detach(x), (-2, -1), 2.0, keepdims=True))
+
+
+def cofactor_slope_along(t, a, change):
+    """Compute the derivative along `t` of `cofactor_slope(a, change)` by `a`, a polynomial of degree n - 2 in `a`.
+
+    The coefficient is the mean of the polynomial's values at points on a circle, each rotated back. This is exact if
+    there are as many points as coefficients. The radius makes all terms of the polynomial comparable in size.
+    """
+    n = max(a.shape[-1] - 1, 2)
+    ndim = max(a.ndim, change.ndim, t.ndim)
+    turns = np.exp(2j * np.pi / n * np.arange(n)).astype(np.result_type(a.dtype, np.complex64))
+    turns = turns.reshape(n, *(1,) * ndim)
+    radius = divide(size_of(a), size_of(t))
+    slopes = cofactor_slope(add(a, multiply(multiply(t, radius), turns)), change)
+    slope = multiply(slopes, turns.conj()).mean(0) / radius
+    return slope if is_complex(a) or is_complex(change) or is_complex(t) else slope.real
 
 
 DOUBLE = np.dtype(np.float64)
 
 
 def is_plain_square(a):
-    """Is this a matrix of float64, or a stack of them, whose universal function may be called directly?"""
+    """Return whether `a` is a matrix of float64, or a stack, whose universal function can be called directly."""
     if type(a) is not np.ndarray or a.dtype is not DOUBLE:
         return False
     shape = a.shape
@@ -170,28 +257,31 @@ LARGEST, LEAST = Reduction(np.maximum), Reduction(np.minimum)
 
 
 def is_plain_and_finite(a):
-    """Is this a matrix of finite numbers of float64, or a stack of them?
+    """Return whether `a` is a matrix of finite numbers of float64, or a stack of them.
 
-    Then the universal function may be called directly: there is nothing to convert, and nan means no convergence.
+    The universal function can then be called directly: no conversion is needed, and nan means no convergence.
     """
     return (type(a) is np.ndarray and a.dtype is DOUBLE and a.ndim > 1 and a.size > 0
             and math.isfinite(LARGEST(a)) and math.isfinite(LEAST(a)))
 
 
 def has_converged(values):
-    """Are none of these eigenvalues or singular values nan?"""
+    """Return whether none of these eigenvalues or singular values is nan."""
     return not math.isnan(LARGEST(values))
 
 
 def slogdet_kernel(a):
-    """NumPy's, whose checks and conversions take three times as long as a small matrix."""
+    """Compute `np.linalg.slogdet`, without NumPy's checks and conversions for plain matrices.
+
+    These take three times as long as a small matrix.
+    """
     return universal.slogdet(a) if is_plain_square(a) else tuple(np.linalg.slogdet(a))
 
 
 def inverse_of_regular(a, sign):
-    """The inverse of a matrix, or of a stack of them, whose determinants have these signs."""
+    """Return the inverse of a matrix, or of a stack of them, whose determinants have these signs."""
     if is_plain_square(a) and is_of_numpy(sign) and (sign.all() if sign.ndim else sign):
-        return universal.inv(a)         # which finds no pivot of 0, and so has nothing to report
+        return universal.inv(a)         # finds no pivot of 0, so it has no error to report
     return inv(a)
 
 
@@ -216,15 +306,15 @@ def slogdet_jvp(t, a, result):
 
 
 def solve_of_vectors(a, b):
-    """`solve` for a `b` whose last axis is a vector, in each of a stack."""
+    """Return the result of `solve` for a `b` whose last axis is a vector, in each of a stack."""
     return solve(a, b) if b.ndim == 1 else solve(a, b[..., None])[..., 0]
 
 
 def solve_transposed(a, g):
-    """`solve` for the transpose of a matrix for which it has found a solution, and a vector."""
+    """Return the result of `solve` for a vector and the transpose of a matrix for which a solution was found."""
     if g.ndim == 1 and g.size and is_plain_square(a) and type(g) is np.ndarray and g.dtype is DOUBLE:
         found = universal.solve1(a.mT, g)
-        if found[0] == found[0]:    # nan, where rounding makes the transpose alone singular
+        if found[0] == found[0]:    # nan if rounding makes only the transpose singular
             return found
     return solve_of_vectors(a.mT, g)
 
@@ -275,7 +365,13 @@ def solve_batch(op, info, in_dims, a, b):
 
 matrix_operator("inv", "Tensor a", np.linalg.inv, vjp=lambda g, result: -(result.mT @ g @ result.mT),
                 jvp=lambda t, result: -(result @ t @ result))
-matrix_operator("cofactor", "Tensor a", cofactors, vjp=cofactor_vjp, jvp=cofactor_jvp)
+matrix_operator("cofactor", "Tensor a", cofactors, vjp=lambda g, a: cofactor_slope(a, g),
+                jvp=lambda t, a: cofactor_slope(a, t))
+declare("linalg_cofactor_slope", "Tensor a, Tensor change", cofactor_slopes, cofactor_slope_meta, tags=("linalg",),
+        vjp=(lambda g, a, change: sum_to(cofactor_slope_along(g, a, change), tuple(a.shape)),
+             lambda g, a, change_shape: sum_to(cofactor_slope(a, g), change_shape)),
+        jvp=(lambda t, a, change: cofactor_slope_along(t, a, change), lambda t, a: cofactor_slope(a, t)),
+        vmap=cofactor_slope_batch)
 matrix_operator("det", "Tensor a", np.linalg.det, vjp=lambda g, a: g[..., None, None] * cofactor(a),
                 jvp=lambda t, a: (cofactor(a) * t).sum((-2, -1)))
 matrix_operator("slogdet", "Tensor a", slogdet_kernel, 2, vjp=slogdet_vjp, jvp=slogdet_jvp)
@@ -288,7 +384,7 @@ declare("linalg_solve", "Tensor a, Tensor b", np.linalg.solve, solve_meta, tags=
 
 
 def cholesky_kernel(a, *, upper=False):
-    """NumPy's, with `upper` for NumPy 2.0 too: it reads the upper triangle."""
+    """Compute `np.linalg.cholesky`. `upper`, which reads the upper triangle, also works with NumPy 2.0."""
     if not upper:
         return np.linalg.cholesky(a)
     lower = np.linalg.cholesky(a.mT.conj() if np.iscomplexobj(a) else a.mT)
@@ -310,7 +406,10 @@ def cholesky_jvp(t, result, upper):
 
 
 def eigh_kernel(a, UPLO="L"):
-    """NumPy's, whose checks take three times as long as a small matrix."""
+    """Compute `np.linalg.eigh`, without NumPy's checks for plain matrices.
+
+    These take three times as long as a small matrix.
+    """
     if UPLO == "L" and is_plain_square(a) and is_plain_and_finite(a):
         found = universal.eigh_lo(a)
         if has_converged(found[0]):
@@ -346,7 +445,7 @@ matrix_operator("eigvalsh", "Tensor a, str UPLO='L'", np.linalg.eigvalsh,
 
 
 def as_complex(kernel):
-    """`kernel` with complex results for all matrices; NumPy's are real where the values are."""
+    """Make `kernel` return complex results for all matrices. NumPy's results are real where the values are."""
     def kernel_of_complex(a):
         results = kernel(a)
         is_pair = isinstance(results, tuple)
@@ -362,7 +461,7 @@ def eig_vjp(g, a, result):
     middle = None if g_values is None else on_diagonal(g_values)
     if g_vectors is not None:
         lengthwise = (vectors * g_vectors).sum(-2).real
-        g_vectors = g_vectors - vectors.conj() * lengthwise[..., None, :]      # vectors of length 1 stay so
+        g_vectors = g_vectors - vectors.conj() * lengthwise[..., None, :]      # the vectors keep length 1
         middle = added(vectors.mT @ g_vectors * inverse_differences(values), middle)
     found = solve(vectors.mT, middle @ vectors.mT)
     return found if is_complex(a) else found.real
@@ -384,14 +483,14 @@ matrix_operator("eigvals", "Tensor a", as_complex(np.linalg.eigvals), differenti
 
 
 def check_determined(name, remedy, a_shape, is_full):
-    """NoDerivativeError where vectors are returned that the matrix does not determine."""
+    """Raise NoDerivativeError where vectors are returned that the matrix does not determine."""
     if is_full and a_shape[-2] != a_shape[-1]:
         raise NoDerivativeError(
-            f"numpy.linalg.{name} was asked for vectors beyond the {min(a_shape[-2:])} that a matrix of shape "
-            f"{tuple(a_shape[-2:])} determines, which have no derivative\n{remedy}")
+            f"numpy.linalg.{name} returned vectors beyond the {min(a_shape[-2:])} that a matrix of shape "
+            f"{tuple(a_shape[-2:])} determines. They have no derivative\n{remedy}")
 
 
-def svd_vjp(g, a_shape, full_matrices, result):
+def svd_vjp(g, a_shape, full_matrices, hermitian, result):
     g_u, g_s, g_vh = g
     u, s, vh = result
     if g_u is not None or g_vh is not None:
@@ -399,7 +498,7 @@ def svd_vjp(g, a_shape, full_matrices, result):
     k = s.shape[-1]
     u, vh = u[..., :, :k], vh[..., :k, :]
     middle = None if g_s is None else on_diagonal(g_s)
-    differences = inverse_differences(s * s) if g_u is not None or g_vh is not None else None
+    differences = inverse_differences_of_squares(s) if g_u is not None or g_vh is not None else None
     beyond = None
     if g_u is not None:
         g_u = conjugated(g_u)
@@ -416,17 +515,18 @@ def svd_vjp(g, a_shape, full_matrices, result):
         middle = added(middle, (inner - adjoint(inner)) * differences * s[..., :, None])
         if vh.shape[-1] > k:
             beyond = added(beyond, u @ (adjoint(g_v - adjoint(vh) @ inner) / s[..., :, None]))
-    return conjugated(added(u @ middle @ vh, beyond))
+    return hermitian_where(hermitian, conjugated(added(u @ middle @ vh, beyond)))
 
 
-def svd_jvp(t, a_shape, full_matrices, result):
+def svd_jvp(t, a_shape, full_matrices, hermitian, result):
     check_determined("svd", "pass full_matrices=False", a_shape, full_matrices)
+    t = hermitian_where(hermitian, t)
     u, s, vh = result
     k = s.shape[-1]
     v = adjoint(vh)
     change = adjoint(u) @ t @ v
     back = adjoint(change)
-    differences = inverse_differences(s * s)
+    differences = inverse_differences_of_squares(s)
     rotation = (change * s[..., None, :] + s[..., :, None] * back) * differences
     if is_complex(u):
         rotation = rotation + on_diagonal(diagonal_of(change).imag / s) * 1j
@@ -480,28 +580,104 @@ def qr_jvp(t, a, mode, result):
     return t_q, t_r
 
 
-def pinv_vjp(g, a, result):
+def hermitian_from(a, lower=True):
+    """Return the Hermitian matrix given by one triangle. It depends on the Hermitian part of changes."""
+    kept = multiply(a if lower else adjoint(a), constant_like("below", a))
+    diagonal = multiply(conjugated(a) + a, constant_like("identity", a) / 2)
+    part = hermitian_part(a)
+    return add(part, detach(subtract(added(kept, adjoint(kept), diagonal), part)))
+
+
+def hermitian_where(hermitian, x):
+    """Return a gradient or tangent, or its Hermitian part for a matrix of which one triangle is read."""
+    return hermitian_part(x) if hermitian else x
+
+
+def may_truncate(a, rcond):
+    """Return whether a cutoff can remove singular values that are more than rounding."""
+    return rcond is not None and rcond > 1e3 * np.finfo(a.dtype).eps
+
+
+def geometric(left, x, right):
+    """Sum left^n x right^n over n from 0 on, for matrices of norms up to 1, by the first 1024 terms."""
+    for _ in range(10):
+        x = add(x, left @ x @ right)
+        left, right = left @ left, right @ right
+    return x
+
+
+class Truncation:
+    """The matrices that the derivative of a pseudo-inverse depends on.
+
+    They are P, the inverse of A without its rest E, and E = A - A P A. With singular values r of A that are kept and s
+    that are not, a change of A rotates the vectors of r and s against one another. The factors 1 / (r² - s²) are 1 / r²
+    times geometric series in s² / r², or in matrices in E'E and P'P.
+
+    Sources: Golub and Pereyra (1973), without a rest. Smith (1968), for the sums of the series.
+    """
+
+    def __init__(self, a, rcond, hermitian, result):
+        a = hermitian_from(a) if hermitian else a
+        self.p = result
+        self.rows = subtract(constant_matrix("identity", a.shape[-1], dtype_of_real(a)), result @ a)
+        self.columns = subtract(constant_matrix("identity", a.shape[-2], dtype_of_real(a)), a @ result)
+        self.rest = None
+        if may_truncate(a, rcond):
+            self.rest = subtract(a, a @ result @ a)
+            sizes = svdvals(detach(a), hermitian)[..., :1, None]
+            self.cutoff = nonzero(multiply(multiply(sizes, sizes), rcond ** 2))
+
+    def of_rows(self, x):
+        """Sum the series for the part that is rotated into the rows of A."""
+        if self.rest is None:
+            return x
+        p, rest, cutoff = self.p, self.rest, self.cutoff
+        return geometric(divide(adjoint(rest) @ rest, cutoff), x, multiply(adjoint(p) @ p, cutoff))
+
+    def of_columns(self, x):
+        """Sum the series for the part that is rotated into the columns of A."""
+        if self.rest is None:
+            return x
+        p, rest, cutoff = self.p, self.rest, self.cutoff
+        return geometric(multiply(p @ adjoint(p), cutoff), x, divide(rest @ adjoint(rest), cutoff))
+
+
+def dtype_of_real(x):
+    """Return the dtype of a real number of the precision of an array."""
+    return np.dtype(x.dtype.type(0).real.dtype)
+
+
+def pinv_vjp(g, a, rcond, hermitian, result):
     g = conjugated(g)
-    adjoint_of_result, adjoint_of_g = adjoint(result), adjoint(g)
-    first = adjoint_of_g @ result @ adjoint_of_result
-    second = adjoint_of_result @ result @ adjoint_of_g
-    found = first - a @ (result @ first) + second - (second @ result) @ a - adjoint_of_result @ g @ adjoint_of_result
-    return conjugated(found)
+    turn, p = Truncation(a, rcond, hermitian, result), result
+    back = adjoint(p)
+    first = turn.of_rows(g) @ (back @ p)
+    second = (p @ back) @ turn.of_columns(g)
+    found = adjoint(first) @ turn.rows + turn.columns @ adjoint(second) - back @ g @ back
+    if turn.rest is not None:
+        found = found + turn.rest @ first @ back + back @ second @ turn.rest
+    return hermitian_where(hermitian, conjugated(found))
 
 
-def pinv_jvp(t, a, result):
+def pinv_jvp(t, a, rcond, hermitian, result):
+    t = hermitian_where(hermitian, t)
+    turn, p = Truncation(a, rcond, hermitian, result), result
     back = adjoint(t)
-    first = result @ adjoint(result) @ back
-    second = back @ adjoint(result) @ result
-    return first - first @ a @ result + second - result @ (a @ second) - result @ t @ result
+    first, second = turn.rows @ back, back @ turn.columns
+    if turn.rest is not None:
+        first = first + adjoint(turn.rest) @ t @ p
+        second = second + p @ t @ adjoint(turn.rest)
+    first = turn.of_rows(first @ (adjoint(p) @ p))
+    second = turn.of_columns((p @ adjoint(p)) @ second)
+    return first + second - p @ t @ p
 
 
-# NumPy 2.0 has two of each, for wide and for tall matrices
+# NumPy 2.0 has two universal functions for each, for wide and for tall matrices
 SVD_FULL, SVD_REDUCED = getattr(universal, "svd_f", None), getattr(universal, "svd_s", None)
 
 
 def svd_kernel(a, full_matrices=True, hermitian=False):
-    """NumPy's, whose checks take as long as a small matrix."""
+    """Compute `np.linalg.svd`, without NumPy's checks for plain matrices, which take as long as a small matrix."""
     direct = SVD_FULL if full_matrices else SVD_REDUCED
     if direct is not None and not hermitian and is_plain_and_finite(a):
         found = direct(a)
@@ -515,7 +691,10 @@ def svdvals_kernel(a, hermitian=False):
 
 
 def pinv_kernel(a, rcond=None, hermitian=False):
-    """NumPy's, whose checks and conversions take longer than a small matrix."""
+    """Compute `np.linalg.pinv`, without NumPy's checks and conversions for plain matrices.
+
+    These take longer than a small matrix.
+    """
     if rcond is None:
         return np.linalg.pinv(a, hermitian=hermitian)
     if SVD_REDUCED is not None and not hermitian and is_plain_and_finite(a):
@@ -550,7 +729,7 @@ def vector_norm_meta(x, axis=None, ord=2.0, *, keepdims=False):
 
 
 def spread(x, a_shape, axis, keepdims):
-    """A value per norm, shaped so that it broadcasts to the elements."""
+    """Reshape one value per norm so that it broadcasts to the elements."""
     if keepdims or axis is None:
         return x if keepdims else x[(None,) * len(a_shape)]
     axes = normalize_axis_tuple(axis, len(a_shape))
@@ -558,13 +737,13 @@ def spread(x, a_shape, axis, keepdims):
 
 
 def unit_vjp(x, ord, norm):
-    """The derivative of the norm by each element, 0 where the norm is 0."""
+    """Return the derivative of the norm by each element, 0 where the norm is 0."""
     if ord == 1:
         return conjugated(sign(x))
     size = absolute(x)
     if ord in (np.inf, -np.inf):
         is_extreme = (size == norm) * 1.0
-        return conjugated(sign(x)) * is_extreme     # its ties are counted by the caller
+        return conjugated(sign(x)) * is_extreme     # the caller divides by the number of ties
     safe = where(norm == 0, 1.0, norm)
     if ord == 2:
         return conjugated(x) / safe
@@ -573,7 +752,7 @@ def unit_vjp(x, ord, norm):
 
 
 def ties(x, axis, ord, norm):
-    """The elements that share an extreme, 1 for other norms."""
+    """Count the elements that share an extreme. The count is 1 for other norms."""
     if ord not in (np.inf, -np.inf):
         return 1.0
     return ((absolute(x) == norm) * 1.0).sum(axis, keepdims=True)

@@ -1,6 +1,6 @@
-"""Operators that draw from the distributions that programs rarely need, and in the ways they rarely need.
+"""Operators that draw from distributions that programs rarely need, and in ways that they rarely need.
 
-`random.py` says how a draw is declared, batched and differentiated.
+`random.py` describes how a draw is declared, batched and differentiated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import AnyDevice, MetaArray, sum_to
-from pydispatch.autograd.randomness import check_shared, randomness_of
+from pydispatch.autograd.randomness import (
+    check_shared,
+    copy_of_generator,
+    note_made,
+    randomness_of,
+    sources,
+    with_words,
+    words_of_state,
+)
 from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
 from pydispatch.operators.declare import declare, install, named, operators
@@ -80,23 +88,26 @@ def x_log_x(x):
 
 
 def lognormal_slope(result, mean, sigma):
-    """In sigma: the result times the normal number that gave it."""
+    """Return the slope in sigma: the result times the normal number that gave it."""
     exponent = log(where(result == 0, 1.0, result))
     return result * quotient(exponent if mean is None else exponent - mean, sigma, 0.0)
 
 
 def power_slope(result, a):
-    """In a: the result is z ** (1 / a)."""
+    """Return the slope in a, where the result is z ** (1 / a)."""
     return quotient(-x_log_x(result), a, 0.0)
 
 
 def pareto_slope(result, a):
-    """In a: the result is z ** (1 / a) - 1."""
+    """Return the slope in a, where the result is z ** (1 / a) - 1."""
     return quotient(-(1 + result) * log1p(result), a, 0.0)
 
 
 def triangular_slopes(result, left, mode, right):
-    """In left, mode and right: the square of the distance from the nearer end grows with the number drawn."""
+    """Return the slopes in left, mode and right.
+
+    The square of the distance from the nearer end grows in proportion to the number drawn.
+    """
     width, rises = right - left, result <= mode
     part = where(rises, result - left, right - result) / 2
     of_side = quotient(part, where(rises, mode - left, right - mode), 0.5)
@@ -180,7 +191,7 @@ for name, parameters in {
 
 
 def vector_of(name, argument, x):
-    """The length of a vector; ValueError for anything else."""
+    """Return the length of a vector. Raise ValueError for anything else."""
     if len(shape_of(x)) != 1:
         raise ValueError(f"{name}: argument {argument} has shape {shape_of(x)}, expected one axis\n"
                          "draw for each vector, in vmap(..., randomness='different')")
@@ -188,10 +199,10 @@ def vector_of(name, argument, x):
 
 
 def in_turn(op, info, in_dims, args, batch_shape, dtype=float, *, enlarges=True):
-    """The batching rule of draws that take no batch of parameters: they are drawn one after the other.
+    """Draw for each example in turn: the batching rule of draws that take no batch of parameters.
 
-    Without batched parameters there is one draw of a larger size, where that `enlarges` the draw and no more.
-    `batch_shape` is the shape of the result for an example, if there is none.
+    Without batched parameters there is one draw of a larger size, if a larger size only `enlarges` the draw.
+    `batch_shape` is the shape of the result for an example, for an empty batch.
     """
     if randomness_of(op, info) == "same":
         check_shared(op, info, in_dims, args)
@@ -226,7 +237,10 @@ def dirichlet_meta(generator, alpha, size=None):
 
 
 def dirichlet_slopes(result, alpha):
-    """How each component moves with its parameter, divided by its distance from 1: the others shrink in proportion."""
+    """Return the slope of each component in its parameter, divided by the component's distance from 1.
+
+    The other components shrink in proportion.
+    """
     rest = 1 - result
     others = alpha.sum(-1, keepdims=True) - alpha
     return quotient(beta_slope(alpha, others, result, rest), rest, 0.0)
@@ -260,7 +274,10 @@ def multivariate_normal_meta(generator, mean, cov, size=None, check_valid="warn"
 
 
 def half(matrix):
-    """The lower triangle, the diagonal halved: the derivative of the factor of Cholesky, for the unit matrix."""
+    """Return the lower triangle with half of the diagonal.
+
+    This is the derivative of the Cholesky factor at the unit matrix.
+    """
     n = matrix.shape[-1]
     return matrix * (np.tril(np.ones((n, n))) - 0.5 * np.eye(n))
 
@@ -270,7 +287,10 @@ def transposed(matrix):
 
 
 def covariance_vjp(g, result, mean, cov):
-    """As if the result were mean + L z, with L the factor of Cholesky, for the z that gives the result then."""
+    """Return the gradient of the covariance.
+
+    The result is treated as mean + L z, with L the Cholesky factor and z the vector that gives this result.
+    """
     factor, solve = ops.np.linalg_cholesky(cov), ops.np.linalg_solve    # loaded on first use
     n = factor.shape[-1]
     deviations = (result - mean).reshape(-1, n)
@@ -336,7 +356,7 @@ vectors("multivariate_hypergeometric",
         'Tensor colors, int nsample, int[1]? size=None, str method="marginals", *', multivariate_hypergeometric_meta,
         multivariate_hypergeometric_batch, differentiable=False)
 
-# --- choices and permutations: which elements ------------------------------------------------------------------------
+# --- choices and permutations: positions of elements -----------------------------------------------------------------
 
 
 def choice_kernel(generator, a, size=None, replace=True, p=None, shuffle=True):
@@ -350,7 +370,7 @@ def choice_meta(generator, a, size=None, replace=True, p=None, shuffle=True):
     n = math.prod(size or ())
     if n > (0 if a == 0 else n if replace else a):
         raise ValueError(f"random_choice: {n} elements cannot be chosen from {a}\n"
-                         "choose fewer, or with replace=True from at least one")
+                         "choose fewer, or choose from at least one with replace=True")
     return MetaArray(size or (), np.dtype(int))
 
 
@@ -386,19 +406,59 @@ declare("random_orders", "Generator generator, int[] shape, int axis=-1, *, Devi
 # --- generators ------------------------------------------------------------------------------------------------------
 
 
+OF_GENERATORS, OF_STATES = ("generators",), ("states",)
+
+
 def default_rng(seed=None):
     if isinstance(seed, np.ndarray) and seed.ndim == 0:
         seed = seed.item()
-    return import_module("pydispatch.numpy.random").Generator(np.random.default_rng(seed).bit_generator)
+    made = import_module("pydispatch.numpy.random").Generator(np.random.default_rng(seed).bit_generator)
+    if seed is not None and not isinstance(seed, (*sources(), np.random.RandomState)):
+        note_made(made)     # each run may make another SeedSequence, and other sources go on
+    return made
 
 
 def default_rng_batch(op, info, in_dims, seed):
     raise VmapError(
-        f"operator {op.name}: argument 'seed' is batched in {describe_interpreter(info)}, but a generator is one for "
-        'all examples\nmake it of one seed, and draw with randomness="different"')
+        f"operator {op.name}: argument 'seed' is batched in {describe_interpreter(info)}, but all examples share one "
+        'generator\nmake it of one seed, and draw with randomness="different"')
 
 
 declare("random_default_rng", "Any seed=None", default_rng, default_rng, returns="Generator", vmap=default_rng_batch,
+        tags=OF_GENERATORS, differentiable=False)
+
+
+
+def copy_made(generator):
+    made = copy_of_generator(generator)
+    note_made(made)
+    return made
+
+
+declare("random_copy", "Generator generator", copy_made, copy_made, returns="Generator", tags=OF_STATES,
         differentiable=False)
+
+
+def state_meta(generator):
+    return MetaArray(words_of_state(generator).shape, np.dtype(np.uint64))
+
+
+def restored(generator, state):
+    made = with_words(generator, state)
+    note_made(made)
+    return made
+
+
+def restored_meta(generator, state):
+    return copy_made(generator)
+
+
+def restored_batch(op, info, in_dims, generator, state):
+    return op(generator, select(state, 0)), None
+
+
+declare("random_state", "Generator generator", words_of_state, state_meta, tags=OF_STATES, differentiable=False)
+declare("random_restored", "Generator generator, Tensor state", restored, restored_meta, returns="Generator",
+        vmap=restored_batch, tags=OF_GENERATORS, differentiable=False)
 
 install("random")

@@ -1,4 +1,4 @@
-"""What the library's operators say of themselves, where NumPy's documentation does not: a line each, and arguments.
+"""Documentation of the library's operators that NumPy's does not provide: one line each, and arguments.
 
 `debug/describing.py` runs the operator on the arguments when its documentation is read.
 """
@@ -11,15 +11,20 @@ LINES = {
     "detach": "The same values as a constant: no gradient flows through.",
     "frexp_exponent": "The exponents of numbers that are written as mantissa * 2**exponent.",
     "frexp_mantissa": "The mantissas of numbers that are written as mantissa * 2**exponent.",
+    "diagonal": "The view of a diagonal of the matrices in two axes, along a new last axis.",
     "getitem": "The view that a key of ints, slices, None and Ellipsis selects.",
     "i0_derivative": "The derivative, of an order, of the modified Bessel function of order 0.",
     "index": "A copy of the elements that a key with index arrays or masks selects.",
     "index_put": "A copy in which the elements that a key with index arrays or masks selects have new values.",
-    "interval": "Which two neighbours among the sample points an element lies between: the position of the first.",
+    "interval": "The position of the first of the two sample points that an element lies between.",
     "item": "The only element, as a Python number.",
     "linalg_cofactor": "The matrix of cofactors, the gradient of the determinant; also of singular matrices.",
+    "linalg_cofactor_slope": "The derivative of the matrix of cofactors along `change`; also of singular matrices.",
     "random_beta_slope": "The derivative of samples of the beta distribution by its parameters.",
     "random_choice": "Random numbers from 0 to a - 1, with or without replacement.",
+    "random_copy": "A generator with the same state and its own stream.",
+    "random_restored": "A copy of a generator in a state that `random_state` returned.",
+    "random_state": "The state of a generator as an array of integers.",
     "random_default_rng": "A generator of random numbers, as an operator, so that traces have it.",
     "random_gamma_slope": "The derivative of samples of the gamma distribution by its shape.",
     "random_integers": "Random integers from `low` (inclusive) to `high` (exclusive).",
@@ -30,6 +35,8 @@ LINES = {
     "random_uniform_like": "Draw samples of a uniform distribution, in the shape and dtype of an array.",
     "scatter_add": "A copy with values added where `take_along_axis` would read.",
     "setitem": "A copy in which the elements that a key of ints, slices, None and Ellipsis selects have new values.",
+    "read_only": "A view that cannot be written to.",
+    "sliding_window_view": "The view of every window of a shape, along new last axes.",
     "sinc_derivative": "The derivative, of an order, of sin(pi x) / (pi x).",
     "positive": "The same numbers, element-wise.",
 }
@@ -46,6 +53,7 @@ ARGUMENTS = {
     "concatenate": (f"[{VECTOR}, np.array([4.0])]",),
     "convolve": (f"{VECTOR}, np.array([1.0, -1.0])",),
     "covariance": (f"{MATRIX}, 1.0",),
+    "diagonal": (MATRIX,),
     "einsum": (f"'ij,j->i', {MATRIX}, np.array([1.0, 2.0])",),
     "empty": ("(0, 2)",),
     "empty_like": (f"{VECTOR}, shape=(0,)",),
@@ -59,6 +67,7 @@ ARGUMENTS = {
     "interp": (f"np.array([1.5, 2.5]), {VECTOR}, np.array([10.0, 20.0, 40.0])",),
     "interval": (f"np.array([1.5, 2.5]), {VECTOR}",),
     "item": ("np.array([7.0])",),
+    "linalg_cofactor_slope": (f"{MATRIX}, {MATRIX}",),
     "linspace": ("0.0, 1.0, 3",),
     "moveaxis": ("np.ones((2, 1)), 0, 1",),
     "random_choice": (f"{RNG}, 5, (3,)",),
@@ -70,6 +79,7 @@ ARGUMENTS = {
     "random_multivariate_hypergeometric": (f"{RNG}, np.array([3, 4]), 2",),
     "random_multivariate_normal": (f"{RNG}, np.zeros(2), np.eye(2)",),
     "random_noncentral_f": (f"{RNG}, 3.0, 4.0, 1.0, (2,)",),
+    "random_state": (RNG,),
     "random_normal_like": (f"{VECTOR}, {RNG}",),
     "random_orders": (f"{RNG}, [3]",),
     "random_permutation": (f"{RNG}, {VECTOR}",),
@@ -82,6 +92,7 @@ ARGUMENTS = {
     "searchsorted": (f"{VECTOR}, 2.5",),
     "setitem": (f"{VECTOR}, (0,), 9.0",),
     "sort": ("np.array([3.0, 1.0, 2.0])",),
+    "sliding_window_view": (f"{VECTOR}, (2,)",),
     "split": (f"{VECTOR}, 3",),
     "squeeze": ("np.ones((1, 2))",),
     "stack": (f"[{VECTOR}, {VECTOR}]",),
@@ -98,7 +109,7 @@ ARGUMENTS = {
     "ones": ("(2,)",),
     "logical_not": ("np.array([True, False])",),
 }
-"""By the name of the functional variant. Those that are not here take what of the following fits."""
+"""By the name of the functional variant. Operators without an entry take the first that fits of the following."""
 
 OTHERS = {
     "pointwise": (

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms along one axis: linear, so that each derivative is another transform."""
+"""Discrete Fourier transforms along one axis. They are linear, so each derivative is another transform."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import MetaArray
 from pydispatch.operators.batching import axis_behind, rank
-from pydispatch.operators.declare import declare, install, operators
+from pydispatch.operators.declare import IS_NUMPY_2_0, declare, install, operators
 from pydispatch.operators.meta import dtype_of, shape_of
 
 concatenate, fft, ifft, irfft, rfft, zeros_like = operators(
@@ -20,35 +20,45 @@ SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": 
 
 
 universal: Any = getattr(np.fft, "_pocketfft_umath", None)
-"""The universal functions that np.fft calls, in the versions of NumPy that have them there."""
+"""The universal functions that np.fft calls, in the versions of NumPy that have them in that module."""
 DOUBLE = np.dtype(float)
 COMPLEX = np.dtype(complex)
+ORDER: Any = "C" if IS_NUMPY_2_0 else "K"     # of the result's elements in memory
 FFT, IFFT = [getattr(function, "__wrapped__", function) for function in (np.fft.fft, np.fft.ifft)]
-"""NumPy's without its question for `__array_function__`, which arrays have no other answer to."""
+"""NumPy's functions without the check for `__array_function__`, which is not needed for arrays."""
 
 
 def fft_kernel(a, *options):
-    """NumPy's, whose checks and conversions take longer than a small transform."""
+    """Compute `np.fft.fft`, without NumPy's checks and conversions for plain signals.
+
+    These take longer than a small transform.
+    """
     if options or not is_plain_signal(a):
         return (FFT if type(a) is np.ndarray else np.fft.fft)(a, *options)
-    return universal.fft(a, 1.0, out=np.empty_like(a, COMPLEX))
+    return universal.fft(a, 1.0, out=np.empty_like(a, COMPLEX, ORDER))
 
 
 def ifft_kernel(a, *options):
-    """Likewise."""
+    """Compute `np.fft.ifft`, without NumPy's checks and conversions for plain signals.
+
+    These take longer than a small transform.
+    """
     if options or not is_plain_signal(a):
         return (IFFT if type(a) is np.ndarray else np.fft.ifft)(a, *options)
-    return universal.ifft(a, 1.0 / a.shape[-1], out=np.empty_like(a, COMPLEX))
+    return universal.ifft(a, 1.0 / a.shape[-1], out=np.empty_like(a, COMPLEX, ORDER))
 
 
 def is_plain_signal(a):
-    """Is this an array of float64 or complex128 whose universal function may be called directly?"""
+    """Return whether `a` is an array of float64 or complex128 whose universal function can be called directly."""
     return (type(a) is np.ndarray and (a.dtype is COMPLEX or a.dtype is DOUBLE) and a.ndim > 0 and a.shape[-1] > 0
             and universal is not None)
 
 
 def fitted(x, n, axis):
-    """`x` cut, or filled up with zeros, to `n` elements along an axis: the transpose of how a transform reads them."""
+    """Cut `x`, or fill it up with zeros, to `n` elements along an axis.
+
+    This is the transpose of how a transform reads the elements.
+    """
     axis = normalize_axis_index(axis, x.ndim)
     present = x.shape[axis]
     if present > n:
@@ -60,7 +70,7 @@ def fitted(x, n, axis):
 
 
 def weights(m, n, axis, ndim, dtype, inner):
-    """1 for the elements of a half spectrum that stand for themselves, `inner` for those with a mirror image."""
+    """Return weights for a half spectrum: `inner` for the elements with a mirror image, 1 for the others."""
     found = np.full(m, inner, dtype)
     found[0] = 1
     if n % 2 == 0 and m > n // 2:
@@ -87,7 +97,7 @@ def irfft_vjp(g, a_shape, n, axis, norm):
 
 
 def meta_along(kernel, length):
-    """The meta kernel: `kernel` on a few elements gives the dtype and the errors, `length(n, extent)` the length."""
+    """Return a meta kernel that takes the dtype and errors from `kernel` and the length from `length(n, extent)`."""
     def meta(a, n=None, axis=-1, norm=None):
         shape = shape_of(a)
         axis = normalize_axis_index(axis, len(shape))

@@ -1,7 +1,7 @@
-"""Selecting elements, and writing to selected ones.
+"""Reading selected elements, and writing to them.
 
-Basic keys (ints, slices, None, Ellipsis) give views; keys with index arrays or masks give copies. Reading and writing
-have two operators each, one per kind of key, since everything above the kernels treats the two kinds differently.
+Basic keys (ints, slices, None, Ellipsis) give views. Keys with index arrays or masks give copies. Reading and writing
+have two operators each, one per kind of key, since all layers above the kernels treat the two kinds differently.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from pydispatch.operators.batching import (
     to_front,
 )
 from pydispatch.operators.declare import declare, declare_writer, operators, range_like
+from pydispatch.operators.layouts import in_c_order
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
 from pydispatch.registry import backends
@@ -58,16 +59,32 @@ from pydispatch.registry.sites import describe_interpreter
 
 def getitem_meta(x, key):
     result = getitem(stand_in(x), key)
+    if isinstance(result, np.generic):
+        return MetaArray((), result.dtype)
     return view_of(x, result.shape, result.dtype)
 
 
 def setitem_meta(x, key, value):
     sample(x)[...] = sample(value)
+    check_element(key, rank(x), rank(value), x.dtype)
     check_assignable("setitem_", shape_of(value), getitem(stand_in(x), key).shape)
 
 
+def check_element(key, ndim, n_axes, dtype):
+    """Raise or warn as NumPy does if one element of an array of `ndim` axes gets a value with axes.
+
+    NumPy converts an array of one element to a bool.
+    """
+    items = key if type(key) is tuple else (key,)
+    if n_axes and len(items) == ndim and all(hasattr(item, "__index__") for item in items):
+        np.zeros(1, dtype)[0] = np.zeros((1,) * n_axes, dtype)
+
+
 def check_assignable(name, shape, target):
-    """ValueError unless values of `shape`, without leading axes of length 1, broadcast to the target's shape."""
+    """Raise ValueError unless values of `shape` broadcast to the target's shape.
+
+    Leading axes of length 1 of the values are ignored.
+    """
     while len(shape) > len(target) and shape[0] == 1:
         shape = shape[1:]
     if not broadcastable(shape, target):
@@ -97,14 +114,14 @@ def index_put(x, key, values, *, accumulate=False):
 
 
 READS_WHAT_IT_WROTE = np.lib.NumpyVersion(np.__version__) < "2.2.0"
-"""Does this NumPy assign while it still reads index arrays and values from the same memory?
+"""Whether this NumPy assigns while it still reads index arrays and values from the same memory.
 
 Then `x[x] = 7` writes outside of the array (NumPy issues 26542 and 26844, fixed in 2.1 and 2.2).
 """
 
 
 def apart_from(x, read):
-    """`read`, or a copy of it if it may share memory with `x`."""
+    """Return `read`, or a copy of it if it may share memory with `x`."""
     return read.copy() if isinstance(read, np.ndarray) and np.may_share_memory(x, read) else read
 
 
@@ -120,23 +137,23 @@ def is_mask(item):
 
 
 def consumed(item):
-    """The number of axes that an item of a key consumes."""
+    """Return the number of axes that an item of a key consumes."""
     if item is None or item is Ellipsis:
         return 0
     return len(shape_of(item)) if is_mask(item) else 1
 
 
 def indexed_shape(shape, items):
-    """The shape of the elements that a key with index arrays selects from an array of `shape`; IndexError as NumPy's.
+    """Return the shape of the elements that a key with index arrays selects from an array of `shape`.
 
-    The index arrays, and the ints beside them, broadcast to one shape. If they are adjacent, that shape takes the place
-    of the first of them, else it comes first. The other items act as in a basic key.
+    The index arrays, and the ints among the items, broadcast to one shape. If they are adjacent, that shape replaces
+    the first of them. Otherwise, it comes first. The other items act as in a basic key. Raises IndexError like NumPy.
     """
     items = items if any(item is Ellipsis for item in items) else (*items, Ellipsis)
     hidden = len(shape) - sum(map(consumed, items))
     if hidden < 0:
         raise IndexError(f"index: argument key selects from {len(shape) - hidden} axes of an array of shape {shape}\n"
-                         "give an index for each of its axes at most")
+                         "give at most one index for each of its axes")
     kept, picked, places = [], [], []
     axis = 0
     for place, item in enumerate(items):
@@ -159,10 +176,10 @@ def indexed_shape(shape, items):
 
 
 def picked_shape(item, extents):
-    """The shape of one index array: () for an int; for a mask, the number of True elements."""
+    """Return the shape of one index array: () for an int, and for a mask the number of True elements."""
     if isinstance(item, MetaArray) and item.dtype.kind == "b":
         raise DataDependentError(
-            "index: argument key holds a mask on Meta, which has no data to tell the shape of the result\n"
+            "index: argument key holds a mask on Meta, whose data would determine the shape of the result\n"
             "use ops.np.where(mask, x, other), whose result has the shape of x"
         )
     if is_mask(item):
@@ -180,7 +197,7 @@ def picked_shape(item, extents):
 
 
 def broadcast_indices(shapes):
-    """The shape that index arrays broadcast to; IndexError where they do not."""
+    """Return the shape that index arrays broadcast to. Raise IndexError if they do not broadcast."""
     try:
         return broadcast(shapes)
     except ValueError as error:
@@ -192,40 +209,40 @@ def broadcast_indices(shapes):
 
 
 def take_meta(a, indices, axis=None, *, mode="raise", out=None):
-    """The meta kernel: the indices' shape in place of the axis."""
+    """Infer the metadata: the axis is replaced by the shape of the indices."""
     options = {} if out is None else {"out": sample(out)}
     dtype = np.empty(1, dtype_of(a)).take(np.empty(0, dtype_of(indices)), mode=mode, **options).dtype
     shape, axis = along(shape_of(a), axis)
     looks = prod(shape[:axis]) if mode == "raise" else prod(shape[:axis] + shape[axis + 1:])
     if shape[axis] == 0 and prod(shape_of(indices)) and looks:
-        raise IndexError(f"take: argument a has shape {shape}, there is nothing to take along axis {axis}\n"
+        raise IndexError(f"take: argument a has shape {shape}, with no elements along axis {axis}\n"
                          "pass an array with elements, or no indices")
     return MetaArray((*shape[:axis], *shape_of(indices), *shape[axis + 1:]), dtype)
 
 
 def take_along_axis_meta(arr, indices, axis=-1):
-    """The meta kernel: the indices' shape along the axis, broadcast to the array's along the others."""
+    """Infer the metadata: the indices' shape along the axis, broadcast to the array's along the others."""
     dtype = np.take_along_axis(np.empty(0, dtype_of(arr)), np.empty(0, dtype_of(indices)), 0).dtype
     return MetaArray(along_shape("take_along_axis", shape_of(arr), shape_of(indices), axis), dtype)
 
 
 def along_shape(name, shape, indices, axis):
-    """The shape of what indices of shape `indices` select along an axis from an array of `shape`."""
+    """Return the shape of the elements that indices of shape `indices` select along an axis of an array of `shape`."""
     shape, axis = along(shape, axis)
     if len(indices) != len(shape):
         raise ValueError(f"{name}: argument indices has {len(indices)} axes, expected {len(shape)}\n"
-                         "pass as many axes as the array has; to take whole slices, use ops.np.take")
+                         "pass as many axes as the array has, or to take whole slices, use ops.np.take")
     return broadcast_indices([indices, (*shape[:axis], 1, *shape[axis + 1:])])
 
 
 @lru_cache(maxsize=256)
 def grid_of(shape):
-    """The indices of all elements, an array for each axis that broadcasts along the others."""
+    """Return the indices of all elements, as an array for each axis that broadcasts along the others."""
     return np.indices(shape, sparse=True)
 
 
 def scatter_add(x, indices, values, axis):
-    """Add the values at the elements that take_along_axis would read; repeated indices add repeatedly."""
+    """Add the values at the elements that take_along_axis would read. Repeated indices add repeatedly."""
     if is_vector_of_positions(x, indices, axis):
         np.add.at(x, indices, values)
         return
@@ -245,19 +262,20 @@ def scatter_add_meta(x, indices, values, axis):
 
 
 def behind_batch(key, ndim=0, batch_size=0):
-    """A basic key for one example, as a key for the batch."""
+    """Convert a basic key for one example to a key for the batch."""
     return (ALL, *key) if type(key) is tuple else (ALL, key)
 
 
 def setitem_batch(op, info, in_dims, x, key, value):
     x = batch_of(x, in_dims[0], info.batch_size)
     if rank(value):
+        check_element(key, x.ndim - 1, rank(value) - (in_dims[2] is not None), x.dtype)
         value = fitted(value, in_dims[2], selected_rank(key, x.ndim - 1))
     return op(x, behind_batch(key), value), 0
 
 
 def selected_rank(key, ndim):
-    """The number of axes that a basic key selects from an array of `ndim`."""
+    """Return the number of axes that a basic key selects from an array of `ndim`."""
     for item in key if type(key) is tuple else (key,):
         if item is None:
             ndim += 1
@@ -270,11 +288,11 @@ NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 
 def indexed_axes(op, info, items, dims, ndim):
-    """The origin of the axes of what a key with index arrays selects, for one example with `ndim` axes.
+    """Locate the axes that come from index arrays in the selection of a key, for one example with `ndim` axes.
 
-    `dims` says which items of the key are batches. Returns (ndim, n_picked, n_before, together): of the `ndim` axes,
-    `n_picked` come from the index arrays, which broadcast together. They come after `n_before` other axes, or first if
-    the index arrays are not adjacent (`together`).
+    `dims` specifies which items of the key are batches. Returns (ndim, n_picked, n_before, together). Of the `ndim`
+    axes, `n_picked` come from the index arrays, which broadcast together. They come after `n_before` other axes, or
+    first if the index arrays are not adjacent (`together`).
     """
     kinds = list(items)
     n_hidden = ndim
@@ -299,7 +317,7 @@ def indexed_axes(op, info, items, dims, ndim):
 
 @lru_cache(maxsize=1024)
 def indexed_axes_of_kinds(kinds, n_hidden):
-    """`indexed_axes` for items of these kinds; for an index array, the kind is its number of axes."""
+    """Compute `indexed_axes` for items of these kinds. For an index array, the kind is its number of axes."""
     if HIDDEN_AXES not in kinds:
         kinds = (*kinds, HIDDEN_AXES)
     n_kept, positions, places = 0, [], []
@@ -317,25 +335,28 @@ def indexed_axes_of_kinds(kinds, n_hidden):
 def mask_error(op, info):
     return VmapError(
         f"{op.name}: argument key holds a mask that differs from example to example of {describe_interpreter(info)}, "
-        "and the number of elements that it selects would too\n"
+        "and so would the number of elements that it selects\n"
         "use ops.np.where(mask, x, other), whose result has the shape of x"
     )
 
 
 def items_of(key, dims):
-    """The items of a key, and the batch axis of each."""
+    """Return the items of a key, and the batch axis of each."""
     if type(key) is not tuple:
         return (key,), (dims,)
     return key, (None,) * len(key) if dims is None else dims
 
 
 def aligned_items(items, dims, n_picked):
-    """The items, with batches reshaped so that their examples broadcast together."""
+    """Return the items, with batches reshaped so that their examples broadcast together."""
     return tuple([padded(item, n_picked) if dim == 0 else item for item, dim in zip(items, dims, strict=True)])
 
 
 def index_batch(op, info, in_dims, x, key):
-    """Index with a batch of sources, batches of index arrays, or both; then each example has its own source."""
+    """Index with a batch of sources, batches of index arrays, or both.
+
+    With both, each example has its own source.
+    """
     is_batch = in_dims[0] == 0
     if type(key) is not tuple and not is_mask(key):
         if in_dims[1] is None:
@@ -355,7 +376,7 @@ def index_batch(op, info, in_dims, x, key):
 
 @lru_cache(maxsize=256)
 def picked_order(ndim, n_picked, place):
-    """The permutation that moves axes 1, ..., n_picked after `place` others, not counting the batch axis."""
+    """Return the permutation that moves axes 1, ..., n_picked after `place` others, not counting the batch axis."""
     others = range(1 + n_picked, ndim)
     return 0, *others[:place], *range(1, 1 + n_picked), *others[place:]
 
@@ -366,7 +387,7 @@ def picked_at(batch, n_picked, place):
 
 
 def picked_first(batch, n_picked, place):
-    """The inverse of picked_at."""
+    """Undo `picked_at`: move the picked axes of each example to the front."""
     return permuted(batch, inverted(picked_order(batch.ndim, n_picked, place)))
 
 
@@ -393,17 +414,17 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
 
 
 def as_batch(values, dim, ndim):
-    """Values as a batch of arrays with `ndim` axes; without a batch axis, a batch of one example."""
+    """Return values as a batch of arrays with `ndim` axes. Without a batch axis, it is a batch of one example."""
     return padded(batch_of_one(values, dim), ndim)
 
 
 def is_batched_mask(items, dims):
-    """Does a key end in a mask that differs from example to example, with nothing but full slices before it?"""
+    """Return whether a key ends in a mask that differs between examples, after only full slices."""
     return dims[-1] == 0 and is_mask(items[-1]) and all(type(item) is slice and item == ALL for item in items[:-1])
 
 
 def behind_slices(masks, extents):
-    """The masks of a batch, each repeated along leading axes of these extents, which full slices select."""
+    """Repeat the masks of a batch along leading axes of these extents, which full slices select."""
     if not extents:
         return masks
     n, *shape = masks.shape
@@ -411,7 +432,7 @@ def behind_slices(masks, extents):
 
 
 def put_by_mask(op, n, x, mask, value, dim, accumulate):
-    """Put one number per example where the mask of that example is True; all shapes are known beforehand."""
+    """Write one number per example where the mask of that example is True. All shapes are known beforehand."""
     if dim != 0:
         return op(x, mask, value, accumulate=accumulate)
     n_axes = x.ndim - 1
@@ -435,7 +456,7 @@ def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
         indices = remainder(indices, extent) if mode == "wrap" else limited(indices, 0, extent - 1)
     ndim = rank(indices) - 1
     key = (each_example(n, ndim), *(ALL,) * (axis - 1), astype(indices, np.dtype(int)) if is_mask(indices) else indices)
-    picked = picked_at(selected(rows, key), ndim, axis - 1)
+    picked = in_c_order(picked_at(selected(rows, key), ndim, axis - 1))
     if out:
         # the operator itself checks `out`
         op(picked, np.arange(prod(picked.shape)).reshape(picked.shape), **into(out))
@@ -457,7 +478,7 @@ def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
 
 
 def item_placed(g, shape, key):
-    """Zeros of `shape`, with `g` at a basic key."""
+    """Return zeros of `shape`, with `g` at a basic key."""
     if not is_of_numpy(g):
         return with_item(zeros_like(g, shape=shape), key, g)
     result = np.zeros(shape, g.dtype)
@@ -466,7 +487,7 @@ def item_placed(g, shape, key):
 
 
 def selection_summed(g, shape, key):
-    """Zeros of `shape`, with `g` added at the elements that a key with index arrays selects."""
+    """Return zeros of `shape`, with `g` added at the elements that a key with index arrays selects."""
     items = key if type(key) is tuple else (key,)
     if not is_of_numpy(g) or any(isinstance(item, Tensor) for item in items):      # a batch may read unbatched arrays
         return with_selected(zeros_like(g, shape=shape), key, g, accumulate=True)
@@ -476,15 +497,15 @@ def selection_summed(g, shape, key):
 
 
 def assigned_part(g, shape):
-    """The gradient of values that were broadcast to the target; these may have extra leading axes of length 1."""
+    """Return the gradient of values that were broadcast to the target. They may have leading axes of length 1."""
     n_leading = max(len(shape) - g.ndim, 0)
     return sum_to(g, shape[n_leading:]).reshape(shape)
 
 
 def last_written(g, key, shape):
-    """For each element that a key with index arrays selects from `g`: is the value that was written there still there?
+    """Return, for each element that a key with index arrays selects from `g`, whether its value was kept.
 
-    It is not if a later, equal index wrote to the same element. `shape` is that of the selection.
+    A value was not kept if a later, equal index wrote to the same element. `shape` is the shape of the selection.
     """
     items = key if type(key) is tuple else (key,)
     if all(map(is_mask, items)):
@@ -494,12 +515,17 @@ def last_written(g, key, shape):
 
 
 def put_vjp_of_values(g, key, values_shape, accumulate):
+    *before, mask = key if type(key) is tuple else (key,)
+    if prod(values_shape) == 1 and is_mask(mask) and all(type(item) is slice and item == ALL for item in before):
+        mask = np.asarray(mask) if isinstance(mask, bool) else mask     # the number of True elements does not matter
+        shape = (1,) * len(before) + tuple(mask.shape)
+        return where(reshaped(mask, shape + (1,) * (g.ndim - len(shape))), g, 0.0).sum().reshape(values_shape)
     found = selected(g, key)
     return assigned_part(found if accumulate else found * last_written(g, key, tuple(found.shape)), values_shape)
 
 
 def take_vjp(g, a_shape, indices, axis, mode):
-    """The gradient of each element: the sum over all places that it was copied to."""
+    """Return the gradient of each element: the sum over all positions that it was copied to."""
     shape, axis = along(a_shape, axis)
     if isinstance(indices, (int, np.integer)):
         index = {"raise": indices, "wrap": indices % shape[axis], "clip": min(max(indices, 0), shape[axis] - 1)}[mode]
@@ -522,7 +548,8 @@ def take_along_vjp(g, arr_shape, indices, axis):
     return result.reshape(arr_shape)
 
 
-declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",),
+declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)",
+        tags=("view", "zero_d_by_key"),
         vjp=lambda g, x_shape, key: item_placed(g, x_shape, key), jvp="linear",
         put=lambda x, part, key: with_item(x, key, part), vmap={"key": behind_batch})
 declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",), vjp=(

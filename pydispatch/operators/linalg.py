@@ -37,7 +37,7 @@ AXES_OF_VECTOR: Any = [(-1,), (-2, -1), (-1,)]
 
 
 def matmul_meta(x1, x2, *, out=None, **options):
-    """The meta kernel: the dtype from np.matmul without elements; the shape from rows, columns and the loop."""
+    """Infer the metadata: the dtype from np.matmul without elements, the shape from rows, columns and the loop."""
     if out is not None:
         options["out"] = np.empty((0, 0), out.dtype)
     dtype = (product_dtype(dtype_of(x1), dtype_of(x2)) if not options
@@ -55,18 +55,18 @@ def product_dtype(left, right):
 
 
 def matmul_shape(left, right):
-    """The shape of a product, of its loop and of one matrix; ValueError if the arguments do not match."""
+    """Return the shapes of a product's loop and of one matrix. Raise ValueError if the arguments do not match."""
     if not left or not right:
-        raise ValueError(f"matmul: arguments of shapes {left} and {right}; a scalar is no matrix\nuse ops.np.multiply")
+        raise ValueError(f"matmul: arguments of shapes {left} and {right}, expected matrices\nuse ops.np.multiply")
     inner = right[-2] if len(right) > 1 else right[0]
     if left[-1] != inner:
         raise ValueError(f"matmul: argument x1 has {left[-1]} columns, x2 has {inner} rows "
-                         f"(shapes {left} and {right})\ntranspose one if that was meant: ops.np.swapaxes(x, -1, -2)")
+                         f"(shapes {left} and {right})\nto transpose one: ops.np.swapaxes(x, -1, -2)")
     return broadcast((left[:-2], right[:-2])), left[-2:-1] + (right[-1:] if len(right) > 1 else ())
 
 
 def matmul_in_place(x1, x2, *, out, **options):
-    """`x1 @= x2`, as NumPy calls it: the product with a vector is not repeated to fill the matrix."""
+    """Compute `x1 @= x2` as NumPy does: the product with a vector is not repeated to fill the matrix."""
     try:
         return np.matmul(x1, x2, out=out, axes=AXES_OF_MATRICES if x1.ndim > 1 else AXES_OF_VECTOR, **options)
     except AxisError as error:
@@ -83,7 +83,7 @@ def column(x):
 
 
 def matmul_vjp_of_left(g, x1_shape, x2):
-    """g @ x2.T; a vector on the left is a row, one on the right a column."""
+    """Return g @ x2.T, where a vector on the left is a row and one on the right is a column."""
     if x2.ndim == 1:
         return column(g) * x2
     if len(x1_shape) == 1 and g.ndim > 1:
@@ -92,7 +92,7 @@ def matmul_vjp_of_left(g, x1_shape, x2):
 
 
 def matmul_vjp_of_right(g, x1, x2_shape):
-    """x1.T @ g, likewise."""
+    """Return x1.T @ g, where a vector on the left is a row and one on the right is a column."""
     if x1.ndim == 1:
         return column(x1) * row(g) if len(x2_shape) > 1 else g * x1
     if len(x2_shape) == 1:
@@ -102,9 +102,9 @@ def matmul_vjp_of_right(g, x1, x2_shape):
 
 @same_operator_on_batch(max_other_ndim=2)     # a batch of rows or matrices times one matrix or vector is one product
 def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
-    """A product of batches. A batch of vectors has two axes, but must not be taken for a matrix.
+    """Multiply batches. A batch of vectors has two axes, but must not be taken for a matrix.
 
-    Unbatched arguments are not repeated; where possible, the examples become the rows of a single product.
+    Unbatched arguments are not repeated. Where possible, the examples become the rows of a single product.
     """
     product = with_options(op, (), dtype, casting)
     first, second = in_dims[0] == 0, in_dims[1] == 0
@@ -127,7 +127,7 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     if out:
         if out[0].ndim - 1 < (rank1 > 1) + (rank2 > 1):
             raise ValueError(f"matmul.out: argument out has {out[0].ndim - 1} axes, which are too few for the product\n"
-                             "leave it out, or pass an array of the shape of x1 @ x2")
+                             "leave it out, or pass an array with the shape of x1 @ x2")
         target = with_axes_for_vectors(out[0], rank1 == 1, rank2 == 1)
         ndim = max(ndim, target.ndim - 1)
         out = (padded(target, ndim),)
@@ -138,14 +138,14 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
 
 
 def with_axes_for_vectors(product, is_row, is_column):
-    """A product with vectors, as the product with matrices of one row or one column."""
+    """Reshape a product with vectors to the product with matrices of one row or one column."""
     shape = tuple(product.shape)
     shape = (*shape, 1) if is_column else shape
     return reshaped(product, (*shape[:-1], 1, shape[-1]) if is_row else shape)
 
 
 def without_axes_of_vectors(product, is_row, is_column):
-    """The inverse of with_axes_for_vectors."""
+    """Undo `with_axes_for_vectors`."""
     shape = tuple(product.shape)
     return reshaped(product, shape[:-2] + shape[-2:-1] * (not is_row) + shape[-1:] * (not is_column))
 
@@ -159,7 +159,7 @@ declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta
 
 
 def adjoint(x):
-    """The conjugate transpose."""
+    """Return the conjugate transpose."""
     return conjugated(x.mT)
 
 
@@ -168,7 +168,7 @@ def conjugated(x):
 
 
 def with_adjoint(x):
-    """The sum of a matrix and its adjoint."""
+    """Return the sum of a matrix and its adjoint."""
     return add(x, adjoint(x))
 
 
@@ -178,14 +178,17 @@ MEAN = ArrayMethod("mean")
 
 
 def refuse_vector(ndim):
-    """ValueError for an array that is no matrix; a batch of vectors must not be taken for one."""
+    """Raise ValueError for an array that is not a matrix. A batch of vectors must not be taken for one."""
     if ndim < 2:
         raise ValueError(f"covariance: argument a has {ndim} {'axis' if ndim == 1 else 'axes'}, expected a matrix or a "
                          "stack of them\nmake a vector a row: reshape(a, (1, -1))")
 
 
 def covariance_kernel(a, divisor):
-    """The products of the rows, less their means, divided by `divisor`; BLAS computes one half of real ones."""
+    """Compute the products of the rows, less their means, divided by `divisor`.
+
+    BLAS computes only one half of real products.
+    """
     a = np.asarray(a)
     refuse_vector(a.ndim)
     apart = a - MEAN(a, -1, keepdims=True)
@@ -193,7 +196,7 @@ def covariance_kernel(a, divisor):
 
 
 def covariance_meta(a, divisor):
-    """The meta kernel: rows times rows; means have fractions."""
+    """Infer the metadata: the product of rows with rows, in a dtype that holds fractions, as means have."""
     shape = shape_of(a)
     refuse_vector(len(shape))
     return MetaArray((*shape[:-1], shape[-2]), covariance_kernel(np.ones((1, 1), dtype_of(a)), 1.0).dtype)
@@ -205,11 +208,11 @@ def covariance_batch(op, info, in_dims, a, divisor):
 
 
 def centered(a):
-    """The rows, less their means."""
+    """Return the rows, less their means."""
     return subtract(a, mean(a, -1, keepdims=True))
 
 
-# the rows that come back add up to 0, and so do those that tangents are multiplied with: none has to be centered again
+# Rows of gradients add up to 0, and so do the rows that tangents are multiplied with. Neither has to be centered again.
 declare("covariance", "Tensor a, Scalar divisor", covariance_kernel, covariance_meta, tags=("linalg",),
         vmap=covariance_batch,
         vjp=lambda g, a, divisor: divide(matmul(with_adjoint(g), conjugated(centered(a))), divisor),

@@ -1,6 +1,7 @@
 """Sums of products over named axes: `einsum`.
 
-A *term* names the axes of one operand, a letter each. What depends on subscripts and shapes only is worked out once.
+A *term* names the axes of one operand, a letter each. Results that depend only on subscripts and shapes are computed
+once and cached.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from pydispatch.operators.meta import dtype_of, shape_of
 einsum, ones_like = operators("einsum", "ones_like")
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""The names of axes; the module `string`, which has them too, takes a while to import."""
+"""The names of axes. The module `string`, which has them too, takes a while to import."""
 
 SMALL = 600
-"""Up to so many products NumPy's loop over all axes is faster than what prepares a product of matrices."""
+"""Up to this number of products, NumPy's loop over all axes is faster than the preparation of a product of matrices."""
 LOOKED_UP = 4096
-"""Up to so large a product of the numbers of elements nothing is looked up; it is that of two matrices of 8x8."""
+"""Up to this product of the numbers of elements, nothing is looked up. It is that of two matrices of 8x8."""
 OF_VECTORS = 10_000
-"""From so many products on, a product of a matrix and a vector, or of two vectors, is faster by BLAS than that loop."""
+"""From this number of products on, BLAS is faster than that loop if an operand is a vector."""
 OF_BLAS = "fdFD"
 """The dtypes whose matrices BLAS multiplies."""
 
 
 class Terms:
-    """Subscripts with a letter for each axis: no ellipsis, nothing implicit."""
+    """Subscripts with a letter for each axis, without an ellipsis or implicit axes."""
 
     __slots__ = ("operands", "result")
 
@@ -48,11 +49,11 @@ class Terms:
 
 @lru_cache(maxsize=1024)
 def terms_of(subscripts: str, ranks: tuple[int, ...]) -> Terms:
-    """The terms of operands with so many axes; ValueError where subscripts and axes do not agree."""
+    """Return the terms of operands with `ranks` axes. Raise ValueError if subscripts and axes do not agree."""
     left, arrow, result = [part.replace(" ", "") for part in subscripts.partition("->")]
     terms = left.split(",")
     if len(terms) != len(ranks):
-        raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands, {len(ranks)} were passed\n"
+        raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands, but {len(ranks)} were passed\n"
                          "separate the axes of operands by commas, as in 'ij,jk->ik'")
     for letter in left.replace("...", "").replace(",", "") + result.replace("...", ""):
         if letter not in LETTERS:
@@ -82,12 +83,15 @@ def terms_of(subscripts: str, ranks: tuple[int, ...]) -> Terms:
                          f"write ->...{result}")
     if len(set(result)) < len(result) or not set(result) <= set("".join(expanded)):
         raise ValueError(f"einsum: the axes of the result of {subscripts!r} are not axes of operands, once each\n"
-                         "take axes behind -> from those before it, each once")
+                         "after ->, use only axes from before it, each once")
     return Terms(tuple(expanded), result)
 
 
 def extents_of(terms: Terms, shapes) -> dict[str, int]:
-    """How long each axis is; ValueError where operands disagree. One element is repeated."""
+    """Return the length of each axis. Raise ValueError if operands disagree.
+
+    An axis of one element is repeated.
+    """
     extents: dict[str, int] = {}
     for term, shape in zip(terms.operands, shapes, strict=True):
         for letter, extent in zip(term, shape, strict=True):
@@ -104,7 +108,10 @@ def extents_of(terms: Terms, shapes) -> dict[str, int]:
 
 
 def einsum_kernel(subscripts, x1, x2=None, others=None, *, dtype=None, casting="safe", optimize=False):
-    """The sum of products, of two operands as a product of matrices where it is one; with `optimize` two at a time."""
+    """Compute the sum of products.
+
+    Two operands are multiplied as matrices where possible. With `optimize`, more operands are contracted two at a time.
+    """
     if x2 is None:
         result = c_einsum(subscripts, x1, dtype=dtype, casting=casting)
         return result.copy() if isinstance(result, np.ndarray) and result.base is not None else result
@@ -130,9 +137,9 @@ Axes = tuple[int, ...] | None
 
 
 class MatrixProduct:
-    """A sum of products of two arrays as a product of stacks of matrices; None where nothing is to be done.
+    """A sum of products of two arrays as a product of stacks of matrices.
 
-    `left` and `right` are the order and the shape of an operand.
+    `left` and `right` are the order and the shape of an operand. None means that nothing is to be done.
     """
 
     __slots__ = ("left", "order", "right", "shape")
@@ -157,7 +164,7 @@ def arranged(x, order, shape):
 
 @lru_cache(maxsize=1024)
 def steps_of(subscripts, shapes):
-    """The contractions one after the other: positions of operands, subscripts, and the product of matrices or None."""
+    """List the contractions in order: positions of operands, subscripts, and the product of matrices or None."""
     terms = terms_of(subscripts, tuple(map(len, shapes)))
     extents = extents_of(terms, shapes)
     known = [(term, shape) for term, shape in zip(terms.operands, shapes, strict=True)]
@@ -172,19 +179,25 @@ def steps_of(subscripts, shapes):
 
 
 def taken_off(operands: list[Any], positions: Sequence[int]) -> list[Any]:
-    """The operands at these positions, which descend; in the order of the list, from which they are removed."""
+    """Remove the operands at these descending positions from the list, and return them in the list's order."""
     return [operands.pop(i) for i in positions][::-1]
 
 
 @lru_cache(maxsize=1024)
 def product_of_two(subscripts, *shapes):
-    """The product of matrices that is the sum of products of two arrays; None where it is none, or a slower one."""
+    """Return the product of matrices that computes a sum of products of two arrays.
+
+    Returns None if it is not such a product, or would be slower as one.
+    """
     (_, _, product), = steps_of(subscripts, shapes)
     return product
 
 
 def result_of_step(chosen: Sequence[tuple[str, Any]], rest: Sequence[tuple[str, Any]], result: str) -> str:
-    """The axes that are needed after a step: those of the result itself in the last one, in its order."""
+    """Return the axes that are needed after a step.
+
+    After the last step, these are the axes of the result, in its order.
+    """
     if not rest:
         return result
     needed = set(result).union(*[term for term, _ in rest])
@@ -193,7 +206,7 @@ def result_of_step(chosen: Sequence[tuple[str, Any]], rest: Sequence[tuple[str, 
 
 @lru_cache(maxsize=1024)
 def path_of(subscripts, shapes, optimize="greedy"):
-    """Which operands to contract in each step; positions from the last to the first."""
+    """Return the operands to contract in each step, as positions from the last to the first."""
     if len(shapes) == 2:
         return ((1, 0),)
     stands = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
@@ -202,7 +215,7 @@ def path_of(subscripts, shapes, optimize="greedy"):
 
 
 def matrix_product(terms, shapes, extents):
-    """How these two operands are multiplied as matrices; None where they are not."""
+    """Return how these two operands are multiplied as matrices, or None if they are not."""
     left, right = terms.operands
 
     def lengths_of(letters):
@@ -238,7 +251,7 @@ def matrix_product(terms, shapes, extents):
 
 
 def einsum_meta(subscripts, x1, x2=None, others=None, *, dtype=None, casting="safe", optimize=False):
-    """The rule: the shape from the terms, the dtype by NumPy on scalars."""
+    """Infer the metadata: the shape from the terms, the dtype by NumPy on scalars."""
     operands = [x1, *([] if x2 is None else [x2]), *(others or ())]
     shapes = [shape_of(x) for x in operands]
     terms = terms_of(subscripts, tuple(map(len, shapes)))
@@ -252,11 +265,11 @@ def einsum_meta(subscripts, x1, x2=None, others=None, *, dtype=None, casting="sa
 
 
 class Transposed:
-    """How the gradient of one operand is computed: subscripts for that of the result and the other operands.
+    """The computation of one operand's gradient: subscripts for the gradient of the result and the other operands.
 
     `constants` are operands that follow: (extent, 1) for ones where the gradient is repeated, (extent, 2) for the
     identity, which puts it on a diagonal. Axes of one element that were repeated are summed, and added by `shape`.
-    `multiply` is that of two raw arrays, where nothing else is to be done.
+    `multiply` is a function of two raw arrays, where nothing else is to be done.
     """
 
     __slots__ = ("constants", "multiply", "optimize", "shape", "subscripts")
@@ -272,7 +285,7 @@ class Transposed:
 
 @lru_cache(maxsize=1024)
 def transposed(subscripts, i, *shapes):
-    """The gradient of operand `i`, worked out for operands of these shapes."""
+    """Plan the gradient of operand `i`, for operands of these shapes."""
     terms = terms_of(subscripts, tuple(map(len, shapes)))
     extents = extents_of(terms, shapes)
     own, own_shape = terms.operands[i], shapes[i]
@@ -306,7 +319,7 @@ def transposed(subscripts, i, *shapes):
 
 
 def multiplication(terms, shapes, extents) -> Callable:
-    """The function of two raw arrays that these terms stand for, the fastest one."""
+    """Return the fastest function of two raw arrays that computes these terms."""
     if all(terms.result.endswith(term) for term in terms.operands):
         return np.multiply
     product = matrix_product(terms, shapes, extents)
@@ -314,7 +327,10 @@ def multiplication(terms, shapes, extents) -> Callable:
 
 
 def constant(g, extent, ndim):
-    """A vector of ones or an identity matrix, of truth values, which leave the dtype of a product as it is."""
+    """Return a vector of ones or an identity matrix.
+
+    It has truth values, which do not change the dtype of a product.
+    """
     if ndim == 1:
         return np.broadcast_to(np.True_, (extent,)) if is_of_numpy(g) else ones_like(g, dtype=bool, shape=(extent,))
     positions = range_like(g, extent)
@@ -322,7 +338,7 @@ def constant(g, extent, ndim):
 
 
 def einsum_vjp(g, found, others):
-    """The gradient of an operand as it was worked out; `others` are the other ones."""
+    """Compute the gradient of an operand as planned in `found`, from the other operands."""
     names, shape, optimize = found.subscripts, found.shape, found.optimize
     factors = (*others, *[constant(g, *each) for each in found.constants])
     if not factors:
@@ -366,7 +382,7 @@ def vjp_of_others(g, subscripts, x1, x2, others):
 
 
 def jvp_of_others(t, subscripts, x1, x2, others):
-    """The sum over the operands, each of them replaced by its tangent."""
+    """Return the sum over the operands of the product with the operand replaced by its tangent."""
     total = None
     for i, tangent in enumerate(t):
         if tangent is not None:
@@ -376,7 +392,7 @@ def jvp_of_others(t, subscripts, x1, x2, others):
 
 
 def einsum_batch(op, info, in_dims, subscripts, x1, x2, others, dtype, casting, optimize):
-    """One more axis, in the operands that have a batch and in the result."""
+    """Add a batch axis to the operands that are batches, and to the result."""
     operands = [x1, *([] if x2 is None else [x2]), *(others or ())]
     dims = [in_dims[1], *([] if x2 is None else [in_dims[2]]), *(in_dims[3] or (None,) * len(others or ()))]
     terms = terms_of(subscripts, tuple([rank(x) - (dim == 0) for x, dim in zip(operands, dims, strict=True)]))

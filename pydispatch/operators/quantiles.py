@@ -1,9 +1,9 @@
-"""How a draw moves with the parameters of its distribution when its quantile stays the same.
+"""The slope of a draw in the parameters of its distribution, at the same quantile.
 
 A draw x of a distribution with density f and cumulative distribution F moves with a parameter p so that F(x, p) stays
-what it is: dx/dp = -(dF/dp) / f, the implicit reparameterization. That is an integral of f(t) / f(x) times the slope of
+constant: dx/dp = -(dF/dp) / f, the implicit reparameterization. That is an integral of f(t) / f(x) times the slope of
 -log f(t) in p, over all t below x, or over all t above x with the opposite sign. We take the side on which nothing
-cancels. There t is x exp(-v) or x exp(v), or the like of 1 - x, for v from 0 to infinity, and the integrand falls at
+cancels. There t is x exp(-v) or x exp(v), or the same with 1 - x, for v from 0 to infinity. The integrand falls at
 least exponentially.
 """
 
@@ -27,27 +27,27 @@ NODES = np.exp(_T - np.exp(-_T))
 WEIGHTS = STEP * NODES * (1 + np.exp(-_T))
 """The double-exponential rule for integrals from 0 to infinity of functions that fall like exp(-v) in the end.
 
-It is good to 13 digits whatever the function does on smaller scales, since its nodes are dense near 0.
+It is accurate to 13 digits, whatever the function does on smaller scales, since its nodes are dense near 0.
 """
 BLOCK = 96
-"""How many integrals a kernel computes at a time: few enough for the allocator to keep what it needs in between."""
+"""The number of integrals that a kernel computes at a time, small enough for the allocator to reuse its memory."""
 
 
 def scale_of(slope, curvature):
-    """Where slope * v + curvature * v ** 2 / 2 is about 1."""
+    """Return the v for which slope * v + curvature * v ** 2 / 2 is about 1."""
     return 2 / (slope + sqrt(slope * slope + 2 * curvature))
 
 
 def along_nodes(scale):
-    """The nodes for integrands that fall on this scale, and their weights, along a new axis; constants."""
+    """Return the nodes for integrands that fall on this scale, and their weights, along a new axis, as constants."""
     scale = detach(scale)[..., None]
     return scale * NODES, scale * WEIGHTS
 
 
 def gamma_slope_by_integral(shape, x):
-    """How a draw `x` of a gamma distribution moves with its shape.
+    """Compute the slope of a draw `x` of a gamma distribution in its shape.
 
-    Below x the integral is that for shape + 1, by parts, since the terms of the other cancel for a small shape.
+    Below x the integral is the one for shape + 1, by parts, since the terms of the other cancel for a small shape.
     """
     inside = (x > 0) & (shape > 0)
     x, shape = where(inside, x, 1.0), where(inside, shape, 1.0)
@@ -63,7 +63,7 @@ def gamma_slope_by_integral(shape, x):
 
 
 def beta_slope_by_integral(a, b, x, complement):
-    """How a draw `x` of a beta distribution, and 1 - x, which is `complement`, moves with `a`."""
+    """Compute the slope of a draw `x` of a beta distribution in `a`, where `complement` is 1 - x."""
     inside = (x > 0) & (complement > 0) & (a > 0) & (b > 0)
     a, b, x, y = where(inside, a, 1.0), where(inside, b, 1.0), where(inside, x, 0.5), where(inside, complement, 0.5)
     below = x * b <= y * a
@@ -83,7 +83,7 @@ def beta_slope_by_integral(a, b, x, complement):
 
 
 def in_blocks(function):
-    """A kernel that calls a pointwise function on some elements at a time."""
+    """Return a kernel that calls a pointwise function on a block of elements at a time."""
     def kernel(*args):
         arrays = np.broadcast_arrays(*args)
         shape, dtype = arrays[0].shape, np.result_type(*args, np.float16)
@@ -103,9 +103,9 @@ STEPS = np.arange(10.0)
 
 
 def polygamma_of_double(x, order=0):
-    """A derivative of log(gamma(x)), of order `order` + 1, for x > 0: by recurrence from its asymptotic series.
+    """Compute the derivative of order `order` + 1 of log(gamma(x)), for x > 0.
 
-    With order -1 it is log(gamma(x)) itself.
+    It is computed by recurrence from the asymptotic series. With order -1 it is log(gamma(x)) itself.
     """
     x = np.asarray(x)
     dtype = np.result_type(x.dtype, np.float16)
@@ -130,19 +130,22 @@ def log_gamma(x):
 
 
 def in_shape(result, shape, scale):
-    """The slope of a gamma variable in its shape."""
+    """Return the slope of a gamma variable in its shape."""
     return gamma_slope(shape, result) if scale is None else scale * gamma_slope(shape, quotient(result, scale, 0.0))
 
 
 def t_slope(result, df):
-    """By the beta variable 1 / (1 + df / result ** 2), of parameters 1 / 2 and df / 2."""
+    """Return the slope by the beta variable 1 / (1 + df / result ** 2), of parameters 1 / 2 and df / 2."""
     square = result * result
     x, y = square / (df + square), df / (df + square)
     return result / 2 * (1 / df - quotient(beta_slope(df / 2, 0.5, y, x), 2 * x * y, 0.0))
 
 
 def f_slopes(result, dfnum, dfden):
-    """By the beta variable 1 / (1 + dfden / (dfnum * result)), of parameters dfnum / 2 and dfden / 2."""
+    """Return the slopes by the beta variable 1 / (1 + dfden / (dfnum * result)).
+
+    Its parameters are dfnum / 2 and dfden / 2.
+    """
     whole = dfden + dfnum * result
     x, y = dfnum * result / whole, dfden / whole
     a, b = dfnum / 2, dfden / 2
@@ -153,7 +156,7 @@ def f_slopes(result, dfnum, dfden):
 
 
 def wald_slopes(result, mean, scale):
-    """By the normal tail, divided by the normal density, at `edge`."""
+    """Return the slopes by the normal tail, divided by the normal density, at `edge`."""
     edge = sqrt(scale / result) * (result / mean + 1)
     v, weights = along_nodes(scale_of(edge, 1.0))
     tail = (exp(-edge[..., None] * v - v * v / 2) * weights).sum(-1)
@@ -165,13 +168,16 @@ LEGENDRE, LEGENDRE_WEIGHTS = np.polynomial.legendre.leggauss(48)
 
 
 def integral(function, start, length):
-    """The integral of a smooth function."""
+    """Return the integral of a smooth function."""
     values = function(start[..., None] + length[..., None] * (LEGENDRE / 2 + 0.5))
     return (values * LEGENDRE_WEIGHTS).sum(-1) * length / 2
 
 
 def concentration_slope(result, mu, kappa):
-    """How a draw of a von Mises distribution moves with `kappa`: by the integral from the draw to its side's end."""
+    """Return the slope of a draw of a von Mises distribution in `kappa`.
+
+    It is computed by the integral from the draw to the end of its side.
+    """
     angle = remainder(result - mu + math.pi, 2 * math.pi) - math.pi
     distance, steep = absolute(angle), kappa[..., None] if hasattr(kappa, "shape") else kappa
     width = minimum(sqrt(120 / maximum(detach(kappa), 1e-3)), math.pi) + 0 * detach(distance)
@@ -183,17 +189,17 @@ def concentration_slope(result, mu, kappa):
         lambda t: (cos(t) - mean[..., None]) * exp(steep * (cos(t) - peak)), distance, length)
 
 
-# A noncentral variable is a central one with j more in its shape, for a random j that has a Poisson distribution. So it
-# moves as the central ones do, on the average over what j can have been, given the draw.
+# A noncentral variable is a central one with j more in its shape, for a random j that has a Poisson distribution. It
+# therefore moves as the central ones do, on the average over the possible j, given the draw.
 
 SIGMAS = 9.0
 
 
 def mean_over_shapes(function, log_weight, likeliest, spread, n):
-    """The mean of `function(j)` over j = 0, 1, ... with the weights exp(log_weight(j)).
+    """Return the mean of `function(j)` over j = 0, 1, ... with the weights exp(log_weight(j)).
 
-    Where that is more than the `n` numbers from 0, the sum is one over equal distances around the likeliest, which is
-    as good for weights as smooth as these.
+    Where the first `n` numbers from 0 are not enough, the sum is taken over equal distances around the likeliest j.
+    This is as good for weights as smooth as these.
     """
     start, spread = detach(likeliest - SIGMAS * spread)[..., None], detach(spread)[..., None]
     order = np.arange(float(n))
@@ -204,9 +210,9 @@ def mean_over_shapes(function, log_weight, likeliest, spread, n):
 
 
 def noncentral_gamma_mean(function, shape, x, half):
-    """The mean of `function(j)` for the draw `x` of a gamma variable, of scale 1, whose shape is larger by j.
+    """Return the mean of `function(j)` for the draw `x` of a gamma variable whose shape is larger by j.
 
-    j has a Poisson distribution of mean `half`.
+    The variable has scale 1. j has a Poisson distribution of mean `half`.
     """
     product = half * x
     likeliest = maximum(sqrt((shape - 1) * (shape - 1) / 4 + product) - (shape + 1) / 2, 0.0)
@@ -217,7 +223,7 @@ def noncentral_gamma_mean(function, shape, x, half):
 
 
 def noncentral_chisquare_slope(i, result, df, nonc):
-    """The slope in the i-th parameter."""
+    """Return the slope in the i-th parameter."""
     shape, x = df / 2, result / 2
     many, draw = (shape + 0 * x)[..., None], (x + 0 * shape)[..., None]
     return noncentral_gamma_mean(
@@ -225,7 +231,10 @@ def noncentral_chisquare_slope(i, result, df, nonc):
 
 
 def noncentral_beta_mean(function, a, b, x, half):
-    """The mean of `function(j)` for the draw `x` of a beta variable whose parameter is a + j, j as above."""
+    """Return the mean of `function(j)` for the draw `x` of a beta variable whose parameter is a + j.
+
+    j has a Poisson distribution of mean `half`.
+    """
     product = half * x
     linear = (a + 1 - product) / 2
     likeliest = maximum(sqrt(maximum(linear * linear - a + product * (a + b), 0.0)) - linear, 0.0)
@@ -238,7 +247,7 @@ def noncentral_beta_mean(function, a, b, x, half):
 
 
 def noncentral_f_slope(i, result, dfnum, dfden, nonc):
-    """The slope in the i-th parameter, by the beta variable as above."""
+    """Return the slope in the i-th parameter, by the beta variable of `f_slopes`."""
     whole = dfden + dfnum * result
     x, y = dfnum * result / whole, dfden / whole
     a, b = dfnum / 2, dfden / 2

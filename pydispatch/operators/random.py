@@ -1,7 +1,7 @@
 """Operators that draw from a numpy.random.Generator, which they advance.
 
-Under `vmap`, the `randomness` of the interpreter decides what a draw is: an error, one draw for all examples, or one
-per example; the latter are the parts of one draw for the whole batch.
+Under `vmap`, the `randomness` of the interpreter decides whether a draw raises an error, is one draw for all examples,
+or one per example. Draws per example are the parts of one draw for the whole batch.
 
 None for a parameter means NumPy's default, since a schema has no literals for arrays.
 """
@@ -30,7 +30,7 @@ TAGS = ("random", "creation")
 
 
 def drawing(name, defaults=()):
-    """A kernel that calls a method of Generator; a single draw is a NumPy scalar."""
+    """Return a kernel that calls a method of Generator. A single draw is a NumPy scalar."""
     def kernel(generator, *args, dtype=None, **options):
         drawn = getattr(numpys(generator), name)(*filled(args, defaults), **options)
         if not isinstance(drawn, np.ndarray):
@@ -40,18 +40,21 @@ def drawing(name, defaults=()):
 
 
 def numpys(generator):
-    """The generator with NumPy's own methods; those of `pydispatch.numpy.random.Generator` call operators."""
+    """Return the generator with NumPy's own methods.
+
+    Those of `pydispatch.numpy.random.Generator` call operators.
+    """
     return getattr(generator, "numpys", generator)
 
 
 def filled(args, defaults):
-    """The arguments; the first ones get their defaults where they are None or missing."""
+    """Return the arguments, with defaults for the first ones where they are None or missing."""
     passed = [default if value is None else value for value, default in zip(args, defaults, strict=False)]
     return *passed, *defaults[len(args):], *args[len(defaults):]
 
 
 def drawing_meta(name, n_parameters, dtype_of_draws):
-    """The meta kernel: the shape that is asked for, else that of the parameters; a dtype that holds the draws."""
+    """Return a meta kernel: the requested shape, else that of the parameters, and a dtype that holds the draws."""
     def kernel(generator, *args, dtype=None, endpoint=False):
         parameters, rest = args[:n_parameters], args[n_parameters:]
         size = rest[0] if rest else None
@@ -62,7 +65,7 @@ def drawing_meta(name, n_parameters, dtype_of_draws):
 
 
 def check_real(name, parameters):
-    """TypeError for parameters that are not real numbers."""
+    """Raise TypeError for parameters that are not real numbers."""
     for value in parameters:
         if value is not None and dtype_of(value).kind not in "biuf":
             raise TypeError(f"{name}: a parameter has dtype {dtype_of(value)}, expected real numbers\n"
@@ -70,7 +73,10 @@ def check_real(name, parameters):
 
 
 def drawn_shape(name, shapes, size):
-    """The shape of a draw: `size` if it is given; ValueError if the parameters do not broadcast to it."""
+    """Return the shape of a draw, which is `size` if it is given.
+
+    Raises ValueError if the parameters do not broadcast to it.
+    """
     shapes = tuple(shapes)
     if size is None:
         return broadcast(shapes)
@@ -82,7 +88,7 @@ def drawn_shape(name, shapes, size):
 
 
 def cast_from(natural):
-    """A function that gives the dtype of the result, for numbers that are drawn as `natural` and then converted."""
+    """Return a function that gives the dtype of the result, for numbers drawn as `natural` and then converted."""
     natural = np.dtype(natural)
 
     def dtype_of_draws(name, dtype):
@@ -112,7 +118,7 @@ def permutation_meta(generator, x, axis=0):
 
 
 def filling(name, defaults):
-    """A function that fills an array by a method of Generator."""
+    """Return a function that fills an array by a method of Generator."""
     def write(a, generator, *parameters):
         np.copyto(a, getattr(numpys(generator), name)(*filled(parameters, defaults), size=a.shape))
     return write
@@ -132,26 +138,26 @@ def filling_meta(name):
 
 
 def example_shape(value, dim):
-    """The shape of an argument for one example."""
+    """Return the shape of an argument for one example."""
     shape = tuple(getattr(value, "shape", ()))
     return shape if dim is None else shape[1:]
 
 
 def aligned(parameters, in_dims, ndim):
-    """Parameters for the whole batch, shaped so that they broadcast with examples of `ndim` axes."""
+    """Return parameters for the whole batch, shaped so that they broadcast with examples of `ndim` axes."""
     pairs = zip(parameters, in_dims, strict=True)
     return [value if dim is None else padded(value, ndim) for value, dim in pairs]
 
 
 def called(op, args):
-    """The operator on one value per argument of its schema."""
+    """Call the operator on one value per argument of its schema."""
     pairs = list(zip(op.schema.arguments, args, strict=True))
     return op(*[value for argument, value in pairs if not argument.kw_only],
               **{argument.name: value for argument, value in pairs if argument.kw_only})
 
 
 def vmap_of_draw(op, info, in_dims, *args):
-    """The batching rule of a draw whose parameters come between the generator and the size."""
+    """Apply a draw to a batch. Its parameters come between the generator and the size."""
     if randomness_of(op, info) == "same":
         check_shared(op, info, in_dims, args)
         return called(op, args), None
@@ -163,7 +169,7 @@ def vmap_of_draw(op, info, in_dims, *args):
 
 
 def vmap_of_permutation(op, info, in_dims, generator, x, axis, device):
-    """The batching rule of permutations, of an array or of a range; different ones are drawn one after the other."""
+    """Apply permutations of an array or of a range to a batch. Different ones are drawn in a loop."""
     dim = in_dims[1]
     if randomness_of(op, info) == "same":
         if dim is None:
@@ -176,14 +182,14 @@ def vmap_of_permutation(op, info, in_dims, generator, x, axis, device):
 
 
 def no_permutations(x, dim):
-    """The permutations of `x` in an empty batch."""
+    """Return the permutations of `x` in an empty batch."""
     if isinstance(x, (int, np.integer)):
         return zeros((0, max(x, 0)), dtype=np.dtype(int))
     return blank(x, shape=(0, *example_shape(x, dim)))
 
 
 def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
-    """The batching rule of a draw of the shape of `a`, or into `a`."""
+    """Apply a draw of the shape of `a`, or into `a`, to a batch."""
     dim, dims = in_dims[0], in_dims[2:]
     shape, writes = example_shape(a, dim), op.schema.is_mutable
     name = op.name.name.removesuffix("_")
@@ -191,7 +197,7 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
         if dim is None and writes:
             raise VmapError(
                 f"operator {op.name}: argument 'a', of shape {shape}, is unbatched and cannot hold a draw for each "
-                f"example, in {describe_interpreter(info)}, whose randomness is 'different'\n"
+                f"example of {describe_interpreter(info)}, whose randomness is 'different'\n"
                 f"call ops.np.{name}, which returns a new array"
             )
         drawn_shape(name, map(example_shape, parameters, dims), shape)
@@ -211,7 +217,10 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
 
 
 def quotient(part, whole, otherwise):
-    """part / whole. Where whole is 0 the result says nothing about the draw; then `otherwise`, its expectation."""
+    """Return part / whole, or `otherwise` where whole is 0.
+
+    There the result does not determine the draw, and `otherwise` is the draw's expectation.
+    """
     if type(whole) is float and whole:
         return part / whole
     nothing = whole == 0
@@ -219,31 +228,32 @@ def quotient(part, whole, otherwise):
 
 
 def standardized(result, loc, scale, mean=0.0):
-    """The draw with loc 0 and scale 1, of that mean, that gave `result`."""
+    """Return the draw with loc 0 and scale 1, of mean `mean`, that gave `result`."""
     return quotient(result if loc is None else result - loc, scale, mean)
 
 
 def position(result, low, high):
-    """The draw between 0 and 1 that gave `result`."""
+    """Return the draw between 0 and 1 that gave `result`."""
     low, high = 0.0 if low is None else low, 1.0 if high is None else high
     return quotient(result - low, high - low, 0.5)
 
 
 def overwritten(g):
-    """The gradient, and the tangent, of an array that a draw overwrites."""
+    """Return the gradient, or the tangent, of an array that a draw overwrites."""
     return zeros_like(g)
 
 
-# Formulas of backward serve in forward mode too, where the first parameter is the tangent of the formula's parameter.
+# Formulas of reverse mode also serve in forward mode, where the first parameter is the tangent of the formula's
+# parameter.
 
 
 def by_location(mean):
-    """The formulas of loc + scale * z, for a random number z of that mean."""
+    """Return the formulas of loc + scale * z, for a random number z of this mean."""
     return lambda g: g, lambda g, result, loc, scale: g * standardized(result, loc, scale, mean)
 
 
 def by_scale(mean):
-    """The formula of scale * z, for a random number z of that mean."""
+    """Return the formula of scale * z, for a random number z of this mean."""
     return lambda g, result, scale: g * quotient(result, scale, mean)
 
 
@@ -260,7 +270,7 @@ UNIFORM = (
 def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None):
     """Declare the operator that draws from a distribution by the method of Generator of that name.
 
-    Without formulas draws are constants.
+    Without formulas, draws are constants.
     """
     arguments = [argument for argument in (parameters, "int[1]? size=None", options) if argument]
     meta = drawing_meta(f"random_{name}", parameters.count("Tensor"), dtype_of_draws)

@@ -18,7 +18,7 @@ from pydispatch.operators.shapes import inverted
 average, concatenate, ones_like, select, total = operators("mean", "concatenate", "ones_like", "where", "sum")
 
 LONG = 1 << 30
-"""An extent to reduce over that exceeds every ddof; in an array without elements it costs no memory."""
+"""An extent to reduce over that exceeds every ddof. In an array without elements it costs no memory."""
 
 AXES = "Tensor a, int[1]? axis=None"
 TYPED = f"{AXES}, ScalarType? dtype=None"
@@ -30,7 +30,7 @@ ONE_AXIS = "Tensor a, int? axis=None"
 
 
 def reduction(name, arguments, kernel, *, empty=True, tags=(), **parts):
-    """Declare a reduction; without `empty` it raises if there are no elements to reduce."""
+    """Declare a reduction. Without `empty`, it raises if there are no elements to reduce."""
     meta = reduction_meta(name, kernel, empty)
     parts.setdefault("vmap", {"axis": reduced_behind})
     declare(name, arguments, kernel, meta, out=kernel, tags=("reduction", *tags), **parts)
@@ -47,7 +47,7 @@ def accumulation(name, **parts):
 
 
 def reduction_meta(name, kernel, empty):
-    """The meta kernel: the dtype by running the kernel on an array (0, LONG), axis 1; the shape from the axes."""
+    """Return a meta kernel: the shape from the axes, the dtype from the kernel on an array (0, LONG), axis 1."""
     def meta(a, axis=None, *args, keepdims=False, where=None, mean=None, out=None, **options):
         rows = {"where": None if where is True else where, "mean": mean}
         probes = {key: np.empty((0, 1), dtype_of(value)) for key, value in rows.items() if value is not None}
@@ -66,7 +66,7 @@ def reduction_meta(name, kernel, empty):
 
 
 def of_spread(name):
-    """The kernel of a variance or standard deviation; the method of ndarray does not take `correction`."""
+    """Return the kernel of a variance or standard deviation. The method of ndarray does not take `correction`."""
     function, method = getattr(np, name), ArrayMethod(name)
 
     def kernel(*args, **options):
@@ -75,7 +75,7 @@ def of_spread(name):
 
 
 def reduced_axes(axis, ndim):
-    """The axes that `axis` (None, an int, a tuple) names, as non-negative numbers."""
+    """Return the axes that `axis` (None, an int, a tuple) names, as non-negative numbers."""
     if axis is None:
         return tuple(range(ndim))
     if ndim == 0 and isinstance(axis, int):
@@ -85,14 +85,14 @@ def reduced_axes(axis, ndim):
 
 
 def reduced_shape(shape, axes, keepdims):
-    """`shape` after a reduction over `axes`, which are non-negative."""
+    """Return `shape` after a reduction over `axes`, which are non-negative."""
     if keepdims:
         return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
 
 
 def accumulation_meta(kernel):
-    """The meta kernel: the shape of the argument, as a vector where no axis is given."""
+    """Return a meta kernel: the shape of the argument, as a vector where no axis is given."""
     def meta(a, axis=None, *args, out=None, **options):
         if out is not None:
             options["out"] = sample(out)
@@ -106,13 +106,13 @@ def accumulation_meta(kernel):
 
 @lru_cache(maxsize=1024)
 def reduced_behind(axis, ndim, n):
-    """The axes to reduce a batch over, from the axes of an example; the batch axis is never among them."""
+    """Return the axes to reduce a batch over, from the axes of an example. They never include the batch axis."""
     axes = tuple([axis + 1 for axis in reduced_axes(axis, ndim)])
     return axes[0] if len(axes) == 1 else axes
 
 
 def position_batch(op, info, in_dims, a, axis, keepdims, *out):
-    """The batching rule of argmax and argmin: without an axis, positions count all elements of an example."""
+    """Apply argmax or argmin to a batch. Without an axis, positions count all elements of an example."""
     a = batch_of(a, in_dims[0], info.batch_size)
     if axis is not None and a.ndim > 1:
         return op(a, rows_along(a, axis)[1], keepdims=keepdims, **into(out)), 0
@@ -134,14 +134,17 @@ def accumulate_batch(op, info, in_dims, a, axis, dtype, *out):
 
 
 def n_terms(shape, axis, where, dtype):
-    """The number of elements that are reduced to one; with a mask, an array that broadcasts to `shape`."""
+    """Return the number of elements that are reduced to one.
+
+    With a mask, it is an array that broadcasts to `shape`.
+    """
     if where is None or where is True:
         return prod(shape if axis is None else [shape[i] for i in axis])
-    return expand(where, shape).sum(axis, dtype, keepdims=True)
+    return expand(where, shape).sum(axis, dtype.newbyteorder("="), keepdims=True)     # loops take no other byte order
 
 
 def mean_vjp(g, a_shape, axis, where):
-    """The gradient of a mean; for a mean over no elements nothing is divided, so nothing warns."""
+    """Return the gradient of a mean. For a mean over no elements nothing is divided, which avoids a warning."""
     if where is None:
         return spread(g / (n_terms(a_shape, axis, None, None) or 1), a_shape, axis, None)
     n = n_terms(a_shape, axis, where, g.dtype)
@@ -149,20 +152,23 @@ def mean_vjp(g, a_shape, axis, where):
 
 
 def share(a, axis, initial, where, result):
-    """Each element's share of the gradient of an extremum: elements that tie share it equally."""
+    """Return each element's share of the gradient of an extremum. Elements that tie share it equally."""
     extreme = a == restored(result, a.shape, axis)
     extreme = extreme if where is None else extreme & where
-    n = extreme.sum(axis, a.dtype, keepdims=True)
+    n = extreme.sum(axis, a.dtype.newbyteorder("="), keepdims=True)     # loops take no other byte order
     return extreme / (n if initial is None else nonzero(n))
 
 
 def converted(a, dtype):
-    """The argument as a reduction in `dtype` sees it: of complex numbers the real parts, if `dtype` is real."""
+    """Return the argument as a reduction in `dtype` reads it: the real parts of complex numbers if `dtype` is real."""
     return a.real if a.dtype.kind == "c" and dtype is not None and dtype.kind != "c" else a
 
 
 def other_factors(a, axis, dtype, initial, where):
-    """The derivative of a product: the product of the other elements. Exact for zeros, since nothing is divided."""
+    """Return the derivative of a product: the product of the other elements.
+
+    It is exact for zeros, since nothing is divided.
+    """
     a = converted(a, dtype)
     reduced = reduced_axes(axis, a.ndim)
     order = (*[i for i in range(a.ndim) if i not in reduced], *reduced)
@@ -175,7 +181,7 @@ def other_factors(a, axis, dtype, initial, where):
 
 
 def variance_slope(a, axis, dtype, ddof, where, mean, correction):
-    """The derivative of a variance: 2 (a - mean) / (n - ddof). The terms from the mean cancel."""
+    """Return the derivative of a variance: 2 (a - mean) / (n - ddof). The terms from the mean cancel."""
     from_mean = a - (average(converted(a, dtype), axis, keepdims=True, where=where) if mean is None else mean)
     n = n_terms(from_mean.shape, axis, where, from_mean.dtype) - (ddof if correction is None else correction)
     slope = 2 * from_mean.conj() / (n * (n > 0))
@@ -246,17 +252,17 @@ def reversed_along(x, axis):
 
 
 def sums_after(g, axis):
-    """For each element, the sum of it and all that follow."""
+    """Return, for each element, the sum of it and all elements that follow."""
     return reversed_along(reversed_along(g, axis or 0).cumsum(axis or 0), axis or 0)
 
 
 def products_before(rows):
-    """For each element along the last axis, the product of those before it."""
+    """Return, for each element along the last axis, the product of the elements before it."""
     return concatenate((ones_like(rows[..., :1]), rows[..., :-1].cumprod(-1)), -1)
 
 
 def recurrence(factors, terms):
-    """`s` with s[k] = factors[k] * s[k - 1] + terms[k] along the last axis, in log2(n) steps.
+    """Compute `s` with s[k] = factors[k] * s[k - 1] + terms[k] along the last axis, in log2(n) steps.
 
     After each step, terms[k] includes twice as many terms before k, and factors[k] is the product of as many factors.
     """
@@ -269,17 +275,17 @@ def recurrence(factors, terms):
 
 
 def in_rows(x, axis):
-    """`x` with the axis moved to the end; without an axis, all of its elements in a row."""
+    """Return `x` with the axis moved to the end, or without an axis all of its elements in a row."""
     return x.reshape((-1,)) if axis is None or x.ndim == 0 else x.swapaxes(axis, -1)
 
 
 def from_rows(rows, shape, axis):
-    """The inverse of in_rows, for an array of `shape`."""
+    """Undo `in_rows`, for an array of `shape`."""
     return rows.reshape(shape) if axis is None or not shape else rows.swapaxes(axis, -1)
 
 
 def cumprod_vjp(g, a, axis, dtype):
-    """The gradient of a running product, without dividing by elements, so that it is right for zeros, too."""
+    """Return the gradient of a running product. It does not divide by elements, and is right for zeros, too."""
     rows = in_rows(converted(a, dtype), axis)
     following = concatenate((ones_like(rows[..., :1]), rows[..., :0:-1]), -1)
     after = recurrence(following, in_rows(g, axis)[..., ::-1])[..., ::-1]

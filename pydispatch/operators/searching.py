@@ -7,6 +7,7 @@ import numpy as np
 from pydispatch._core import MetaArray
 from pydispatch.operators.batching import batch_of, rank, reshaped
 from pydispatch.operators.declare import declare, operators
+from pydispatch.operators.layouts import in_c_order
 from pydispatch.operators.meta import dtype_of, shape_of
 
 greater, isnan, less, logical_and, logical_not, logical_or, sum_of = operators(
@@ -21,9 +22,12 @@ def searchsorted_meta(a, v, side="left"):
 
 
 def searchsorted_batch(op, info, in_dims, a, v, side):
-    """Many values in one array are one call; in many arrays, each is compared with all elements of its own."""
+    """Search a batch. Many values in one array are one call.
+
+    With many arrays, each value is compared with all elements of its array.
+    """
     if in_dims[0] is None:
-        return op(a, v, side), 0
+        return in_c_order(op(a, v, side)), 0
     if rank(a) != 2:
         raise ValueError("object too deep for desired array")
     v = batch_of(v, in_dims[1], info.batch_size)
@@ -34,7 +38,7 @@ def searchsorted_batch(op, info, in_dims, a, v, side):
     else:
         before = logical_not(logical_or(greater(elements, values), logical_and(isnan(elements),
                                                                                logical_not(isnan(values)))))
-    return sum_of(before, -1), 0
+    return in_c_order(sum_of(before, -1)), 0
 
 
 declare("searchsorted", 'Tensor a, Tensor v, str side="left"', np.searchsorted, searchsorted_meta, tags=("sorting",),

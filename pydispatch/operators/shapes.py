@@ -10,7 +10,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch import _core
-from pydispatch._core import ArrayMethod, MetaArray, expand, sum_to
+from pydispatch._core import ArrayMethod, MetaArray, Tensor, expand, sum_to
+from pydispatch.loading import deferred
 from pydispatch.operators.batching import (
     axes_behind,
     axis_behind,
@@ -29,27 +30,28 @@ from pydispatch.operators.meta import along, broadcast, dtype_of, sample, shape_
 
 concatenate, flip, index_put, moveaxis, reshape, roll, swapaxes, transpose, with_item, zeros_like = operators(
     "concatenate", "flip", "index_put", "moveaxis", "reshape", "roll", "swapaxes", "transpose", "setitem", "zeros_like")
+with_batch_outermost = deferred("autograd.batches", "with_batch_outermost")
 
-READ_ORDER = {"order": "elements are read in C order; transpose before and after for another"}
+READ_ORDER = {"order": "elements are read in C order: for another order, transpose before and after"}
 JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
 
 
-def view(name, arguments, kernel, *, kernel_on_meta=None, returns="Tensor(a)", **parts):
+def view(name, arguments, kernel, *, kernel_on_meta=None, returns="Tensor(a)", tags=(), **parts):
     """Declare an operator whose result has the elements of its first argument, as a view where possible.
 
     `kernel_on_meta` replaces the kernel on meta arrays, where the kernel would copy.
     """
     meta = view_meta(kernel_on_meta or kernel)
-    declare(name, arguments, kernel, meta, returns=returns, tags=("view",), jvp="linear", **parts)
+    declare(name, arguments, kernel, meta, returns=returns, tags=("view", *tags), jvp="linear", **parts)
 
 
 def view_meta(kernel):
-    """The meta kernel: the kernel on a meta array in place of the first argument."""
+    """Return a meta kernel that runs the kernel on a meta array instead of the first argument."""
     def meta(a, *args, copy=None, **options):
         result = kernel(stand_in(a), *args, **options)
         if isinstance(result, list):
             return [view_of(a, piece.shape, piece.dtype) for piece in result]
-        result = np.asarray(result)     # of a number NumPy may return it as it is
+        result = np.asarray(result)     # for a number, NumPy may return the number itself
         return MetaArray(result.shape, result.dtype) if copy else view_of(a, result.shape, result.dtype)
     return meta
 
@@ -58,7 +60,7 @@ def rearrangement(name, arguments, kernel, shape_of_result, **parts):
     """Declare an operator whose result has the elements of its first argument in new memory."""
     def meta(a, *args):
         return MetaArray(shape_of_result(shape_of(a), *args), dtype_of(a))
-    declare(name, arguments, kernel, meta, tags=("rearrangement",), jvp="linear", **parts)
+    declare(name, arguments, kernel, meta, tags=("rearrangement", "zero_d_array"), jvp="linear", **parts)
 
 
 def join(name, arguments, kernel, shape_of_result, **parts):
@@ -72,30 +74,30 @@ def join(name, arguments, kernel, shape_of_result, **parts):
 
 
 def concatenated(shapes, axis):
-    """The shape of arrays of `shapes` put one after the other; ValueError if they differ along another axis."""
+    """Return the shape of the concatenation of `shapes`. Raise ValueError if they differ along another axis."""
     if axis is None:
         return (sum(map(prod, shapes)),)
     first = shapes[0]
     axis = normalize_axis_index(axis, len(first))
     rests = {shape[:axis] + shape[axis + 1:] for shape in shapes}
     if len(rests) > 1 or {len(shape) for shape in shapes} != {len(first)}:
-        raise ValueError(f"concatenate: argument arrays has shapes {shapes}; they may differ along axis {axis} only\n"
+        raise ValueError(f"concatenate: argument arrays has shapes {shapes}, which differ on axes other than {axis}\n"
                          "pass another axis, or arrays that agree along the others")
     return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1:])
 
 
 def stacked(shapes, axis):
-    """The shape of arrays of equal `shapes`, stacked along a new axis."""
+    """Return the shape of arrays of equal `shapes`, stacked along a new axis."""
     first = shapes[0]
     if set(shapes) != {first}:
-        raise ValueError(f"stack: argument arrays has shapes {shapes}; they must be the same\n"
+        raise ValueError(f"stack: argument arrays has shapes {shapes}, expected equal shapes\n"
                          "join arrays of several lengths with concatenate")
     axis = normalize_axis_index(axis, len(first) + 1)
     return (*first[:axis], len(shapes), *first[axis:])
 
 
 def repeated(shape, repeats, axis=None):
-    """The shape after each element was repeated `repeats` times; `repeats` is one number, or one per element."""
+    """Return the shape after each element was repeated `repeats` times: one number, or one per element."""
     shape, axis = along(shape, axis)
     if len(repeats) not in (1, shape[axis]):
         raise ValueError(f"repeat: argument repeats has {len(repeats)} numbers, expected 1 or {shape[axis]}\n"
@@ -108,7 +110,7 @@ def repeated(shape, repeats, axis=None):
 
 
 def tiled(shape, reps):
-    """The shape after `reps` copies along the axes; fewer numbers count for the last axes."""
+    """Return the shape after `reps` copies along the axes. Fewer numbers count for the last axes."""
     ndim = max(len(shape), len(reps))
     shape = (1,) * (ndim - len(shape)) + shape
     reps = (1,) * (ndim - len(reps)) + reps
@@ -116,7 +118,7 @@ def tiled(shape, reps):
 
 
 def rolled(shape, shift, axis=None):
-    """The same shape; AxisError for an invalid axis."""
+    """Return the shape unchanged. Raise AxisError for an invalid axis."""
     if axis is not None:
         normalize_axis_tuple(axis, len(shape), allow_duplicate=True)
         broadcast(((len(shift),), (len(axis),)))
@@ -125,7 +127,7 @@ def rolled(shape, shift, axis=None):
 
 @lru_cache(maxsize=256)
 def inverted(axes):
-    """The permutation that undoes that of `axes`."""
+    """Return the permutation that undoes the permutation `axes`."""
     order = [axis % len(axes) for axis in axes]
     return tuple(sorted(range(len(axes)), key=order.__getitem__))
 
@@ -136,7 +138,7 @@ def transposed_back(g, axes):
 
 @lru_cache(maxsize=256)
 def moved(ndim, source, destination):
-    """The permutation of `moveaxis`."""
+    """Return the permutation that `moveaxis` applies."""
     source, destination = normalize_axis_tuple(source, ndim), normalize_axis_tuple(destination, ndim)
     order = [axis for axis in range(ndim) if axis not in source]
     for place, axis in sorted(zip(destination, source, strict=True)):
@@ -145,7 +147,7 @@ def moved(ndim, source, destination):
 
 
 def parts(g, shapes, axis):
-    """`g`, cut into arrays of these shapes along the axis; without an axis, along its only one."""
+    """Cut `g` into arrays of these shapes along the axis, or without an axis along its only one."""
     if axis is None:
         ends = accumulate([prod(shape) for shape in shapes])
         return tuple([g[end - prod(shape):end].reshape(shape) for shape, end in zip(shapes, ends, strict=True)])
@@ -156,13 +158,13 @@ def parts(g, shapes, axis):
 
 
 def layers(g, n, axis):
-    """The `n` layers of `g` along the axis."""
+    """Return the `n` layers of `g` along the axis."""
     before = (slice(None),) * (axis % g.ndim)
     return tuple([g[(*before, i, ...)] for i in range(n)])
 
 
 def repeats_summed(g, shape, repeats, axis):
-    """The sum of the copies that `repeat` made of each element."""
+    """Sum the copies that `repeat` made of each element."""
     shape, axis = along(shape, axis)
     if len(repeats) == 1:
         return g.reshape((*shape[:axis + 1], repeats[0], *shape[axis + 1:])).sum(axis + 1)
@@ -172,12 +174,73 @@ def repeats_summed(g, shape, repeats, axis):
 
 
 def tiles_summed(g, shape, reps):
-    """The sum of the copies that `tile` made of each element."""
+    """Sum the copies that `tile` made of each element."""
     ndim = max(len(shape), len(reps))
     extents = (1,) * (ndim - len(shape)) + shape
     reps = (1,) * (ndim - len(reps)) + tuple(reps)
     tiles = g.reshape(tuple([n for pair in zip(reps, extents, strict=True) for n in pair]))
     return tiles.sum(tuple(range(0, 2 * ndim, 2))).reshape(shape)
+
+
+# diagonals and windows
+
+
+def writeable_diagonal(a, offset=0, axis1=0, axis2=1):
+    """Return the diagonal as a view that can be written to where the array can.
+
+    NumPy returns a read-only view.
+    """
+    found = np.diagonal(a, offset, axis1, axis2)
+    found.flags.writeable = a.flags.writeable
+    return found
+
+
+def with_diagonal(a, part, offset, axis1, axis2):
+    """Return `a` with its diagonal replaced by `part`, whose last axis is along the diagonal."""
+    axes = normalize_axis_tuple((axis1, axis2), a.ndim)
+    matrices = moveaxis(a, axes, (-2, -1))
+    *stack, rows, columns = matrices.shape
+    start = max(offset, 0) + max(-offset, 0) * columns
+    key = ..., slice(start, start + part.shape[-1] * (columns + 1), columns + 1)
+    changed = with_item(reshape(matrices, (*stack, rows * columns)), key, part)
+    return moveaxis(reshape(changed, (*stack, rows, columns)), (-2, -1), axes)
+
+
+def windows(x, window_shape, axis=None):
+    """Return the windows as a view that can be written to where the array can. NumPy returns a read-only view."""
+    return np.lib.stride_tricks.sliding_window_view(x, window_shape, axis, writeable=True)
+
+
+def windows_summed(g, ndim, axis):
+    """Sum, for each element of an array of `ndim` axes, the window elements that are views of it."""
+    axes = normalize_axis_tuple(range(ndim) if axis is None else axis, ndim, allow_duplicate=True)
+    for number in reversed(axes):
+        g = summed_across(moveaxis(g, number, -2), number)
+    return g
+
+
+def summed_across(x, axis):
+    """Sum the elements x[..., i, k] of equal i + k, along this axis."""
+    if x.shape[-1] < x.shape[-2]:
+        x = swapaxes(x, -2, -1)
+    *stack, rows, columns = x.shape
+    n = rows + columns - 1
+    # with zeros appended, each row that is one element shorter begins one element later
+    padded = reshape(concatenate((x, zeros_like(x, shape=(*stack, rows, rows))), -1), (*stack, rows * (n + 1)))
+    return moveaxis(reshape(padded[..., :rows * n], (*stack, rows, n)).sum(-2), -1, axis)
+
+
+def windows_batch(op, info, in_dims, x, window_shape, axis):
+    return op(x, window_shape, axes_behind(axis, x.ndim - 1, None)), 0
+
+
+def unwritable(a):
+    """Return a view that cannot be written to. A scalar is returned itself, since it cannot be written to."""
+    if isinstance(a, np.generic):
+        return a
+    view = np.asarray(a).view()
+    view.flags.writeable = False
+    return view
 
 
 # batches
@@ -192,11 +255,24 @@ def reshape_batch(op, info, in_dims, a, shape, copy):
 
 
 def ravel_batch(op, info, in_dims, a):
-    return flat(a), 0
+    """Flatten the examples of a batch. Those with gaps between their elements are copied, as in a loop."""
+    return (flat(a) if have_no_gaps(a) else reshape(a, (a.shape[0], prod(a.shape[1:])), copy=True)), 0
+
+
+def have_no_gaps(batch):
+    """Return whether the elements along the last axis are contiguous in each example.
+
+    The elements of a function's result are. Where elements along other axes are not contiguous, `reshape` copies.
+    """
+    array = _core.bottom_array(batch) if isinstance(batch, Tensor) else batch
+    if not isinstance(array, np.ndarray):
+        return True
+    steps = [step for extent, step in zip(array.shape[1:], array.strides[1:], strict=True) if extent > 1]
+    return not steps or steps[-1] == array.itemsize
 
 
 def squeeze_batch(op, info, in_dims, a, axis):
-    """The batching rule of squeeze: without an axis, all axes of length 1 go, except the batch axis."""
+    """Squeeze a batch. Without an axis, all axes of length 1 are removed, except the batch axis."""
     if axis is None:
         axes = tuple([axis for axis, extent in enumerate(a.shape) if extent == 1 and axis])
     else:
@@ -224,9 +300,22 @@ def stack_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
 
 
 def batches_of(arrays, dims, n):
-    """The arrays of a list, all as batches; `dims` is None if none of them is a batch."""
+    """Return the arrays of a list, all as batches. `dims` is None if none of them is a batch."""
     dims = (None,) * len(arrays) if dims is None else dims
-    return tuple([batch_of(array, dim, n) for array, dim in zip(arrays, dims, strict=True)])
+    return tuple([outermost(batch_of(array, dim, n)) for array, dim in zip(arrays, dims, strict=True)])
+
+
+def outermost(batch):
+    """Return the batch with its examples contiguous in memory, one after another.
+
+    NumPy orders the axes of a joined array by their order in memory.
+    """
+    array = _core.bottom_array(batch) if isinstance(batch, Tensor) else batch
+    if not isinstance(array, np.ndarray) or not array.strides[0] or all(
+            abs(step) <= abs(array.strides[0]) for extent, step in zip(array.shape, array.strides, strict=True)
+            if extent > 1):
+        return batch
+    return with_batch_outermost(batch)
 
 
 def repeat_batch(op, info, in_dims, a, repeats, axis):
@@ -245,7 +334,8 @@ def roll_batch(op, info, in_dims, a, shift, axis):
 
 
 def reshape_of_numpy_2_0(a, shape, *, copy=None):
-    """`reshape` with the argument that NumPy has from 2.1 on."""
+    """Reshape an array, with the argument `copy` that NumPy has from 2.1 on."""
+    a = np.asarray(a) if isinstance(a, np.generic) else a      # the result for a scalar is an array
     result = np.array(a, order="C").reshape(shape) if copy else np.reshape(a, shape)
     if copy is False and result.size and not np.may_share_memory(result, a):
         raise ValueError("Unable to avoid creating a copy while reshaping.")
@@ -257,7 +347,7 @@ def reshaped_back(a, part):
 
 
 def with_section(ary, part, piece, indices_or_sections, axis):
-    """`ary` with its section number `piece` replaced."""
+    """Return `ary` with its section number `piece` replaced by `part`."""
     extent, axis = ary.shape[axis], axis % ary.ndim
     if isinstance(indices_or_sections, int):
         ends = [extent * (i + 1) // indices_or_sections for i in range(indices_or_sections)]
@@ -272,7 +362,8 @@ view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None",
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=reshape_batch)
 view("ravel", "Tensor(a) a", ArrayMethod("ravel"), kernel_on_meta=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=ravel_batch)
-view("transpose", "Tensor(a) a, int[]? axes=None", ArrayMethod("transpose"), vjp=transposed_back,
+view("transpose", "Tensor(a) a, int[]? axes=None", ArrayMethod("transpose"), tags=("zero_d_as_first",),
+     vjp=transposed_back,
      put=lambda a, part, axes: transpose(part, axes and inverted(axes)), vmap={"axes": order_behind})
 view("swapaxes", "Tensor(a) a, int axis1, int axis2", ArrayMethod("swapaxes"),
      vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2),
@@ -283,12 +374,19 @@ view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis,
      vmap={"source": axes_behind, "destination": axes_behind})
 view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_shape: g.reshape(a_shape),
      put=reshaped_back, vmap={"axis": new_axes_behind})
-view("squeeze", "Tensor(a) a, int[1]? axis=None", ArrayMethod("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape),
+view("squeeze", "Tensor(a) a, int[1]? axis=None", ArrayMethod("squeeze"), tags=("zero_d_as_first",),
+     vjp=lambda g, a_shape: g.reshape(a_shape),
      put=reshaped_back, vmap=squeeze_batch)
-view("broadcast_to", "Tensor(a) array, int[1] shape", expand, left_out={"subok": LAYOUT["subok"]},
+view("broadcast_to", "Tensor(a) array, int[1] shape", expand, tags=("read_only",), left_out={"subok": LAYOUT["subok"]},
      vjp=lambda g, array_shape: sum_to(g, array_shape), vmap=broadcast_batch)
-view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, vjp=lambda g, axis: flip(g, axis),
+view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, tags=("zero_d_scalar",), vjp=lambda g, axis: flip(g, axis),
      put=lambda m, part, axis: flip(part, axis), vmap={"axis": axes_behind})
+view("diagonal", "Tensor(a) a, int offset=0, int axis1=0, int axis2=1", writeable_diagonal,
+     vjp=lambda g, a_shape, offset, axis1, axis2: with_diagonal(zeros_like(g, shape=a_shape), g, offset, axis1, axis2),
+     put=with_diagonal, vmap={"axis1": axis_behind, "axis2": axis_behind})
+view("sliding_window_view", "Tensor(a) x, int[1] window_shape, int[1]? axis=None", windows, tags=("zero_d_array",),
+     vjp=lambda g, x_shape, axis: windows_summed(g, len(x_shape), axis), vmap=windows_batch)
+view("read_only", "Tensor(a) a", unwritable, tags=("read_only", "zero_d_as_first"), vjp=lambda g: g, vmap={})
 view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]",
      vjp=lambda g, axis: concatenate(g, axis), put=with_section, vmap={"axis": axis_behind})
 

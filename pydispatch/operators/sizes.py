@@ -1,4 +1,4 @@
-"""Lengths that are known only when an array is computed, which Dask's arrays have: did a call fail because of them?"""
+"""Errors from lengths that are known only when an array is computed, as Dask's arrays have."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
 from pydispatch.tree import tree_flatten, tree_unflatten
 
 LENGTHS = (0, 1, 2, 3, 840)     # many numbers divide the last one, and few indices exceed it
-LONGEST = 1000      # no longer one stands for an unknown length
-MOST_ARRAYS = 3     # so many have lengths that differ
+LONGEST = 1000      # the longest length that is tried for an unknown one
+MOST_ARRAYS = 3     # only up to this number of arrays are tried with different lengths
 
 
 def blame_unknown_sizes(
     what: str, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> None:
-    """UnsupportedError for a call that failed, where unknown lengths have a part in it.
+    """Raise UnsupportedError for a call that failed, if unknown lengths contributed to the failure.
 
-    They have none if the call fails for zeros of whatever lengths in place of these arrays, and alike where all have
-    one length.
+    They did not if the call fails for zeros of any lengths instead of these arrays, and with an equal error where all
+    lengths are the same.
     """
     leaves, spec = tree_flatten((args, dict(kwargs)))
     places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf) and has_unknown_sizes(leaf)]
@@ -45,8 +45,11 @@ def blame_unknown_sizes(
 
 
 def _lengths_to_try(leaves: Sequence[Any], n_arrays: int) -> Iterable[tuple[int, ...]]:
-    """Some lengths for each array: those of other arrays and the numbers in the call, which it may ask for, too."""
-    known = [n for leaf in leaves if _core.is_array(leaf) for n in leaf.shape]      # of which some are nan
+    """Return some lengths to try for each array.
+
+    They include those of other arrays and the numbers in the call, which it may require.
+    """
+    known = [n for leaf in leaves if _core.is_array(leaf) for n in leaf.shape]      # some of these are nan
     numbers = [leaf for leaf in leaves if type(leaf) is int]
     lengths = {*LENGTHS, *[n for n in (*known, *numbers) if 0 <= n <= LONGEST]}
     return product(lengths, repeat=n_arrays) if n_arrays <= MOST_ARRAYS else [(n,) * n_arrays for n in lengths]
@@ -57,6 +60,6 @@ def _zeros(array: Any, length: int) -> Any:
 
 
 def _is_alike(error: Exception, other: Exception) -> bool:
-    """Are these the same, in the same words, but for nan where the first has a length?"""
+    """Return whether the errors are equal in type and words, except that `other` has nan for a length."""
     words = re.sub(r"\bnan\b", r"\\d+", re.escape(str(other)))
     return type(error) is type(other) and re.fullmatch(words, str(error)) is not None

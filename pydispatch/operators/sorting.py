@@ -8,6 +8,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pydispatch._core import ArrayMethod, MetaArray
 from pydispatch.operators.batching import batch_of, rows_along
 from pydispatch.operators.declare import declare, operators
+from pydispatch.operators.layouts import laid_out_like
 from pydispatch.operators.meta import along, dtype_of, shape_of
 
 positions_in_order, take_along = operators("argsort", "take_along_axis")
@@ -16,7 +17,7 @@ positions_in_order, take_along = operators("argsort", "take_along_axis")
 def sorting(name, kernel, *, takes_scalars, **parts):
     """Declare an operator that orders the elements along an axis, or all elements without one.
 
-    NumPy's argsort treats a 0-d array as a vector of one element; its sort refuses it.
+    NumPy's argsort treats a 0-d array as a vector of one element. NumPy's sort refuses it.
     """
     def check_axis(axis, ndim):
         if axis is not None and not takes_scalars:
@@ -34,16 +35,16 @@ def sorting(name, kernel, *, takes_scalars, **parts):
         return op(*rows_along(a, axis), kind, stable=stable), 0
 
     declare(name, "Tensor a, int? axis=-1, str? kind=None, *, bool? stable=None", kernel, meta, tags=("sorting",),
-            left_out={"order": "it names fields, which arrays here do not have; sort by one key after the other",
-                      "descending": f"of NumPy 2.5; pydispatch.numpy.{name} takes it"},
+            left_out={"order": "it names fields, which arrays of operators do not have: sort by one key at a time",
+                      "descending": f"new in NumPy 2.5: use pydispatch.numpy.{name}"},
             vmap=sort_batch, **parts)
 
 
 def sorted_by_position(a, axis=-1, kind=None, *, stable=None):
-    """The sorted array, by operators: the tape then saves its order, the positions of its elements in `a`."""
-    if kind is None and stable is None:
-        return take_along(a, positions_in_order(a, axis), axis)
-    return take_along(a, positions_in_order(a, axis, kind, stable=stable), axis)
+    """Sort an array by operators, so that the tape saves its order, the positions of its elements in `a`."""
+    options = {} if kind is None and stable is None else {"kind": kind, "stable": stable}
+    positions = positions_in_order(a, axis, **options)
+    return take_along(a, positions if axis is None else laid_out_like(positions, a), axis)
 
 
 sorting("argsort", ArrayMethod("argsort"), takes_scalars=True, differentiable=False)

@@ -14,7 +14,7 @@ pointwise = LIBRARY.pointwise
 
 
 def sinc_derivative_of_double(x, order=1):
-    """The derivative of sin(pi x) / (pi x), by its series near 0, by (y S)' = cos elsewhere."""
+    """Compute the derivative of sin(pi x) / (pi x), by its series near 0 and by (y S)' = cos elsewhere."""
     x = np.asarray(x)
     if x.dtype.kind not in "fc":
         x = x.astype(float)
@@ -29,7 +29,7 @@ def sinc_derivative_of_double(x, order=1):
 
 
 def sinc_series(y, order):
-    """The derivative of sin(y) / y by its Taylor series, which is good for |y| up to `order` + 2."""
+    """Compute the derivative of sin(y) / y by its Taylor series, which is good for |y| up to `order` + 2."""
     total = np.zeros_like(y)
     for n in range((order + 1) // 2, 3 * order + 20):
         k = 2 * n - order
@@ -38,7 +38,10 @@ def sinc_series(y, order):
 
 
 def i0_derivative_of_double(x, order=1):
-    """The derivative of the Bessel function: its integral of cos(t)^order cosh(x cos(t)), or sinh, by trapezoids."""
+    """Compute a derivative of the Bessel function by the trapezoidal rule.
+
+    It is the integral of cos(t)^order cosh(x cos(t)), or sinh.
+    """
     x = np.asarray(x)
     dtype = np.i0(np.empty(0, x.dtype)).dtype
     if not x.size:
@@ -53,7 +56,7 @@ def i0_derivative_of_double(x, order=1):
 
 
 def sinc_by_operators(x):
-    """What `np.sinc` computes: for 0 it takes a small number, and 1 comes out."""
+    """Compute `np.sinc` by operators: 0 is replaced by a small number, for which the result is 1."""
     y = multiply(x, math.pi)
     y = where(y == 0, np.finfo(y.dtype).eps, y)
     return divide(sin(y), y)
@@ -62,7 +65,7 @@ def sinc_by_operators(x):
 pointwise("sinc", np.sinc, "Tensor x", vjp=lambda g, x: g * sinc_derivative(x, 1), planned_as=sinc_by_operators)
 pointwise("sinc_derivative", named(sinc_derivative_of_double, "sinc_derivative"), "Tensor x, int order=1",
           vjp=lambda g, x, order: g * sinc_derivative(x, order + 1))
-pointwise("i0", np.i0, "Tensor x", vjp=lambda g, x: g * i0_derivative(x, 1))
+pointwise("i0", np.i0, "Tensor x", tags=("zero_d_array",), vjp=lambda g, x: g * i0_derivative(x, 1))
 pointwise("i0_derivative", named(i0_derivative_of_double, "i0_derivative"), "Tensor x, int order=1",
           vjp=lambda g, x, order: g * i0_derivative(x, order + 1))
 pointwise("frexp_mantissa", named(lambda x: np.frexp(x)[0], "frexp_mantissa"), "Tensor x",

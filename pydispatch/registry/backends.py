@@ -1,5 +1,6 @@
-"""Backends: a type of arrays, and where kernels for them come from beside those that are registered one by one."""
+"""Backends: registered array types, and the kernels that a backend provides without registering each of them."""
 
+# tests: tests/test_keys.py
 from __future__ import annotations
 
 import math
@@ -25,10 +26,11 @@ load_backend_pack = deferred("registry.packs", "load_backend_pack")
 
 
 class Backend:
-    """What a backend was registered with, and where: the site for messages, the code to know it when it runs again.
+    """A backend that was registered at run time, with the site of its registration.
 
-    `namespace` is a module, or another object with functions as attributes; the name of a module; or None. `kernels`
-    are those of what the namespace and decompositions lack, by names of operators.
+    `namespace` is a module, another object with functions as attributes, the name of a module, or None. `kernels` maps
+    the names of operators that the namespace and decompositions lack to kernels. `code` identifies the code that
+    registered the backend, to recognize a second run of that code.
     """
 
     __slots__ = ("array_type", "code", "kernels", "name", "namespace", "site")
@@ -46,40 +48,62 @@ class Backend:
 
     @property
     def functions(self) -> Any:
-        """The namespace; None if there is none, or if it is a module that was not imported yet."""
+        """The namespace, or None if there is none or if it is a module that was not imported yet."""
         return sys.modules.get(self.namespace) if isinstance(self.namespace, str) else self.namespace
 
     @property
     def provides(self) -> bool:
-        """Can it provide kernels now?"""
+        """Whether the backend can provide kernels now."""
         return self.functions is not None or bool(self.kernels)
 
     def is_again(self, other: Backend) -> bool:
-        """Does the same code register the same backend once more, perhaps with an edited class?"""
+        """Return whether the same code registers the backend again, perhaps with an edited array type."""
         ours, theirs = self.array_type, other.array_type
         is_same = ours is theirs or (ours.__module__, ours.__qualname__) == (theirs.__module__, theirs.__qualname__)
         return is_same and self.code == other.code
 
 
 BACKENDS: dict[str, Backend] = {}
-"""Those that were registered at run time, by name."""
+"""The backends that were registered at run time, by name."""
 
 
 def register_backend(
     name: str, array_type: type, above: Iterable[str] = (), *, namespace: Any = None,
     kernels: Mapping[str, Callable[..., Any]] | None = None,
 ) -> DispatchKey:
-    """Add a backend, whose raw arrays are instances of `array_type`; it lasts for the life of the process.
+    """Add a backend for the rest of the process.
 
-    `above` names backends that this one outranks when both are in one call (CPU is always outranked). `namespace`, a
-    module or its name, such as "dask.array", has functions with NumPy's names or those of the Array API: they are the
-    kernels of operators that have no other for this backend. `kernels`, by names of operators, are for operators that
-    the namespace lacks and that no decomposition replaces.
+    If the same code runs again, as a cell of a notebook does, its backend replaces the former one, with an
+    OverrideWarning. A call with only the name and the type of a registered backend, and `above`, ranks that backend
+    above further ones. The backend may also be one that a pack registered.
 
-    Returns the backend's dense key. The same code may run again, as a cell of a notebook does: its backend replaces the
-    former one, with OverrideWarning. For a backend that is registered, also by a pack, its name, its type and `above`
-    alone rank it above further ones. Raises RegistrationError when the name is taken otherwise, the type is already
-    another backend's, or all 14 places for run-time backends are taken.
+    Parameters
+    ----------
+    name
+        The name of the backend and of its dense key.
+    array_type
+        The type whose instances are the raw arrays of the backend.
+    above
+        The names of backends that this one outranks when arrays of both are in one call. CPU is always outranked.
+    namespace
+        A module or its name, such as "dask.array", or another object with functions as attributes. The functions have
+        NumPy's names or those of the Array API. They are the kernels of operators that have no other kernel for this
+        backend.
+    kernels
+        Kernels by names of operators, for operators that the namespace lacks and that no decomposition replaces.
+
+    Returns
+    -------
+    DispatchKey
+        The dense key of the backend.
+
+    Raises
+    ------
+    RegistrationError
+        If the name is not an identifier or is taken by another backend. If the type cannot be an array type or already
+        belongs to another backend. If a kernel is not callable. If all 14 places for run-time backends are taken.
+    UnknownKeyError
+        If `above` names an unknown backend.
     """
     backend = Backend(name, array_type, namespace, _checked(name, kernels), caller_site(), calling_code())
     with lock:
@@ -92,7 +116,7 @@ def register_backend(
             mark_all_stale()
             return key
         if former is not None and is_again:
-            warnings.warn(f"backend {name}: registered again at {backend.site}, in place of the registration at "
+            warnings.warn(f"backend {name}: registered again at {backend.site}, replacing the registration at "
                           f"{former.site}", OverrideWarning, stacklevel=frames_to_caller())
             key = keys.replace_backend(name, former.array_type, array_type, above)
         else:
@@ -103,7 +127,7 @@ def register_backend(
 
 
 def _checked(name: str, functions: Mapping[str, Callable[..., Any]] | None) -> dict[str, Callable[..., Any]]:
-    """Functions by full names of operators; RegistrationError for what is no function."""
+    """Map full names of operators to these functions, or raise RegistrationError for a value that is not callable."""
     given = {str(parse_name(each if "::" in each else f"np::{each}")): function
              for each, function in (functions or {}).items()}
     for each, function in given.items():
@@ -113,12 +137,12 @@ def _checked(name: str, functions: Mapping[str, Callable[..., Any]] | None) -> d
 
 
 def backend_of_key(key: DispatchKey) -> Backend | None:
-    """The backend that a dense key is of; None for other keys and for backends that the package brings along."""
+    """Return the run-time backend of a dense key, or None for other keys and for built-in backends."""
     return BACKENDS.get(key.backend or "") if key.is_dense else None
 
 
 def bring_into_use(key: DispatchKey) -> None:
-    """Import the namespace of the backend of a dense key, if it is a module that was not imported yet."""
+    """Import the namespace of the backend of this key, if it is a module that was not imported yet."""
     backend = backend_of_key(key)
     if backend is not None and backend.namespace is not None and backend.functions is None:
         import_module(backend.namespace)
@@ -126,15 +150,16 @@ def bring_into_use(key: DispatchKey) -> None:
 
 
 def load_backend(array_type: type) -> None:
-    """Load the pack of the backend of these arrays, if one is installed; PackError if that fails."""
+    """Load the pack of the backend for this array type, if one is installed. Raise PackError if that fails."""
     for module in modules_of(array_type):
         load_backend_pack(f"arrays of {array_type.__module__}.{array_type.__qualname__}", module)
 
 
 def modules_of(array_type: type) -> list[str]:
-    """The modules of a class and of its bases up to the first that is an array type, without those that have no pack.
+    """Return the modules of a class and its bases that may have a pack, up to the first registered array type.
 
-    Most types are Python's, NumPy's or ours: nothing is read for them. `numpy.ma` alone has arrays of another kind.
+    Modules of Python, NumPy and pydispatch are left out, so that no entry points are read for most types. The exception
+    is `numpy.ma`, whose arrays are another kind.
     """
     found: dict[str, None] = {}
     for cls in array_type.__mro__:
@@ -150,39 +175,50 @@ def modules_of(array_type: type) -> list[str]:
 
 @cache
 def dtype_like(dtype: Any) -> np.dtype[Any]:
-    """NumPy's dtype of the name that a dtype of another library has: `torch.float32` is float32.
+    """Return NumPy's dtype with the name of another library's dtype: float32 for `torch.float32`.
 
-    Raises DispatchTypeError where NumPy has none.
+    Raises DispatchTypeError if NumPy has none of that name.
     """
     name = str(dtype).rpartition(".")[2]
     try:
         return np.dtype(name)
     except TypeError as error:
-        raise DispatchTypeError(f"dtype {dtype}: NumPy has none of the name {name!r}\n"
-                                "convert the array to a dtype that NumPy has, such as float32") from error
+        raise DispatchTypeError(f"dtype {dtype}: NumPy has no dtype named {name!r}\n"
+                                "convert the array to a dtype of NumPy, such as float32") from error
 
 
 def dtype_of(value: Any) -> np.dtype[Any]:
-    """NumPy's dtype of an array."""
+    """Return NumPy's dtype for an array of any library."""
     dtype = value.dtype
     return dtype if isinstance(dtype, np.dtype) else dtype_like(dtype)
 
 
 def has_unknown_sizes(array: Any) -> bool:
-    """Is a length of this array, which is nan, known only when it is computed? Dask has such arrays."""
+    """Return whether a length is nan, which means unknown until the array is computed. Dask has such arrays."""
     return any(map(math.isnan, array.shape))
 
 
+def is_like_numpy(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether NumPy's functions and operators mean the same on this array as on an array of its base class.
+
+    They do not for a numpy.matrix, and for a subclass with an implementation of NumPy's protocols.
+    """
+    cls = type(array)
+    return cls is np.ndarray or (
+        cls.__array_ufunc__ is np.ndarray.__array_ufunc__ and not issubclass(cls, np.matrix)
+        and cls.__array_function__ is np.ndarray.__array_function__)
+
+
 def is_masked(value: Any) -> bool:
-    """Is this a masked array, or one of masked chunks, also below a Tensor? Then not every element counts."""
+    """Return whether this is a masked array, or has masked chunks, directly or below Tensors."""
     chunk = chunk_like(value)
     return type(chunk) is not np.ndarray and isinstance(chunk, np.ma.MaskedArray)
 
 
 def chunk_like(value: Any) -> Any:
-    """What an array of Dask's says of its chunks: one without elements; any other array as it is, without its Tensors.
+    """Return the empty array that describes the chunks of a Dask array, or any other array itself.
 
-    Below a batch, these are the arrays of all examples.
+    Tensors are unwrapped first. Of a batch, the array of all examples is used.
     """
     while isinstance(value, _core.Tensor):
         batch = value if isinstance(value, _core.BatchedTensor) else None
@@ -191,13 +227,13 @@ def chunk_like(value: Any) -> Any:
 
 
 def unknown_sizes(what: str, array: Any, reason: str) -> UnsupportedError:
-    """The error that a call needs a length that is known only when the array is computed."""
+    """Return the error for a call that needs a length that is known only when the array is computed."""
     return UnsupportedError(f"{what}: found an array of unknown sizes, {tuple(array.shape)}: {reason}\n"
-                            "call compute_chunk_sizes() of the array first")
+                            "call array.compute_chunk_sizes() first")
 
 
 def check_sizes(what: str, *arrays: Any, axes: slice = slice(None)) -> None:
-    """UnsupportedError where axes of an array have unknown lengths, for what would compute with nan and not notice."""
+    """Raise UnsupportedError if axes of an array have unknown lengths. Callers would silently compute with nan."""
     for array in arrays:
         if any(map(math.isnan, array.shape[axes])):
             raise unknown_sizes(what, array, "the result depends on its sizes")

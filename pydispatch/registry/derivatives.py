@@ -1,19 +1,19 @@
-"""Derivatives: what users write as formulas or functions, and how it is compiled for the tape.
+"""Derivatives: formulas and functions that users register, and how they are compiled for the tape.
 
-The names of a formula's parameters say what it needs:
+The names of a formula's parameters determine the values that it gets:
 
-    parameter             means
-    the first one         the gradient of the result; in `jvp`, the tangent of the formula's argument
-    <argument>            that argument of the schema, or its default if it was not passed
-    <argument>_shape      the shape of that argument; of a list, one shape per element
-    <argument>_dtype      its dtype, likewise
-    result                what the operator returned, a tuple of several results
+    parameter             value
+    the first one         The gradient of the result. In `jvp`, the tangent of the formula's argument.
+    <argument>            That argument of the schema, or its default if it was not passed.
+    <argument>_shape      The shape of that argument. For a list, one shape per element.
+    <argument>_dtype      The dtype of that argument. For a list, one dtype per element.
+    result                The result of the operator. A tuple of several results.
 
-The gradient of several results is a tuple, with None for a result that took no part; the gradient of a list of arrays
-has zeros there. Everything that the formulas of an operator name, except their first parameters, is a residual of its
-nodes.
+The gradient of several results is a tuple, with None for a result without a gradient. The gradient of a list of arrays
+has zeros there. Each parameter that an operator's formulas name, except the first one, is a residual of its nodes.
 """
 
+# tests: tests/operators/test_derivatives.py
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
-from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.exceptions import NoDerivativeError
 from pydispatch.registry.fused_formulas import fused_formulas_of
 from pydispatch.schema import OperatorName, Schema, Type
 
@@ -32,7 +32,7 @@ Residual = tuple[int, int]      # (kind, position of the argument)
 
 
 class Joint(NamedTuple):
-    """One formula for the gradients of all arguments, which it returns as a tuple: for gradients that share work."""
+    """A formula that returns the gradients of all arguments as a tuple, for gradients that share work."""
 
     formula: Callable[..., Any]
 
@@ -41,10 +41,10 @@ _IDENTITY: Any = (lambda g: g).__code__
 
 
 class CustomDerivative:
-    """How one operator is differentiated by functions of users.
+    """A derivative of one operator by functions of users.
 
-    `name` is the name of its nodes. An incomplete derivative has a `missing` message, which is raised at the call if it
-    `refuses_calls`, else at backward.
+    `name` is the name of its nodes. An incomplete derivative has a `missing` message, which is raised at the call if
+    `refuses_calls` is set, and else in the backward pass.
     """
 
     name = "CustomBackward"
@@ -52,32 +52,32 @@ class CustomDerivative:
     refuses_calls = True
     functions: tuple[Any, ...] = ()         # the functions of the user
     direct: tuple[Any, Any] | None = None   # (setup, backward) of the user, where they can be called directly
-    derived: Any = None     # operators for a batch of calls, which library.derived makes
+    derived: Any = None     # the derived operators for a batch of calls, made by library.derived
 
     # ctx is a Context, or an autograd.examples.ExampleContext, which replaces it for one example of a batch
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        """Save the residuals, after the forward call. `values` has one entry per argument, defaults filled in."""
+        """Save the residuals after the forward call. `values` has one entry per argument, with defaults filled in."""
 
     def backward(self, ctx: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
-        """From one gradient per result to one per argument."""
+        """Return one gradient per argument, given one gradient per result."""
         raise NoDerivativeError(self.missing or f"{self.name} has no backward function")
 
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
-        """From one tangent per argument to one per result; None is zero."""
+        """Return one tangent per result, given one tangent per argument. None is a zero tangent."""
         raise NoDerivativeError(
             f"{self.name.removesuffix('Backward')} has no jvp\n"
-            "give it one: register_autograd(..., jvp=...), or a jvp staticmethod; or differentiate in reverse mode"
+            "give it one by register_autograd(..., jvp=...) or a jvp staticmethod, or differentiate in reverse mode"
         )
 
     def check(self) -> None:
-        """Raise when the derivative no longer fits its operator."""
+        """Raise an error if the derivative no longer fits its operator."""
 
 
 def compile_derivative(op: OpOverload, schema: Schema, source: Any) -> Any:
-    """The Derivative of a declaration, or the CustomDerivative itself; None if the results are never tracked.
+    """Compile a declaration to a Derivative, or return a CustomDerivative as it is.
 
-    Raises NoDerivativeError when the operator has none.
+    Returns None if the results are never tracked. Raises NoDerivativeError if the operator has no derivative.
     """
     if source is None:
         return _without_derivative(op, schema)
@@ -88,12 +88,7 @@ def compile_derivative(op: OpOverload, schema: Schema, source: Any) -> Any:
         return source
     if not source.differentiable:
         return None
-    if source.variant == "out":
-        raise AutogradError(
-            f"operator {op.name}: variants with out= don't support automatic differentiation, and an argument requires "
-            f"grad\ncall ops.np.{op.name.name}(...), which returns a new Tensor, or write inside of no_grad()"
-        )
-    if source.vjp is None:
+    if source.vjp is None or source.variant == "out":       # out= variants are differentiated as composites only
         raise NoDerivativeError(f"operator {op.name} has no derivative\n"
                                 "detach the argument that requires grad: tensor.detach()")
     return make_derivative(op, schema, source)
@@ -116,9 +111,19 @@ def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
     names = [argument.name for argument in schema.arguments]
     arrays = [i for i, argument in enumerate(schema.arguments) if argument.type.contains_arrays]
     forward = source.jvp
-    if forward is not None and not isinstance(forward, str):
+    if forward is None:
+        forward = "transposed" if is_transposed(source) else None
+    elif not isinstance(forward, str):
         forward = _laid_out(op, names, arrays, forward, schema, source)
     return _laid_out(op, names, arrays, source.vjp, schema, source, forward)
+
+
+def is_transposed(source: Any) -> bool:
+    """Return whether tangents are computed by transposing the formulas for gradients.
+
+    Formulas that broadcast serve for both modes as they are.
+    """
+    return source.jvp is None and (isinstance(source.vjp, Joint) or not source.broadcasts)
 
 
 def _laid_out(
@@ -139,19 +144,19 @@ def _laid_out(
         in_place=source.variant == "inplace",
         lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
         fused=fused_formulas_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))), forward=forward,
-        joint=joint, materializes=len(schema.returns) == 1,
+        joint=joint, materializes=len(schema.returns) == 1, is_checked=op.name.namespace != "np",
     )
 
 
 def _known(formula: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """The formula, or `_core.identity` for one that returns its argument: the engine need not call that."""
+    """Return the formula, or `_core.identity` for one that returns its argument. The engine does not call it."""
     code = getattr(formula, "__code__", None)
     same = code is not None and code.co_code == _IDENTITY.co_code and code.co_argcount == 1
     return _core.identity if same else formula
 
 
 def _is_list(kind: Type) -> bool:
-    """Does an argument of this type hold several arrays?"""
+    """Return whether an argument of this type can hold several arrays."""
     return str(kind).rstrip("?") not in ("Tensor", "Any")
 
 
@@ -160,7 +165,7 @@ def _as_tuple(formulas: Any) -> tuple[Callable[..., Any] | None, ...]:
 
 
 def parameters_of(formula: Any) -> tuple[str, ...]:
-    """The names of the parameters of a function in Python, or of one in C whose documentation begins with them."""
+    """Return the names of the parameters of a Python function, or of a C function that has a text signature."""
     code: Any = getattr(formula, "__code__", None)
     if code is None:
         return tuple(str(formula.__text_signature__)[1:-1].split(", "))
@@ -176,13 +181,13 @@ def _residual_of(op: OpOverload, name: str, names: list[str]) -> Residual:
         if name.endswith(suffix) and name.removesuffix(suffix) in names:
             return kind, names.index(name.removesuffix(suffix))
     raise NoDerivativeError(
-        f"operator {op.name}: a formula takes {name!r}, which is no argument ({', '.join(names)}), and not `result`\n"
+        f"operator {op.name}: a formula takes {name!r}, expected an argument ({', '.join(names)}) or `result`\n"
         "name its parameters after what it needs: arguments, their shapes and dtypes as in x_shape, or result"
     )
 
 
 def node_name(operator: OperatorName) -> str:
-    """The name of an operator's nodes: "BroadcastToBackward" for broadcast_to."""
+    """Return the name of an operator's nodes, such as "BroadcastToBackward" for broadcast_to."""
     words = f"{operator.name}_{operator.overload}".split("_")
     return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
 

@@ -1,9 +1,10 @@
-"""Fused formulas: a formula that only applies one ufunc after the other becomes a `_core.UfuncChain`.
+"""Fused formulas: a formula that is a chain of universal functions becomes a `_core.UfuncChain`.
 
-Such formulas are found by calling them once with symbols. The chain gives the same numbers as the formula, for
-NumPy's own arrays; for all others, the formula itself runs.
+A formula is called once with symbols to find its steps. The chain computes the same numbers as the formula for NumPy
+arrays. For all other arrays, the formula itself runs.
 """
 
+# tests: tests/core/test_loops.py
 from __future__ import annotations
 
 import types
@@ -15,28 +16,31 @@ import numpy as np
 from pydispatch._core import OpOverload, OpOverloadPacket, Product, UfuncChain
 
 Operand = tuple[str, Any]
-Step = tuple[Any, list[Operand]]    # a ufunc or an operator, and what it is applied to
+Step = tuple[Any, list[Operand]]    # a universal function or an operator, and its operands
 
-PRODUCTS = {    # by operator: its formulas for two matrices; the declared ones have branches for other numbers of axes
+PRODUCTS = {    # operator: its formulas for two matrices. The declared formulas branch on the numbers of axes
     "np::matmul": (Product(0, 2, False, True), Product(1, 0, True, False)),     # g @ x2.T, x1.T @ g
 }
 
 UFUNCS = frozenset(f"np::{name}" for name, value in vars(np).items()
                    if isinstance(value, np.ufunc) and f"{'d' * value.nin}->d" in value.types)
-"""Operators whose kernel is a ufunc of floating-point numbers, unless a user registers another one."""
+"""Operators whose kernel is a universal function with a loop for doubles, unless a user registers another kernel."""
 
 
 class NotAChainError(Exception):
-    """A formula does something that a chain of ufuncs cannot do."""
+    """A formula is not a chain of universal functions."""
 
 
 class FormulaOperand:
-    """A symbol: an argument of a formula or the result of a step. Operators of Python and of the library add steps."""
+    """A symbol for an argument of a formula or the result of a step.
+
+    Operators of Python and of the library, applied to symbols, add steps.
+    """
 
     def __init__(self, steps: list[Step], operand: Operand, made_by: int) -> None:
         self.steps = steps
         self.operand = operand
-        self.made_by = made_by      # the number of steps up to and including the one that gave it
+        self.made_by = made_by      # the number of steps up to and including the one that makes it
 
     def _refuse(self, *others: Any) -> Any:
         raise NotAChainError
@@ -81,7 +85,7 @@ class FormulaOperand:
 
 
 def add_step(function: Any, *operands: Any) -> FormulaOperand:
-    """The result of one more step, which must use the result of the previous step, if there is one."""
+    """Add a step and return its result. The step must use the result of the previous step, if there is one."""
     steps: list[Step] = next(operand.steps for operand in operands if isinstance(operand, FormulaOperand))
     described = [_describe(operand, len(steps)) for operand in operands]
     if steps and ("previous", None) not in described:
@@ -101,9 +105,9 @@ def _describe(operand: Any, n_steps: int) -> Operand:
 
 
 def fused_formula_of(formula: Any) -> UfuncChain | None:
-    """The chain that does the same as a formula; None if there is none.
+    """Return the chain that computes the same as a formula, or None if there is none.
 
-    All globals of the formula must be operators of the library, and it must use all of its arguments: then it has no
+    All globals of the formula must be operators of the library, and it must use all of its arguments. It then has no
     branch that the symbols could have decided.
     """
     code = getattr(formula, "__code__", None)
@@ -136,7 +140,7 @@ def _applying(operator: OpOverload) -> Callable[..., FormulaOperand]:
 
 
 def fused_formulas_of(name: str, formulas: tuple[Callable[..., Any] | None, ...]) -> tuple[Any, ...] | None:
-    """For each formula its fused formula or None; None if no formula has one."""
+    """Return the fused formula, or None, for each formula. Return None if no formula has one."""
     found: tuple[Any, ...] = PRODUCTS.get(name) or tuple([fused_formula_of(formula) for formula in formulas])
     found += (None,) * (len(formulas) - len(found))
     return None if all(formula is None for formula in found) else found

@@ -1,5 +1,6 @@
-"""Kernels: registered functions, and whether they fit a schema."""
+"""Kernels: registered functions, with the checks that they fit a schema."""
 
+# tests: tests/registry/test_registrations.py
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pydispatch import _core, loading
 from pydispatch.exceptions import RegistrationError
 from pydispatch.schema import EXACT, Fit, Schema, compare_signature, described, first_difference
 
-# what kernels of users are checked with
+# needed for kernels of users only
 infer_kernel_schema = loading.deferred("schema.inference", "infer_kernel_schema")
 universal = loading.deferred("registry.c_functions", "universal")
 
@@ -19,15 +20,14 @@ universal = loading.deferred("registry.c_functions", "universal")
 class Kernel:
     """A registered function, with its calling convention.
 
-    `inferred` is the schema from its annotations, or None. `fitting` says how the function takes the arguments, where
-    its signature does not.
+    `fitting` specifies how the function takes the schema's arguments. If it is None, the function's signature does.
     """
 
     __slots__ = (
         "_inferred", "applies", "boxed", "checks_aliasing", "fallthrough", "fitting", "function", "is_composite",
         "is_of_user", "with_keyset", "written",
     )
-    is_fake = False     # does it give only the metadata of the results?
+    is_fake = False     # the function computes the metadata of the results only
 
     def __init__(
         self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
@@ -38,10 +38,10 @@ class Kernel:
         self.with_keyset = with_keyset
         self.boxed = boxed
         self.fallthrough = fallthrough
-        self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
-        self.is_of_user = is_of_user                # is it code of users, not of the library?
-        self.is_composite = is_composite            # do transforms and the tape see the calls that it makes?
-        self.applies = applies                      # which calls is a composite for, by their arguments? None: all
+        self.checks_aliasing = checks_aliasing      # refuse results that share memory with arguments
+        self.is_of_user = is_of_user                # the function is a user's, not the library's
+        self.is_composite = is_composite            # transforms and the tape see the calls that it makes
+        self.applies = applies                      # used only if applies(*args); None: for all calls
         self.fitting = fitting
         self._inferred: Schema | bool | None = False
 
@@ -53,7 +53,7 @@ class Kernel:
 
     @property
     def site(self) -> str:
-        """File and line of its definition; for a function in C, its module."""
+        """The file and line of the definition, or the module of a function in C."""
         code = getattr(self.written, "__code__", None)
         if code:
             return f"{code.co_filename}:{code.co_firstlineno}"
@@ -62,7 +62,7 @@ class Kernel:
 
     @property
     def inferred(self) -> Schema | None:
-        """The schema of the function's annotations; None for boxed kernels and where annotations are missing."""
+        """The schema inferred from annotations, or None for boxed kernels and if annotations are missing."""
         if self._inferred is False:
             opaque = self.boxed or self.fallthrough
             self._inferred = None if opaque else infer_kernel_schema(self.function, with_keyset=self.with_keyset)
@@ -70,11 +70,11 @@ class Kernel:
 
     @property
     def debug(self) -> str:
-        """Qualified name and definition site."""
+        """The qualified name and the site of the definition."""
         return f"{self.name} at {self.site}"
 
     def fit(self, schema: Schema) -> Fit:
-        """How the function takes the schema's arguments; ValueError when it cannot."""
+        """Return how the function takes the schema's arguments. Raise ValueError if it cannot take them."""
         if self.fitting is not None:
             return self.fitting
         if self.boxed or self.fallthrough:
@@ -86,25 +86,28 @@ class Kernel:
 
 
 def check_function(what: str, role: str, function: Any, remedy: str) -> None:
-    """RegistrationError for a value that is not callable; `what` and `role` are for the message."""
+    """Raise RegistrationError for a value that is not callable, with `what` and `role` in the message."""
     if not callable(function):
-        raise RegistrationError(f"{what}: {role} is a function, not {described(function)}\n{remedy}")
+        raise RegistrationError(f"{what}: {role} must be a function, not {described(function)}\n{remedy}")
 
 
 def is_c_function(value: Any) -> bool:
-    """Is this a PyCapsule, or a LowLevelCallable of SciPy's?"""
+    """Return whether this is a PyCapsule or a `scipy.LowLevelCallable`."""
     return _core.name_of_capsule(capsule_of(value)) is not None
 
 
 def capsule_of(value: Any) -> Any:
-    """The capsule in a LowLevelCallable of SciPy's; anything else as it is."""
+    """Return the capsule in a `scipy.LowLevelCallable`, or any other value as it is."""
     if isinstance(value, tuple) and type(value).__name__ == "LowLevelCallable":
-        return tuple.__getitem__(value, 0)      # its own refuses
+        return tuple.__getitem__(value, 0)      # LowLevelCallable's __getitem__ raises
     return value
 
 
 def kernel_function(what: str, function: Any, remedy: str) -> Callable[..., Any]:
-    """What a kernel calls: the function, or the universal function of one in C; RegistrationError for anything else."""
+    """Return the function that a kernel calls: the given one, or the universal function of a function in C.
+
+    Raises RegistrationError for anything else.
+    """
     if is_c_function(function):
         function = universal(what, (function,))
     check_function(what, "a kernel", function, remedy)
@@ -112,7 +115,10 @@ def kernel_function(what: str, function: Any, remedy: str) -> Callable[..., Any]
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Register this to make a key fall through: for one operator with `impl`, for all with `fallback`. Never called."""
+    """Mark a key that falls through. Register this for one operator with `impl`, for all with `fallback`.
+
+    It is never called.
+    """
     raise AssertionError("a fall-through kernel is a marker and cannot be called")
 
 
@@ -120,7 +126,7 @@ def make_kernel(
     function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, checks_aliasing: bool = False,
     is_composite: bool = False, applies: Callable[..., bool] | None = None,
 ) -> Kernel:
-    """A kernel of a function; `fallthrough_kernel` becomes the marker."""
+    """Make a kernel of a function, or a fall-through kernel of `fallthrough_kernel`."""
     if function is fallthrough_kernel:
         return Kernel(function, fallthrough=True)
     return Kernel(function, with_keyset=with_keyset, boxed=boxed, checks_aliasing=checks_aliasing,
@@ -128,7 +134,7 @@ def make_kernel(
 
 
 def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
-    """RegistrationError when a kernel cannot take the arguments of a schema, or its annotations contradict it."""
+    """Raise RegistrationError if a kernel cannot take the arguments of a schema or its annotations contradict it."""
     inferred = kernel.inferred
     reason = None if inferred is None else first_difference(schema, inferred)
     if reason is None:
@@ -138,7 +144,7 @@ def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
         except ValueError as error:
             reason = str(error)
     raise RegistrationError(
-        f"operator {schema.name}: schema and kernel do not fit: {reason}\n"
+        f"operator {schema.name}: the kernel does not fit the schema: {reason}\n"
         f"expected: {schema}, defined at {site}\n"
         f"inferred: {'(none)' if inferred is None else inferred}, kernel {kernel.debug}"
     )

@@ -1,9 +1,10 @@
-"""Texts: registrations and tables for dumps, and the errors of the call path.
+"""Texts: dumps of registrations and tables, and the errors of the call path.
 
-The first line of an error names the operator, the argument, what was found and what was expected; the second line is
-the remedy, as the call to write.
+The first line of an error names the operator and the argument, and shows the value that was found and the one that was
+expected. The second line is the remedy, as the call to write.
 """
 
+# tests: tests/properties/test_errors.py
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from pydispatch.exceptions import (
     NoKernelError,
     OperatorNotFoundError,
     StaleOperatorError,
-    UntakenArgumentError,
+    UnsupportedArgumentError,
     VmapError,
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_bit, backend_names, runtime_keys
@@ -36,7 +37,7 @@ why_missing = deferred("backends.providing", "why_missing")
 
 
 def describe(op: OpOverload) -> str:
-    """The registrations of one operator as text, without anything that is computed from them."""
+    """Return the registrations of one operator as text, without anything that is computed from them."""
     if not op.registrations:
         return ""
     definition = definition_of(op)
@@ -60,7 +61,7 @@ def describe(op: OpOverload) -> str:
                 f"{kernel.debug} :: {inferred} [ {_flags(kernel)}]"
             )
     lines += [
-        f"kernels of {backend} are switched off at {switch.site}: {switch.kernel.debug} runs in their place"
+        f"kernels of {backend} are switched off at {switch.site}: {switch.kernel.debug} runs instead"
         for backend, switch in switched_off(op).items()
     ]
     rules: dict[type, list[RuleHandle]] = {}
@@ -82,27 +83,30 @@ def _flags(kernel: Kernel) -> str:
 
 
 def aliasing_error(schema: Schema, kernel: Kernel, i: int, argument: str | None) -> AliasingError:
-    """A kernel returned memory that it must not share; without `argument`, it failed to return the argument it must."""
+    """Return the error for result `i` of a kernel, which must not share the memory of `argument`.
+
+    If `argument` is None, the kernel did not return the mutable argument that the schema requires.
+    """
     if argument is None:
         mutable = [a for a in schema.arguments if a.mutable]
         which = "mutable keyword-only arguments" if mutable and mutable[0].kw_only else "first argument"
         return AliasingError(
-            f"operator {schema.name}: the kernel {kernel.debug} must return its {which}, and result {i} is another "
-            "object\nreturn the very array that was passed"
+            f"operator {schema.name}: the kernel {kernel.debug} must return its {which}, but result {i} is another "
+            "object\nreturn the array that was passed"
         )
     return AliasingError(
-        f"operator {schema.name}: result {i} of the kernel {kernel.debug} may not alias {argument}, and shares its "
+        f"operator {schema.name}: result {i} of the kernel {kernel.debug} must not alias {argument}, but shares its "
         "memory\nreturn a copy, or declare it in the schema: Tensor(a) x -> Tensor(a)"
     )
 
 
 def describe_table(rows: Iterable[_core.TableEntry | None]) -> str:
-    """A table as text: one line for each runtime key that has an entry."""
+    """Return a table as text, with one line for each runtime key that has an entry."""
     lines = []
     for key, entry in zip(_slots(), rows, strict=True):
         if entry is not None and key is not None:
             mark = "fallthrough " if entry.is_fallthrough else ""
-            without = f", without {', '.join(entry.untaken_names)}" if entry.untaken_names else ""
+            without = f", without {', '.join(entry.unsupported_names)}" if entry.unsupported_names else ""
             lines.append(f"{key.name}: {mark}{entry.kernel.debug} [{entry.label}{without}]\n")
     return "".join(lines)
 
@@ -117,13 +121,13 @@ def _type_name(value: Any) -> str:
 
 
 def shorten(value: Any) -> str:
-    """The repr of a value on one line, cut to 60 characters."""
+    """Return the repr of a value on one line, cut to 60 characters."""
     text = repr(value).replace("\n", " ")
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _wrong_type(op: OpOverload, schema: Schema, position: int, value: Any, reason: Any) -> Exception:
-    """The type of an argument refused a value."""
+    """Return the error for a value that the type of an argument refuses."""
     argument = schema.arguments[position]
     found, _, remedy = str(reason).partition("\n")
     return _binding_error(
@@ -150,10 +154,10 @@ def _unknown_keyword(op: OpOverload, schema: Schema, name: str, value: Any) -> E
     definition = definition_of(op)
     if definition is not None and name in definition.left_out:
         return _binding_error(
-            op, schema, f"the parameter {name!r} of the NumPy function is left out here; "
+            op, schema, f"the parameter {name!r} of the NumPy function is not supported, "
             f"found {name}={shorten(value)}\n{definition.left_out[name]}")
     return _binding_error(
-        op, schema, f"{UNKNOWN} {name!r}; found {name}={shorten(value)}\n"
+        op, schema, f"{UNKNOWN} {name!r}, found {name}={shorten(value)}\n"
         f"its arguments: {', '.join(argument.name for argument in schema.arguments)}")
 
 
@@ -167,13 +171,13 @@ def _given_twice(op: OpOverload, schema: Schema, position: int, value: Any) -> E
 def _short_stack(op: OpOverload, schema: Schema, found: int) -> Exception:
     return _binding_error(
         op, schema, f"the stack holds {found} values, expected at least {len(schema.arguments)}\n"
-        "push one value per schema argument, defaults included: op.bind(args, kwargs) gives them")
+        "push one value per schema argument, defaults included: op.bind(args, kwargs) returns them")
 
 
 def _wrong_number_of_values(op: OpOverload, schema: Schema, found: int) -> Exception:
     return _binding_error(
         op, schema, f"found {found} values, expected {len(schema.arguments)}, one per schema argument\n"
-        "op.bind(args, kwargs) gives them")
+        "op.bind(args, kwargs) returns them")
 
 
 def _binding_error(op: OpOverload, schema: Schema, text: str) -> Exception:
@@ -181,7 +185,7 @@ def _binding_error(op: OpOverload, schema: Schema, text: str) -> Exception:
 
 
 def unwritable_error(op: OpOverload, value: object, expected: type) -> Exception:
-    """A kernel cannot write to an array of this type."""
+    """Return the error for a mutable argument of a type that the kernel cannot write to."""
     where = next(i for i, argument in enumerate(op.schema.arguments) if argument.mutable)
     reason = f"expected a {expected.__name__} to write into, found {described(value)}\n{_call_functional(op)}"
     return _wrong_type(op, op.schema, where, value, reason)
@@ -210,11 +214,11 @@ WORDS = {
     "Device": "the name of a backend, such as 'CPU'", "Generator": "a generator: pydispatch.numpy.random.default_rng()",
     "int[]": "a tuple of ints", "float[]": "a tuple of floats", "bool[]": "a tuple of bools",
 }
-"""What types of schemas are in Python, for those who never saw a schema."""
+"""Descriptions of schema types in terms of Python, for readers who have never seen a schema."""
 
 
 def _in_words(type: Any, size: int | None) -> str:
-    """A value of this type; where there is a size hint, one item alone will do."""
+    """Describe the values that an argument of this type accepts. A size hint allows a single item, too."""
     kind = str(type)
     plain = kind.removesuffix("?")
     words = WORDS.get(plain, f"a value of type {plain}")
@@ -231,7 +235,7 @@ def _example(schema: Schema) -> str:
 
 
 def _wrong_number_left(op: OpOverload, schema: Schema, kernel: Kernel, results: tuple[Any, ...]) -> Exception:
-    """A boxed kernel left more or fewer values on its stack than the operator returns."""
+    """Return the error for a boxed kernel that left a wrong number of results on its stack."""
     return _result_error(
         op, schema, kernel, f"the boxed kernel left {len(results)} values on its stack, expected {len(schema.returns)}",
         "pop all arguments, then push one value per return: stack.push(result)")
@@ -250,18 +254,18 @@ def _wrong_type_returned(op: OpOverload, schema: Schema, maker: Any, position: i
     types = ", ".join(str(item.type) for item in schema.returns)
     remedy = f"return {'a value' if len(schema.returns) == 1 else 'values'} of type {types}"
     if "Tensor" in remedy:
-        remedy += "; numpy.asarray(...) makes an array of a list"
+        remedy += ". To make an array of a list: numpy.asarray(...)"
     if len(schema.returns) == 1:
-        remedy += "; a schema that returns several values ends in -> (Tensor, Tensor), one that returns none in -> ()"
+        remedy += ". A schema that returns several values ends in -> (Tensor, Tensor), one that returns none in -> ()"
     return _result_error(op, schema, maker, f"result {position + 1}: {reason}", remedy)
 
 
 def _result_error(op: OpOverload, schema: Schema, maker: Any, text: str, remedy: str) -> Exception:
-    return DispatchTypeError(f"operator {op.name}: {text}; {_maker(maker)}\n{remedy}\nschema: {schema}")
+    return DispatchTypeError(f"operator {op.name}: {text} ({_maker(maker)})\n{remedy}\nschema: {schema}")
 
 
 def _maker(maker: Any) -> str:
-    """What returned a result: a kernel, or the handler of a class or mode, in words."""
+    """Describe the kernel, or the handler of a class or mode, that returned a result."""
     if isinstance(maker, Kernel):
         return f"kernel {maker.debug}"
     return f"the handler of {maker.__qualname__ if isinstance(maker, type) else repr(maker)}"
@@ -282,7 +286,7 @@ def _no_kernel(
     arguments: tuple[tuple[str, Any], ...],
 ) -> Exception:
     real = [k.name for k in all_keys() if k in kernels_of(op)]
-    have = f"kernels are registered under: {', '.join(real)}" if real else "no kernel is registered for it at all"
+    have = f"kernels are registered under: {', '.join(real)}" if real else "no kernel is registered for it"
     if key is None or key is DispatchKey.Undefined:
         return NoKernelError(
             f"operator {op.name}: the call has no key: no array argument was given, or guards and fall-throughs "
@@ -303,30 +307,30 @@ def _no_kernel(
     return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\n{convert}register one: {remedy}")
 
 
-def untaken_argument(
+def unsupported_argument(
     op: OpOverload, schema: Schema, key: DispatchKey, entry: TableEntry, position: int, value: Any
-) -> UntakenArgumentError:
-    """A call gives another value than the default for an argument that the kernel does not take."""
+) -> UnsupportedArgumentError:
+    """Return the error for an unsupported argument that is not at its default."""
     argument = schema.arguments[position]
-    return UntakenArgumentError(
+    return UnsupportedArgumentError(
         f"operator {op.name}: argument {argument.name!r} (position {position + 1}): the kernel for {key.name}, "
-        f"{entry.kernel.debug}, does not take it; found {shorten(value)}, expected the default, "
+        f"{entry.kernel.debug}, does not take it, found {shorten(value)}, expected the default, "
         f"{shorten(argument.default)}\n"
         f'leave it out, or register a kernel that takes it: lib.impl("{op.name}", kernel, "{key.name}")'
     )
 
 
 def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
-    """What alone brings the key, in words; nothing where several arguments bring it together."""
+    """Describe the one argument, guard or default that brings the key. Return "" if arguments bring it together."""
     for i, (name, value) in enumerate(arguments):
         if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
             fake = isinstance(value, _core.Shell) and value.fake        # kernels get the Shell of a FakeTensor
             kind = "FakeTensor" if fake else _type_name(value)
-            return f"which argument {name!r} (position {i + 1}, {kind}) brings"
+            return f"which comes from argument {name!r} (position {i + 1}, {kind})"
     devices = {argument.name for argument in schema.arguments if str(argument.type).startswith("Device")}
     for name, value in arguments:
         if name in devices and value == key.backend:
-            return f"which argument {name!r} asks for"
+            return f"which argument {name!r} specifies"
     state = _core.current_state()
     if key in state.included:
         return "which a guard includes"
@@ -336,15 +340,15 @@ def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, A
 
 
 def _brought_together(arguments: tuple[tuple[str, Any], ...]) -> str:
-    brought = [f"{name!r} brings {_core.keys_of(value).highest.name}" for name, value in arguments
+    brought = [f"{name!r} has {_core.keys_of(value).highest.name}" for name, value in arguments
                if _core.keys_of(value)]
-    return f"the highest of the arguments' keys taken together: {', '.join(brought)}"
+    return f"the highest of the arguments' combined keys: {', '.join(brought)}"
 
 
 def _mixed_backends(op: OpOverload, keyset: DispatchKeySet) -> Exception:
     found = [name for name in backend_names() if backend_bit(name) & keyset.word and name not in ("CPU", "Meta")]
     return DispatchTypeError(
-        f"operator {op.name}: arrays of the backends {' and '.join(found)} in one call, and neither was declared above "
+        f"operator {op.name}: one call mixes arrays of the backends {' and '.join(found)}, and neither ranks above "
         f"the other\nconvert one of them, or rank one above the other: "
         f"register_backend({found[-1]!r}, {_array_type_of(found[-1])}, above=({found[0]!r},))"
     )
@@ -386,7 +390,7 @@ def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Excepti
 
 
 def _reason(error: Exception) -> str:
-    """The first line, without the operator's name."""
+    """Return the first line of an error's message, without the operator's name."""
     return str(error).partition("\n")[0].partition(": ")[2]
 
 
@@ -396,21 +400,21 @@ def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
 
 
 def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:
-    """A value of a transform is used where that transform is not active."""
+    """Return the error for a value of a transform that is used where that transform is not active."""
     what = "a value" if op is None else f"operator {op.name}: argument {argument!r} is a value"
     if isinstance(value, BatchedTensor) and not value.interpreter.alive:
-        return VmapError(f"{what} of {describe_interpreter(value.interpreter)}: it has left the function under vmap\n"
-                         "return it from there")
+        return VmapError(f"{what} of {describe_interpreter(value.interpreter)}: it escaped from the function under "
+                         "vmap\nreturn it from that function")
     why = ", which is not active here" if value.interpreter.alive else ""      # else the description says why
     return AutogradError(
         f"{what} of {describe_interpreter(value.interpreter)}{why}\n"
-        "use it in the function that was transformed, in the same thread, or return it from there; to a kernel, "
-        "Function or rule that runs below it, pass it as an argument"
+        "use it in the transformed function, in the same thread, or return it from there. To use it in a kernel, "
+        "Function or rule that runs below, pass it as an argument"
     )
 
 
 def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, interpreter: Interpreter) -> NoDerivativeError:
-    """A transform cannot differentiate an operator with a registered autograd kernel."""
+    """Return the error for a transform that differentiates an operator with a registered autograd kernel."""
     return NoDerivativeError(
         f"operator {op.name} has an Autograd kernel, which {interpreter.name} cannot differentiate: "
         f"{entry.kernel.debug}\n"
@@ -436,7 +440,7 @@ _core.connect(
     no_kernel=_no_kernel,
     mixed_backends=_mixed_backends,
     ran_fallthrough=_ran_fallthrough,
-    untaken_argument=untaken_argument,
+    unsupported_argument=unsupported_argument,
     no_overload=_no_overload,
     no_such_overload=_no_such_overload,
 )

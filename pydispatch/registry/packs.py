@@ -1,7 +1,4 @@
-"""Packs: installed distributions that declare the operators of a namespace, or register a backend.
-
-They are found by their entry points.
-"""
+"""Packs: installed distributions, found by entry points, that declare a namespace's operators or register a backend."""
 
 from __future__ import annotations
 
@@ -16,18 +13,21 @@ from pydispatch.registry.operators import families_of
 from pydispatch.registry.registrations import packets
 
 OPERATORS, BACKENDS = "pydispatch.packs", "pydispatch.backends"
-"""The groups of entry points: from a namespace to the module that declares its operators, and from the module of the
-arrays of a backend to the module that registers it."""
+"""The groups of entry points.
+
+The first maps a namespace to the module that declares its operators. The second maps the module of a backend's arrays
+to the module that registers the backend.
+"""
 
 _looked_up: set[str] = set()
-"""Namespaces whose packs are loaded, or that have none."""
+"""Namespaces whose packs are loaded, or that have no pack."""
 
 
 def load_pack(namespace: str) -> None:
-    """Import the pack of a namespace, if one is installed and was not imported yet; raises PackError if that fails.
+    """Import the pack of a namespace, if one is installed and was not imported yet.
 
-    After a failure the next look-up tries again. A pack that is installed after its namespace was asked for is found by
-    the next process.
+    Raises PackError if the import fails. The next look-up then tries again. A pack that is installed after the first
+    look-up of its namespace is found by the next process.
     """
     if namespace in _looked_up:
         return
@@ -37,54 +37,55 @@ def load_pack(namespace: str) -> None:
 
 
 def pack_named(namespace: str) -> EntryPoint | None:
-    """The entry point of a namespace; PackError if several distributions have one."""
+    """Return the entry point of a namespace, or None. Raise PackError if several distributions declare it."""
     return only_one(f"ops.{namespace}", "declare operators of this namespace", [
         *installed(tuple(sys.path), OPERATORS).select(name=namespace)])
 
 
 def only_one(what: str, deed: str, points: list[EntryPoint]) -> EntryPoint | None:
-    """The one of these entry points; None if there is none, PackError for several with different modules."""
+    """Return the first entry point, or None if there is none. Raise PackError if they name different modules."""
     if len({point.value for point in points}) > 1:
         raise PackError(f"{what}: {' and '.join(map(described, points))} {deed}\nuninstall all but one of them")
     return points[0] if points else None
 
 
 def namespaces_of_packs() -> list[str]:
-    """Those for which a pack is installed."""
+    """Return the namespaces that have an installed pack."""
     return sorted(installed(tuple(sys.path), OPERATORS).names)
 
 
 @lru_cache(maxsize=8)
 def installed(path: tuple[str, ...], group: str) -> EntryPoints:
-    """The entry points of all packs on this path, whose distributions take milliseconds to read."""
+    """Return the entry points of a group on this path. They are cached, as reading distributions takes milliseconds."""
     return entry_points(group=group)
 
 
 def _is_imported(point: EntryPoint) -> bool:
-    """Import the pack; False if this very thread is importing it, so that the pack looks for an operator of its own.
+    """Import a pack and return whether its import is complete.
 
-    Python's import lock holds up other threads until the operators are there.
+    It is incomplete if the pack, while this thread imports it, looks up an operator of its namespace. Python's import
+    lock makes other threads wait until the operators are declared.
     """
     module = imported(f"ops.{point.name}", point)
     if getattr(module.__spec__, "_initializing", False):
         return False
     if not packets.get(point.name) and not families_of(point.name):
         raise PackError(f"ops.{point.name}: {described(point)} declares no operator of this namespace\n"
-                        f"its module has to end with the call of install() of its Pack({point.name!r})")
+                        f"its module must end with a call of the method install() of its Pack({point.name!r})")
     return True
 
 
 def imported(what: str, point: EntryPoint) -> ModuleType:
-    """The module of a pack; PackError if its import fails."""
+    """Import and return the module of a pack. Raise PackError if the import fails."""
     try:
         return import_module(point.module)
     except Exception as error:
         raise PackError(f"{what}: {described(point)} failed to load: {type(error).__name__}: {error}\n"
-                        f"mend or reinstall it; to see where it fails: python -c 'import {point.module}'") from error
+                        f"repair or reinstall it. To see where it fails: python -c 'import {point.module}'") from error
 
 
 def missing_library(error: BaseException | None) -> str:
-    """The library of others whose absence raised this error, or one of its causes; "" if there is no such one."""
+    """Return the third-party package whose absence raised this error or one of its causes, or an empty string."""
     while error is not None:
         name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
         if name not in ("", "pydispatch"):
@@ -94,9 +95,10 @@ def missing_library(error: BaseException | None) -> str:
 
 
 def load_backend_pack(what: str, module: str) -> None:
-    """Import the pack of the backend for arrays of a module, if one is installed; PackError if that fails.
+    """Import the pack of the backend for arrays of a module, if one is installed.
 
-    The pack for `dask.array.core` is found by that name, or by "dask.array" or "dask".
+    The pack for `dask.array.core` is found by that name, or by "dask.array" or "dask". Raises PackError if the import
+    fails.
     """
     point = only_one(what, "register a backend for them", [
         point for point in installed(tuple(sys.path), BACKENDS) if f"{module}.".startswith(f"{point.name}.")])
@@ -105,9 +107,9 @@ def load_backend_pack(what: str, module: str) -> None:
 
 
 def load_backend_packs(name: str = "") -> list[PackError]:
-    """Import installed packs of backends: those found by this name, in any case; all others if there are none.
+    """Import the installed packs of backends with this name, in any case, or all packs if none has it.
 
-    Returns the errors of those that fail.
+    Returns the errors of the packs that fail.
     """
     points = list(installed(tuple(sys.path), BACKENDS))
     errors = []
@@ -120,7 +122,7 @@ def load_backend_packs(name: str = "") -> list[PackError]:
 
 
 def described(point: EntryPoint) -> str:
-    """A pack for messages: the distribution and the module."""
+    """Describe a pack by its distribution and module, for messages."""
     distribution = point.dist
     name = "a distribution" if distribution is None else f"{distribution.name} {distribution.version}"
     return f"the pack {name} ({point.value})"

@@ -1,7 +1,7 @@
-"""Registrations: which ones are in force, and how to add and remove them.
+"""Registrations: add them, remove them, and find the ones in force.
 
-The state is a list of registrations per operator, in order of arrival, and one fallback per key. Everything else
-(schema, active kernels, counts, tables) is a function of these lists, computed on demand.
+The state is a list of registrations per operator, in the order of registration, and one fallback per key. Everything
+else (schema, active kernels, counts, tables) is computed from these lists on demand.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ lock = _core.registering                                    # held while any of 
 operators: dict[str, OpOverload] = {}                       # by full name, overload included
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
-listeners: list[ListenerHandle] = []
-shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`); forgotten with the tables
+shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`); cleared with the tables
 _kernels_declared: dict[Any, tuple[Kernel, Kernel]] = {}    # by declaration
 
 
@@ -36,7 +35,7 @@ _kernels_declared: dict[Any, tuple[Kernel, Kernel]] = {}    # by declaration
 
 
 class Handle:
-    """One registration. `remove()` undoes exactly this one; so does leaving the block of a `with`."""
+    """One registration. `remove()` undoes exactly this one, and so does the end of a `with` block."""
 
     __slots__ = ("__weakref__", "active", "site")
 
@@ -45,7 +44,7 @@ class Handle:
         self.active = False
 
     def remove(self) -> None:
-        """Undo this registration; a second call does nothing."""
+        """Undo this registration. A second call does nothing."""
         with lock:
             if self.active:
                 self._undo()
@@ -77,9 +76,9 @@ class OperatorHandle(Handle):
 
 
 class DefinitionHandle(OperatorHandle):
-    """A schema given to an operator."""
+    """The definition of an operator, which gives it a schema."""
 
-    __slots__ = ("_is_leaving", "_schema", "alias_analysis", "left_out", "tags", "vmap")
+    __slots__ = ("_schema", "alias_analysis", "left_out", "tags", "vmap")
 
     def __init__(
         self, schema: Schema | Callable[[], Schema], site: str, alias_analysis: str | None,
@@ -91,31 +90,19 @@ class DefinitionHandle(OperatorHandle):
         self.tags = tags
         self.vmap = vmap                        # the batching rule of a library operator
         self.left_out = left_out                # unsupported NumPy parameters: name -> remedy
-        self._is_leaving = False                # set while listeners run, one of which may call remove again
 
     @property
     def schema(self) -> Schema:
-        """The schema; for an operator of the library it is parsed on first use."""
-        schema = self._schema       # which another thread may replace meanwhile
+        """The schema. For an operator of the library, it is parsed on first use."""
+        schema = self._schema       # read once: another thread may replace it
         if not isinstance(schema, Schema):
             schema = self._schema = schema()
         return schema
 
     @property
     def is_parsed(self) -> bool:
-        """Has the schema been parsed?"""
+        """Whether the schema has been parsed."""
         return isinstance(self._schema, Schema)
-
-    def remove(self) -> None:
-        """Undo this definition, even when listeners raise; a second call does nothing."""
-        with lock:
-            if not self.active or self._is_leaving:
-                return
-            lock.note(partial(notify, self.operator, "on_define"))
-            assign(self, "_is_leaving", True)
-            errors = errors_of([partial(notify, self.operator, "on_remove")])
-            self._undo()
-        raise_first(errors)
 
 
 class KernelHandle(OperatorHandle):
@@ -151,7 +138,7 @@ class RuleHandle(OperatorHandle):
 
 
 class SwitchHandle(OperatorHandle):
-    """Says whether an operator runs its own kernels for one backend, or another kernel instead."""
+    """A choice between an operator's kernels for one backend and another kernel that replaces them."""
 
     __slots__ = ("backend", "enabled", "kernel")
 
@@ -163,13 +150,13 @@ class SwitchHandle(OperatorHandle):
 
 
 class NameHandle(OperatorHandle):
-    """Keeps the name of an operator known, without a schema or a kernel."""
+    """A registration that keeps an operator's name known without a schema or a kernel."""
 
     __slots__ = ()
 
 
 class FallbackHandle(Handle):
-    """A kernel for every operator under one key, or under each member of an alias."""
+    """A kernel for every operator under one key, or under each member of an alias key."""
 
     __slots__ = ("kernel", "key")
 
@@ -185,24 +172,8 @@ class FallbackHandle(Handle):
         self.active = False     # last, so that an interrupted call can be repeated
 
 
-class ListenerHandle(Handle):
-    """Calls a listener when an operator gets its schema and when it loses it."""
-
-    __slots__ = ("on_define", "on_remove")
-
-    def __init__(self, on_define: Callable[[OpOverload], None], on_remove: Callable[[OpOverload], None]) -> None:
-        super().__init__(caller_site())
-        self.on_define = on_define
-        self.on_remove = on_remove
-
-    def _undo(self) -> None:
-        if self in listeners:
-            listeners.remove(self)
-        self.active = False
-
-
 class HandleGroup(Handle):
-    """Registrations made in one call, undone as one."""
+    """Registrations made by one call, which are undone together."""
 
     __slots__ = ("handles",)
 
@@ -212,7 +183,7 @@ class HandleGroup(Handle):
         self.handles = handles
 
     def remove(self) -> None:
-        """Undo them; an interrupted call can be repeated."""
+        """Undo all registrations of the group. An interrupted call can be repeated."""
         try:
             call_each(handle.remove for handle in self.handles)
         finally:
@@ -220,7 +191,7 @@ class HandleGroup(Handle):
 
 
 def mark_all_stale() -> None:
-    """Make every operator compute its table again."""
+    """Mark all operators as stale, so that each computes its table again."""
     with lock:
         shared_parts.clear()
         for op in operators.values():
@@ -231,7 +202,7 @@ def mark_all_stale() -> None:
 
 
 def definition_of(op: OpOverload) -> DefinitionHandle | None:
-    """The definition in force, if any."""
+    """Return the definition in force, or None."""
     for registration in op.registrations:
         if isinstance(registration, DefinitionHandle):
             return registration
@@ -239,7 +210,7 @@ def definition_of(op: OpOverload) -> DefinitionHandle | None:
 
 
 def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
-    """The kernels under each key, newest first; the first one is active."""
+    """Return the kernels under each key, newest first. The first one is active."""
     kernels: dict[DispatchKey, list[KernelHandle]] = {}
     for registration in reversed(op.registrations):
         if isinstance(registration, KernelHandle):
@@ -248,22 +219,22 @@ def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
 
 
 def switched_off(op: OpOverload) -> dict[str, SwitchHandle]:
-    """The backends whose kernels are switched off, in lower case; for each, the newest switch decides."""
+    """Return, by backend in lower case, the switches that turn kernels off. The newest switch of a backend decides."""
     newest = {r.backend: r for r in op.registrations if isinstance(r, SwitchHandle)}
     return {backend: switch for backend, switch in newest.items() if not switch.enabled}
 
 
 class InForce(NamedTuple):
-    """What the registrations of an operator come to: of each kind, those that decide."""
+    """The registrations of an operator that are in force, by kind."""
 
     definition: DefinitionHandle | None
-    kernels: dict[DispatchKey, Kernel]      # the newest under each key, or its replacement where it is switched off
+    kernels: dict[DispatchKey, Kernel]      # the newest under each key, or its replacement if it is switched off
     derivative: DerivativeHandle | None
-    rules: dict[type, Callable[..., Any]] | None    # for classes, the newest for each; None without any
+    rules: dict[type, Callable[..., Any]] | None    # the newest for each class; None if there are none
 
 
 def in_force(op: OpOverload) -> InForce:
-    """The registrations that decide, found in one pass, since every first call of an operator needs all of them."""
+    """Find the registrations in force, in one pass, as the first call of an operator needs all of them."""
     definition, derivative, is_switched = None, None, False
     kernels: dict[DispatchKey, Kernel] = {}
     rules: dict[type, Callable[..., Any]] = {}
@@ -286,23 +257,23 @@ def in_force(op: OpOverload) -> InForce:
 def replaced(
     kernels: dict[DispatchKey, Kernel], off: dict[str, SwitchHandle]
 ) -> dict[DispatchKey, Kernel]:
-    """These kernels, with the replacements of those that are switched off."""
+    """Return these kernels, with those that are switched off replaced. Fake kernels stay."""
     return {key: off[backend_of(key)].kernel if backend_of(key) in off and not kernel.is_fake else kernel
             for key, kernel in kernels.items()}
 
 
 def backend_of(key: DispatchKey) -> str:
-    """The backend of a dense key, in lower case; "" for other keys."""
+    """Return the backend of a dense key, in lower case, or an empty string for other keys."""
     return key.backend.lower() if key.backend is not None and key.is_dense else ""
 
 
 def derivative_of(op: OpOverload) -> DerivativeHandle | None:
-    """The derivative in force: the newest, if any."""
+    """Return the derivative in force, which is the newest one, or None."""
     return next((r for r in reversed(op.registrations) if isinstance(r, DerivativeHandle)), None)
 
 
 def fallback_of(key: DispatchKey) -> FallbackHandle | None:
-    """The fallback registered for a runtime key, directly or under an alias."""
+    """Return the fallback registered for a runtime key, directly or under an alias, or None."""
     return next((handle for handle in fallbacks if key in handle.key.members), None)
 
 
@@ -313,15 +284,16 @@ def add_definition(
     schema: Schema, site: str, *, alias_analysis: str | None = "FROM_SCHEMA", tags: tuple[str, ...] = (),
     left_out: Mapping[str, str] | None = None,
 ) -> DefinitionHandle:
-    """Give an operator its schema. RegistrationError if it has one already, or if one of its kernels does not fit.
+    """Define an operator by its schema.
 
-    The code that gave it its schema may run again: then the new one replaces the former, with OverrideWarning.
+    If the code of the former definition runs again, the new schema replaces the former one, with an OverrideWarning.
+    Raises RegistrationError if other code has defined the operator, or if one of its kernels does not fit.
     """
     assert schema.name is not None
     if hasattr(OpOverloadPacket, schema.name.overload):
         raise RegistrationError(
-            f"operator {schema.name}: the overload name {schema.name.overload!r} is an attribute of every packet, and "
-            f"could not be reached\nchoose another: {schema.name.qualified}.{schema.name.overload}_1"
+            f"operator {schema.name}: the overload name {schema.name.overload!r} is an attribute of every packet, so "
+            f"the overload could not be reached\nchoose another: {schema.name.qualified}.{schema.name.overload}_1"
         )
     with lock:
         op = operators.get(str(schema.name))
@@ -331,10 +303,10 @@ def add_definition(
             if first is not None and is_again(site, first.site):
                 keeper = _make_way(op, first, schema, site)
             elif first is not None:
-                relation = "repeats the one" if schema == first.schema else f"is another than {first.schema},"
+                relation = "repeats the one" if schema == first.schema else f"conflicts with {first.schema},"
                 raise RegistrationError(
                     f"operator {schema.name} is defined already\n"
-                    f"the schema {schema}, defined at {site}, {relation} defined at {first.site}; remove that one "
+                    f"the schema {schema}, defined at {site}, {relation} defined at {first.site}. Remove that one "
                     f"first (handle.remove()), or add an overload: {schema.name.qualified}.<name>"
                 )
             for registration in op.registrations:
@@ -342,17 +314,16 @@ def add_definition(
                     check_kernel(schema, site, registration.kernel)
         handle = DefinitionHandle(schema, site, alias_analysis, tags, left_out or {})
         install(schema.name, handle)
-        lock.note(partial(notify, handle.operator, "on_remove"))
-        notify(handle.operator, "on_define")
         if keeper is not None:
             keeper.remove()
         return handle
 
 
 def _make_way(op: OpOverload, first: DefinitionHandle, schema: Schema, site: str) -> NameHandle:
-    """Take back a definition that is made again, with kernels that do not fit the new one; returns what keeps the name.
+    """Remove a definition whose code runs again, and the kernels beside it that do not fit the new schema.
 
-    Kernels of other modules have to fit: theirs do not run again.
+    Kernels of other modules must fit, because the code that registered them does not run again. The returned
+    registration keeps the operator's name known meanwhile.
     """
     warn_again(f"operator {schema.name}", site, first.site)     # before anything is changed
     keeper = install(op.name, NameHandle(site))
@@ -375,7 +346,7 @@ def _is_beside(one: str, other: str) -> bool:
 def add_kernel(
     name: OperatorName, key: DispatchKey, kernel: Kernel, site: str, *, allow_override: bool = True
 ) -> KernelHandle:
-    """Register a kernel for an operator under a key, with or without a definition. The newest under a key is active."""
+    """Register a kernel under a key. The operator need not be defined yet. The newest kernel under a key is active."""
     if key is DispatchKey.Undefined:
         key = DispatchKey.CompositeImplicitAutograd
     with lock:
@@ -393,13 +364,13 @@ def add_kernel(
 
 
 def add_derivative(name: OperatorName, derivative: Any, site: str) -> DerivativeHandle:
-    """Register the derivative of an operator. The newest one is in force, from the next call on."""
+    """Register a derivative of an operator. The newest one is in force from the next call on."""
     with lock:
         return install(name, DerivativeHandle(derivative, site))
 
 
 def add_rule(name: OperatorName, cls: type, rule: Callable[..., Any], site: str) -> RuleHandle:
-    """Register the rule of an operator for objects of exactly this class. The newest rule is in force."""
+    """Register a rule of an operator for objects of exactly this class. The newest rule is in force."""
     check_function(f"operator {name}: argument rule", "a rule", rule,
                    f"write library.register_pydispatch({str(name)!r}, {cls.__name__}, rule)")
     with lock:
@@ -417,19 +388,19 @@ def add_name(name: OperatorName) -> NameHandle:
 
 
 def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str, OpOverloadPacket]) -> None:
-    """Register the operators of a pack, by name. Each gets its registrations when it is first asked for them.
+    """Register the operators of a pack, by name. The registrations of each operator are created on first use.
 
-    `named` are packets that stand for some of them.
+    `named` holds the packets for names that have no packet in force.
 
     A declaration has `name`, `signature_text`, `kernels` by "CPU" and "Meta", `tags`, and an `operation`, which has
-    `left_out`, `vmap`, and the `pack`.
+    `left_out`, `vmap` and the `pack`.
     """
     with lock:
         _core.declare_in_force(operators, packets, namespace, declarations, named)
 
 
 def declared(op: OpOverload, declaration: Any) -> list[OperatorHandle]:
-    """The registrations of an operator of a pack; its schema is parsed on first use."""
+    """Make the registrations of an operator that a pack declares. The schema is parsed on first use."""
     operation = declaration.operation
     pack = operation.pack
     dense, meta = kernels_declared(declaration)
@@ -447,32 +418,32 @@ def declared(op: OpOverload, declaration: Any) -> list[OperatorHandle]:
 
 @cache
 def name_declared(declaration: Any) -> OperatorName:
-    """The name of the operator that a pack declares so."""
+    """Return the full name of the operator of a declaration."""
     base, _, overload = declaration.name.partition(".")
     return OperatorName(declaration.operation.pack.namespace, base, overload)
 
 
 @cache
 def schema_declared(declaration: Any) -> Schema:
-    """Its schema."""
+    """Parse the schema of a declaration."""
     return parse_declared_signature(declaration.signature_text).with_name(name_declared(declaration))
 
 
 def kernels_declared(declaration: Any) -> tuple[Kernel, Kernel]:
-    """Its kernels, for arrays and for those without data; always the same objects."""
+    """Return the CPU and Meta kernels of a declaration. Every call returns the same objects."""
     found = _kernels_declared.get(declaration)
     if found is None:
         kernels = declaration.kernels
-        # tests hold the library's kernels against their schemas
+        # no check for the library: its tests compare the kernels with the schemas
         fitting = EXACT if declaration.operation.pack.namespace == "np" else None
         made = (Kernel(kernels["CPU"], is_of_user=False, fitting=fitting),
                 Kernel(kernels["Meta"], is_of_user=False, fitting=fitting))
-        found = _kernels_declared.setdefault(declaration, made)     # another thread may have been faster
+        found = _kernels_declared.setdefault(declaration, made)     # another thread may have set it first
     return found
 
 
 def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
-    """Register a kernel under a key for every operator; RegistrationError if the key has a fallback already."""
+    """Register a kernel under a key for all operators. Raise RegistrationError if other code has registered one."""
     with lock:
         handle = FallbackHandle(key, kernel, site)
         for member in key.members:
@@ -483,8 +454,8 @@ def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
             elif taken is not None:
                 raise RegistrationError(
                     f"the key {member.name} has a fallback already\n"
-                    f"{kernel.debug}, registered at {site}, repeats {taken.kernel.debug}, registered at {taken.site}; "
-                    "remove that one first: handle.remove()"
+                    f"{kernel.debug}, registered at {site}, repeats {taken.kernel.debug}, registered at {taken.site}. "
+                    "Remove that one first: handle.remove()"
                 )
         handle.active = True
         lock.note(handle.remove)
@@ -493,35 +464,15 @@ def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
         return handle
 
 
-def add_listener(
-    on_define: Callable[[OpOverload], None], on_remove: Callable[[OpOverload], None]
-) -> ListenerHandle:
-    """Call a listener for every operator that has a schema now, gets one, or is about to lose it."""
-    with lock:
-        handle = ListenerHandle(on_define, on_remove)
-        for op in list(operators.values()):
-            if definition_of(op) is not None:
-                on_define(op)
-        handle.active = True
-        lock.note(handle.remove)
-        listeners.append(handle)
-        return handle
-
-
 def all_or_none(registering: Iterable[Callable[[], Handle]]) -> Handle:
-    """Make these registrations in order; when one is refused, undo those before it."""
+    """Make these registrations in order. If one is refused, undo those before it."""
     with lock:
         handles = [register() for register in registering]
         return handles[0] if len(handles) == 1 else HandleGroup(handles)
 
 
-def notify(op: OpOverload, event: str) -> None:
-    """Call the method `on_define` or `on_remove` of every listener, whether or not another one raises."""
-    call_each(partial(getattr(listener, event), op) for listener in listeners)
-
-
 def call_each(functions: Iterable[Callable[[], object]]) -> None:
-    """Call every function, even if another one raises; then raise the first error."""
+    """Call every function, even if another one raises. Then raise the first error."""
     raise_first(errors_of(functions))
 
 
@@ -543,19 +494,19 @@ def raise_first(errors: list[BaseException]) -> None:
 
 
 def assign(owner: object, attribute: str, value: object) -> None:
-    """Set an attribute; if an exception leaves the block that holds the lock, it gets its old value back."""
+    """Set an attribute. If an exception leaves the block that holds the lock, restore the old value."""
     lock.note(partial(setattr, owner, attribute, getattr(owner, attribute)))
     setattr(owner, attribute, value)
 
 
 def assign_item(items: dict[K, Any], name: K, value: object) -> None:
-    """Set an item of a dict; if an exception leaves the block that holds the lock, it gets its old value back."""
+    """Set an item of a dict. If an exception leaves the block that holds the lock, restore the old value."""
     lock.note(partial(items.__setitem__, name, items[name]) if name in items else partial(items.pop, name, None))
     items[name] = value
 
 
 def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
-    """Add registrations to one operator, which computes its table again, and return the first."""
+    """Add registrations to one operator, mark its table as stale, and return the first registration."""
     handles: tuple[OperatorHandle, ...] = (handle, *others)
     op = operators.get(str(name)) or OpOverload(name)
     shown = None
@@ -568,7 +519,7 @@ def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
 def _announce_override(
     op: OpOverload, key: DispatchKey, kernel: Kernel, site: str, allow_override: bool
 ) -> KernelHandle | None:
-    """Warn about the kernel that a new one shadows; returns it where the same code makes it again, in its place."""
+    """Warn about the kernel that a new one shadows. Return it if the same code registers it again, else None."""
     previous = kernels_of(op).get(key)
     if not previous:
         return None

@@ -1,5 +1,6 @@
-"""The site of the user's call, for registrations, warnings and errors; that of a transform."""
+"""Sites: the places in users' code that registrations, warnings, errors and transforms come from."""
 
+# tests: tests/registry/test_running_again.py
 from __future__ import annotations
 
 import operator
@@ -16,28 +17,29 @@ from pydispatch._core import Interpreter
 from pydispatch.exceptions import OverrideWarning
 
 PACKAGE = __name__.partition(".")[0]
-_users: tuple[str, ...] = ()    # modules of the package that count as users of it; names end in a dot
-_ours: dict[str, bool] = {}     # by the name of a module that was asked for: is it the package's?
+_users: tuple[str, ...] = ()    # modules of the package that count as user code; their names end in a dot
+_ours: dict[str, bool] = {}     # a cache: whether the module of this name is the package's
 MOST_NAMES = 1 << 12
 MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
 _process = os.urandom(16).hex()
 _numbers = count()
 SESSION = "session"
-NO_CELL = f"{SESSION} "     # the file of a cell whose session does not tell
+NO_CELL = f"{SESSION} "     # the file of a cell in a session that does not identify its cells
 MOST_FRAMES = 50
 
 
 class RegistrationSite(str):
-    """The site of a registration, which tells other processes how to make it too.
+    """The site of a registration, from which other processes can make the registration, too.
 
-    The import of `module` makes the registration; it is "" where no import does. `process` and `number` tell it from
-    all others, and the higher number of a process is the later one. `run` is the code that made it in this process.
+    The import of `module` makes the registration. `module` is "" if no import does. `process` and `number` identify the
+    registration. Later registrations of a process have higher numbers. `run` is the code that made the registration in
+    this process.
     """
 
     __slots__ = ("module", "number", "process", "run")
 
     def __new__(cls, site: str, module: str, process: str, number: int) -> RegistrationSite:
-        """One that was made in some process."""
+        """Make a site from its parts. The process may be another one."""
         made = super().__new__(cls, site)
         made.module, made.process, made.number, made.run = module, process, number, None
         return made
@@ -52,19 +54,19 @@ class RegistrationSite(str):
 
 
 def this_process() -> str:
-    """A name for the process that no other has."""
-    return f"{_process}-{os.getpid()}"      # of which a fork has the same first part
+    """Return a name that is unique to this process."""
+    return f"{_process}-{os.getpid()}"      # a fork shares the first part
 
 
 def registration_site() -> RegistrationSite:
-    """The site of the user's call that registers something."""
+    """Return the site of the user's call that registers something."""
     site = RegistrationSite(caller_site(), _module_in_execution(), this_process(), next(_numbers))
     site.run = CodeRun()
     return site
 
 
 def _module_in_execution() -> str:
-    """The innermost module whose body runs, if it is one that other processes can import; else ""."""
+    """Return the innermost module whose body runs, or an empty string if other processes cannot import it."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
@@ -76,40 +78,40 @@ def _module_in_execution() -> str:
 
 
 def count_as_user(module: str) -> None:
-    """Treat the code of this module and its submodules as a user's from now on."""
+    """Treat the code of this module of the package and its submodules as user code from now on."""
     global _users
     _users += (f"{module}.",)
     _ours.clear()
 
 
 def caller_site(n_ours: int = 0) -> str:
-    """The site of the user's call: file:line of the innermost frame outside this package.
+    """Return the site of the user's call: file:line of the innermost frame outside this package.
 
-    The caller may say that it and its callers, so many frames, are the package's.
+    The first `n_ours` frames, from the caller's on, are known to be the package's and are skipped.
     """
     frame = sys._getframe(frames_to_caller(2 + n_ours) - 1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def calling_code() -> tuple[str, str]:
-    """File and function of the user's call: the same whenever that code runs, also after an edit.
+    """Return the file and function of the user's call, which stay the same when that code runs again, even if edited.
 
-    Cells of a notebook, and what is typed at a prompt, are one file.
+    All cells of a notebook, and all lines typed at a prompt, count as one file.
     """
     frame = sys._getframe(frames_to_caller() - 1)
     return SESSION if _is_session(frame) else frame.f_code.co_filename, frame.f_code.co_qualname
 
 
 def _is_session(frame: FrameType) -> bool:
-    """Does a frame run a cell of a notebook, or what was typed at a prompt?"""
+    """Return whether a frame runs a cell of a notebook or a line typed at a prompt."""
     return frame.f_globals.get("__name__") == "__main__" and "__file__" not in frame.f_globals
 
 
 def _cell() -> str:
-    """What the notebook calls the cell that runs, if it tells: Jupyter does, nbclient and terminals do not."""
+    """Return the id of the cell that runs, or an empty string. Jupyter provides ids. nbclient and terminals do not."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
-    tell: Any = getattr(shell, "get_parent", dict)      # of Jupyter's shells: the message that asks for this run
+    tell: Any = getattr(shell, "get_parent", dict)      # in Jupyter's shells: the request to run this cell
     message = tell()
     metadata = message.get("metadata") if isinstance(message, dict) else None
     return str(metadata.get("cellId") or "") if isinstance(metadata, dict) else ""
@@ -118,8 +120,8 @@ def _cell() -> str:
 class CodeRun:
     """One run of the code that registers something: the user's call, its callers, and the module or cell around them.
 
-    The same code runs again when a cell is run twice, or a module is reloaded: files and functions are the same, but
-    Python has compiled some of them anew. Two calls in one run differ in nothing that was compiled.
+    The same code runs again when a cell is run twice or a module is reloaded. Files and functions are then the same,
+    but Python has compiled some of the code again. Two calls in one run have the same code objects.
     """
 
     __slots__ = ("codes", "names", "piece")
@@ -128,7 +130,7 @@ class CodeRun:
         names: list[tuple[str, str]] = []
         codes: list[CodeType] = []
         frame: FrameType | None = sys._getframe(frames_to_caller() - 1)
-        self.piece: tuple[str, int] | None = None       # where the line is, in code that is less than a file
+        self.piece: tuple[str, int] | None = None       # file and line, for code that is not a whole file
         while frame is not None and len(codes) < MOST_FRAMES:
             code, scope = frame.f_code, frame.f_globals
             file = f"{SESSION} {_cell()}" if _is_session(frame) else code.co_filename
@@ -143,7 +145,10 @@ class CodeRun:
         self.codes = tuple(codes)
 
     def is_again(self, former: CodeRun) -> bool:
-        """Does the same code run again? Two statements of one cell, or of one page of examples, are not the same."""
+        """Return whether this is another run of the same code.
+
+        Two statements of one cell, or of one page of examples, are different code.
+        """
         if self.names != former.names or all(map(operator.is_, self.codes, former.codes)):
             return False
         if self.piece is None or former.piece is None:
@@ -151,16 +156,16 @@ class CodeRun:
         return self.piece[0] != former.piece[0] or self.piece[1] == former.piece[1]
 
     def is_beside(self, other: CodeRun) -> bool:
-        """Is it in the same module or session?"""
+        """Return whether the other run is of the same module or session."""
         ours, theirs = self.names[-1][0], other.names[-1][0]
         return ours == theirs or (ours.startswith(SESSION) and theirs.startswith(SESSION))
 
 
 def is_again(site: str, former: str, *, has_its_name: bool = True) -> bool:
-    """Is a registration made again, by the code that made the former one?
+    """Return whether the code of a former registration has run again and made this one.
 
-    All lines at a prompt are one place, and so are the cells of a notebook that does not tell which one runs. There, a
-    function of another name is another one.
+    All lines at a prompt count as one place, and so do the cells of a notebook that does not identify them. There, a
+    function with another name (`has_its_name` is False) is a different registration.
     """
     run, before = getattr(site, "run", None), getattr(former, "run", None)
     return (run is not None and before is not None and run.is_again(before)
@@ -168,8 +173,8 @@ def is_again(site: str, former: str, *, has_its_name: bool = True) -> bool:
 
 
 def warn_again(what: str, site: str, former: str) -> None:
-    """Warn that a registration replaces the one that the same code made before."""
-    warnings.warn(f"{what}: registered again at {site}, in place of the registration at {former}", OverrideWarning,
+    """Warn that a registration replaces a former one by the same code."""
+    warnings.warn(f"{what}: registered again at {site}, replacing the registration at {former}", OverrideWarning,
                   stacklevel=frames_to_caller())
 
 
@@ -177,12 +182,12 @@ _sites: dict[tuple[str, Hashable], RegistrationSite] = {}
 
 
 def remember(kind: str, name: Hashable) -> None:
-    """Note which code is about to register something that has no handle: the registration is the last that happens."""
+    """Note the code that registers something without a handle. Call this just before the registration itself."""
     _sites[kind, name] = registration_site()
 
 
 def replaces_former(kind: str, name: Hashable) -> bool:
-    """Is something registered again by the code that registered it before? Then warns."""
+    """Return whether the code that registered something registers it again, and warn if so."""
     former = _sites.get((kind, name))
     site = registration_site()
     if former is None or not is_again(site, former):
@@ -193,7 +198,7 @@ def replaces_former(kind: str, name: Hashable) -> bool:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Does a frame run code of the package, other than modules that count as users?"""
+    """Return whether a frame runs code of the package, except modules that count as user code."""
     module = frame.f_globals.get("__name__", "")
     try:
         return _ours[module]
@@ -202,7 +207,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def _is_name_of_ours(module: str) -> bool:
-    """Is a module of this name the package's, and no user of it? Kept for the next time."""
+    """Return, and cache, whether a module of this name is the package's and does not count as user code."""
     if len(_ours) >= MOST_NAMES:
         _ours.clear()
     found = _ours[module] = module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
@@ -210,10 +215,10 @@ def _is_name_of_ours(module: str) -> bool:
 
 
 def frames_to_caller(depth: int = 1) -> int:
-    """The `stacklevel` that makes a warning point at the user's call; frames below this depth are the package's."""
-    frame_at, known = sys._getframe, _ours      # f_back does not raise MemoryError when it fails
+    """Return the `stacklevel` for warnings at the user's call. Frames below `depth` are known to be the package's."""
+    frame_at, known = sys._getframe, _ours      # not f_back, which fails without a MemoryError
     try:
-        while True:         # a trace looks for its caller at each operator: so no call of `is_ours`
+        while True:         # `is_ours`, inlined for speed: a trace needs its caller at each operator
             module = frame_at(depth).f_globals.get("__name__", "")
             if not (known[module] if module in known else _is_name_of_ours(module)):
                 break
@@ -224,7 +229,7 @@ def frames_to_caller(depth: int = 1) -> int:
 
 
 def describe_interpreter(interpreter: Interpreter) -> str:
-    """The name of a transform and the site where it was called."""
+    """Describe a transform by its name and the site where it was called."""
     where = ""
     if interpreter.site is not None:
         code, offset = interpreter.site

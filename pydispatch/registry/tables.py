@@ -1,12 +1,12 @@
-"""Tables: what an operator runs under each runtime key, as a pure function of the registrations in force.
+"""Dispatch tables: the kernel that an operator runs under each runtime key.
 
-A table is never patched. A change marks the operator stale; its next call computes the whole table from the precedence
-declared here and publishes it as an immutable snapshot.
+A table is a pure function of the registrations in force. It is never patched. A change marks the operator as stale. The
+next call computes the whole table from the precedence declared here and publishes it as an immutable snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
@@ -40,33 +40,34 @@ CIA = DispatchKey.CompositeImplicitAutograd
 CEA = DispatchKey.CompositeExplicitAutograd
 CEANF = DispatchKey.CompositeExplicitAutogradNonFunctional
 
-# The precedence of a table entry, declared once: each row has a label and a function. The function takes a runtime key
-# and the set of keys that have a kernel, and returns the one that the entry comes from; the first that finds one wins.
+# The precedence of a table entry. Each row has a label and a function. The function takes a runtime key, the keys that
+# have a kernel, and the keys whose backends provide one. It returns the key whose kernel the entry gets, or None. The
+# first row that returns a key decides.
 
 
 class Label(Enum):
-    """The row of the precedence that filled a table entry: its text in dumps, and the reason that `explain` prints."""
+    """A row of the precedence, with its text in dumps of table entries and the reason that `explain` prints."""
 
     KERNEL = "kernel", "it is registered under {key} itself"
-    NAMESPACE = "namespace kernel", "the namespace that {key} is registered with has it, and no kernel is registered"
+    NAMESPACE = "namespace kernel", "no kernel is registered for {key}, and its backend's namespace has the operator"
     DEFAULT_BACKEND = "default backend kernel", "it is registered for all backends (CompositeExplicitAutograd)"
     AMBIGUOUS = "ambiguous autogradother", "a composite and a sparse kernel both claim AutogradOther"
     COMPOSITE = (
         "math kernel", "it is registered as a composite (CompositeImplicitAutograd), and {key} has no other", True
     )
     DECOMPOSITION = (
-        "decomposition", "the namespace of {key} lacks the operator, and has those that a decomposition calls"
+        "decomposition", "the namespace of {key} lacks the operator, but has those that its decomposition calls"
     )
-    PACK = "pack kernel", "{key} was registered with it, for an operator that its namespace lacks"
+    PACK = "pack kernel", "it was registered together with {key}, whose namespace lacks the operator"
     AUTOGRAD = "autograd kernel", "it is registered under the alias Autograd"
     FALLBACK = "backend fallback", "the operator has no kernel for {key}, and this is the fallback of that key"
 
     def __init__(self, text: str, reason: str, is_composite: bool = False) -> None:
         self.text = text
         self.reason = reason
-        self.is_composite = is_composite    # do interpreters and the tape see the calls that its kernels make?
+        self.is_composite = is_composite    # interpreters and the tape see the calls that its kernels make
 
-    __hash__ = object.__hash__      # in C; that of Enum is in Python
+    __hash__ = object.__hash__      # in C and so faster than that of Enum
 
     def __str__(self) -> str:
         return self.text
@@ -74,7 +75,7 @@ class Label(Enum):
 
 Keys = frozenset[DispatchKey]
 Labelled = frozenset[tuple[DispatchKey, Label]]
-"""The keys whose backends provide a kernel, and the row that it is of."""
+"""The keys whose backends provide a kernel, each with the row of that kernel."""
 NOTHING_PROVIDED: Labelled = frozenset()
 Row = Callable[[DispatchKey, Keys, Labelled], DispatchKey | None]
 
@@ -101,7 +102,7 @@ def _implicit(key: DispatchKey, keys: Keys, provided: Labelled) -> DispatchKey |
 
 
 def is_claimed(key: DispatchKey, keys: Keys, provided: Labelled) -> bool:
-    """Does a backend behind this autograd key have a kernel of its own, so that a composite must not bypass it?"""
+    """Return whether a backend behind this autograd key has a kernel, which a composite must not bypass."""
     return any(k in keys or (CEA in keys and covers(CEA, k)) or (k, Label.NAMESPACE) in provided
                for k in backend_keys_of(key))
 
@@ -120,7 +121,7 @@ PRECEDENCE: tuple[tuple[Label, Row], ...] = (
 
 
 class Choice(NamedTuple):
-    """The origin of a table entry: the entry's key, the key its kernel is registered under, the label of the row."""
+    """The origin of a table entry: its key, the key that its kernel is registered under, and the label of the row."""
 
     key: DispatchKey
     source: DispatchKey | None      # None: a fallback
@@ -129,7 +130,7 @@ class Choice(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def choices_for(keys: Keys, provided: Labelled = NOTHING_PROVIDED) -> tuple[Choice, ...]:
-    """What every runtime key runs, for an operator with kernels under these keys. A pure function."""
+    """Choose the kernel of every runtime key, for an operator with kernels under these keys. A pure function."""
     choices = []
     for key in runtime_keys():
         for label, source_of in PRECEDENCE:
@@ -152,17 +153,17 @@ def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 
 def _select_backend(*args: Any, **kwargs: Any) -> Any:
-    """The entry that chooses a backend: the device that the call asks for, else the ambient default."""
+    """Mark the entry that selects a backend: the device argument of the call, or the ambient default. Never called."""
     raise AssertionError("the call path chooses the backend itself")
 
 
 def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
-    """The entry that calls the handlers of the arguments' classes."""
+    """Mark the entry that calls the handlers of the arguments' classes. Never called."""
     raise AssertionError("the call path asks the handlers itself")
 
 
 class ProvidedKernel(Kernel):
-    """A kernel that a backend provides, and the row of the precedence that it is of."""
+    """A kernel that a backend provides, with its row of the precedence."""
 
     __slots__ = ("label",)
 
@@ -172,7 +173,7 @@ class ProvidedKernel(Kernel):
         self.label = label
 
     def __eq__(self, other: object) -> bool:
-        """Each table computes its own; they are equal where they call the same function alike."""
+        """Return whether both call the same function in the same way. Every table computes separate objects."""
         return isinstance(other, ProvidedKernel) and (self.written, self.label, self.fitting) == (
             other.written, other.label, other.fitting)
 
@@ -202,7 +203,7 @@ HAS_DEAD_DERIVATIVE = Kernel(_raise_dead_derivative)
 
 @cache
 def framework_fallback(key: DispatchKey) -> Kernel | None:
-    """What a key runs that has neither a kernel nor a registered fallback."""
+    """Return the built-in fallback of a key, used if it has neither a kernel nor a registered fallback."""
     if key is DispatchKey.BackendSelect:
         return SELECTS_BACKEND
     if key is DispatchKey.Python:
@@ -213,9 +214,10 @@ def framework_fallback(key: DispatchKey) -> Kernel | None:
 
 
 def what_schema_tells(op: OpOverload, key: DispatchKey) -> Kernel | None:
-    """The kernel for arrays without data that the schema implies: possible if all results are arguments.
+    """Return the meta kernel that the schema implies, or None.
 
-    An operator that writes to an argument and returns nothing qualifies, too; one that does neither may do anything.
+    It exists if the operator writes to an argument, and returns only such arguments or nothing. An operator that
+    neither writes nor returns may have any effect.
     """
     if key is not DispatchKey.Meta:
         return None
@@ -241,30 +243,30 @@ RETURNS_ARGUMENTS = Kernel(_return_arguments)
 
 
 def sees_raw_arrays(key: DispatchKey) -> bool:
-    """Do kernels registered under this key get raw arrays in place of Tensors?"""
+    """Return whether kernels registered under this key get raw arrays instead of Tensors."""
     return key.is_dense or key.is_sparse or key in (CEA, CEANF)
 
 
 Part = tuple[Choice, tuple[int, ...], TableEntry | None]
 """The slots of a table that one kernel fills, in all operators with kernels under the same keys.
 
-The choice of the first of them, the slots, and the entry, the same in all these operators; None for a kernel of the
-operator's own.
+The elements are the choice of the first slot, the slots, and the entry. All these operators share the entry. It is None
+for a kernel of the operator itself.
 """
 
 
 NO_ARGUMENTS = Signature(Schema(None, (), ()))
-"""A fallback takes the arguments of every operator: as they are."""
+"""The signature of a fallback, which takes the arguments of every operator as they are."""
 
 
 def shared_entry(kernel: Kernel, choice: Choice) -> TableEntry:
-    """The entry of a fallback, for every operator."""
+    """Make the entry of a fallback, which all operators share."""
     return TableEntry(kernel.function, convention=_convention(kernel, choice.source or choice.key, True, choice.label),
                       fill=(), signature=NO_ARGUMENTS, kernel=kernel, label=choice.label)
 
 
 def parts_of(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part, ...]:
-    """The parts of a table, for operators with kernels under these keys; computed once for all of them."""
+    """Return the parts of a table for all operators with kernels under these keys. They are computed once."""
     found: tuple[Part, ...] | None = shared_parts.get((keys, provided, has_derivative))
     if found is None:
         with lock:      # so that no fallback changes meanwhile
@@ -273,7 +275,7 @@ def parts_of(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part
 
 
 def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part, ...]:
-    """The parts, from the precedence and the fallbacks in force."""
+    """Compute the parts of a table from the precedence and the fallbacks in force."""
     fallback_under = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
     slots: dict[Any, list[int]] = {}
     firsts: dict[Any, tuple[Choice, Kernel | None]] = {}
@@ -288,7 +290,7 @@ def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Par
             kernel = fallback_under.get(choice.key) or framework_fallback(choice.key)
             if kernel is None and choice.key is not DispatchKey.Meta:
                 continue
-        # a fallback is called alike under all keys but for how it takes arrays
+        # keys share the entry of a fallback if it gets raw arrays under all of them, or Tensors
         identity = (choice.source, choice.label, kernel, kernel is not None and sees_raw_arrays(choice.key))
         slots.setdefault(identity, []).append(slot_of(choice.key))
         firsts.setdefault(identity, (choice, kernel))
@@ -298,7 +300,7 @@ def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Par
 
 
 def compute_table(op: OpOverload) -> Table:
-    """The table of an operator: a pure function of the registrations in force."""
+    """Compute the table of an operator. This is a pure function of the registrations in force."""
     declaration = op.sole_declaration
     if declaration is not None and declaration.operation.pack.namespace == "np" and not BACKENDS:
         return table_of_declaration(declaration)
@@ -319,15 +321,28 @@ def compute_table(op: OpOverload) -> Table:
     return Table(signature, tuple(rows), signature.device >= 0, derivative,
                  is_factory="creation" in definition.tags or not signature.brings_arrays, rules=rules,
                  batching=None if definition.vmap is None else _core.BatchingRule(definition.vmap, signature),
-                 is_random="random" in definition.tags,
-                 differentiated_as=composite_for_derivatives(derivative, signature, schema))
+                 is_random="random" in definition.tags, is_stateful=has_state(schema, definition.tags),
+                 differentiated_as=composite_for_derivatives(derivative, signature, schema),
+                 zero_d=zero_d_of(definition.tags, signature.may_be_view))
+
+
+STATEFUL_TAGS = frozenset({"random", "states", "nondeterministic", "nondeterministic_seeded"})
+
+
+def has_state(schema: Schema, tags: Iterable[str]) -> bool:
+    """Return whether two calls with equal arguments may differ.
+
+    Such an operator draws random numbers or changes an opaque argument.
+    """
+    return (schema.takes_generator and "generators" not in tags) or not STATEFUL_TAGS.isdisjoint(tags) or any(
+        not schema.arguments[i].type.contains_arrays for i in schema.written)
 
 
 def table_of_declaration(declaration: Any) -> Table:
-    """The table of an operator of the library of which nothing but its declaration is in force.
+    """Compute the table of a library operator that has no registrations except its declaration.
 
-    Most first calls are of such operators: all that is the same in their tables is shared, and neither their names nor
-    their registrations are made.
+    Most first calls are of such operators. Their tables share all equal parts, and neither their names nor their
+    registrations are created.
     """
     operation, tags = declaration.operation, declaration.tags
     signature = signature_declared(declaration)
@@ -341,16 +356,34 @@ def table_of_declaration(declaration: Any) -> Table:
     return Table(signature, tuple(rows), signature.device >= 0, declaration,
                  is_factory="creation" in tags or not signature.brings_arrays,
                  batching=None if vmap is None else _core.BatchingRule(vmap, signature), is_random="random" in tags,
-                 differentiated_as=None if composite is None else TableEntry(
+                 is_stateful="states" in tags, differentiated_as=None if composite is None else TableEntry(
                      composite, convention="composite", fill=(), signature=signature, label=Label.COMPOSITE,
-                     kernel=Kernel(composite, is_of_user=False, fitting=EXACT)))
+                     kernel=Kernel(composite, is_of_user=False, fitting=EXACT)),
+                 zero_d=zero_d_of(tags, signature.may_be_view))
+
+
+def zero_d_of(tags: Collection[str], may_be_view: bool) -> str:
+    """Return what NumPy makes of results without axes: a scalar, which is a value, or an array.
+
+    By default views and new arrays of factories are arrays, and all else is a scalar. Tags specify other cases:
+    `zero_d_scalar`, `zero_d_array`, `zero_d_as_first` (a scalar if the first argument is one), `zero_d_by_key` (a
+    scalar unless the key, the second argument, has an Ellipsis).
+    """
+    for tag, zero_d in TAGS_OF_ZERO_D.items():
+        if tag in tags:
+            return zero_d
+    return "an array" if may_be_view or ("creation" in tags and "random" not in tags) else "a scalar"
+
+
+TAGS_OF_ZERO_D = {"zero_d_scalar": "a scalar", "zero_d_array": "an array", "zero_d_as_first": "as first",
+                  "zero_d_by_key": "by key"}
 
 
 CPU_SLOT, META_SLOT = slot_of(DispatchKey.CPU), slot_of(DispatchKey.Meta)
 
 
 def rows_beside_kernels() -> tuple[TableEntry | None, ...]:
-    """The rows of tables of operators with kernels for CPU and Meta and a derivative, but for these two."""
+    """Return the table rows, except CPU and Meta, of operators with kernels for these two keys and a derivative."""
     found: tuple[TableEntry | None, ...] | None = shared_parts.get("beside kernels")
     if found is None:
         with lock:
@@ -363,14 +396,14 @@ def rows_beside_kernels() -> tuple[TableEntry | None, ...]:
 
 
 def signature_declared(declaration: Any) -> Signature:
-    """The signature of an operator of the library: it shares its layout with those that have the same text."""
+    """Make the signature of a library operator, with a layout that all operators with the same text share."""
     return Signature(partial(schema_declared, declaration), signature_of_text(declaration.signature_text),
                      declaration.name == "detach")
 
 
 @cache
 def signature_of_text(text: str) -> Signature:
-    """The signature of a schema without a name."""
+    """Return the signature of a schema without a name."""
     return _core.simple_signature(text, partial(parse_declared_signature, text)) or Signature(
         parse_declared_signature(text))
 
@@ -378,19 +411,21 @@ def signature_of_text(text: str) -> Signature:
 def own_entry(
     op: OpOverload, choice: Choice, active: dict[DispatchKey, Kernel], signature: Signature
 ) -> TableEntry | None:
-    """The entry of a kernel of the operator's own, or of one that its schema implies; None where there is none."""
+    """Make the entry of the operator's kernel, or of the kernel that its schema implies. Return None without one."""
     if choice.source is None:
         kernel = what_schema_tells(op, choice.key)
         return None if kernel is None else shared_entry(kernel, choice)
     kernel = active[choice.source]
     fit = kernel.fit(signature.schema)
-    return TableEntry(
-        kernel.function, convention=_convention(kernel, choice.source, False, choice.label),
-        fill=fit.filled, untaken=fit.untaken, signature=signature, kernel=kernel, label=choice.label)
+    convention = _convention(kernel, choice.source, False, choice.label)
+    if has_state(signature.schema, op.tags):
+        convention += " stateful"
+    return TableEntry(kernel.function, convention=convention, fill=fit.filled, unsupported=fit.unsupported,
+                      signature=signature, kernel=kernel, label=choice.label)
 
 
 def provided_kernels(op: OpOverload, active: dict[DispatchKey, Kernel]) -> dict[DispatchKey, ProvidedKernel]:
-    """What backends provide for this operator, by their dense keys; without those that have an active kernel."""
+    """Return the kernels that backends provide, by dense keys, except for keys that have an active kernel."""
     found = {}
     for name, backend in list(BACKENDS.items()):
         key = parse_key(name)
@@ -402,18 +437,21 @@ def provided_kernels(op: OpOverload, active: dict[DispatchKey, Kernel]) -> dict[
 
 
 def composite_for_derivatives(derivative: Any, signature: Signature, schema: Schema) -> TableEntry | None:
-    """The composite that runs in place of an operator where a derivative is needed, if the declaration has one."""
+    """Make the entry of the composite that runs instead of an operator if a derivative is needed, or return None."""
     function = getattr(derivative, "differentiated_as", None)
     if function is None:
         return None
     kernel = Kernel(function, is_of_user=False)
     fit = kernel.fit(schema)
-    return TableEntry(function, convention="composite", fill=fit.filled, untaken=fit.untaken, signature=signature,
-                      kernel=kernel, label=Label.COMPOSITE)
+    return TableEntry(function, convention="composite", fill=fit.filled, unsupported=fit.unsupported,
+                      signature=signature, kernel=kernel, label=Label.COMPOSITE)
 
 
 def is_factory(op: OpOverload, schema: Schema) -> bool:
-    """Is this a factory, whose result belongs to the innermost interpreter although none of its arguments may?"""
+    """Return whether an operator is a factory.
+
+    Its result belongs to the innermost interpreter, although none of its arguments may.
+    """
     definition = definition_of(op)
     return not any(argument.type.contains_arrays for argument in schema.arguments) or (
         definition is not None and "creation" in definition.tags
@@ -421,7 +459,7 @@ def is_factory(op: OpOverload, schema: Schema) -> bool:
 
 
 def is_device(argument: Argument) -> bool:
-    """Does this argument name a backend?"""
+    """Return whether this argument names a backend."""
     kind = argument.type
     return type(kind) is DeviceType or (type(kind) is OptionalType and type(kind.inner) is DeviceType)
 
@@ -466,7 +504,7 @@ def build_table(op: OpOverload) -> Table:
 
 
 def table_entry(op: OpOverload, key: DispatchKey) -> TableEntry | None:
-    """The entry that a call on this runtime key runs; raises UnknownKeyError for an alias."""
+    """Return the entry that a call on this runtime key runs. Raise UnknownKeyError for an alias key."""
     return build_table(op).rows[slot_of(key)]
 
 

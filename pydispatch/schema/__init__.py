@@ -1,12 +1,14 @@
-"""Names, types and schemas of operators: parse, print, compare, infer, and convert values to declared types.
+"""Names, types and schemas of operators: parse, print, compare and infer them, and convert values to declared types.
 
-A schema is a line of text: ``np::add.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)``.
-Names, types and schemas are frozen values; parsing what one prints gives an equal one.
+A schema is a line of text: ``np::add.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)``. Names, types and
+schemas are frozen values. Parsing a printed one returns an equal one.
 
-Each file uses only files that are named before it: values, scanner, names; literals, base_types, compound_types,
-spellings, user_types; model; type_parser, default_parser, parser; checks; annotations, inference; kernels.
+Each file uses only files that are named before it in this list: frozen, scanner, literals, names, base_types,
+compound_types, spellings, model, user_types, annotations, type_parser, default_parser, fitting, parser, declared,
+checks, inference.
 """
 
+# tests: tests/schema/test_checks.py
 from typing import TYPE_CHECKING
 
 from pydispatch import loading

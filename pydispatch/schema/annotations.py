@@ -1,5 +1,6 @@
-"""From Python annotations to the types of the schema language."""
+"""Convert Python annotations to types of the schema language."""
 
+# tests: tests/schema/test_inference.py
 from __future__ import annotations
 
 import collections.abc
@@ -52,13 +53,13 @@ Evaluate = Callable[[str], Any]
 
 
 class UnmappedError(Exception):
-    """No schema type corresponds to an annotation; the text is the remedy."""
+    """No schema type corresponds to an annotation. The message is the remedy."""
 
 
 def evaluator(fn: Callable[..., Any]) -> Evaluate:
-    """A function that evaluates annotations given as text, with the names that the annotated function can see."""
+    """Return a function that evaluates annotations given as text, with the names visible to the annotated function."""
     function = inspect.unwrap(fn)
-    function = getattr(function, "func", function)  # of a functools.partial
+    function = getattr(function, "func", function)  # unwrap a functools.partial
     function = getattr(function, "__func__", function)
     if not isinstance(function, types.FunctionType):
         function = getattr(type(function).__call__, "__func__", type(function).__call__)
@@ -74,9 +75,9 @@ def evaluator(fn: Callable[..., Any]) -> Evaluate:
 
 
 def type_of(annotation: Any, evaluate: Evaluate) -> Type:
-    """The schema type of an annotation.
+    """Return the schema type of an annotation.
 
-    UnmappedError if there is none.
+    Raises UnmappedError if there is none.
     """
     annotation = _resolve(annotation, evaluate)
     if isinstance(annotation, Type):
@@ -103,9 +104,9 @@ def type_of(annotation: Any, evaluate: Evaluate) -> Type:
 
 
 def types_of_results(annotation: Any, evaluate: Evaluate) -> tuple[Type, ...]:
-    """The schema types of the results: several for a tuple, none for None.
+    """Return the schema types of the results: several for a tuple, none for None.
 
-    UnmappedError if a result has none.
+    Raises UnmappedError if a result has no schema type.
     """
     annotation = _resolve(annotation, evaluate)
     if annotation is None or annotation is types.NoneType:
@@ -126,11 +127,11 @@ def _resolve(annotation: Any, evaluate: Evaluate) -> Any:
     try:
         return _meaning(evaluate(annotation))
     except Exception as error:  # an annotation may be any expression
-        raise UnmappedError(f"It could not be evaluated ({error}); use names that the module defines") from error
+        raise UnmappedError(f"It could not be evaluated: {error}. Use names that the module defines") from error
 
 
 def _meaning(annotation: Any) -> Any:
-    """What a type alias stands for (PEP 695), such as the NDArray of NumPy 2.5; any other annotation itself."""
+    """Return the value of a type alias (PEP 695), such as the NDArray of NumPy 2.5, and any other annotation itself."""
     alias = typing.get_origin(annotation) or annotation
     if not isinstance(alias, _ALIAS_TYPE):
         return annotation
@@ -152,9 +153,9 @@ def _type_of_class(annotation: Any) -> Type:
         if annotation.__name__ == "Generator" and annotation.__module__.startswith("numpy.random"):
             return GENERATOR  # np.random is imported lazily
         if annotation in _LISTS:
-            raise UnmappedError(f"Say of what: {annotation.__name__}[int]")
+            raise UnmappedError(f"Name the type of its elements: {annotation.__name__}[int]")
         if annotation in _DICTS or annotation is tuple:
-            raise UnmappedError(f"Say of what: {annotation.__name__}[str, int]")
+            raise UnmappedError(f"Name the types of its keys and values: {annotation.__name__}[str, int]")
         if issubclass(annotation, enum.Enum):
             raise UnmappedError(f"Register it: register_opaque_type({annotation.__name__})")
     raise UnmappedError(f"Use {_MAPPABLE}")

@@ -1,5 +1,6 @@
-"""The simple types of the schema language, and how values are converted to them."""
+"""The simple types of the schema language, and the conversion of values to them."""
 
+# tests: tests/schema/test_types.py
 from __future__ import annotations
 
 import math
@@ -30,27 +31,34 @@ class Type(Frozen):
 
     @property
     def contains_arrays(self) -> bool:
-        """Can a value of this type hold an array, and so choose a kernel?"""
+        """Return whether a value of this type can hold an array, and so choose a kernel."""
         return False
 
     def convert(self, value: Any) -> Any:
-        """`value` as this type.
+        """Convert a value to this type.
 
-        TypeError or ValueError: "expected <type>, found <type name> <short repr>", and a second line with the remedy
-        where the type does not make it obvious.
+        Raises TypeError or ValueError with the message "expected <type>, found <type name> <short repr>". A second line
+        has the remedy if the type does not make it obvious.
         """
         raise NotImplementedError
 
     def word(self, text: str) -> object:
-        """The value that a bare word stands for in a default, or MISSING."""
+        """Return the value of a bare word in a default, or MISSING."""
         return MISSING
 
     def literal(self, value: Any) -> str:
-        """The text of a converted value as a default."""
+        """Return the text of a converted value as a default."""
         return literal(value)
 
     def __str__(self) -> str:
         raise NotImplementedError
+
+
+def as_dtype(value: Any) -> np.dtype[Any]:
+    """Return `numpy.dtype(value)`. For a class of dtypes, such as `numpy.dtypes.Float32DType`, return its dtype."""
+    is_class = isinstance(value, type) and issubclass(value, np.dtype)
+    dtype: np.dtype[Any] = value() if is_class else np.dtype(value)
+    return dtype
 
 
 def found_instead(expected: Type, value: object) -> str:
@@ -62,17 +70,17 @@ def refusal(expected: Type, value: object) -> TypeError:
 
 
 def holds_numbers(value: object) -> bool:
-    """Is this an array of numbers?"""
+    """Return whether the value is an array of numbers."""
     return isinstance(value, (np.ndarray, Tensor)) and value.dtype.kind in "biufc"
 
 
 def numbers_in(expected: Type, array: Any) -> Any:
-    """The values of an array as Python numbers, in nested lists. TypeError if they cannot be read."""
+    """Return the values of an array as Python numbers, in nested lists. Raise TypeError if they cannot be read."""
     return _taken(expected, array, "tolist")
 
 
 def convert_element(expected: Type, value: Any) -> Any:
-    """The number in an array of one element, converted; TypeError for any other value."""
+    """Convert the number in an array of one element. Raise TypeError for any other value."""
     if not holds_numbers(value) or value.size != 1 or np.ma.is_masked(value):
         raise refusal(expected, value)
     number = _taken(expected, value, "item")
@@ -92,7 +100,7 @@ def _taken(expected: Type, array: Any, method: str) -> Any:
 
 
 class _BaseType(Type):
-    """A type without parameters; its spelling is an attribute of the class."""
+    """A type without parameters. Its spelling is an attribute of the class."""
 
     __slots__ = ()
     spelling: ClassVar[str]
@@ -102,7 +110,7 @@ class _BaseType(Type):
 
 
 class TensorType(_BaseType):
-    """An array; Python scalars pass as they are."""
+    """An array. Python scalars pass unchanged."""
 
     __slots__ = ()
     spelling = "Tensor"
@@ -115,7 +123,7 @@ class TensorType(_BaseType):
         if _core.is_array(value) or isinstance(value, PYTHON_SCALARS):
             return value
         if isinstance(value, (list, tuple)):
-            raise TypeError(f"{found_instead(self, value)}; lists are not arrays, pass np.asarray(...)")
+            raise TypeError(f"{found_instead(self, value)}: lists are not arrays, pass np.asarray(...)")
         raise refusal(self, value)
 
 
@@ -128,9 +136,9 @@ class IntType(_BaseType):
     def convert(self, value: Any) -> int:
         if isinstance(value, _INTEGERS):
             return int(value)
-        if isinstance(value, float) and math.isnan(value):      # what Dask writes for a length that it does not know
-            raise TypeError(f"{found_instead(self, value)}\na length that is nan is known when the array is computed: "
-                            "call compute_chunk_sizes() of the array first")
+        if isinstance(value, float) and math.isnan(value):      # Dask uses nan for an unknown length
+            raise TypeError(f"{found_instead(self, value)}\na length of nan is unknown until the array is computed: "
+                            "call array.compute_chunk_sizes() first")
         converted: int = convert_element(self, value)
         return converted
 
@@ -152,7 +160,7 @@ class FloatType(_BaseType):
 
 
 class BoolType(_BaseType):
-    """A Python bool; 0 and 1 are accepted, too."""
+    """A Python bool. 0 and 1 are also accepted."""
 
     __slots__ = ()
     spelling = "bool"
@@ -195,9 +203,9 @@ class ComplexType(_BaseType):
 
 
 class ScalarType(_BaseType):
-    """A Python number of any kind, which stays what it is.
+    """A Python number of any kind, which keeps its kind.
 
-    NumPy's longdouble, clongdouble and uint64, which have no counterpart in Python, stay too.
+    NumPy's longdouble, clongdouble and uint64 are also kept, since Python has no counterpart.
     """
 
     __slots__ = ()
@@ -219,20 +227,20 @@ class DtypeType(_BaseType):
     def convert(self, value: Any) -> np.dtype[Any]:
         if isinstance(value, np.dtype):
             return value
-        # np.dtype would take None for float64 and an array for its dtype.
+        # np.dtype would convert None to float64 and an array to its dtype.
         if value is None or _core.is_array(value):
             raise refusal(self, value)
         try:
-            dtype: np.dtype[Any] = np.dtype(value)
+            dtype = as_dtype(value)
         except (TypeError, ValueError):
-            if type(value).__name__ in ("dtype", "DType"):      # those of other libraries say which of NumPy's they are
+            if type(value).__name__ in ("dtype", "DType"):      # other libraries' dtypes have the names of NumPy's
                 with suppress(TypeError):
                     return np.dtype(str(value).rpartition(".")[2])
             raise refusal(self, value) from None
         return dtype
 
     def word(self, text: str) -> object:
-        """The dtype of that name; aliases such as `double` or `f8` are refused."""
+        """Return the dtype of that name. Refuse aliases such as `double` or `f8`."""
         try:
             dtype = np.dtype(text)
         except TypeError:
@@ -240,7 +248,7 @@ class DtypeType(_BaseType):
         return dtype if dtype.name == text else MISSING
 
     def literal(self, value: Any) -> str:
-        """The name of the dtype, or its quoted code where the name does not say everything."""
+        """Return the name of the dtype, or its quoted code if the name does not specify it fully."""
         is_word = is_identifier(value.name) and self.word(value.name) == value
         return value.name if is_word else literal(value.str)
 
@@ -258,7 +266,7 @@ class DeviceType(_BaseType):
         for name in names:
             if name.lower() == value.lower():
                 return name
-        raise ValueError(f"{found_instead(self, value)}; backends: {', '.join(names)}")
+        raise ValueError(f"{found_instead(self, value)} (backends: {', '.join(names)})")
 
 
 class GeneratorType(_BaseType):
@@ -274,7 +282,7 @@ class GeneratorType(_BaseType):
 
 
 class AnyType(_BaseType):
-    """Anything; lists become tuples."""
+    """Any value. Lists become tuples."""
 
     __slots__ = ()
     spelling = "Any"

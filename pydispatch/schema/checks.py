@@ -1,4 +1,4 @@
-"""The stricter dialect of library operators, and what tags promise."""
+"""Checks of the stricter dialect of library operators, and of tags."""
 
 from __future__ import annotations
 
@@ -12,11 +12,32 @@ from pydispatch.schema.parser import parse_schema
 
 
 def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
-    """Check that a schema keeps to the stricter dialect of library operators, and to its tags.
+    """Check that a schema follows the stricter dialect of library operators, and its tags.
 
-    The text must equal what its schema prints. An alias set is named by one lower-case letter; a set that is written to
-    has one member. Either all returns are written to or none; if they are, they are the out arguments in order, or the
-    first argument. SchemaError otherwise.
+    The text must equal the printed schema. An alias set must be named by one lower-case letter. A set that is written
+    to has one member. Either all returns are written to, or none. If they are, they are the out arguments in order, or
+    the first argument.
+
+    Parameters
+    ----------
+    schema
+        The schema, or its text.
+    tags
+        The tags of the operator.
+
+    Raises
+    ------
+    SchemaError
+        If the schema breaks a rule.
+
+    Examples
+    --------
+    >>> from pydispatch import library
+    >>> library.check_strict("ns::add(Tensor x1, Tensor x2) -> Tensor")
+    >>> library.check_strict("ns::add(Tensor x1,Tensor x2) -> Tensor")      # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    pydispatch.exceptions.SchemaError: ...
     """
     if not isinstance(schema, Schema):
         text, schema = schema, parse_schema(schema)
@@ -29,9 +50,9 @@ def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
 
 
 def check_tags(schema: Schema, tags: Iterable[str]) -> None:
-    """Check that the tags `out` and `inplace` are true of this schema; other tags are ignored.
+    """Check that the tags `out` and `inplace` are true of this schema. Ignore other tags.
 
-    SchemaError otherwise.
+    Raises SchemaError if one is not.
     """
     tags = tags_of(schema, tags)
     for tag in tags:
@@ -42,9 +63,9 @@ def check_tags(schema: Schema, tags: Iterable[str]) -> None:
 
 
 def tags_of(what: object, tags: object) -> tuple[str, ...]:
-    """The tags of an operator, given as one text or as several.
+    """Return the tags of an operator, given as one text or as several.
 
-    SchemaError for a tag that is not a text, and for `out` together with `inplace`.
+    Raises SchemaError for a tag that is not a text, and for `out` together with `inplace`.
     """
     given = (tags,) if isinstance(tags, str) else tuple(tags) if isinstance(tags, Iterable) else None
     if given is None or not all(isinstance(tag, str) for tag in given):
@@ -54,8 +75,8 @@ def tags_of(what: object, tags: object) -> tuple[str, ...]:
     if "out" in given and "inplace" in given:
         raise SchemaError(
             f"{what}: the tags `out` and `inplace` are mutually exclusive\n"
-            "Keep `inplace` if it writes to its first argument and returns that, "
-            "`out` if it writes to keyword-only arguments and returns these"
+            "Keep `inplace` if the operator writes to its first argument and returns it, "
+            "`out` if it writes to keyword-only arguments and returns them"
         )
     return given
 
@@ -74,13 +95,13 @@ def _check_returns(schema: Schema) -> None:
     outs = [argument for argument in schema.arguments if argument.is_out]
     written = [result for result in schema.returns if result.mutable]
     is_uniform = len(written) in (0, len(schema.returns))
-    _demand(is_uniform, schema, "some returns are written to, some are not", "Annotate all or none")
+    _demand(is_uniform, schema, "only some of the returns are annotated as written to", "Annotate all or none")
     if outs:
         _demand_returned(outs, schema)
     elif written:
         first = [argument.alias for argument in schema.arguments[:1] if argument.mutable]
         fits = [result.alias for result in written] == first
-        message = "a return that is written to is neither an out argument nor the first argument"
+        message = "a return annotated as written to is neither an out argument nor the first argument"
         _demand(fits, schema, message, "Annotate both alike: `(a!)`")
 
 
@@ -99,7 +120,7 @@ def _check_inplace(schema: Schema) -> None:
     written = [argument for argument in schema.arguments if argument.mutable]
     is_one_array = [(argument.type, argument.kw_only) for argument in written] == [(TENSOR, False)]
     fits = is_one_array and written[0] is schema.arguments[0]
-    _demand(fits, schema, "tagged `inplace`, but it does not write to its first argument alone", remedy)
+    _demand(fits, schema, "tagged `inplace`, but it does not write to exactly its first argument", remedy)
     is_returned = _types(schema.returns) == _types(written)
     _demand(is_returned, schema, "tagged `inplace`, but it does not return its first argument", remedy)
 
@@ -120,17 +141,18 @@ def _demand(condition: bool, schema: Schema, message: str, remedy: str) -> None:
 
 
 def written_names(where: str, mutates_args: Iterable[str], parameters: Collection[str]) -> Collection[str]:
-    """The names that `mutates_args` gives, which are among the parameters; or "unknown"."""
+    """Return the names in `mutates_args` after checking that they are parameters, or "unknown"."""
     if mutates_args == "unknown":
         return "unknown"
     if isinstance(mutates_args, str):
         raise SchemaError(
             f"{where}: mutates_args is a string, {mutates_args!r}, not a collection of names\n"
-            f"Pass a tuple: ({mutates_args!r},); or \"unknown\" for all arrays"
+            f"Pass a tuple, ({mutates_args!r},), or \"unknown\" for all arrays"
         )
     if not isinstance(mutates_args, Iterable):
         raise DispatchTypeError(
-            f"{where}: mutates_args is {mutates_args!r}, expected the names of parameters\nPass () for none of them"
+            f"{where}: mutates_args is {mutates_args!r}, expected the names of parameters\n"
+            "Pass () if it writes to none of them"
         )
     names = frozenset(mutates_args)
     strangers = ", ".join(sorted(map(repr, names.difference(parameters))))

@@ -1,5 +1,6 @@
 """Types made of other types: optional ones, lists, tuples, dicts and unions."""
 
+# tests: tests/schema/test_types.py
 from __future__ import annotations
 
 import itertools
@@ -50,7 +51,7 @@ class OptionalType(Type):
 
 
 class ListType(Type):
-    """``T[]``: a sequence of T, and for numbers also an array; the value is a tuple."""
+    """``T[]``: a sequence of T, and for numbers also an array. The converted value is a tuple."""
 
     __slots__ = ("inner",)
     inner: Type
@@ -76,7 +77,7 @@ class ListType(Type):
 
 
 class TupleType(Type):
-    """``(A, B)``: a sequence of exactly these types; the value is a tuple."""
+    """``(A, B)``: a sequence of exactly these types. The converted value is a tuple."""
 
     __slots__ = ("items",)
     items: tuple[Type, ...]
@@ -106,7 +107,7 @@ class TupleType(Type):
 
 
 class DictType(Type):
-    """``Dict(K, V)``; the value is a new dict."""
+    """``Dict(K, V)``: a mapping from K to V. The converted value is a new dict."""
 
     __slots__ = ("key", "value")
     key: Type
@@ -174,7 +175,7 @@ class UnionType(Type):
 
 
 def _items(type: Type, value: Any) -> list[Any] | tuple[Any, ...]:
-    """The elements of a value passed for a list or tuple; TypeError for what is not a sequence."""
+    """Return the elements of a value passed for a list or tuple. Raise TypeError if it is not a sequence."""
     if isinstance(value, (list, tuple)):
         return value
     if _core.is_array(value):
@@ -188,7 +189,7 @@ def _items(type: Type, value: Any) -> list[Any] | tuple[Any, ...]:
 
 
 def _as(outer: Type, inner: Type, error: TypeError | ValueError) -> TypeError | ValueError:
-    """The error of one part, as an error about the whole value."""
+    """Turn the error of one part into an error about the whole value."""
     text = str(error).replace(f"expected {inner}", f"expected {outer}", 1)
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
@@ -197,7 +198,7 @@ def _convert_items(whole: Type, value: Any, items: Iterable[Any], item_types: It
     converted: list[Any] = []
     try:
         for item_type, item in zip(item_types, items, strict=False):
-            converted.append(item_type.convert(item))  # its length says where an error happened
+            converted.append(item_type.convert(item))  # its length shows where an error happened
     except (TypeError, ValueError) as error:
         reason, *remedy = str(error).split("\n", 1)
         text = "\n".join([f"{found_instead(whole, value)} (element {len(converted)}: {reason})", *remedy])
@@ -210,19 +211,19 @@ def _first_word(members: Iterable[Type], text: str) -> object:
 
 
 def optional(inner: Type) -> Type:
-    """``T?``; a type that is already optional is left as it is."""
+    """Return ``T?``, or the type itself if it is already optional."""
     return inner if isinstance(inner, OptionalType) else OptionalType(inner)
 
 
 def without_none(type: Type) -> Type:
-    """T for ``T?``; any other type stays as it is."""
+    """Return T for ``T?``, and any other type itself."""
     return type.inner if isinstance(type, OptionalType) else type
 
 
 def union(members: Iterable[Type | None]) -> Type:
-    """``Union(...)`` in its simplest form; None among the members makes it optional.
+    """Return ``Union(...)`` in its simplest form. None among the members makes it optional.
 
-    ValueError when no type is left.
+    Raises ValueError if no type is left.
     """
     flat: dict[Type, None] = {}
     is_optional = False

@@ -1,7 +1,7 @@
-"""Signatures of declarations, most of whose arguments stand in others too, and are simple.
+"""A fast parser for the signatures of declarations, whose arguments are mostly simple and often recur.
 
-`parse_signature` reads them as well, but compiles a pattern first, and takes ten times as long for an argument. What is
-not simple here goes there: tuples, dicts, several alias sets, names of dtypes, and whatever is an error.
+`parse_signature` also reads them, but compiles a pattern first and takes ten times as long for an argument. Signatures
+that are not simple go to that parser: those with tuples, dicts, several alias sets, names of dtypes or errors.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
 
 @cache
 def parse_declared_signature(text: str) -> Schema:
-    """Parse ``(arguments) -> returns``: a schema without a name."""
+    """Parse ``(arguments) -> returns``, a schema without a name."""
     arguments, _, returns = text[1:].partition(") -> ")
     try:
         return Schema(None, _arguments(arguments), _returns(returns)) if text[:1] == "(" else parse_signature(text)
-    except SchemaError:     # a comma or an arrow in a string; or an error, whose place is to be shown
+    except SchemaError:     # a comma or an arrow in a string, or a real error to show with its place
         return parse_signature(text)
 
 
@@ -41,8 +41,8 @@ def _arguments(text: str) -> list[Argument]:
         else:
             argument = _argument(piece, kw_only)
             if argument.default is REQUIRED and found and lacks_default(argument, found[-1]):
-                raise SchemaError(f"argument {argument} of ({text}) comes after one with a default, and has none\n"
-                                  "give it one, or put it before")
+                raise SchemaError(f"argument {argument} of ({text}) has no default, but follows one that has\n"
+                                  "give it a default, or put it before that argument")
             found.append(argument)
         piece = ""
     if piece or len({argument.name for argument in found}) < len(found) or len(found) > MAX_ARGUMENTS:
@@ -70,7 +70,7 @@ def _returns(text: str) -> tuple[Return, ...]:
 
 
 def _simple_argument(text: str, kw_only: bool) -> Argument | None:
-    """The argument, if that is a simple type, a name, and at most a simple default; else None."""
+    """Return the argument if it has a simple type, a name, and at most a simple default. Otherwise return None."""
     head, equals, literal = text.partition("=")
     spelled, _, name = head.rpartition(" ")
     found = _simple_type(spelled)
@@ -91,7 +91,10 @@ def _simple_argument(text: str, kw_only: bool) -> Argument | None:
 
 @cache
 def _simple_type(text: str) -> tuple[Type, int | None, AliasInfo | None] | None:
-    """A base type, an array with one alias set, a list, an optional type, or a union, with size hint and annotation."""
+    """Return a simple type with its size hint and alias annotation, or None.
+
+    Simple types are a base type, an array with one alias set, a list, an optional type, and a union.
+    """
     if text in BASE_TYPES:
         return BASE_TYPES[text], None, None
     if text.endswith("?"):

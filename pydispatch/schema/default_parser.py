@@ -1,5 +1,6 @@
-"""Parse the defaults of arguments."""
+"""The parser of arguments' defaults."""
 
+# tests: tests/schema/test_parser.py
 from __future__ import annotations
 
 import re
@@ -19,7 +20,7 @@ _LARGEST_INT: Final = 2**63
 
 
 def read_default(scanner: Scanner, argument: Argument) -> Any:
-    """The literal after '=', converted to the argument's type."""
+    """Read the literal after '=', and convert it to the argument's type."""
     at = scanner.at
     value = _read_literal(scanner, argument.type)
     outer = without_none(argument.type)
@@ -73,7 +74,7 @@ def _read_number(scanner: Scanner) -> int | float | complex:
         return complex(text)
     if not text.removeprefix("-").isdecimal():
         return float(text)
-    value = int(text) if len(text) < 25 else _LARGEST_INT  # reading thousands of digits would take long
+    value = int(text) if len(text) < 25 else _LARGEST_INT  # avoid reading thousands of digits
     if not -_LARGEST_INT <= value < _LARGEST_INT:
         scanner.fail(f"the integer {text} has more than 64 bits", "", at)
     return value
@@ -81,19 +82,19 @@ def _read_number(scanner: Scanner) -> int | float | complex:
 
 def _read_numeral(scanner: Scanner) -> str:
     token = scanner.token
-    if not _is_decimal(token) and not re.fullmatch(_NUMERAL, token):    # compiling takes a while
+    if not _is_decimal(token) and not re.fullmatch(_NUMERAL, token):    # compiling the pattern takes a while
         scanner.fail_expecting("a number", "Numbers are decimal: `16`, `1.5`, `1e-3`, `2j`")
     return scanner.advance()
 
 
 def _is_decimal(token: str) -> bool:
-    """Is this a number such as 16 or 1.5?"""
+    """Return whether the token is a number such as 16 or 1.5."""
     whole, point, rest = token.partition(".")
     return token.isascii() and whole.isdecimal() and (rest.isdecimal() or not point)
 
 
 def _read_word(scanner: Scanner, type: Type) -> Any:
-    """The name of a dtype, or of a member of an enumeration."""
+    """Read the name of a dtype, or of a member of an enumeration."""
     at = scanner.at
     text = scanner.advance()
     while scanner.accept("."):

@@ -1,4 +1,4 @@
-"""Whether a function can be the kernel of a schema."""
+"""Checks of whether a function can be the kernel of a schema."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from pydispatch.schema.literals import simple_literal
 from pydispatch.schema.model import Argument, Schema
 
 KERNELS_IN_C = _core.AnyDevice, _core.ArrayMethod, _core.OutKernel, _core.Reduction
-_TELLING: Final = frozenset(("__wrapped__", "__signature__"))      # attributes that tell another signature
-DISPATCHER = type(np.sum)       # of NumPy's functions that ask arguments for `__array_function__`
+_TELLING: Final = frozenset(("__wrapped__", "__signature__"))      # attributes that give a function another signature
+DISPATCHER = type(np.sum)       # the type of NumPy's functions that dispatch by `__array_function__`
 
 
 class Fit(NamedTuple):
-    """How a function takes the arguments of a schema: names of arguments.
+    """The way a function takes the arguments of a schema, as sets of names.
 
-    `filled` have a default in the schema but not in the function, so they are always passed. `untaken` have a default
-    in the schema and no parameter in the function, so they can be at their default only.
+    `filled` arguments have a default in the schema but not in the function, so they are always passed. `unsupported`
+    arguments have a default in the schema and no parameter in the function, so they can only have their default.
     """
 
     filled: frozenset[str] = frozenset()
-    untaken: frozenset[str] = frozenset()
+    unsupported: frozenset[str] = frozenset()
 
 
 EXACT: Final = Fit()
-"""The function takes every argument, with the schema's default."""
+"""The fit of a function that takes every argument, with the schema's default."""
 
 
 def first_difference(real: Schema, inferred: Schema) -> str | None:
-    """The first difference of a kernel's inferred schema from the real one, counting from 1; None without one.
+    """Return the first difference between a kernel's inferred schema and the real one, counting from 1, or None.
 
-    Only numbers and types count: not names, defaults, annotations, size hints, or what is keyword-only. A return that
-    is annotated Any may be any number of returns. Arguments that the kernel does not take do not count.
+    Only numbers of arguments and types count. Names, defaults, annotations, size hints and keyword-only markers are
+    ignored. A return annotated Any matches any number of returns. Arguments that the kernel does not take are ignored.
     """
     if [result.type for result in inferred.returns] == [ANY]:
         inferred = Schema(inferred.name, inferred.arguments, real.returns)
-    real = without_untaken(real, inferred)
+    real = without_unsupported(real, inferred)
     for what, ours, theirs in (
         ("arguments", real.arguments, inferred.arguments),
         ("returns", real.returns, inferred.returns),
@@ -58,18 +58,18 @@ def first_difference(real: Schema, inferred: Schema) -> str | None:
         if not _same_for_kernel(argument.type, other.type):
             return f"argument {i}: expected {argument.type}, inferred {other.type}"
     for i, (result, returned) in enumerate(zip(real.returns, inferred.returns, strict=True), 1):
-        is_number = result.type == TENSOR and returned.type in NUMERIC_TYPES     # a 0-d array is made of it
+        is_number = result.type == TENSOR and returned.type in NUMERIC_TYPES     # converted to a 0-d array
         if not is_number and not _same_for_kernel(result.type, returned.type):
             return f"return {i}: expected {result.type}, inferred {returned.type}"
     return None
 
 
-def without_untaken(real: Schema, inferred: Schema) -> Schema:
-    """The real schema without arguments that have a default and that a kernel of the inferred schema does not take."""
+def without_unsupported(real: Schema, inferred: Schema) -> Schema:
+    """Return the real schema without the arguments that a kernel of the inferred schema leaves at their defaults."""
     n = sum(not argument.kw_only for argument in inferred.arguments)
     keywords = {argument.name for argument in inferred.arguments if argument.kw_only}
     by_position = [argument for argument in real.arguments if not argument.kw_only]
-    n_spare = max(n - len(by_position), 0)      # positional parameters of the kernel that keyword-only arguments match
+    n_spare = max(n - len(by_position), 0)      # positional parameters that keyword-only arguments match
     by_name = [argument for argument in real.arguments if argument.kw_only]
     taken = [argument for i, argument in enumerate(by_position) if i < n or not argument.has_default]
     for argument in by_name:
@@ -80,7 +80,7 @@ def without_untaken(real: Schema, inferred: Schema) -> Schema:
 
 
 def _same_for_kernel(real: Type, inferred: Type) -> bool:
-    """Are they equal? Any agrees with every type, and str with Device, since Python has no class for devices."""
+    """Return whether the types match. Any matches every type, and str matches Device, which has no class in Python."""
     if inferred == ANY:
         return True
     if isinstance(real, (OptionalType, ListType)) and type(real) is type(inferred):
@@ -89,18 +89,20 @@ def _same_for_kernel(real: Type, inferred: Type) -> bool:
 
 
 def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bool = False) -> Fit:
-    """How `fn` takes the arguments of a schema.
+    """Return how `fn` takes the arguments of a schema.
 
-    Positional arguments match by position, keyword-only ones by name. ValueError when `fn` does not take an argument
-    that has no default, requires one that the schema does not have, or has another default for one of them. A function
-    without a known signature is not checked. `with_keyset`: the first parameter, the key set, is not counted.
+    Positional arguments match by position, keyword-only ones by name. A function without a known signature is not
+    checked. With `with_keyset`, the first parameter is the key set and is not counted.
+
+    Raises ValueError if `fn` does not take an argument that has no default, requires one that the schema does not have,
+    or has another default for an argument.
     """
     found = parameters_of(fn)
     if found is None:
         return EXACT
     parameters = found.positional[1:] if with_keyset else found.positional
     passed = [argument for argument in schema.arguments if not argument.kw_only]
-    untaken = [] if found.has_varargs else _untaken_positions(passed, parameters, found.keywords)
+    unsupported = [] if found.has_varargs else _unsupported_positions(passed, parameters, found.keywords)
     defaults = [(argument, default) for argument, (_, default) in zip(passed, parameters, strict=False)]
     left = dict(parameters[len(passed) :]) | found.keywords  # can be passed by name
     for argument in schema.arguments[len(passed) :]:
@@ -110,20 +112,23 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
             names = [name.rstrip("/") for name, _ in parameters]
             if not argument.has_default or argument.name in names:
                 raise ValueError(f"it takes no keyword argument {argument.name!r}")
-            untaken.append(argument.name)
+            unsupported.append(argument.name)
     for name, default in left.items():
         if default is REQUIRED:
             raise ValueError(f"it requires a parameter {name.rstrip('/')!r} that the schema does not pass")
     return Fit(frozenset([
         argument.name for argument, default in defaults
         if default is not argument.default and argument.has_default and not _has_default(argument, default)
-    ]), frozenset(untaken))
+    ]), frozenset(unsupported))
 
 
-def _untaken_positions(
+def _unsupported_positions(
     passed: list[Argument], parameters: list[tuple[str, Any]], keywords: dict[str, Any]
 ) -> list[str]:
-    """The positional arguments that a function without `*args` does not take; ValueError if one has no default."""
+    """Return the positional arguments that a function without `*args` does not take.
+
+    Raises ValueError if one of them has no default.
+    """
     rest = passed[len(parameters) :]
     if any(not argument.has_default for argument in rest):
         raise ValueError(
@@ -137,7 +142,7 @@ def _untaken_positions(
 
 
 def _has_default(argument: Argument, default: Any) -> bool:
-    """Does the function have the same default for the argument? ValueError if it has another one."""
+    """Return whether the function has the argument's default. Raise ValueError if it has another default."""
     if default is REQUIRED:
         return False
     if not is_default_of(argument, default):
@@ -149,7 +154,7 @@ def _has_default(argument: Argument, default: Any) -> bool:
 
 
 def is_default_of(argument: Argument, value: Any) -> bool:
-    """Is the value of a function's default what the argument is by default, once it is converted?"""
+    """Return whether the default of a function's parameter, once converted, equals the argument's default."""
     try:
         return same_value(argument.convert(value), argument.default)
     except (TypeError, ValueError):
@@ -178,8 +183,8 @@ class Parameters:
 
 
 def parameters_of(fn: Callable[..., Any]) -> Parameters | None:
-    """The parameters; None when Python knows no signature, as for many functions written in C."""
-    if type(fn) in KERNELS_IN_C:    # `inspect` finds that out, too, but in the time of a whole table
+    """Return a function's parameters, or None if Python knows no signature, as for many functions written in C."""
+    if type(fn) in KERNELS_IN_C:    # `inspect` also finds this, but takes as long as filling a whole table
         return None
     written = getattr(fn, "__wrapped__", fn) if type(fn) is DISPATCHER else fn
     if type(written) is types.FunctionType and not _TELLING & written.__dict__.keys():
@@ -197,17 +202,17 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters | None:
 
 
 def is_ufunc(fn: Any) -> TypeGuard[np.ufunc]:
-    """Is this called like NumPy's universal functions? Numba's have the same attributes, but another class."""
+    """Return whether the object is called like a universal function. Numba's are of another class."""
     return isinstance(fn, np.ufunc) or all(type(getattr(fn, count, None)) is int for count in ("nin", "nout"))
 
 
 def _parameters_of_ufunc(fn: Any) -> Parameters:
-    """Its inputs, and any keyword, as NumPy's take; another class may tell which, as JAX's does."""
+    """Return the inputs of a universal function, and the keywords that its class lists (JAX), or any keyword."""
     inputs: list[tuple[str, Any]] = [(f"x{i}", REQUIRED) for i in range(fn.nin)]
     if not isinstance(fn, np.ufunc):
-        told = _parameters_of_signature(inspect.signature(fn))
-        if told.has_varargs:        # Numba's tell the parameters of the function that was compiled
-            return Parameters(inputs, fn.nin, told.keywords, False, told.has_varkw)
+        reported = _parameters_of_signature(inspect.signature(fn))
+        if reported.has_varargs:        # Numba's report the parameters of the compiled function
+            return Parameters(inputs, fn.nin, reported.keywords, False, reported.has_varkw)
     return Parameters(inputs, fn.nin, {}, False, True)
 
 
@@ -227,9 +232,9 @@ def _parameters_of_function(fn: types.FunctionType) -> Parameters:
 
 
 def _parameters_of_text(text: str) -> Parameters | None:
-    """The parameters in the signature of a function in C, if it is a simple one.
+    """Return the parameters in the text signature of a function in C, or None if it is not a simple one.
 
-    `inspect` reads all of them, but with a tokenizer, whose patterns take milliseconds to compile.
+    `inspect` reads every signature, but its tokenizer takes milliseconds to compile its patterns.
     """
     pieces = text[1:-1].strip().removesuffix(",").split(",")
     found_quickly = _simple_parameters([piece.strip() for piece in pieces])
@@ -251,7 +256,7 @@ def _parameters_of_text(text: str) -> Parameters | None:
 
 
 def _simple_parameters(pieces: list[str]) -> Parameters | None:
-    """The parameters, if all are names with simple literals as defaults: quicker to see than to parse."""
+    """Return the parameters if all are names with simple literals as defaults. This is faster than parsing."""
     positional: list[tuple[str, Any]] = []
     keywords: dict[str, Any] = {}
     n_positional_only = 0

@@ -1,4 +1,4 @@
-"""Frozen values, which names, types and schemas are; and how values are compared and described."""
+"""The frozen values that names, types and schemas are made of, and their comparison and description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Frozen:
     """A frozen value, compared by its fields: the slots, in the order of the constructor's parameters."""
 
     __slots__: tuple[str, ...] = ()
-    _setters: ClassVar[tuple[Callable[[Any, object], None], ...]] = ()      # of the slots
+    _setters: ClassVar[tuple[Callable[[Any, object], None], ...]] = ()      # one for each slot
 
     def __init_subclass__(cls) -> None:
         cls._setters = tuple([getattr(cls, name).__set__ for name in cls.__slots__])
@@ -67,10 +67,10 @@ REQUIRED: Final = _Marker("REQUIRED")  # the default of an argument that has non
 MISSING: Final = _Marker("MISSING")  # the result of `word` for a word that the type does not know
 
 
-# The core has another equality, by which it strips defaults. That one runs on each call and may err on the side of
-# passing an argument: NaN and arrays never equal a default. Here, a schema must equal itself.
+# The core strips defaults with another equality. It runs on each call, and passes an argument when in doubt: NaN and
+# arrays never equal a default. This equality differs, because a schema must equal itself.
 def same_value(a: object, b: object) -> bool:
-    """Equality of converted values: 1, 1.0 and True differ, NaN equals NaN, arrays are only themselves."""
+    """Return whether converted values are equal: 1, 1.0 and True differ, NaN equals NaN, an array only itself."""
     if a is b:
         return True
     if type(a) is not type(b) or _core.is_array(a):
@@ -85,7 +85,7 @@ def same_value(a: object, b: object) -> bool:
 
 
 def described(value: object) -> str:
-    """The type of a value and its repr, short and on one line, for messages."""
+    """Return the type of a value and its repr, short and on one line, for messages."""
     return f"{type(value).__name__} {' '.join(short_repr(value).split())}"
 
 

@@ -1,4 +1,4 @@
-"""Infer a schema from the annotations of a function."""
+"""Inference of schemas from the annotations of functions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,42 @@ def infer_schema(
     fn: Callable[..., Any], *, mutates_args: Iterable[str] = (), name: OperatorName | str | None = None,
     tags: Iterable[str] = (),
 ) -> Schema:
-    """The schema of a fully annotated function; without `name` it has none.
+    """Return the schema of a fully annotated function.
 
-    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" means all of
-    them. Results are assumed to share no memory with the arguments, except with the tags "inplace" (the first argument
-    is written to and returned) and "out" (keyword-only arguments are). SchemaError for a parameter or return without
-    an annotation, or with one that has no schema type, and for a default that a schema cannot express.
+    Results are assumed to share no memory with the arguments, unless a tag specifies otherwise.
+
+    Parameters
+    ----------
+    fn
+        The function.
+    mutates_args
+        The names of the parameters that the function writes to, which are arrays or lists of arrays. "unknown" means
+        all of them.
+    name
+        The name of the schema. Without it, the schema has no name.
+    tags
+        Tags of the operator. With "inplace", the first argument is written to and returned. With "out", the
+        keyword-only arguments are.
+
+    Returns
+    -------
+    Schema
+        The inferred schema.
+
+    Raises
+    ------
+    SchemaError
+        If a parameter or return has no annotation, or one without a schema type. Also if a schema cannot express a
+        default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch.library import infer_schema
+    >>> def scale(x: np.ndarray, by: float = 2.0) -> np.ndarray:
+    ...     return x * by
+    >>> print(infer_schema(scale, mutates_args=(), name="ns::scale"))
+    ns::scale(Tensor x, float by=2.0) -> Tensor
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
     signature = _signature(where, fn)
@@ -66,7 +96,7 @@ def _signature(where: str, fn: Any) -> inspect.Signature:
 
 
 def _tagged_returns(where: str, tag: str, arguments: list[Argument], returns: list[Return]) -> list[Return]:
-    """The returns that this tag implies: the arguments that are written to."""
+    """Return the returns that this tag implies: the arguments that are written to."""
     if tag == "inplace":
         written = _written_in_place(f"{where} is tagged `inplace`", arguments)
     elif tag == "out":
@@ -85,7 +115,7 @@ def _tagged_returns(where: str, tag: str, arguments: list[Argument], returns: li
 
 def _written_in_place(where: str, arguments: list[Argument]) -> list[Argument]:
     if not arguments or arguments[0].kw_only:
-        raise SchemaError(f"{where}, but takes nothing by position\nTake the array first: `x: np.ndarray`")
+        raise SchemaError(f"{where}, but has no positional parameter\nTake the array first: `x: np.ndarray`")
     first = arguments[0]
     if first.type != TENSOR:
         raise SchemaError(
@@ -94,7 +124,7 @@ def _written_in_place(where: str, arguments: list[Argument]) -> list[Argument]:
         )
     if [argument for argument in arguments if argument.mutable] != [first]:
         raise SchemaError(
-            f"{where}, but mutates_args does not name its first argument alone\nPass mutates_args=({first.name!r},)"
+            f"{where}, but mutates_args does not name exactly its first argument\nPass mutates_args=({first.name!r},)"
         )
     return [first]
 
@@ -143,7 +173,7 @@ def _argument(
 
 
 def _default(where: str, argument: Argument, default: Any) -> Any:
-    """The default, converted to the argument's type; SchemaError if a schema cannot express it."""
+    """Return the default, converted to the argument's type. Raise SchemaError if a schema cannot express it."""
     try:
         value = argument.convert(default)
     except (TypeError, ValueError) as error:
@@ -178,7 +208,7 @@ def _holds_tensors(type: Type) -> bool:
 
 
 def _written(where: str, type: Type, name: str) -> AliasInfo | None:
-    """The annotation of an argument whose arrays are written to."""
+    """Return the alias annotation of an argument whose arrays are written to."""
     inner = without_none(type)
     if isinstance(inner, ListType):
         return alias_of_list(_written(where, inner.inner, name))
@@ -200,22 +230,21 @@ def _returns(where: str, signature: inspect.Signature, evaluate: Evaluate) -> li
 
 def _unmapped(where: str, annotation: Any, error: UnmappedError) -> SchemaError:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return SchemaError(f"{where} is annotated {text!r}; no schema type matches\n{error}")
+    return SchemaError(f"{where} is annotated {text!r}: no schema type matches\n{error}")
 
 
 def infer_kernel_schema(fn: Callable[..., Any], *, with_keyset: bool = False) -> Schema | None:
-    """The schema of a kernel by its annotations: arguments ``_0``, ``_1``, ..., without defaults.
+    """Infer the schema of a kernel from its annotations: arguments ``_0``, ``_1``, ..., without defaults.
 
-    Keyword-only parameters keep their names, because kernels may order them as they like. None when an
-    annotation is missing or has no schema type. `with_keyset`: the first parameter is the key set
-    and is not counted.
+    Keyword-only parameters keep their names, because kernels may order them freely. Returns None if an annotation is
+    missing or has no schema type. With `with_keyset`, the first parameter is the key set and is not counted.
     """
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
     if not isinstance(function, types.FunctionType):
         return None
     try:
         annotations = function.__annotations__
-    except NameError:  # since CPython 3.14 they are evaluated here
+    except NameError:  # CPython 3.14 and later evaluate annotations here
         return None
     code = function.__code__
     if "return" not in annotations or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):

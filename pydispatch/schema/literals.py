@@ -1,5 +1,6 @@
-"""The text of values in a schema, and how strings are parsed."""
+"""The text of values in a schema, and the parsing of strings."""
 
+# tests: tests/schema/test_parser.py
 from __future__ import annotations
 
 import re
@@ -14,7 +15,7 @@ _ESCAPED.update((code, f"\\{code:03o}") for code in (*range(32), 127) if code no
 
 
 def literal(value: Any) -> str:
-    """The text of a Python value as a default, for types without a notation of their own."""
+    """Return the text of a Python value as a default, for types without their own notation."""
     if isinstance(value, str):
         return f'"{value.translate(_ESCAPED)}"'
     if isinstance(value, complex):
@@ -25,7 +26,7 @@ def literal(value: Any) -> str:
 
 
 def simple_literal(text: str) -> Any:
-    """The value of a constant, a number such as -1 or 2.5, or a word in quotes; MISSING for any other text."""
+    """Return the value of a constant, a number such as -1 or 2.5, or a quoted word, and MISSING for any other text."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     whole, point, rest = text.removeprefix("-").partition(".")
@@ -36,9 +37,9 @@ def simple_literal(text: str) -> Any:
 
 
 def unquote(token: str) -> str:
-    """The text inside a quoted one, with its escapes replaced.
+    """Return the text inside a quoted one, with its escapes replaced.
 
-    ValueError for an unknown escape.
+    Raises ValueError for an unknown escape.
     """
     quotes = 3 if token[:3] in ('"""', "'''") else 1
     text = token[quotes:-quotes]

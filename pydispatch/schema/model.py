@@ -20,8 +20,8 @@ MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
 class AliasInfo(Frozen):
     """An alias annotation: alias sets before and after the call, and whether the value is written to.
 
-    `contained` is the annotation of a list's elements. A bare ``!`` is a set of its own without a name, written to. A
-    list of which only the elements are annotated has no names either; it is written to when they are.
+    `contained` is the annotation of a list's elements. A bare ``!`` is a separate set without a name, which is written
+    to. A list of which only the elements are annotated also has no names. It is written to if its elements are.
     """
 
     __slots__ = ("before", "write", "after", "contained")
@@ -52,12 +52,12 @@ WRITTEN = AliasInfo(frozenset(), True)  # a bare !
 
 
 def alias_of_list(contained: AliasInfo | None) -> AliasInfo | None:
-    """The annotation of a list of which only the elements are annotated."""
+    """Return the annotation of a list of which only the elements are annotated."""
     return contained and AliasInfo(frozenset(), contained.write, None, contained)
 
 
 def spell_type(type: Type, alias: AliasInfo | None, size: int | None) -> str:
-    """The text of a type with its annotations and size hint."""
+    """Return the text of a type with its annotations and size hint."""
     if isinstance(type, OptionalType):
         return f"{spell_type(type.inner, alias, size)}?"
     mark = "" if alias is None else str(alias)
@@ -68,13 +68,13 @@ def spell_type(type: Type, alias: AliasInfo | None, size: int | None) -> str:
 
 
 class _LaidOut(Frozen):
-    """Has a place for what the core's Signature finds out about it, which is no field."""
+    """A frozen value with a slot for the layout that the core's Signature computes. The slot is not a field."""
 
     __slots__ = ("layout",)
 
 
 class Argument(_LaidOut):
-    """An argument of a schema; `size` is the hint N of ``T[N]``."""
+    """An argument of a schema. `size` is the hint N of ``T[N]``."""
 
     __slots__ = ("name", "type", "size", "default", "kw_only", "alias")
     name: str
@@ -101,7 +101,7 @@ class Argument(_LaidOut):
 
     @property
     def mutable(self) -> bool:
-        """Does the operator write to it?"""
+        """Return whether the operator writes to this argument."""
         alias = self.alias
         while alias is not None:
             if alias.write:
@@ -111,13 +111,13 @@ class Argument(_LaidOut):
 
     @property
     def is_out(self) -> bool:
-        """Is this an output argument, which the caller passes by keyword and the operator writes a result to?"""
+        """Return whether this is an output argument: passed by keyword, and written to."""
         return self.kw_only and self.mutable
 
     def convert(self, value: Any) -> Any:
-        """`value` as the declared type; one number for a list of N numbers is repeated N times.
+        """Convert a value to the declared type. A single number for a list of N numbers is repeated N times.
 
-        TypeError or ValueError: "expected <type>, found <type name> <short repr>".
+        Raises TypeError or ValueError with the message "expected <type>, found <type name> <short repr>".
         """
         if self.size is not None and _is_number(value) and _is_list_of_numbers(self.type):
             value = (value,) * self.size
@@ -158,7 +158,7 @@ def _is_list_of_numbers(type: Type) -> bool:
 
 
 class Return(_LaidOut):
-    """A result of a schema; the name may be empty."""
+    """A result of a schema. The name may be empty."""
 
     __slots__ = ("name", "type", "size", "alias")
     name: str
@@ -171,14 +171,14 @@ class Return(_LaidOut):
 
     @property
     def mutable(self) -> bool:
-        """Is it an argument that was written to?"""
+        """Return whether the result is an argument that was written to."""
         return self.alias is not None and self.alias.write
 
     def convert(self, value: Any, without_data: bool = False) -> Any:
-        """A kernel's result as the declared type; a Python number for a Tensor becomes a 0-d array here.
+        """Convert a kernel's result to the declared type. A Python number for a Tensor becomes a 0-d array.
 
-        `without_data`: the call computes only shapes and dtypes. TypeError for a number in place of an argument that
-        was written to.
+        With `without_data`, the call computes only shapes and dtypes. Raises TypeError for a number returned instead of
+        an argument that was written to.
         """
         array_of = _array if self.mutable else _array_without_data if without_data else _array_of_number
         return _changed(self.type, self.type.convert(value), array_of)
@@ -189,7 +189,7 @@ class Return(_LaidOut):
 
 
 def _changed(type: Type, value: Any, change: Callable[[Any], Any]) -> Any:
-    """A value of this type, with the function applied to whatever is declared as an array."""
+    """Apply the function to every part of a value that is declared as an array."""
     if value is None or not type.contains_arrays:
         return value
     if isinstance(type, OptionalType):
@@ -219,7 +219,7 @@ def _array_of_number(value: Any) -> Any:
     if _core.is_array(value):
         return value
     array = np.asarray(value)
-    return _array(value) if array.dtype == object else array    # an integer that no dtype holds
+    return _array(value) if array.dtype == object else array    # an integer that fits no dtype
 
 
 def _array_without_data(value: Any) -> Any:
@@ -229,8 +229,8 @@ def _array_without_data(value: Any) -> Any:
 class Schema(Frozen):
     """The name, arguments and returns of an operator. A schema that was inferred from a function may have no name.
 
-    `written` are the positions of the arguments that the operator writes to; `takes_generator` says whether one is a
-    Generator.
+    `written` holds the positions of the arguments that the operator writes to. `takes_generator` is True if an argument
+    is a Generator.
     """
 
     __slots__ = ("name", "arguments", "returns", "written", "takes_generator")
@@ -256,18 +256,18 @@ class Schema(Frozen):
 
     @property
     def is_mutable(self) -> bool:
-        """Does the operator write to an argument?"""
+        """Return whether the operator writes to an argument."""
         return bool(self.written)
 
     def with_name(self, name: OperatorName | str) -> Schema:
-        """The same arguments and returns under another name."""
+        """Return a schema with the same arguments and returns under another name."""
         result = Schema.__new__(Schema)
         result._freeze(parse_name(name) if isinstance(name, str) else name, self.arguments, self.returns, self.written,
                        self.takes_generator)
         return result
 
     def with_namespace(self, namespace: str) -> Schema:
-        """This schema in `namespace`, unless its name already has one: then the same object."""
+        """Return this schema in `namespace`, or the same object if its name already has a namespace."""
         if self.name is None or self.name.namespace is not None:
             return self
         return self.with_name(self.name.with_namespace(namespace))

@@ -9,7 +9,7 @@ from pydispatch.schema.scanner import RESERVED_WORDS, Scanner, is_identifier
 
 
 class OperatorName(Frozen):
-    """``namespace::name.overload``. Without a namespace that is None; without an overload that is ""."""
+    """The name of an operator, ``namespace::name.overload``. A missing namespace is None, a missing overload is ""."""
 
     __slots__ = ("namespace", "name", "overload")
     namespace: str | None
@@ -25,7 +25,7 @@ class OperatorName(Frozen):
         return self.name if self.namespace is None else f"{self.namespace}::{self.name}"
 
     def with_namespace(self, namespace: str) -> OperatorName:
-        """This name in `namespace`, unless it already has one: then the same object."""
+        """Return this name in `namespace`, or the same object if it already has a namespace."""
         return self if self.namespace is not None else OperatorName(namespace, self.name, self.overload)
 
     def __str__(self) -> str:
@@ -33,9 +33,9 @@ class OperatorName(Frozen):
 
 
 def validate_namespace(text: str) -> str:
-    """`text`, if it can be the namespace of operators.
+    """Return `text` if it can be the namespace of operators.
 
-    SchemaError otherwise.
+    Raises SchemaError otherwise.
     """
     if not isinstance(text, str) or not is_identifier(text) or text in RESERVED_WORDS:
         why = "a reserved word" if text in RESERVED_WORDS else "not an identifier"
@@ -46,7 +46,7 @@ def validate_namespace(text: str) -> str:
 def parse_name(text: str) -> OperatorName:
     """Parse ``namespace::name.overload``.
 
-    SchemaError with a caret under the token that does not fit.
+    Raises SchemaError with a caret under the token that does not fit.
     """
     scanner = Scanner(text, "name")
     name = read_name(scanner)

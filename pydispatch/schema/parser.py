@@ -1,4 +1,4 @@
-"""Parse schemas."""
+"""The parser of schemas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydispatch.schema.type_parser import read_type
 def parse_schema(text: str) -> Schema:
     """Parse ``namespace::name.overload(arguments) -> returns``.
 
-    SchemaError with a caret under the token that does not fit.
+    Raises SchemaError with a caret under the token that does not fit.
     """
     scanner = Scanner(text, "schema")
     name = read_name(scanner)
@@ -23,7 +23,7 @@ def parse_schema(text: str) -> Schema:
 
 
 def parse_signature(text: str) -> Schema:
-    """Parse ``(arguments) -> returns``: a schema without a name."""
+    """Parse ``(arguments) -> returns``, a schema without a name."""
     return _read_schema(Scanner(text, "schema"), None)
 
 
@@ -36,7 +36,7 @@ def parse_argument(text: str, kw_only: bool) -> Argument:
 
 
 def parse_returns(text: str) -> tuple[Return, ...]:
-    """Parse what is behind the arrow."""
+    """Parse the returns, which follow the arrow."""
     scanner = Scanner(text, "schema")
     returns = _read_returns(scanner)
     scanner.end()
@@ -44,7 +44,7 @@ def parse_returns(text: str) -> tuple[Return, ...]:
 
 
 def parse_schema_or_name(text: str) -> Schema | OperatorName:
-    """Parse either; a parenthesis after the name makes it a schema."""
+    """Parse a schema or a name. A parenthesis after the name makes it a schema."""
     scanner = Scanner(text, "schema")
     name = read_name(scanner)
     if scanner.token == "(":
@@ -55,7 +55,7 @@ def parse_schema_or_name(text: str) -> Schema | OperatorName:
 
 def _read_schema(scanner: Scanner, name: OperatorName | None) -> Schema:
     arguments = _read_arguments(scanner)
-    scanner.expect("->", "'->' and what is returned", "`-> ()` returns nothing")
+    scanner.expect("->", "'->' and the returns", "Write `-> ()` to return nothing")
     returns = _read_returns(scanner)
     scanner.end()
     return Schema(name, arguments, returns)
@@ -94,14 +94,14 @@ def _read_argument(scanner: Scanner, kw_only: bool, before: list[Argument]) -> A
 
 
 def lacks_default(argument: Argument, previous: Argument) -> bool:
-    """Does an argument without a default need one, because the one before it has one?"""
+    """Return whether an argument without a default needs one, because the one before it has a default."""
     return previous.has_default and not (argument.kw_only or isinstance(argument.type, ListType))
 
 
 def _read_returns(scanner: Scanner) -> list[Return]:
     parenthesised = scanner.accept("(")
     if scanner.token in ("None", "NoneType") and (not parenthesised or scanner.tokens[scanner.at + 1] == ")"):
-        scanner.fail(f"{scanner.token!r} is no type of a return", "Write `-> ()` to return nothing")
+        scanner.fail(f"{scanner.token!r} is not a return type", "Write `-> ()` to return nothing")
     if not parenthesised:
         return [_read_return(scanner)]
     returns: list[Return] = []

@@ -1,5 +1,6 @@
-"""A text, read token by token; errors show it with a caret."""
+"""The scanner, which reads a text token by token and shows errors with a caret."""
 
+# tests: tests/schema/test_parser.py
 from __future__ import annotations
 
 import re
@@ -16,8 +17,8 @@ RESERVED_WORDS: Final = frozenset((
     "del", "pass", "class", "import", "with", "as", "Ellipsis", "NoneType",
 ))
 
-# Strings, names, numbers, then text that only starts like a number, then punctuation. It is compiled on first use, as
-# the other patterns are, to make the import faster.
+# Strings, names, numbers, then text that only starts like a number, then punctuation. Compiled on first use, like the
+# other patterns, to make the import faster.
 _TOKEN: Final = (
     r'''(?as)("""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*\''''
     r"""|[A-Za-z_]\w*|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?(?![\w.])|\.?\d[\w.]*"""
@@ -35,7 +36,7 @@ def is_identifier(text: str) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
-    """Tokens and their offsets, without comments and insignificant line ends."""
+    """Return the tokens and their offsets, without comments and insignificant line ends."""
     tokens: list[tuple[str, int]] = []
     depth = 0
     for match in _token_pattern().finditer(text):
@@ -49,7 +50,7 @@ def _tokens(text: str) -> list[tuple[str, int]]:
 
 
 class Scanner:
-    """The tokens of `text`; `token` is the next one, "" after the last. `what` names the kind of text in errors.
+    """The tokens of `text`. `token` is the next one, "" after the last. `what` names the kind of text in errors.
 
     An unexpected token raises a SchemaError with a caret under it.
     """
@@ -93,7 +94,7 @@ class Scanner:
         return token
 
     def accept(self, token: str) -> bool:
-        """Step over this token if it is the next one; True if it was."""
+        """Step over this token if it is the next one, and return whether it was."""
         if self.token != token:
             return False
         self.advance()
@@ -112,7 +113,7 @@ class Scanner:
         return self.advance()
 
     def items_until(self, bracket: str, what: str) -> Iterator[None]:
-        """Iterate once per item of a list: over the commas, up to the closing bracket."""
+        """Iterate once per item of a list: step over the commas, up to the closing bracket."""
         if self.accept(bracket):
             return
         yield

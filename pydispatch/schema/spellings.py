@@ -1,5 +1,6 @@
-"""Names of types in other dispatchers and in NumPy, and what to write here instead."""
+"""Names of types in other dispatchers and in NumPy, and their equivalents in schemas."""
 
+# tests: tests/schema/test_parser.py
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -9,7 +10,7 @@ from pydispatch.schema.base_types import BASE_TYPES
 
 TYPE_CONSTRUCTORS: Final = ("Dict", "Union")
 
-_NO_MEANING: Final = "It means nothing to NumPy; leave the argument out"
+_NO_MEANING: Final = "NumPy has no counterpart: leave it out"
 _NOT_A_TYPE: Final = {
     "SymInt": "Sizes are always known: write `int`",
     "SymBool": "Conditions are always known: write `bool`",
@@ -41,15 +42,15 @@ _SPELLED.update((name.lower(), name) for name in (*BASE_TYPES, *TYPE_CONSTRUCTOR
 
 
 def is_taken(name: str) -> bool:
-    """Is this name a type of the language, or one that it has an explanation for?"""
+    """Return whether this name is a type of the language, or one that has an explanation."""
     return name in BASE_TYPES or name in TYPE_CONSTRUCTORS or name in _NOT_A_TYPE
 
 
 def why_unknown(name: str, following: list[str], registered: Iterable[str]) -> tuple[str, str]:
-    """The error and the remedy for a name that is not a type; `following` are the three tokens after it."""
+    """Return the error and the remedy for a name that is not a type. `following` are the three tokens after it."""
     outermost = name.partition(".")[0]
     if outermost in _NOT_A_TYPE:
-        return f"type {outermost!r} does not exist here", _NOT_A_TYPE[outermost]
+        return f"type {outermost!r} is not supported", _NOT_A_TYPE[outermost]
     spelling = _SPELLED.get(name.lower())
     if spelling is not None:
         match following:
@@ -57,6 +58,6 @@ def why_unknown(name: str, following: list[str], registered: Iterable[str]) -> t
                 spelling = spelling.replace("T", inner)
         return f"unknown type {name!r}", f"Write `{spelling}`"
     if len(name) == 1 or (name.islower() and len(name) <= 2):
-        return f"unknown type {name!r}; there are no type variables", "Write `Any`"
+        return f"unknown type {name!r}: type variables are not supported", "Write `Any`"
     known = ", ".join((*BASE_TYPES, *registered))
     return f"unknown type {name!r}", f"Types: {known}, T?, T[], (A, B), Dict(K, V), Union(A, B)"

@@ -1,5 +1,6 @@
-"""Parse types, with their alias annotations and size hints."""
+"""The parser of types, with their alias annotations and size hints."""
 
+# tests: tests/schema/test_parser.py
 from __future__ import annotations
 
 from typing import NoReturn
@@ -13,12 +14,12 @@ from pydispatch.schema.user_types import type_of_name
 
 
 def read_type(scanner: Scanner, nested: bool = False) -> tuple[Type, int | None, AliasInfo | None]:
-    """Parse a type, its size hint and its annotation; a type `nested` in another one has neither."""
+    """Parse a type, its size hint and its annotation. A type `nested` in another one has neither."""
     type = _read_atom(scanner)
     alias: AliasInfo | None = None
     if scanner.token in ("(", "!"):
         if isinstance(without_none(type), TupleType):
-            scanner.fail("no alias annotation on a tuple", "Take a list: `Tensor(a!)[] xs`")
+            scanner.fail("a tuple cannot have an alias annotation", "Take a list: `Tensor(a!)[] xs`")
         alias = _read_alias(scanner, nested)
     size: int | None = None
     while True:
@@ -26,7 +27,7 @@ def read_type(scanner: Scanner, nested: bool = False) -> tuple[Type, int | None,
             type = optional(type)
         elif scanner.token == "[":
             if size is not None:
-                scanner.fail("a size hint is allowed on the outermost list only", f"Write `{type}[]`")
+                scanner.fail("only the outermost list can have a size hint", f"Write `{type}[]`")
             scanner.advance()
             size = _read_size(scanner, nested)
             type = ListType(type)
@@ -67,7 +68,7 @@ def _dotted_name(scanner: Scanner) -> list[str]:
 def _fail_unknown(scanner: Scanner, name: str) -> NoReturn:
     token = scanner.token
     if token == "...":
-        scanner.fail("'...' is not part of this language", "Take a list: `Tensor[] xs`")
+        scanner.fail("'...' is not part of the schema language", "Take a list: `Tensor[] xs`")
     if not is_identifier(token) or token in RESERVED_WORDS - {"None", "NoneType"}:
         scanner.fail_expecting("a type")
     following = scanner.tokens[scanner.at + 1 : scanner.at + 4]
@@ -82,7 +83,7 @@ def _read_dict(scanner: Scanner) -> DictType:
     scanner.expect("(", "'('", "Write `Dict(str, Tensor)`")
     types = _read_nested_types(scanner)
     if len(types) != 2:
-        scanner.fail("a Dict has two types", "Write `Dict(str, Tensor)`", scanner.at - 1)
+        scanner.fail("a Dict takes exactly two types", "Write `Dict(str, Tensor)`", scanner.at - 1)
     return DictType(*types)
 
 
@@ -103,7 +104,7 @@ def _read_size(scanner: Scanner, nested: bool) -> int | None:
     if scanner.accept("]"):
         return None
     if nested:
-        scanner.fail("no size hint inside a tuple, Dict or Union", "Write `[]`")
+        scanner.fail("lists inside a tuple, Dict or Union cannot have size hints", "Write `[]`")
     if not scanner.token.isdecimal():
         scanner.fail_expecting("']' or the size of the list", "`int[]`, or `int[2]` to repeat a single int")
     size = int(scanner.advance())
@@ -120,7 +121,8 @@ def _read_alias_of_list(scanner: Scanner, nested: bool, contained: AliasInfo | N
 
 def _read_alias(scanner: Scanner, nested: bool) -> AliasInfo:
     if nested:
-        scanner.fail("no alias annotation inside a tuple, Dict or Union", "Take a list: `Tensor(a!)[] xs`")
+        scanner.fail("types inside a tuple, Dict or Union cannot have alias annotations",
+                     "Take a list: `Tensor(a!)[] xs`")
     if scanner.accept("!"):
         return WRITTEN
     scanner.advance()

@@ -1,4 +1,4 @@
-"""Types that users register: classes that schemas can name."""
+"""Classes that users register as types, so that schemas can name them."""
 
 # ruff: noqa: RUF023  the order of the slots is the order of the fields
 from __future__ import annotations
@@ -18,7 +18,7 @@ replaces_former = deferred("registry.sites", "replaces_former")
 
 
 class EnumType(Type):
-    """A registered enumeration; defaults are written ``Color.RED``."""
+    """A registered enumeration. Defaults are written ``Color.RED``."""
 
     __slots__ = ("name", "cls")
     name: str
@@ -46,8 +46,8 @@ class EnumType(Type):
 class OpaqueType(Type):
     """A registered class of the user.
 
-    It counts as holding arrays. Each call asks whether the class can be flattened into arrays, so the operator and the
-    flattening may be registered in any order.
+    It counts as holding arrays. Each call checks whether the class can be flattened into arrays, so you can register
+    the type and the flattening in any order.
     """
 
     __slots__ = ("name", "cls")
@@ -74,16 +74,37 @@ type_of_name: dict[str, EnumType | OpaqueType] = {}
 
 
 def registered_type(cls: type) -> EnumType | OpaqueType | None:
-    """The type that a class is registered as; None if it is not."""
+    """Return the type that a class is registered as, or None."""
     return next((known for known in tuple(type_of_name.values()) if known.cls is cls), None)
 
 
 def register_opaque_type(cls: type, name: str | None = None) -> None:
-    """Let schemas name `cls`, by its own name or by `name`, which may have dots: ``package.module.Name``.
+    """Register a class as a type that schemas can name.
 
-    An enum.Enum becomes a type whose defaults are written ``Color.RED``; any other class an opaque type.
-    A class that the same code defines again takes the name of the former one, with OverrideWarning.
-    RegistrationError when the name is not a dotted name or is taken, and when the class already has another name.
+    A class that the same code defines again takes the name of the former one, with an OverrideWarning.
+
+    Parameters
+    ----------
+    cls
+        The class. An enum.Enum becomes a type whose defaults are written ``Color.RED``. Any other class becomes an
+        opaque type.
+    name
+        The name in schemas, which may have dots: ``package.module.Name``. The default is the name of the class.
+
+    Raises
+    ------
+    RegistrationError
+        If the name is not a dotted name or is taken, or if the class already has another name.
+
+    Examples
+    --------
+    >>> from pydispatch import library
+    >>> class Options:
+    ...     pass
+    >>> library.register_opaque_type(Options)
+    >>> definition = library.define("example::configure(Tensor x, Options options) -> Tensor")
+    >>> definition.remove()
+    >>> library.unregister_opaque_type(Options)
     """
     if not isinstance(cls, type):
         raise RegistrationError(
@@ -94,7 +115,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
     if not isinstance(name, str) or not all(is_identifier(part) and part not in RESERVED_WORDS
                                             for part in name.split(".")):
         raise RegistrationError(
-            f"type {name!r}: neither an identifier of the schema language nor several joined by dots\n"
+            f"type {name!r}: expected an identifier of the schema language, or several joined by dots\n"
             f"Give it one: register_opaque_type({cls.__name__}, name='MyType')"
         )
     if is_taken(name.partition(".")[0]):
@@ -122,12 +143,15 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
 
 
 def unregister_opaque_type(cls: type | str) -> None:
-    """Forget a class, given as itself or by name; schemas that already use it keep it.
+    """Unregister a class, given as itself or by name. Schemas that already use it keep it.
 
-    RegistrationError when it is not registered.
+    Raises
+    ------
+    RegistrationError
+        If it is not registered.
     """
     known = type_of_name.get(cls) if isinstance(cls, str) else registered_type(cls)
     if known is None:
         names = ", ".join(type_of_name) or "none"
-        raise RegistrationError(f"type {cls!r} is not registered\nThese are: {names}")
+        raise RegistrationError(f"type {cls!r} is not registered\nRegistered types: {names}")
     del type_of_name[known.name]

@@ -1,6 +1,7 @@
 """SciPy's functions for arrays and Tensors, under SciPy's names: with gradients, under transforms and modes.
 
-Arrays go in and out as they do in SciPy. Needs SciPy, the extra `scipy`. See docs/scipy.md for what there is.
+The functions take and return arrays as they do in SciPy. The package needs SciPy, the extra `scipy`.
+docs/scipy.md lists the functions.
 """
 
 from __future__ import annotations

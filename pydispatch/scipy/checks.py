@@ -1,4 +1,4 @@
-"""Checks of values: at once where the values are known, by an operator where a transform or a trace has them."""
+"""Checks of values: immediate if the values are known, and by an operator in a transform or a trace."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.scipy.pack import SCIPY
 
 OF_NUMPY = ("CPU", "Meta")
-"""Backends whose values are checked: those of others may be lazy, and are not looked at."""
+"""Backends whose values are checked. Values of other backends may be lazy, and are not examined."""
 
 
 def value_check(name: str, check: Callable[[Any, str], None]) -> Callable[[Any, str], Any]:
     """Declare the operator of a check, and return the function that applies it.
 
-    `check(x, who)` raises what SciPy raises for values of NumPy's, beginning with the name of who asks. It looks along
-    the last axis, if along any: axes of a batch come first. The function returns x, which its caller has to use: a
-    compiled function leaves out what nothing uses.
+    `check(x, who)` raises SciPy's error for values of a NumPy array. The message begins with `who`, the name of the
+    caller. The check works along the last axis or along none, because axes of a batch come first. The returned
+    function returns x. Its caller has to use that result, because a compiled function drops unused ones.
     """
     def kernel(x: Any, who: str) -> Any:
         check(x, who)

@@ -1,4 +1,4 @@
-"""Errors of SciPy's functions, which begin with the name of the function."""
+"""Errors of SciPy's functions, whose messages begin with the name of the function."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pydispatch.exceptions import DispatchError
 
 
 def name_function(name: str, error: Exception) -> None:
-    """Let the message begin with the name of a function, such as "linalg.inv", unless it does, or with a part of it.
+    """Begin an error's message with the name of a function, such as "linalg.inv".
 
-    Errors of pydispatch's own say which operator or function they are about.
+    A message that already begins with the name, or a part of it, is left as it is. So are pydispatch's own errors,
+    which name the operator or function that they are about.
     """
     found = str(error).partition("(")[0].partition(":")[0]
     if isinstance(error, DispatchError) or not error.args or (found and f".{found}." in f".{name}."):
         return
     if isinstance(error, AxisError) and error.axis is not None and error.ndim is not None:
-        prefix = error.args[2] if len(error.args) > 2 else None     # the message comes from the numbers, behind a text
+        prefix = error.args[2] if len(error.args) > 2 else None     # the message consists of a prefix and the numbers
         AxisError.__init__(error, error.axis, error.ndim, f"{name}: {prefix}" if prefix else name)
     elif isinstance(error, AxisError):
         AxisError.__init__(error, f"{name}: {error}")
@@ -27,7 +28,7 @@ def name_function(name: str, error: Exception) -> None:
 
 
 class ErrorsOf:
-    """Errors that are raised inside begin with this name and keep their class."""
+    """Prefixes errors that are raised inside with a name. They keep their class."""
 
     __slots__ = ("name",)
 

@@ -1,11 +1,12 @@
 """Solutions of equations as higher-order operators: linear systems, and the implicit function theorem.
 
-`LINEAR_SOLVE` solves a linear system that a function stands for. What `implicit_operator` makes solves F(x, args) = 0
-by any method; its derivatives are solutions of a linear system with the Jacobian of F, so nothing is unrolled. Rules of
-both call `LINEAR_SOLVE`, whose own rules call it again: derivatives of every order follow.
+`LINEAR_SOLVE` solves a linear system that is given as a function. `implicit_operator` makes operators that
+solve F(x, args) = 0 by any method. Their derivatives are solutions of a linear system with the Jacobian of F.
+Nothing is unrolled. The rules of both call `LINEAR_SOLVE`, whose own rules call it again, so there are
+derivatives of every order.
 
-A batch stays a batch of problems: its `levels` say, from the innermost `vmap` outward, how many examples there are and
-which arguments differ between them. The function itself is that of one example.
+A batch remains a batch of problems. Its `levels` specify, from the innermost `vmap` outward, the number of
+examples and which arguments differ between them. The function itself is that of one example.
 """
 
 from __future__ import annotations
@@ -48,39 +49,39 @@ Options = dict[str, Any]
 Index = tuple[int, ...]
 
 DENSE_SIZE = 500
-"""Up to so many unknowns a Jacobian is formed; above, the system is solved by iteration."""
+"""The largest number of unknowns for which a Jacobian is formed. Larger systems are solved by iteration."""
 
 
 # --- batches of problems ---------------------------------------------------------------------------------------------
 
 
 def over_levels(function: Flat, n_own: int, levels: Levels) -> Flat:
-    """The function of one example as that of all of them; its first `n_own` arguments differ at every level."""
+    """Turn a function of one example into one of all examples. Its first `n_own` arguments differ at every level."""
     for size, flags in levels:
         function = batched(function, ((True,) * n_own + flags), Vmap(size))
     return function
 
 
 def batch_of(levels: Levels) -> tuple[int, ...]:
-    """The shape of the batch."""
+    """Return the shape of the batch."""
     return tuple([size for size, _ in reversed(levels)])
 
 
 def example_of(value: Any, flags: Sequence[bool], index: Index) -> Any:
-    """The part of an argument that belongs to one example; `flags` say at which levels it has several."""
+    """Return the part of an argument that belongs to one example. `flags` mark the levels at which it has several."""
     place = tuple([i for i, flag in zip(index, reversed(flags), strict=True) if flag])
     return ops.np.getitem(value, place) if place else value
 
 
 def examples_of(own: Arrays, args: Arrays, levels: Levels, index: Index) -> Arrays:
-    """What the function of one example gets."""
+    """Return the arguments of the function for one example."""
     everywhere = (True,) * len(levels)
     return (*[example_of(value, everywhere, index) for value in own],
             *[example_of(arg, [flags[i] for _, flags in levels], index) for i, arg in enumerate(args)])
 
 
 def described_example(index: Index) -> str:
-    """Which example of a batch failed, for messages."""
+    """Return the text that names the example of a batch that failed, for messages."""
     return f" (example {', '.join(map(str, index))} of the batch)" if index else ""
 
 
@@ -88,19 +89,19 @@ def described_example(index: Index) -> str:
 
 
 def raw(value: Any) -> Any:
-    """The array of NumPy's that a kernel works on."""
+    """Return the NumPy array that a kernel works on."""
     return np.asarray(value.array if isinstance(value, Tensor) else value)
 
 
 def packed(values: Sequence[Any], n_batch: int = 0) -> Any:
-    """The arrays as one vector for each example."""
+    """Join arrays to one vector for each example."""
     parts = [array if array.ndim == n_batch + 1 else array.reshape((*array.shape[:n_batch], -1))
              for array in map(raw, values)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
-    """The arrays in vectors, of the shapes and dtypes of others, which have as many axes for the batch."""
+    """Split vectors into arrays with the shapes and dtypes of others, which have the same axes of the batch."""
     found, start = [], 0
     for like in likes:
         shape = tuple(like.shape)[n_batch:]
@@ -108,7 +109,7 @@ def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
         part = vector[..., start: start + size]
         if len(shape) != 1:
             part = part.reshape((*vector.shape[:-1], *shape))
-        if part.dtype.kind == "c" and like.dtype.kind != "c":       # it was packed with complex numbers
+        if part.dtype.kind == "c" and like.dtype.kind != "c":       # complex because another array is
             part = part.real
         found.append(part if part.dtype == like.dtype else part.astype(like.dtype))
         start += size
@@ -116,7 +117,7 @@ def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
 
 
 def fitted(who: str, values: Sequence[Any], likes: Sequence[Any]) -> Arrays:
-    """The results of a function in the shapes of its unknowns, of which there are as many; `who` names it."""
+    """Reshape the results of a function like its unknowns, which are as many numbers. Messages name it `who`."""
     shapes = [tuple(like.shape) for like in likes]
     if [tuple(value.shape) for value in values] == shapes:
         return tuple(values)
@@ -132,7 +133,7 @@ def fitted(who: str, values: Sequence[Any], likes: Sequence[Any]) -> Arrays:
 
 
 def check_count(who: str, values: Sequence[Any], likes: Sequence[Any]) -> None:
-    """DispatchTypeError unless there are as many equations as unknowns."""
+    """Raise DispatchTypeError unless there are as many equations as unknowns."""
     n_found, n_unknown = [sum([math.prod(value.shape) for value in group]) for group in (values, likes)]
     if n_found != n_unknown:
         raise DispatchTypeError(f"{who} returns {n_found} numbers for {n_unknown} unknowns\n"
@@ -143,7 +144,7 @@ def check_count(who: str, values: Sequence[Any], likes: Sequence[Any]) -> None:
 
 
 def transposed(matvec: Flat, n: int) -> Flat:
-    """The transpose of a function that is linear in its first `n` arguments: (*cotangents, *args) -> cotangents."""
+    """Return the transpose of a function, linear in its first `n` arguments: (*cotangents, *args) -> cotangents."""
     known: Flat | None = getattr(matvec, "transpose", None)
     if known is not None:
         return known
@@ -157,13 +158,13 @@ def transposed(matvec: Flat, n: int) -> Flat:
 
 
 def paired(function: Flat, transpose: Flat) -> Flat:
-    """The function, which knows its transpose from now on."""
+    """Store the transpose of a function on it, and return the function."""
     function.transpose = transpose      # type: ignore[attr-defined]
     return function
 
 
 def jacobian_products(residual: Flat, n: int, is_symmetric: bool) -> tuple[Flat, Flat]:
-    """The products of the Jacobian of F with a vector, and of a vector with it: (*vector, *x, *args) -> vector."""
+    """Return functions for the products J v and v J with the Jacobian J of F: (*v, *x, *args) -> product."""
     def forward(*values: Any) -> Arrays:
         flags = (True,) * n + (False,) * (len(values) - 2 * n)
         return jvp_of(residual, flags, Jvp("jvp"))(*values[n:], *values[:n])[n:]
@@ -179,7 +180,7 @@ def jacobian_products(residual: Flat, n: int, is_symmetric: bool) -> tuple[Flat,
 
 
 def matrix_of(matvec: Flat, likes: Sequence[Any], args: Arrays, levels: Levels = ()) -> Any:
-    """The matrix of a linear function, one for each example; levels at which no argument differs have one in all."""
+    """Return the matrix of a linear function for each example. Levels at which no argument differs have length 1."""
     n = len(likes)
     dtype = np.result_type(*[like.dtype for like in likes])
     shapes = [np.empty(tuple(like.shape)[len(levels):], like.dtype) for like in likes]
@@ -213,7 +214,7 @@ register_common_rules(LINEAR_SOLVE)
 
 @LINEAR_SOLVE.py_impl("CPU")
 def solve(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-    """The solution for every example, each to its own tolerance."""
+    """Solve the system of every example, each to its own tolerance."""
     n_batch = len(levels)
     if not sum([raw(value).size for value in b]):
         return tuple([np.zeros_like(raw(value)) for value in b])
@@ -237,7 +238,7 @@ def solve(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Option
 def _dense_solution(who: str, matrix: Any, vector: Any) -> Any:
     n = vector.shape[-1]
     try:
-        if matrix.size == n * n:        # the same for all examples
+        if matrix.size == n * n:        # one matrix for all examples
             columns = vector.reshape(-1, n).T
             return np.linalg.solve(matrix.reshape(n, n), columns).T.reshape(vector.shape)
         return np.linalg.solve(matrix, vector[..., None])[..., 0]
@@ -248,10 +249,10 @@ def _dense_solution(who: str, matrix: Any, vector: Any) -> Any:
 
 
 REMEDIES = {
-    "linear_solve": "the equation has no solution, or many: add a condition, or a multiple of x to matvec",
-    "root": "the root is not isolated, so it is no differentiable function of parameters: add an equation",
-    "minimize": "the minimum is not isolated, so it is no differentiable function of parameters: regularize fun",
-    "fixed_point": "the fixed point is not isolated, so it is no differentiable function of parameters",
+    "linear_solve": "the equation has no solution, or several: add a condition, or add a multiple of x to matvec",
+    "root": "the root is not isolated, so it is not a differentiable function of parameters: add an equation",
+    "minimize": "the minimum is not isolated, so it is not a differentiable function of parameters: regularize fun",
+    "fixed_point": "the fixed point is not isolated, so it is not a differentiable function of parameters",
 }
 
 
@@ -268,17 +269,17 @@ def _check_finite(who: str, vector: Any) -> None:
     bad = ~np.isfinite(vector).all(axis=-1)
     if bad.any():
         raise ValueError(f"{who}: array must not contain infs or NaNs{described_example(_first(bad))}\n"
-                         "the right-hand side of a linear system has some; look at b, or at the incoming gradient")
+                         "the right-hand side of a linear system has some: check b, or the incoming gradient")
 
 
 def _check_solution(who: str, found: Any, vector: Any, x: Any) -> None:
-    """ConvergenceError where the product with the solution is another vector: for no linear function, say."""
+    """Raise ConvergenceError if a solution does not give the right-hand side, as for a nonlinear function."""
     misses = np.linalg.norm(found - vector, axis=-1)
     scale = np.linalg.norm(vector, axis=-1)
     bad = ~(misses <= 1e-3 * scale)
     if bad.any():
         index = _first(bad)
-        remedy = ("the function is not linear, or close to singular; check that matvec(x + y) equals "
+        remedy = ("the function is not linear, or close to singular: check that matvec(x + y) equals "
                   "matvec(x) + matvec(y)")
         raise ConvergenceError(
             f"{who}: the solution misses the right-hand side by {misses[index]:.2g} of {scale[index]:.2g}"
@@ -286,7 +287,7 @@ def _check_solution(who: str, found: Any, vector: Any, x: Any) -> None:
 
 
 def _refuse(options: Options, problem: str, bad: Any) -> None:
-    """Raise ConvergenceError: some examples are not solved."""
+    """Raise ConvergenceError for examples that are not solved."""
     who = options["who"]
     remedy = 'pass another method ("gmres", "dense"), a larger maxiter, or a larger rtol'
     raise ConvergenceError(f"{who}: {problem}{described_example(_first(bad))}\n"
@@ -294,13 +295,13 @@ def _refuse(options: Options, problem: str, bad: Any) -> None:
 
 
 def _first(bad: Any) -> Index:
-    """The index of the first example whose flag is set."""
+    """Return the index of the first example whose flag is set."""
     return tuple([int(i) for i in np.argwhere(bad)[0]]) if bad.ndim else ()
 
 
 @LINEAR_SOLVE.py_impl("Meta")
 def solve_without_data(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-    """Arrays like b."""
+    """Return meta arrays like b."""
     return tuple(map(without_data, b))
 
 
@@ -308,7 +309,7 @@ def solve_without_data(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, op
 def solve_batches(
     interpreter: Vmap, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
 ) -> Arrays:
-    """One more level of the batch; where nothing but b differs, one more row of right-hand sides."""
+    """Add a level to the batch."""
     level = (interpreter.batch_size, tuple(owned(args, interpreter)))
     values = batches(b, interpreter, (True,) * len(b))
     return wrapped(LINEAR_SOLVE(matvec, values, below(args, interpreter), (*levels, level), options), interpreter)
@@ -318,7 +319,7 @@ def solve_batches(
 def solve_with_tangents(
     interpreter: Jvp, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
 ) -> Arrays:
-    """A x = b, so A dx = db - dA x."""
+    """Solve for tangents also: A x = b, so A dx = db - dA x."""
     n = len(b)
     tangents = tangents_of(args, interpreter)
     flags = [tangent is not None for tangent in tangents]
@@ -336,7 +337,7 @@ def solve_with_tangents(
 def solve_and_record(
     interpreter: Interpreter | None, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
 ) -> Arrays:
-    """The solution below, as one node; its backward solves the transposed system for the gradient of b."""
+    """Solve below and record one node, whose backward pass solves the transposed system for b's gradient."""
     n = len(b)
     results = wrapped(LINEAR_SOLVE(matvec, below(b, interpreter), below(args, interpreter), levels, options),
                       interpreter)
@@ -359,7 +360,7 @@ def solve_and_record(
 
 @LINEAR_SOLVE.py_impl("Autograd")
 def solve_on_tape(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-    """`solve_and_record` on the tape."""
+    """Record the call on the tape of eager autograd."""
     return solve_and_record(None, matvec, b, args, levels, options)
 
 
@@ -367,16 +368,16 @@ def solve_on_tape(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options
 
 
 Solver = Callable[[Flat, Arrays, Arrays, Options], Arrays]
-"""`solver(fun, x0, args, options)` on arrays of NumPy's, of one example; raises ConvergenceError."""
+"""`solver(fun, x0, args, options)` works on NumPy arrays of one example. It raises ConvergenceError."""
 
 
 def implicit_operator(
     name: str, residual: Callable[[Flat, int], Flat], solver: Solver, *, is_symmetric: bool = False
 ) -> HigherOrderOperator:
-    """The operator `name(fun, x0, args, levels, options)`, whose result x has F(*x, *args) = 0.
+    """Make the operator `name(fun, x0, args, levels, options)`, whose result x solves F(*x, *args) = 0.
 
-    `residual(fun, n)` is F, a function of `n` unknowns and args; `is_symmetric` says that its Jacobian is. The solution
-    does not depend on `x0`.
+    `residual(fun, n)` is F, a function of `n` unknowns and args. `is_symmetric` specifies that its Jacobian is
+    symmetric. The solution does not depend on `x0`.
     """
     def examples(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> dict[int, Arrays]:
         return {0: examples_of(x0, args, levels, (0,) * len(levels))}
@@ -391,11 +392,11 @@ def implicit_operator(
 
 
 def _register_solving(operator: HigherOrderOperator, solver: Solver) -> None:
-    """The rules of an implicit operator for arrays, with and without data, and for batches."""
+    """Register the rules of an implicit operator for arrays, with and without data, and for batches."""
 
     @operator.py_impl("CPU")
     def run(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-        """Example by example, so each converges as it would alone."""
+        """Solve example by example, so that each converges as it would without the others."""
         x0 = tuple(map(raw, x0))
         n, batch = len(x0), batch_of(levels)
         if not batch:
@@ -411,14 +412,14 @@ def _register_solving(operator: HigherOrderOperator, solver: Solver) -> None:
 
     @operator.py_impl("Meta")
     def run_without_data(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-        """Arrays like x0."""
+        """Return meta arrays like x0."""
         return tuple(map(without_data, x0))
 
     @operator.py_impl(Vmap)
     def run_on_batches(
         interpreter: Vmap, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
     ) -> Arrays:
-        """One more level of the batch."""
+        """Add a level to the batch."""
         level = (interpreter.batch_size, tuple(owned(args, interpreter)))
         start = batches(x0, interpreter, (True,) * len(x0))
         return wrapped(operator(fun, start, below(args, interpreter), (*levels, level), options), interpreter)
@@ -427,7 +428,7 @@ def _register_solving(operator: HigherOrderOperator, solver: Solver) -> None:
 def _register_derivatives(
     operator: HigherOrderOperator, residual: Callable[[Flat, int], Flat], is_symmetric: bool
 ) -> None:
-    """The rules of an implicit operator for tangents and tapes: one linear system with the Jacobian of the residual."""
+    """Register the rules of an implicit operator for tangents and tapes, by systems with the residual's Jacobian."""
 
     def linear_options(x: Arrays, levels: Levels) -> Options:
         size = sum([math.prod(value.shape[len(levels):]) for value in x])
@@ -442,7 +443,7 @@ def _register_derivatives(
     def run_with_tangents(
         interpreter: Jvp, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
     ) -> Arrays:
-        """F(x, args) = 0, so F_x dx = -F_args dargs."""
+        """Solve for tangents also: F(x, args) = 0, so F_x dx = -F_args dargs."""
         n = len(x0)
         tangents = tangents_of(args, interpreter)
         flags = [tangent is not None for tangent in tangents]
@@ -462,7 +463,7 @@ def _register_derivatives(
     def run_and_record(
         interpreter: Interpreter | None, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
     ) -> Arrays:
-        """The solution below, as one node; its backward solves one linear system, whatever the method took."""
+        """Solve below and record one node, whose backward pass solves one linear system, whichever method is used."""
         n = len(x0)
         results = wrapped(operator(fun, below(x0, interpreter), below(args, interpreter), levels, options), interpreter)
         metas = [meta_of(result) for result in results]
@@ -485,14 +486,14 @@ def _register_derivatives(
 
     @operator.py_impl("Autograd")
     def run_on_tape(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-        """`run_and_record` on the tape."""
+        """Record the call on the tape of eager autograd."""
         return run_and_record(None, fun, x0, args, levels, options)
 
 
 def _solved(
     name: str, solver: Solver, fun: Flat, x0: Arrays, args: Arrays, options: Options, index: Index
 ) -> Arrays:
-    """What the solver finds for one example; ConvergenceError if it does not, or finds no numbers."""
+    """Solve one example. Raise ConvergenceError if the solver fails, or if the solution is not finite."""
     try:
         found = _with_known_method(name, solver, fun, x0, args, options)
         if not all(np.isfinite(value).all() for value in found):
@@ -512,8 +513,8 @@ def _with_known_method(
     except ValueError as error:
         if not str(error).startswith("Unknown solver"):
             raise
-        raise ValueError(f"{name}: method is {options['method']!r}, which scipy.optimize.{name} does not know\n"
-                         "write one that it documents, or leave it out") from None
+        raise ValueError(f"{name}: method is {options['method']!r}, which scipy.optimize.{name} does not have\n"
+                         "pass a method that it documents, or leave it out") from None
 
 
 LIMITS = {

@@ -1,7 +1,8 @@
-"""`scipy.integrate` on functions: differential equations and integrals as differentiable functions of parameters.
+"""`scipy.integrate` for functions: differential equations and integrals as differentiable functions of parameters.
 
-The gradient of a differential equation is another one, solved backward in time; that of an integral is the integral of
-the gradient. Both are calls of the operators themselves, so derivatives of every order follow.
+The gradient of a differential equation is another one, solved backward in time. The gradient of an integral is
+the integral of the gradient. Both are calls of the operators themselves, so there are derivatives of every
+order.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pydispatch.higher_order.closures import (
     Flat,
     Nesting,
     check_function,
+    first_run_of,
     lift,
     n_results,
     outline,
@@ -65,11 +67,11 @@ from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 __all__ = ["IntegrationWarning", "odeint", "quad"]
 __dir__ = only_public(globals())
 
-TOLERANCE = 1.49012e-8      # SciPy's for odeint
+TOLERANCE = 1.49012e-8      # SciPy's tolerance for odeint
 
 
 def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> Any:
-    """What the gradients make of moving all values along themselves, as a number like another one."""
+    """Return the sum of products of values with their gradients, as a number like another one."""
     def scaled(*parts: Any) -> Arrays:
         return tuple([value * parts[-1] for value in parts[:-1]])
 
@@ -79,10 +81,10 @@ def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> A
 
 
 def unit_of(values: Sequence[Any]) -> Any:
-    """A power of two about as large as the largest of the values, and a constant to every transform.
+    """Return a power of two about as large as the largest of the values. It is a constant to every transform.
 
-    Derivatives are linear in these values. Divided by their unit, they are as large as absolute tolerances assume, and
-    to divide and multiply by a power of two loses nothing.
+    Derivatives are linear in these values. Divided by their unit, they have the size that absolute tolerances
+    assume. Division and multiplication by a power of two lose nothing.
     """
     sizes = [ops.np.max(ops.np.absolute(value)) for value in values if math.prod(value.shape)]
     if not sizes:
@@ -93,12 +95,12 @@ def unit_of(values: Sequence[Any]) -> Any:
 
 
 def in_units(values: Sequence[Any], unit: Any) -> Arrays:
-    """The values divided by their unit."""
+    """Divide the values by their unit."""
     return tuple([value / _of_dtype(unit, value) for value in values])
 
 
 def from_units(values: Sequence[Any], unit: Any) -> Arrays:
-    """The values multiplied by the unit that they were found in."""
+    """Multiply the values by the unit that they were divided by."""
     return tuple([value * _of_dtype(unit, value) for value in values])
 
 
@@ -107,7 +109,7 @@ def _of_dtype(unit: Any, value: Any) -> Any:
 
 
 def at(values: Sequence[Any], index: Any) -> Arrays:
-    """A part of each array."""
+    """Return a part of each array."""
     return tuple([ops.np.getitem(value, index) for value in values])
 
 
@@ -118,17 +120,55 @@ def odeint(
     func: Callable[..., Any], y0: Any, t: Any, args: Any = (), *, rtol: float | None = None, atol: float | None = None,
     h0: float = 0.0, hmax: float = 0.0, mxstep: int = 0, tfirst: bool = False, gradient: str = "adjoint",
 ) -> Any:
-    """The solution of `dy/dt = func(y, t, *args)` at the times `t`, the first of which is that of `y0`.
+    """Solve `dy/dt = func(y, t, *args)` and return y at the times `t`.
 
-    `y0` is an array, a list of numbers, or a pytree of arrays; the result has the times along axis 0 of each. `t` is
-    one array of floats that ascend or descend. `tfirst` says that `func` takes `(t, y, *args)`. Steps are those of
-    Dormand and Prince, of order 5, for problems that are not stiff: `rtol` and `atol`, 1.49e-8 if None, bound the error
-    of each, `h0` is the first, `hmax` the largest, `mxstep` how many there may be between two times (0: 10,000).
+    The method is that of Dormand and Prince, of order 5, for problems that are not stiff. Gradients with respect to
+    `y0`, `t`, `args` and captured arrays exist in two ways, see `gradient`. Under `vmap` a batch is one system, in
+    which the worst example determines the steps.
 
-    Gradients in `y0`, `t`, `args` and captured arrays solve the adjoint equation backward in time, in memory that does
-    not depend on the number of steps; or, with `gradient="direct"`, differentiate the steps that were taken: exact for
-    the computed solution, in memory that grows with their number. Under `vmap` a batch is one system, in which the
-    worst example decides on the steps. Raises ConvergenceError, ValueError for other `t`.
+    Parameters
+    ----------
+    func
+        Function `func(y, t, *args)`, or `func(t, y, *args)` with `tfirst`.
+    y0
+        State at the first time: an array, a list of numbers, or a pytree of arrays.
+    t
+        Array of floats that ascend or descend.
+    args
+        Further arguments of `func`.
+    rtol, atol
+        Bounds of the error of each step. None means 1.49e-8.
+    h0
+        First step. 0 means that it is estimated.
+    hmax
+        Largest step. 0 means no limit.
+    mxstep
+        Largest number of steps between two times. 0 means 10,000.
+    tfirst
+        Whether `func` takes the time first.
+    gradient
+        "adjoint" solves the adjoint equation backward in time. Its memory does not depend on the number of steps.
+        "direct" differentiates the steps that were taken. It is exact for the computed solution, and its memory
+        grows with the number of steps.
+
+    Returns
+    -------
+    Any
+        The states, with the structure of `y0`. The times are along axis 0 of each array.
+
+    Raises
+    ------
+    ConvergenceError
+        If a step becomes too small, or if too many steps are needed.
+    ValueError
+        If `t` is not such an array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> odeint(lambda y, t: -y, np.array([1.0]), np.array([0.0, 1.0])).round(6)
+    array([[1.      ],
+           [0.367879]])
     """
     check_function("odeint: func", func, "odeint(lambda y, t: -y, y0, t)")
     if gradient not in ("adjoint", "direct"):
@@ -137,7 +177,7 @@ def odeint(
     y0 = as_unknowns("odeint", "y0", y0)
     t = as_unknowns("odeint", "t", t)
     if not _core.is_array(t) or t.ndim != 1 or t.dtype.kind != "f" or not t.shape[0]:
-        raise ValueError("odeint: t is no one-dimensional array of floats\nwrite np.linspace(0.0, 1.0, 11)")
+        raise ValueError("odeint: t is not a one-dimensional array of floats\nwrite np.linspace(0.0, 1.0, 11)")
     args = args if isinstance(args, tuple) else (args,)
     leaves, spec = tree_flatten(y0)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
@@ -148,7 +188,7 @@ def odeint(
     found = outline(function, (*leaves, slice_like(t), *arrays))
     (flat,), captured = lift([function], [found])
     if is_one_array and (found.results is None or len(found.results) != 1):
-        flat = _as_one_array(flat)      # of a list of numbers, as SciPy takes it
+        flat = _as_one_array(flat)      # a list of numbers, as SciPy takes it
         if found.results is not None:
             check_count("odeint: func", found.results, leaves)
     else:
@@ -157,7 +197,8 @@ def odeint(
     options = {"rtol": TOLERANCE if rtol is None else rtol, "atol": TOLERANCE if atol is None else atol, "h0": h0,
                "hmax": hmax, "mxstep": mxstep, "gradient": gradient, "stacks": False,
                "y_axes": (0,) * len(leaves), "arg_axes": (0,) * len(arguments)}
-    results = ODEINT(flat, tuple(leaves), t, arguments, options)
+    with first_run_of(function):
+        results = ODEINT(flat, tuple(leaves), t, arguments, options)
     return tree_unflatten(all_as_passed(results, leaves, (t,), arguments), spec)
 
 
@@ -171,28 +212,29 @@ def _ode_examples(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
 
 ODEINT = HigherOrderOperator(
     "odeint", examples=_ode_examples, n_results=lambda func, y0, t, args, options: len(y0) + options["stacks"])
-"""`ODEINT(func, y0, t, args, options)`: for each part of the state, its values at all times.
+"""`ODEINT(func, y0, t, args, options)` returns, for each part of the state, its values at all times.
 
-With `stacks` the times between which steps were taken come last. `y_axes` and `arg_axes` say how many axes of each part
-of the state, and of each argument, are those of batches: they come first.
+With `stacks`, the times between which steps were taken come last. `y_axes` and `arg_axes` are the numbers of
+batch axes of each part of the state, and of each argument. These axes come first.
 """
 register_common_rules(ODEINT)
 
 
 @ODEINT.py_impl("CPU")
 def solve_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
-    """Step by step, on one vector."""
+    """Solve step by step, with all arrays in one vector."""
     y0, times = tuple(map(raw, y0)), raw(t)
     steps = np.diff(times)
     if not (np.isfinite(times).all() and ((steps >= 0).all() or (steps <= 0).all())):
-        raise ValueError("odeint: the values in t are not in order\nsort them: they ascend or descend")
+        raise ValueError("odeint: the values in t are not in order\nsort them in ascending or descending order")
     ends = np.cumsum([0, *[value.size for value in y0]])
     parts = [slice(start, end) for start, end in pairwise(ends)]
     batches = [value.shape[:n] for value, n in zip(y0, options["y_axes"], strict=True)]
     tolerance = Tolerance(parts, batches, options["rtol"], options["atol"])
 
     def slope(state: State, t: Any) -> State:
-        return (packed(func(*unpacked(state[0], y0), np.asarray(t, times.dtype), *args)),)
+        slopes = packed(func(*unpacked(state[0], y0), np.asarray(t, times.dtype), *args))
+        return (slopes.copy(),)     # the function may return the same buffer at each call
 
     try:
         rows, boundaries = solution(slope, packed(y0), times, tolerance, h0=options["h0"], hmax=options["hmax"],
@@ -206,7 +248,7 @@ def solve_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) ->
 
 @ODEINT.py_impl("Meta")
 def solve_ode_without_data(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
-    """One evaluation, for the shapes."""
+    """Call the function once, for the shapes."""
     if options["stacks"]:
         raise DataDependentError('odeint: gradient="direct" needs the number of steps, which depends on data that this '
                                  'call lacks\nuse gradient="adjoint"')
@@ -218,7 +260,7 @@ def solve_ode_without_data(func: Flat, y0: Arrays, t: Any, args: Arrays, options
 def solve_batch_of_odes(
     interpreter: Vmap, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
 ) -> Arrays:
-    """The batch as one system; one after the other where each example has times of its own."""
+    """Solve the batch as one system. If each example has its own times, solve them one by one."""
     if _core.is_owned_by(t, interpreter):
         return _odes_one_by_one(interpreter, func, y0, t, args, options)
     n = len(y0)
@@ -235,7 +277,7 @@ def _odes_one_by_one(
     interpreter: Vmap, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
 ) -> Arrays:
     if options["stacks"]:
-        raise VmapError('odeint: gradient="direct" needs the same t in all examples, which then take the same steps\n'
+        raise VmapError('odeint: gradient="direct" requires one t for all examples, so that they take the same steps\n'
                         'use gradient="adjoint"')
     n = len(y0)
 
@@ -254,7 +296,7 @@ def _odes_one_by_one(
 
 
 def one_by_one(interpreter: Vmap, function: Flat, values: Arrays) -> Arrays:
-    """A function of arrays for each example of a batch in turn, by `map`."""
+    """Call a function of arrays for each example of a batch, by `map`."""
     flags = owned(values, interpreter)
     values_below = below(values, interpreter)
     n = sum(flags)
@@ -271,7 +313,7 @@ def one_by_one(interpreter: Vmap, function: Flat, values: Arrays) -> Arrays:
 def solve_ode_with_tangents(
     interpreter: Jvp, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
 ) -> Arrays:
-    """The system of the state and its tangent."""
+    """Solve the system of the state and its tangent."""
     n = len(y0)
     y_below, t_below, args_below = below(y0, interpreter), below((t,), interpreter)[0], below(args, interpreter)
     moves: Sequence[Any] = tangents_or_zeros(y0, interpreter)
@@ -285,7 +327,7 @@ def solve_ode_with_tangents(
         pushed = jvp_of(steps, (*(True,) * n, t_flag, *flags, False), interpreter)(
             *y_below, t_below, *args_below, found[n], *moves, *chosen((t_move,), (t_flag,)), *chosen(arg_moves, flags))
         return with_tangents(found[: n + options["stacks"]], (*pushed[n:], *(None,) * options["stacks"]), interpreter)
-    if t_move is not None:      # to start later is to start where the solution has not come to yet
+    if t_move is not None:      # a later start moves the solution back along its slope
         slopes = func(*y_below, ops.np.getitem(t_below, 0), *args_below)
         moves = [move - slope * ops.np.getitem(t_move, 0) for move, slope in zip(moves, slopes, strict=True)]
     moved_args = chosen(arg_moves, flags)
@@ -297,7 +339,7 @@ def solve_ode_with_tangents(
         y, dy, (now,), arg, dargs = split(values, n, n, 1, len(args))
         return both(*y, now, *arg, *dy, *dargs)
 
-    # values come from their own system, as they would without tangents
+    # the values come from a system without tangents, so that these do not change them
     results = ODEINT(func, y_below, t_below, args_below, options)
     arg_axes = options["arg_axes"]
     found = ODEINT(function, (*y_below, *moves), t_below, (*args_below, *moved_args),
@@ -317,7 +359,7 @@ def solve_ode_with_tangents(
 def solve_ode_and_record(
     interpreter: Interpreter | None, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
 ) -> Arrays:
-    """The solution below, as one node; its backward is the adjoint equation, or that of the steps taken."""
+    """Solve below and record one node, whose backward pass solves the adjoint equation or differentiates the steps."""
     n, is_direct = len(y0), options["gradient"] == "direct"
     below_options = {**options, "stacks": is_direct}
     results = wrapped(ODEINT(func, below(y0, interpreter), below((t,), interpreter)[0], below(args, interpreter),
@@ -343,10 +385,10 @@ def solve_ode_and_record(
 def _adjoint(
     func: Flat, ys: Arrays, t: Any, args: Arrays, wanted: Sequence[bool], grads: Arrays, options: Options
 ) -> Arrays:
-    """The gradients of what is wanted of y0, t and args, from the last time to the first.
+    """Return the wanted gradients of y0, t and args, by solving from the last time to the first.
 
-    Between two times the state, the gradient of the state and those of the arguments are one system. It starts from the
-    states that were computed, so what its solution loses of them does not add up.
+    Between two times, the state, the gradient of the state and those of the arguments are one system. It starts
+    from the computed states, so that its errors in these do not accumulate.
     """
     n = len(ys)
     unit = unit_of(grads)
@@ -390,7 +432,7 @@ def _adjoint(
 
 
 def _steps(func: Flat, n: int, n_args: int) -> Flat:
-    """The solution as a scan over known steps: (*y0, t, *args, boundaries) -> states at all times."""
+    """Return the solution as a scan over known steps: (*y0, t, *args, boundaries) -> states at all times."""
 
     def slope_with(args: Arrays) -> Callable[[State, Any], State]:
         return lambda state, now: func(*state, now, *args)
@@ -428,7 +470,7 @@ def _steps(func: Flat, n: int, n_args: int) -> Flat:
 
 @ODEINT.py_impl("Autograd")
 def solve_ode_on_tape(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
-    """`solve_ode_and_record` on the tape."""
+    """Record the call on the tape of eager autograd."""
     return solve_ode_and_record(None, func, y0, t, args, options)
 
 
@@ -439,22 +481,46 @@ def quad(
     func: Callable[..., Any], a: Any, b: Any, args: Any = (), *, epsabs: float = 1.49e-8, epsrel: float = 1.49e-8,
     limit: int = 50, points: Sequence[float] | None = None,
 ) -> tuple[Any, Any]:
-    """`(y, abserr)`: the integral of `func(x, *args)` over x from `a` to `b`, and an estimate of its error.
+    """Integrate `func(x, *args)` over x from `a` to `b`, and estimate the error.
 
-    `func` returns an array of any shape, or a pytree of them, for a number x; `a` and `b` are numbers, infinite ones
-    too. One real number is integrated by `scipy.integrate.quad`, several by `scipy.integrate.quad_vec` at once, so that
-    the error of each is at most `max(epsabs, epsrel * abs(largest))`. `limit` is the largest number of intervals,
-    for each of the numbers, `points` where to cut the first one.
+    The gradient with respect to `args` and captured arrays is the integral of the gradient. The gradient with
+    respect to `a` and `b` is the value there. Under `vmap` a batch is one integral with values in arrays, unless
+    limits differ. If the estimate exceeds the tolerances, SciPy's IntegrationWarning is issued.
 
-    The gradient in `args` and captured arrays is the integral of the gradient, that in `a` and `b` is the value there.
-    `abserr` is a constant. Under `vmap` a batch is one integral with values in arrays, except where limits differ.
-    Issues SciPy's IntegrationWarning where the estimate is larger than asked for.
+    Parameters
+    ----------
+    func
+        Function of a number x. It returns an array of any shape, or a pytree of arrays. One real number is
+        integrated by `scipy.integrate.quad`, several together by `scipy.integrate.quad_vec`.
+    a, b
+        Limits. They can be infinite.
+    args
+        Further arguments of `func`.
+    epsabs, epsrel
+        The error of each number is at most `max(epsabs, epsrel * abs(largest))`.
+    limit
+        Largest number of intervals, for each of the numbers.
+    points
+        Points that divide the first interval.
+
+    Returns
+    -------
+    y
+        The integral, with the structure of the function's result.
+    abserr
+        The estimate of the error. It is a constant.
+
+    Examples
+    --------
+    >>> y, abserr = quad(lambda x: x * x, 0.0, 3.0)
+    >>> y.round(6)
+    np.float64(9.0)
     """
     check_function("quad: func", func, "quad(lambda x: np.exp(-x), 0.0, 1.0)")
     a, b = (as_unknowns("quad", name, value) for name, value in (("a", a), ("b", b)))
     for name, value in (("a", a), ("b", b)):
         if not _core.is_array(value) or value.ndim or value.dtype.kind != "f":
-            raise DispatchTypeError(f"quad: {name} is no real number\npass a float, or use vmap for several limits")
+            raise DispatchTypeError(f"quad: {name} is not a real number\npass a float, or use vmap for several limits")
     args = args if isinstance(args, tuple) else (args,)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     nesting = Nesting()
@@ -463,7 +529,9 @@ def quad(
     arguments = (*arrays, *captured)
     options = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit,
                "points": None if points is None else tuple(map(float, points))}
-    *values, error = all_as_passed(QUAD(flat, a, b, arguments, options), (a, b), arguments)
+    with first_run_of(function):
+        results = QUAD(flat, a, b, arguments, options)
+    *values, error = all_as_passed(results, (a, b), arguments)
     return nesting.nested(values), error
 
 
@@ -477,13 +545,13 @@ def _n_quad_results(func: Flat, a: Any, b: Any, args: Arrays, options: Options) 
 
 
 QUAD = HigherOrderOperator("quad", examples=_quad_examples, n_results=_n_quad_results)
-"""`QUAD(func, a, b, args, options)`: the integral of each result of `func(x, *args)`, then an estimate of the error."""
+"""`QUAD(func, a, b, args, options)` returns the integral of each result of `func(x, *args)`, then an error estimate."""
 register_common_rules(QUAD)
 
 
 @QUAD.py_impl("CPU")
 def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
-    """SciPy's quad for one real number, quad_vec for more."""
+    """Integrate one real number by SciPy's quad, and several by quad_vec."""
     low, high = raw(a), raw(b)
     ends = [float(limit) for limit in (low, high) if np.isfinite(limit)]
     inside = sum(ends) / 2 if len(ends) == 2 else ends[0] + 1.0 if ends else 0.0
@@ -491,7 +559,7 @@ def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options)
                    for value in map(raw, func(np.asarray(inside, low.dtype), *args))])
 
     def values(x: float) -> Any:
-        return packed(func(np.asarray(x, low.dtype), *args))
+        return packed(func(np.asarray(x, low.dtype), *args)).copy()     # it may return the same buffer at each call
 
     given = {"epsabs": options["epsabs"], "epsrel": options["epsrel"], "points": options["points"]}
     size = sum([value.size for value in likes])
@@ -514,7 +582,7 @@ def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options)
 
 @QUAD.py_impl("Meta")
 def integrate_without_data(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
-    """One evaluation, for the shapes and dtypes."""
+    """Call the function once, for the shapes and dtypes."""
     results = [result if result.dtype.kind in "fc" else ops.np.zeros_like(result, dtype=np.float64)
                for result in results_without_data(func, (a, *args))]
     return (*map(without_data, results), without_data(ops.np.zeros_like(a, dtype=np.float64)))
@@ -522,7 +590,7 @@ def integrate_without_data(func: Flat, a: Any, b: Any, args: Arrays, options: Op
 
 @QUAD.py_impl(Vmap)
 def integrate_batches(interpreter: Vmap, func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
-    """All examples at once; one after the other where their limits differ."""
+    """Integrate all examples together. If their limits differ, integrate them one by one."""
     if _core.is_owned_by(a, interpreter) or _core.is_owned_by(b, interpreter):
         return one_by_one(interpreter, lambda a, b, *args: QUAD(func, a, b, args, options), (a, b, *args))
     function = batched(func, (False, *owned(args, interpreter)), interpreter)
@@ -532,7 +600,7 @@ def integrate_batches(interpreter: Vmap, func: Flat, a: Any, b: Any, args: Array
 
 @QUAD.py_impl(Jvp)
 def integrate_with_tangents(interpreter: Jvp, func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
-    """The integral of the tangent, and what the limits sweep over."""
+    """Integrate the tangent, and add the change by moving limits."""
     low, high = below((a, b), interpreter)
     args_below = below(args, interpreter)
     moves = tangents_of(args, interpreter)
@@ -554,7 +622,7 @@ def integrate_with_tangents(interpreter: Jvp, func: Flat, a: Any, b: Any, args: 
 
 
 def _values_at(func: Flat, limit: Any, args: Arrays) -> Arrays:
-    """The integrand at a limit, zeros where that is infinite."""
+    """Return the integrand at a limit, or zeros at an infinite one."""
     is_finite = ops.np.isfinite(limit)
     inside = ops.np.where(is_finite, limit, ops.np.zeros_like(limit))
     return tuple([ops.np.where(is_finite, value, ops.np.zeros_like(value)) for value in func(inside, *args)])
@@ -564,7 +632,7 @@ def _values_at(func: Flat, limit: Any, args: Arrays) -> Arrays:
 def integrate_and_record(
     interpreter: Interpreter | None, func: Flat, a: Any, b: Any, args: Arrays, options: Options
 ) -> Arrays:
-    """The integral below, as one node; its backward integrates the gradient of the integrand."""
+    """Integrate below and record one node, whose backward pass integrates the gradient of the integrand."""
     results = wrapped(QUAD(func, *below((a, b), interpreter), below(args, interpreter), options), interpreter)
     n = len(results) - 1
     metas = [meta_of(result) for result in results[:n]]
@@ -590,7 +658,7 @@ def integrate_and_record(
 
 @QUAD.py_impl("Autograd")
 def integrate_on_tape(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
-    """`integrate_and_record` on the tape."""
+    """Record the call on the tape of eager autograd."""
     return integrate_and_record(None, func, a, b, args, options)
 
 

@@ -1,8 +1,9 @@
-"""`scipy.interpolate`: splines through points, with gradients in the values, the points and where they are evaluated.
+"""`scipy.interpolate`: splines through points, with gradients of the values, the points and the points of
+evaluation.
 
-The classes have SciPy's names, arguments and errors. They are pytree nodes, so functions under transforms may take and
-return them. Coefficients are the solution of a banded system with sparse factors; all else is written with operators.
-A spline that changes its formula at a point has the derivative of the piece on its right there.
+The classes have SciPy's names, arguments and errors. They are pytree nodes, so functions under transforms can
+take and return them. Coefficients are the solution of a banded system with sparse factors. All else is written
+with operators. At a point where a spline changes its formula, its derivative is that of the piece on the right.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ NP = ops.np
 
 
 def part(x: Any, start: int | None, stop: int | None = None) -> Any:
-    """Some of the first axis."""
+    """Return a slice of the first axis."""
     return NP.getitem(x, (slice(start, stop),))
 
 
 def item(x: Any, i: int) -> Any:
-    """One of the first axis."""
+    """Return one element of the first axis."""
     return NP.getitem(x, (i,))
 
 
 def total(*terms: Any) -> Any:
-    """The sum of all terms."""
+    """Add all terms."""
     found = terms[0]
     for term in terms[1:]:
         found = NP.add(found, term)
@@ -46,19 +47,19 @@ def total(*terms: Any) -> Any:
 
 
 def in_doubles(x: Any) -> Any:
-    """The array in double precision."""
+    """Convert an array to double precision."""
     x = as_nonscalar(x)
     dtype = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
     return x if x.dtype == dtype else NP.astype(x, dtype)
 
 
 def with_axes(x: Any, n: int) -> Any:
-    """The array with `n` more axes of length 1."""
+    """Append `n` axes of length 1."""
     return NP.reshape(x, (*x.shape, *(1,) * n))
 
 
 def prepared(name: str, x: Any, y: Any, axis: int, *others: Any) -> tuple[Any, ...]:
-    """x, the differences of its elements, and the values with their axis first; ValueError for what makes no spline."""
+    """Return x, its differences, the axis, and the values with that axis first. Raise ValueError for invalid ones."""
     x, arrays = as_nonscalar(x), [as_nonscalar(value) for value in (y, *others)]
     if x.dtype.kind == "c":
         raise ValueError(f"{name}: `x` must contain real values.")
@@ -81,25 +82,25 @@ def prepared(name: str, x: Any, y: Any, axis: int, *others: Any) -> tuple[Any, .
 
 
 def check_finite(x: Any, who: str) -> None:
-    """Raise what SciPy raises for values that are infinite or no numbers."""
+    """Raise SciPy's error for values that are infinite or nan."""
     if not np.isfinite(x).all():
         raise ValueError(f"{who} must contain only finite values.")
 
 
 def check_increasing(x: Any, who: str) -> None:
-    """Raise what SciPy raises for values along the last axis of which one is not greater than the one before."""
+    """Raise SciPy's error for values along the last axis that do not strictly increase."""
     if (x[..., 1:] <= x[..., :-1]).any():
         raise ValueError(f"{who}: `x` must be strictly increasing sequence.")
 
 
 def check_knots(t: Any, who: str) -> None:
-    """Raise what SciPy raises for knots along the last axis that are not in order."""
+    """Raise SciPy's error for knots along the last axis that are not in order."""
     if (t[..., 1:] < t[..., :-1]).any():
         raise ValueError(f"{who}: Knots must be in a non-decreasing order.")
 
 
 def check_closed(y: Any, who: str) -> None:
-    """Raise what SciPy raises for values along the last axis that do not end as they begin."""
+    """Raise SciPy's error for values along the last axis that do not end as they begin."""
     if not np.allclose(y[..., 0], y[..., -1], rtol=1e-15, atol=1e-15):
         raise ValueError(f"{who} must be identical (within machine precision) when bc_type='periodic'.")
 
@@ -111,13 +112,13 @@ knots_in_order = value_check("interpolate_knots", check_knots)
 
 
 def as_columns(y: Any) -> Any:
-    """A matrix with a column for each function that is interpolated."""
+    """Return a matrix with a column for each function that is interpolated."""
     shape = tuple(y.shape)
     return NP.reshape(y, (shape[0], prod(shape[1:])))
 
 
 def moved_in(found: Any, x_ndim: int, axis: int) -> Any:
-    """Values at points, whose axes come first, with these axes where the points of the spline were."""
+    """Move the axes of the points of evaluation, which come first, to the axis of the spline's points."""
     if not axis:
         return found
     order = list(range(found.ndim))
@@ -125,7 +126,7 @@ def moved_in(found: Any, x_ndim: int, axis: int) -> Any:
 
 
 def wrapped_around(x: Any, start: Any, end: Any) -> Any:
-    """The points moved by whole periods into the first one."""
+    """Move points by whole periods into the first period."""
     return NP.add(start, NP.remainder(NP.subtract(x, start), NP.subtract(end, start)))
 
 
@@ -138,9 +139,29 @@ def nan_outside(found: Any, x: Any, start: Any, end: Any) -> Any:
 
 
 class PPoly:
-    """A piecewise polynomial: `c[m, i]` times `(x - x[i]) ** (k - m - 1)`, summed over m, from x[i] to x[i + 1].
+    """A piecewise polynomial: the sum over m of `c[m, i] * (x - x[i]) ** (k - m - 1)` between x[i] and x[i + 1].
 
-    `extrapolate` is True, False (nan outside) or "periodic". Raises ValueError for parts that do not fit together.
+    Parameters
+    ----------
+    c
+        Coefficients, the highest power first.
+    x
+        Breakpoints, which increase.
+    extrapolate
+        True (the default), False (nan outside) or "periodic".
+    axis
+        Axis of the interpolation, as in SciPy.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> PPoly(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([0.0, 1.0, 2.0]))(1.5)
+    array(2.)
     """
 
     def __init__(self, c: Any, x: Any, extrapolate: Any = None, axis: int = 0):
@@ -162,14 +183,14 @@ class PPoly:
 
     @classmethod
     def construct_fast(cls, c: Any, x: Any, extrapolate: Any = None, axis: int = 0) -> PPoly:
-        """One of parts that are known to fit together, the axes of `c` in order."""
+        """Make a piecewise polynomial of parts that are known to fit together, with the axes of `c` in order."""
         self = object.__new__(cls)
         self.c, self.x, self.axis = c, x, axis
         self.extrapolate = True if extrapolate is None else extrapolate
         return self
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
-        """The values at points, or the derivatives of order `nu`."""
+        """Return the values at points, or the derivatives of order `nu`."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if nu:
             return PPoly.derivative(self, nu)(x, 0, extrapolate)
@@ -187,7 +208,7 @@ class PPoly:
         return moved_in(NP.reshape(found, (*shape, *self.c.shape[2:])), len(shape), self.axis)
 
     def derivative(self, nu: int = 1) -> PPoly:
-        """The derivative of this order; a negative one is an antiderivative."""
+        """Return the derivative of order `nu`. A negative order gives an antiderivative."""
         if nu < 0:
             return self.antiderivative(-nu)
         c = self.c
@@ -200,7 +221,7 @@ class PPoly:
         return PPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
 
     def antiderivative(self, nu: int = 1) -> PPoly:
-        """The continuous antiderivative of this order that is 0 at the first breakpoint."""
+        """Return the continuous antiderivative of order `nu` that is 0 at the first breakpoint."""
         if nu <= 0:
             return self.derivative(-nu)
         c = self.c
@@ -214,7 +235,7 @@ class PPoly:
         return PPoly.construct_fast(c, self.x, self.extrapolate if self.extrapolate != "periodic" else False, self.axis)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Any:
-        """The integral from `a` to `b`, which may be tracked."""
+        """Return the integral from `a` to `b`, which may be tracked."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         whole = PPoly.construct_fast(PPoly.antiderivative(self).c, self.x, bool(extrapolate))
         if extrapolate != "periodic":
@@ -234,7 +255,7 @@ class PPoly:
 
 
 def horner(coefficients: Any, x: Any) -> Any:
-    """The values of polynomials, whose coefficients lie along the first axis, highest first."""
+    """Return the values of polynomials. Their coefficients lie along the first axis, the highest power first."""
     found = item(coefficients, 0)
     for i in range(1, coefficients.shape[0]):
         found = NP.add(NP.multiply(found, x), item(coefficients, i))
@@ -242,14 +263,31 @@ def horner(coefficients: Any, x: Any) -> Any:
 
 
 class CubicHermiteSpline(PPoly):
-    """Cubic pieces with these values and first derivatives at the points."""
+    """A cubic spline with given values and first derivatives at the points.
+
+    Parameters
+    ----------
+    x
+        Points, which increase.
+    y, dydx
+        Values and first derivatives at the points.
+    axis
+        Axis of `y` along which the points lie.
+    extrapolate
+        As in `PPoly`.
+
+    Raises
+    ------
+    ValueError
+        If the arguments make no spline.
+    """
 
     def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None):
         x, dx, axis, y, slopes = prepared(type(self).__name__, x, y, axis, dydx)
-        self.take_slopes(x, dx, y, slopes, axis, extrapolate)
+        self.set_slopes(x, dx, y, slopes, axis, extrapolate)
 
-    def take_slopes(self, x: Any, dx: Any, y: Any, slopes: Any, axis: int, extrapolate: Any) -> None:
-        """Compute the coefficients."""
+    def set_slopes(self, x: Any, dx: Any, y: Any, slopes: Any, axis: int, extrapolate: Any) -> None:
+        """Compute the coefficients from values and slopes."""
         lengths = with_axes(dx, y.ndim - 1)
         mean = NP.divide(NP.subtract(part(y, 1), part(y, None, -1)), lengths)
         left, right = part(slopes, None, -1), part(slopes, 1)
@@ -261,17 +299,34 @@ class CubicHermiteSpline(PPoly):
 
 
 class PchipInterpolator(CubicHermiteSpline):
-    """Cubic pieces that are monotonic where the values are; not differentiable where a slope changes its sign."""
+    """A cubic spline that is monotonic where the values are. It is not differentiable where a slope changes its sign.
+
+    Parameters
+    ----------
+    x
+        Points, which increase.
+    y
+        Real values at the points.
+    axis
+        Axis of `y` along which the points lie.
+    extrapolate
+        As in `PPoly`.
+
+    Raises
+    ------
+    ValueError
+        If the arguments make no spline.
+    """
 
     def __init__(self, x: Any, y: Any, axis: int = 0, extrapolate: Any = None):
         if as_nonscalar(y).dtype.kind == "c":
             raise ValueError("PchipInterpolator: `PchipInterpolator` only works with real values for `y`.")
         x, dx, axis, y = prepared("PchipInterpolator", x, y, axis)
-        self.take_slopes(x, dx, y, monotonic_slopes(with_axes(dx, y.ndim - 1), y), axis, extrapolate)
+        self.set_slopes(x, dx, y, monotonic_slopes(with_axes(dx, y.ndim - 1), y), axis, extrapolate)
 
 
 def monotonic_slopes(dx: Any, y: Any) -> Any:
-    """Slopes at the points: weighted harmonic means of those of the neighbouring pieces, 0 at extremes."""
+    """Return the slopes at the points: weighted harmonic means of those of the adjacent pieces, 0 at extremes."""
     means = NP.divide(NP.subtract(part(y, 1), part(y, None, -1)), dx)
     if y.shape[0] == 2:
         return NP.concatenate([means, means], 0)
@@ -286,7 +341,7 @@ def monotonic_slopes(dx: Any, y: Any) -> Any:
 
 
 def end_slope(h: Any, k: Any, own: Any, other: Any) -> Any:
-    """The slope at an end by three points, reduced where that would not be monotonic."""
+    """Return the slope at an end from three points, reduced if it would not be monotonic."""
     found = NP.divide(NP.subtract(NP.multiply(NP.add(NP.multiply(2.0, h), k), own), NP.multiply(h, other)),
                       NP.add(h, k))
     turns = NP.not_equal(NP.sign(found), NP.sign(own))
@@ -300,7 +355,7 @@ def end_slope(h: Any, k: Any, own: Any, other: Any) -> Any:
 
 @lru_cache(maxsize=32)
 def rows_of_three(n: int, is_cyclic: bool) -> Structure:
-    """The structure of a tridiagonal matrix, without what lies outside of it or, if it is cyclic, around the corner."""
+    """Return the structure of a tridiagonal matrix. If it is cyclic, elements outside wrap around the corners."""
     columns = np.arange(n)[:, None] + (-1, 0, 1)
     if is_cyclic:
         return Structure((columns % n).reshape(-1), np.arange(0, 3 * n + 1, 3), (n, n))
@@ -309,10 +364,32 @@ def rows_of_three(n: int, is_cyclic: bool) -> Structure:
 
 
 class CubicSpline(CubicHermiteSpline):
-    """The cubic spline through the points, twice continuously differentiable.
+    """The cubic spline through points, twice continuously differentiable.
 
-    `bc_type` is "not-a-knot", "periodic", "clamped", "natural", or a pair of these or of (order, derivative), where
-    the derivative may be tracked.
+    Parameters
+    ----------
+    x
+        Points, which increase.
+    y
+        Values at the points.
+    axis
+        Axis of `y` along which the points lie.
+    bc_type
+        "not-a-knot", "periodic", "clamped", "natural", or a pair of these or of (order, derivative). The derivative
+        may be tracked.
+    extrapolate
+        As in `PPoly`. The default is "periodic" for a periodic spline, and otherwise True.
+
+    Raises
+    ------
+    ValueError
+        If the arguments make no spline.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> CubicSpline(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0, 4.0]))(1.5)
+    array(2.25)
     """
 
     def __init__(self, x: Any, y: Any, axis: int = 0, bc_type: Any = "not-a-knot", extrapolate: Any = None):
@@ -325,11 +402,11 @@ class CubicSpline(CubicHermiteSpline):
             extrapolate = "periodic" if start == "periodic" else True
         shape = tuple(y.shape)
         slopes = smooth_slopes(dx, as_columns(y), start, end)
-        self.take_slopes(x, dx, y, NP.reshape(slopes, shape), axis, extrapolate)
+        self.set_slopes(x, dx, y, NP.reshape(slopes, shape), axis, extrapolate)
 
 
 def conditions(bc_type: Any, y: Any) -> tuple[Any, Any]:
-    """The conditions at both ends: a name, or the order of a derivative and its values as a row."""
+    """Return the conditions at both ends: a name, or the order of a derivative and its values as a row."""
     if isinstance(bc_type, str):
         bc_type = (bc_type, bc_type)
     elif len(bc_type) != 2:
@@ -362,7 +439,7 @@ def condition(bc: Any, y: Any) -> Any:
 
 
 def smooth_slopes(dx: Any, y: Any, start: Any, end: Any) -> Any:
-    """The first derivatives at the points, in the columns of a matrix."""
+    """Return the first derivatives at the points, in the columns of a matrix."""
     n, lengths = y.shape[0], with_axes(dx, 1)
     means = NP.divide(NP.subtract(part(y, 1), part(y, None, -1)), lengths)
     if n == 2:
@@ -372,7 +449,7 @@ def smooth_slopes(dx: Any, y: Any, start: Any, end: Any) -> Any:
         found = solved(rows, sides, n - 1, True)
         return NP.concatenate([found, part(found, 0, 1)], 0)
     rows, sides = middle_rows(part(dx, None, -1), part(dx, 1), part(means, None, -1), part(means, 1))
-    if n == 3 and start == "not-a-knot" and end == "not-a-knot":    # a parabola
+    if n == 3 and start == "not-a-knot" and end == "not-a-knot":    # the spline is a parabola
         first, last = [(np.ones(1), np.ones(1), NP.multiply(2.0, part(means, i, i + 1))) for i in (0, 1)]
     else:
         first = end_row(start, dx, means, (0, 1), (1, 2), -0.5)
@@ -382,7 +459,7 @@ def smooth_slopes(dx: Any, y: Any, start: Any, end: Any) -> Any:
 
 
 def middle_rows(before: Any, after: Any, mean_before: Any, mean_after: Any) -> tuple[Any, Any]:
-    """The equations for continuous second derivatives, from the lengths and slopes of the pieces beside each point."""
+    """Return the equations for continuous second derivatives, from lengths and slopes of the pieces at each point."""
     rows = NP.stack([after, NP.multiply(2.0, NP.add(before, after)), before], -1)
     sides = NP.multiply(3.0, NP.add(NP.multiply(with_axes(after, 1), mean_before),
                                     NP.multiply(with_axes(before, 1), mean_after)))
@@ -390,7 +467,7 @@ def middle_rows(before: Any, after: Any, mean_before: Any, mean_after: Any) -> t
 
 
 def end_row(bc: Any, dx: Any, means: Any, own: Any, other: Any, factor: float) -> tuple[Any, Any, Any]:
-    """The equation at an end: the element on the diagonal, the one beside it, the right-hand side."""
+    """Return the equation at an end: the element on the diagonal, the one next to it, and the right-hand side."""
     h, mean = part(dx, *own), part(means, *own)
     if bc != "not-a-knot":
         order, value = bc
@@ -415,7 +492,23 @@ def solved(values: Any, sides: Any, n: int, is_cyclic: bool) -> Any:
 class BSpline:
     """The sum of B-splines of degree `k` on the knots `t`, times the coefficients `c` along an axis.
 
-    Raises ValueError for knots and coefficients that do not fit together.
+    Parameters
+    ----------
+    t
+        Knots in order.
+    c
+        Coefficients.
+    k
+        Degree.
+    extrapolate
+        True, False (nan outside) or "periodic".
+    axis
+        Axis of `c` along which the coefficients lie.
+
+    Raises
+    ------
+    ValueError
+        If knots and coefficients do not fit together.
     """
 
     def __init__(self, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0):
@@ -438,18 +531,18 @@ class BSpline:
 
     @classmethod
     def construct_fast(cls, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0) -> BSpline:
-        """One of parts that are known to fit together, the axis of the coefficients first."""
+        """Make a spline of parts that are known to fit together, with the axis of the coefficients first."""
         self = object.__new__(cls)
         self.t, self.c, self.k, self.extrapolate, self.axis = t, c, k, extrapolate, axis
         return self
 
     @property
     def n(self) -> int:
-        """How many B-splines there are."""
+        """The number of B-splines."""
         return self.t.shape[0] - self.k - 1
 
     def __call__(self, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
-        """The values at points, or the derivatives of order `nu`."""
+        """Return the values at points, or the derivatives of order `nu`."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if nu > self.k:
             return NP.multiply(self.derivative(self.k)(x, 0, extrapolate), 0.0)
@@ -471,7 +564,7 @@ class BSpline:
         return moved_in(NP.reshape(found, (*shape, *self.c.shape[1:])), len(shape), self.axis)
 
     def derivative(self, nu: int = 1) -> BSpline:
-        """The derivative of this order; a negative one is an antiderivative."""
+        """Return the derivative of order `nu`. A negative order gives an antiderivative."""
         if nu < 0:
             return self.antiderivative(-nu)
         if nu > self.k:
@@ -486,7 +579,7 @@ class BSpline:
         return BSpline.construct_fast(t, c, k, self.extrapolate, self.axis)
 
     def antiderivative(self, nu: int = 1) -> BSpline:
-        """The antiderivative of this order that is 0 at the first knot."""
+        """Return the antiderivative of order `nu` that is 0 at the first knot."""
         if nu <= 0:
             return self.derivative(-nu)
         t, c, k = self.t, part(self.c, None, self.n), self.k
@@ -499,10 +592,11 @@ class BSpline:
         return BSpline.construct_fast(t, c, k, extrapolate, self.axis)
 
     def integrate(self, a: Any, b: Any, extrapolate: Any = None) -> Any:
-        """The integral from `a` to `b`, which may be tracked; without extrapolation, of what lies between the knots."""
+        """Return the integral from `a` to `b`, which may be tracked. Without extrapolation, the part outside is 0."""
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         if extrapolate == "periodic":
-            raise NotImplementedError("BSpline.integrate: extrapolate='periodic'\nuse CubicSpline, or pass another one")
+            raise NotImplementedError("BSpline.integrate: extrapolate='periodic' is not supported\n"
+                                      "use CubicSpline, or pass another value")
         start, end = item(self.t, self.k), item(self.t, self.n)
         if not extrapolate:
             a, b = [NP.minimum(NP.maximum(in_doubles(x), start), end) for x in (a, b)]
@@ -515,7 +609,7 @@ class BSpline:
 
 
 def nonzero_splines(t: Any, x: Any, interval: Any, k: int) -> list[Any]:
-    """The k + 1 B-splines that are not 0 in the interval of each point, by the recursion of Cox and de Boor."""
+    """Return the k + 1 B-splines that are not 0 in the interval of each point, by the recursion of Cox and de Boor."""
     knots = {j: NP.take(t, NP.add(interval, j)) for j in range(1 - k, k + 1)}
     found = [NP.ones_like(x)]
     for degree in range(1, k + 1):
@@ -532,7 +626,7 @@ def nonzero_splines(t: Any, x: Any, interval: Any, k: int) -> list[Any]:
 
 @lru_cache(maxsize=32)
 def collocation(n: int, k: int) -> tuple[np.ndarray, Structure]:
-    """The interval of the knots that each of n points lies in, and where the equations have coefficients."""
+    """Return the interval of the knots that each of n points lies in, and the structure of the equations."""
     half = (k + 1) // 2
     interval = k + np.clip(np.arange(n) - half + 1, 0, n - 2 * half)
     columns = interval[:, None] + np.arange(-k, 1)
@@ -541,19 +635,52 @@ def collocation(n: int, k: int) -> tuple[np.ndarray, Structure]:
 
 def make_interp_spline(x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0,
                        check_finite: bool = True) -> BSpline:
-    """The spline of odd degree `k` through the points, a line between each two with k=1; as sums of B-splines.
+    """Return the spline of odd degree `k` through points, as a sum of B-splines. With k=1, it consists of lines.
 
-    Knots are the points that SciPy chooses ("not-a-knot"). For other conditions at the ends there is `CubicSpline`.
+    The knots are the points that SciPy chooses ("not-a-knot"). For other conditions at the ends, use `CubicSpline`.
+
+    Parameters
+    ----------
+    x
+        Points, which increase.
+    y
+        Values at the points.
+    k
+        Degree, an odd number.
+    t, bc_type
+        Accepted only at their defaults.
+    axis
+        Axis of `y` along which the points lie.
+    check_finite
+        Ignored: the values are always checked.
+
+    Returns
+    -------
+    BSpline
+        The spline.
+
+    Raises
+    ------
+    NotImplementedError
+        For other conditions or an even degree.
+    ValueError
+        If the arguments make no spline.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> make_interp_spline(np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 3.0]), k=1)(1.5)
+    array(2.5)
     """
     if t is not None or bc_type not in (None, "not-a-knot"):
-        raise NotImplementedError("make_interp_spline: t and bc_type take their defaults only\n"
+        raise NotImplementedError("make_interp_spline: only the defaults of t and bc_type are supported\n"
                                   "use CubicSpline(x, y, bc_type=...)")
     if k < 1 or k % 2 == 0:
         raise NotImplementedError(f"make_interp_spline: found k={k}, expected an odd degree\npass k=1 or k=3")
     x, _, axis, y = prepared("make_interp_spline", x, y, axis)
     n, half = x.shape[0], (k + 1) // 2
     if n < k + 1:
-        raise ValueError(f"make_interp_spline: {n} points are too few for k={k}, expected {k + 1} at least")
+        raise ValueError(f"make_interp_spline: {n} points are too few for k={k}, expected at least {k + 1}")
     ends = [NP.broadcast_to(part(x, 0, 1), (k + 1,)), NP.broadcast_to(part(x, -1), (k + 1,))]
     knots = NP.concatenate([ends[0], part(x, half, n - half), ends[1]])
     if k == 1:

@@ -1,9 +1,10 @@
-"""Iterative methods for linear systems, over a batch of them: each example is done when its own residual is small.
+"""Iterative methods for a batch of linear systems. Each example is done when its own residual is small.
 
-`product` takes and returns an array of vectors along the last axis; `refuse(options, problem, bad)` raises for examples
-that are not solved.
+`product` takes and returns an array of vectors along the last axis. `refuse(options, problem, bad)` raises for
+examples that are not solved.
 """
 
+# tests: tests/scipy/test_implicit.py
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,12 +30,12 @@ def _limit(b: Any, options: dict[str, Any]) -> int:
 
 
 def _divided(left: Any, right: Any) -> Any:
-    """The quotient, 0 where the divisor is."""
+    """Divide, with 0 for a divisor of 0."""
     return np.divide(left, right, out=np.zeros_like(left), where=right != 0)
 
 
 def conjugate_gradients(product: Product, b: Any, options: dict[str, Any], refuse: Refuse) -> Any:
-    """The solution of a positive definite system, by conjugate gradients from zeros."""
+    """Solve positive definite systems by conjugate gradients, starting from zeros."""
     x, r, p = np.zeros_like(b), b, b
     tolerances = _tolerances(b, options)
     rho = _dot(r, r)
@@ -47,7 +48,7 @@ def conjugate_gradients(product: Product, b: Any, options: dict[str, Any], refus
         curvature = _dot(p, q)
         refused = active & ~(curvature.real > 0)
         if refused.any():
-            refuse(options, "the matrix is not positive definite, as cg needs it", refused)
+            refuse(options, "the matrix is not positive definite, which cg requires", refused)
         alpha = np.where(active, _divided(rho, curvature), 0)[..., None]
         x, r = x + alpha * p, r - alpha * q
         new = _dot(r, r)
@@ -58,7 +59,7 @@ def conjugate_gradients(product: Product, b: Any, options: dict[str, Any], refus
 
 
 def gmres(product: Product, b: Any, options: dict[str, Any], refuse: Refuse) -> Any:
-    """The solution of any system, by restarted GMRES from zeros."""
+    """Solve general systems by restarted GMRES, starting from zeros."""
     x, r = np.zeros_like(b), b
     tolerances = _tolerances(b, options)
     n_left = limit = _limit(b, options)
@@ -77,14 +78,14 @@ def gmres(product: Product, b: Any, options: dict[str, Any], refuse: Refuse) -> 
 def _cycle(
     product: Product, r: Any, tolerances: Any, n_steps: int, options: dict[str, Any], refuse: Refuse
 ) -> tuple[Any, int]:
-    """The step that makes the residual smallest over a Krylov space, and the number of products."""
+    """Return the step that minimizes the residual over a Krylov space, and the number of products."""
     beta = np.linalg.norm(r, axis=-1)
     basis = [_divided(r, beta[..., None].astype(r.dtype))]
     h = np.zeros((*beta.shape, n_steps + 1, n_steps), r.dtype)
     for j in range(n_steps):
         w = product(basis[j])
         _check_product(w, options, refuse)
-        for _ in range(2):                  # once more, for what rounding left
+        for _ in range(2):                  # the second pass removes rounding errors of the first
             for i, v in enumerate(basis):
                 part = _dot(v, w)
                 h[..., i, j] += part
@@ -100,7 +101,7 @@ def _cycle(
 
 
 def _back_substituted(triangle: Any, target: Any) -> Any:
-    """The solution of a triangular system, 0 for rows of zeros."""
+    """Solve triangular systems, with 0 for rows of zeros."""
     n = target.shape[-1]
     x = np.zeros_like(target)
     scale = np.abs(triangle).max(axis=(-1, -2), initial=0)

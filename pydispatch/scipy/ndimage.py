@@ -1,10 +1,12 @@
 """`scipy.ndimage` for arrays and Tensors: filters and interpolation of images.
 
-A filter extends the image beyond its boundary, and convolves. Three operators are what its derivatives of any order
-consist of, since the sum of the products of g with the filtered image is linear in the image, in the weights and in g:
-`ndimage_convolve` is its gradient in g, `ndimage_transposed` that in the image, `ndimage_weigh` that in the weights.
-The weights have as many axes as the image, most of length 1 for a filter along one axis. Of all arrays the first
-`batch_ndim` axes are those of a batch, and broadcast.
+A filter extends the image beyond its boundary, and convolves. The sum of products of g with the filtered image
+is linear in the image, in the weights and in g. Derivatives of any order therefore consist of the three
+operators that are its gradients: `ndimage_convolve` with respect to g, `ndimage_transposed` to the image, and
+`ndimage_weigh` to the weights.
+
+The weights have as many axes as the image. For a filter along one axis, the others have length 1. The first
+`batch_ndim` axes of all arrays are batch axes, and broadcast.
 """
 
 from __future__ import annotations
@@ -35,17 +37,17 @@ CONVOLVE, TRANSPOSED, WEIGH, MAP = SCIPY.operators(
 
 PADDING = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap",
            "grid-wrap": "wrap", "constant": None, "grid-constant": None}
-"""SciPy's modes, and NumPy's names of them."""
+"""SciPy's modes, and NumPy's names for them."""
 
 
 @lru_cache(maxsize=256)
 def sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
-    """Which of n elements each element of the extended axis is."""
+    """Return, for each element of the extended axis, which of n elements it repeats."""
     return np.pad(np.arange(n), (before, after), PADDING[mode])     # type: ignore[call-overload]
 
 
 def extended(x: np.ndarray, axis: int, before: int, after: int, mode: str, cval: float) -> np.ndarray:
-    """The array with so many elements more at the ends of an axis."""
+    """Extend an array at both ends of an axis by these numbers of elements."""
     if PADDING[mode] is not None:
         return x.take(sources(x.shape[axis], before, after, mode), axis)
     widths = [(0, 0)] * x.ndim
@@ -54,7 +56,7 @@ def extended(x: np.ndarray, axis: int, before: int, after: int, mode: str, cval:
 
 
 def folded(x: np.ndarray, axis: int, before: int, after: int, mode: str) -> np.ndarray:
-    """The transpose of `extended`: what lies beyond the ends, added where it came from."""
+    """Compute the transpose of `extended`: add elements beyond the ends to those that they repeat."""
     x = np.moveaxis(x, axis, 0)
     n = len(x) - before - after
     result = x[before:before + n].copy()
@@ -70,7 +72,7 @@ def folded(x: np.ndarray, axis: int, before: int, after: int, mode: str) -> np.n
 
 
 def widths_of(weights_shape: Any, origin: Any) -> list[tuple[int, int]]:
-    """By how much an image is extended along each axis, before and after; ValueError for an origin outside."""
+    """Return how far an image is extended along each axis, before and after. Raise ValueError for an origin outside."""
     found = []
     for m, shift in zip(weights_shape, (0,) * len(weights_shape) if origin is None else origin, strict=True):
         before = (m - 1) // 2 - shift
@@ -82,18 +84,18 @@ def widths_of(weights_shape: Any, origin: Any) -> list[tuple[int, int]]:
 
 
 def long_axes(weights_shape: Any, batch_ndim: int) -> list[int]:
-    """The axes along which a filter does something."""
+    """Return the axes along which a filter has more than one weight."""
     return [axis for axis in range(batch_ndim, len(weights_shape)) if weights_shape[axis] > 1]
 
 
 SMALL = 4096
-"""Products for an example of a batch up to which the call of SciPy's function takes longer than they do."""
+"""The number of products per example up to which a call of SciPy's function takes longer than the products."""
 
 
 def convolve_kernel(
     input: Any, weights: Any, mode: str = "reflect", cval: float = 0.0, origin: Any = None, *, batch_ndim: int = 0
 ) -> Any:
-    """SciPy's; the one along an axis where that is all."""
+    """Convolve by SciPy's function, or, if only one axis has weights, by its function for one axis."""
     with ErrorsOf("ndimage.convolve"):
         check_filter(input, weights, mode, origin, batch_ndim)
         ndim = input.ndim - batch_ndim
@@ -116,7 +118,7 @@ def convolve_kernel(
 
 
 def windows_of(input: Any, shape: Any, mode: str, cval: float, origin: Any, batch_ndim: int) -> Any:
-    """For each element of weights of this shape, its place in them and what it is multiplied by: the shifted image."""
+    """Yield, for weights of this shape, the position of each and the shifted image that it is multiplied by."""
     lengths, wide = input.shape[batch_ndim:], input
     for axis, (before, after) in enumerate(widths_of(shape, origin)):
         if before or after:
@@ -127,9 +129,9 @@ def windows_of(input: Any, shape: Any, mode: str, cval: float, origin: Any, batc
 
 
 def sum_of_shifted(input: Any, weights: Any, mode: str, cval: float, origin: Any, batch_ndim: int) -> Any:
-    """The filter with weights for each example, all examples at once; None for others than finite real numbers.
+    """Filter all examples together, each with its own weights. Return None unless all values are finite real numbers.
 
-    SciPy leaves out weights that are 0, so that these do not make a sum nan.
+    SciPy leaves out weights that are 0, so that they do not make a sum nan.
     """
     if not (input.dtype.kind == weights.dtype.kind == "f" and np.isfinite(input).all()):
         return None
@@ -143,7 +145,7 @@ def sum_of_shifted(input: Any, weights: Any, mode: str, cval: float, origin: Any
 
 
 def each_image(function: Any, one: np.ndarray, other: np.ndarray, batch_ndim: int) -> np.ndarray:
-    """`function` of each pair of examples, stacked."""
+    """Call `function` for each pair of examples, and stack the results."""
     batch = broadcast([x.shape[:batch_ndim] for x in (one, other)])
     one, other = [np.broadcast_to(x, (*batch, *x.shape[batch_ndim:])) for x in (one, other)]
     found = [function(one[place], other[place]) for place in np.ndindex(batch)]
@@ -151,7 +153,7 @@ def each_image(function: Any, one: np.ndarray, other: np.ndarray, batch_ndim: in
 
 
 def check_filter(input: Any, weights: Any, mode: str, origin: Any, batch_ndim: int) -> None:
-    """Raise what SciPy's filters raise."""
+    """Raise the errors of SciPy's filters."""
     ndim, shape = len(shape_of(input)), shape_of(weights)
     if len(shape) != ndim or 0 in shape[batch_ndim:]:
         raise RuntimeError(f"weights.ndim ({len(shape) - batch_ndim}) must match len(axes) ({ndim - batch_ndim})")
@@ -161,13 +163,13 @@ def check_filter(input: Any, weights: Any, mode: str, origin: Any, batch_ndim: i
 
 
 def transposed_kernel(g: Any, weights: Any, mode: str = "reflect", origin: Any = None, *, batch_ndim: int = 0) -> Any:
-    """The filter with reversed weights, on all places where the image was extended to, folded."""
+    """Filter with reversed weights over the whole extended image, and fold it."""
     if prod(weights.shape[:batch_ndim]) != 1:
         return each_image(lambda g, weights: transposed_kernel(g, weights, mode, origin), g, weights, batch_ndim)
     axes = long_axes(weights.shape, batch_ndim)
     widths = widths_of(weights.shape[batch_ndim:], origin)
     backwards = np.flip(weights, tuple(axes))
-    if PADDING[mode] in (None, "wrap"):     # then the transpose is such a filter itself
+    if PADDING[mode] in (None, "wrap"):     # the transpose is also such a filter
         shifts = tuple([(before + after) // 2 - after for before, after in widths])
         return convolve_kernel(g, backwards, mode, 0.0, shifts, batch_ndim=batch_ndim)
     shape, inner = list(g.shape), [slice(None)] * g.ndim
@@ -184,12 +186,12 @@ def transposed_kernel(g: Any, weights: Any, mode: str = "reflect", origin: Any =
 
 
 MANY = 64
-"""More products than this are transformed instead: each sum of them reads the whole image."""
+"""The largest number of products that are summed directly. More are transformed, as each sum reads the whole image."""
 
 
 def weigh_kernel(input: Any, g: Any, shape: Any, mode: str = "reflect", cval: float = 0.0,
                  origin: Any = None, *, batch_ndim: int = 0) -> Any:
-    """The sums of products of `g` with the shifted image, for each element of weights of this shape."""
+    """Return the sums of products of `g` with the shifted image, for each element of weights of this shape."""
     shape = tuple(shape)
     axes = long_axes((1,) * batch_ndim + shape, batch_ndim)
     if prod(shape) > MANY:
@@ -209,7 +211,7 @@ def weigh_kernel(input: Any, g: Any, shape: Any, mode: str = "reflect", cval: fl
 
 def convolve_meta(input: Any, weights: Any, mode: str = "reflect", cval: float = 0.0, origin: Any = None, *,
                   batch_ndim: int = 0) -> MetaArray:
-    """Like the image, in the dtype that SciPy finds."""
+    """Return an array like the image, in the dtype that SciPy chooses."""
     with ErrorsOf("ndimage.convolve"):
         check_filter(input, weights, mode, origin, batch_ndim)
         dtype = ndimage.convolve1d(np.ones(1, dtype_of(input)), np.ones(1, dtype_of(weights)), mode=mode, cval=cval
@@ -235,7 +237,7 @@ def filter_batch(op: Any, info: Any, in_dims: Any, one: Any, other: Any, *rest: 
 
 
 def summed(found: Any, shape: Any, batch_ndim: int) -> Any:
-    """The gradient of an array whose batch axes may have been broadcast."""
+    """Return the gradient of an array whose batch axes may have been broadcast."""
     return sum_to(found, shape) if batch_ndim else found
 
 
@@ -277,7 +279,7 @@ SCIPY.declare(
 
 
 def each_of(value: Any, n: int) -> list[Any]:
-    """One value per axis."""
+    """Return one value for each axis."""
     if isinstance(value, str) or value is None or not (
             isinstance(value, (list, tuple, range)) or (is_array(value) and value.ndim)):
         return [value] * n
@@ -288,12 +290,12 @@ def each_of(value: Any, n: int) -> list[Any]:
 
 
 def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
-    """The axes to filter along; all by default."""
+    """Return the axes to filter along, which are all by default."""
     return tuple(range(ndim)) if axes is None else normalize_axis_tuple(axes, ndim)
 
 
 def into_output(output: Any, result: Any) -> Any:
-    """The result in the dtype or array that was passed as `output`."""
+    """Return the result in the dtype or array that was passed as `output`."""
     if output is None:
         return result
     dtype = output.dtype if is_array(output) else np.dtype(output)
@@ -303,7 +305,7 @@ def into_output(output: Any, result: Any) -> Any:
 
 
 def as_image(input: Any, output: Any) -> Any:
-    """The image in a dtype that holds the output too: SciPy computes in double precision, whatever the image."""
+    """Return the image in a dtype that also holds the output, because SciPy computes in double precision anyway."""
     input = as_nonscalar(input)
     if output is None:
         return input
@@ -313,7 +315,7 @@ def as_image(input: Any, output: Any) -> Any:
 
 
 def filtered(input: Any, weights: Any, mode: Any, cval: Any, origin: Any, axes: Any, correlates: bool) -> Any:
-    """The image convolved with weights along some of its axes, or correlated."""
+    """Convolve or correlate the image with weights along some of its axes."""
     weights, ndim = as_nonscalar(weights), len(input.shape)
     shape, n = tuple(weights.shape), len(axes)
     if len(shape) != n or 0 in shape:
@@ -336,7 +338,7 @@ def filtered(input: Any, weights: Any, mode: Any, cval: Any, origin: Any, axes: 
 @FACE.array_function("ndimage")
 def convolve(input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0, *,
              axes: Any = None) -> Any:
-    """The image convolved with weights."""
+    """Convolve an image with weights."""
     input = as_image(input, output)
     return into_output(output, filtered(input, weights, mode, cval, origin, axes_of(axes, input.ndim), False))
 
@@ -344,14 +346,14 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: str = "reflect"
 @FACE.array_function("ndimage")
 def correlate(input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0,
               *, axes: Any = None) -> Any:
-    """The image correlated with weights."""
+    """Correlate an image with weights."""
     input = as_image(input, output)
     return into_output(output, filtered(input, weights, mode, cval, origin, axes_of(axes, input.ndim), True))
 
 
 def filtered_along(input: Any, weights: Any, axis: int, output: Any, mode: str, cval: Any, origin: Any,
                    correlates: bool) -> Any:
-    """The image filtered along one axis."""
+    """Filter an image along one axis."""
     input, weights = as_image(input, output), as_nonscalar(weights)
     if weights.ndim != 1 or weights.shape[0] < 1:
         raise RuntimeError("no filter weights given")
@@ -362,22 +364,22 @@ def filtered_along(input: Any, weights: Any, axis: int, output: Any, mode: str, 
 @FACE.array_function("ndimage")
 def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
                origin: int = 0) -> Any:
-    """The image convolved with weights along an axis."""
+    """Convolve an image with weights along an axis."""
     return filtered_along(input, weights, axis, output, mode, cval, origin, False)
 
 
 @FACE.array_function("ndimage")
 def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
                 origin: int = 0) -> Any:
-    """The image correlated with weights along an axis."""
+    """Correlate an image with weights along an axis."""
     return filtered_along(input, weights, axis, output, mode, cval, origin, True)
 
 
-# --- filters with weights of their own -------------------------------------------------------------------------------
+# --- filters with fixed weights --------------------------------------------------------------------------------------
 
 
 def gaussian_weights(name: str, sigma: Any, order: int, truncate: float, radius: Any) -> Any:
-    """A Gaussian, or its derivative of some order, as weights; of a Tensor `sigma`, by operators."""
+    """Return a Gaussian, or its derivative of some order, as weights, by operators if `sigma` is a Tensor."""
     known = known_values(sigma) if is_array(sigma) else sigma
     if radius is None:
         if known is None:
@@ -394,7 +396,7 @@ def gaussian_weights(name: str, sigma: Any, order: int, truncate: float, radius:
     squared = maker.multiply(sigma, sigma)
     found = maker.exp(maker.multiply(maker.divide(-0.5, squared), x ** 2))
     found = maker.divide(found, maker.sum(found))
-    factors: list[Any] = [1.0]      # of a polynomial q, where q times the Gaussian is the derivative
+    factors: list[Any] = [1.0]      # of a polynomial q: q times the Gaussian is the derivative
     for _ in range(order):
         slopes = [k * factors[k] if plain else ops.np.multiply(factors[k], k) for k in range(1, len(factors))]
         falling = [maker.divide(maker.negative(factor), squared) for factor in factors]
@@ -411,9 +413,9 @@ def gaussian_weights(name: str, sigma: Any, order: int, truncate: float, radius:
 @FACE.array_function("ndimage")
 def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
                       cval: float = 0.0, truncate: float = 4.0, *, radius: Any = None) -> Any:
-    """The image convolved along an axis with a Gaussian, or with a derivative of it.
+    """Convolve an image along an axis with a Gaussian, or with a derivative of it.
 
-    `sigma` may be a Tensor, with a gradient for a given `radius`.
+    `sigma` can be a Tensor, which has a gradient if `radius` is given.
     """
     weights = gaussian_weights("ndimage.gaussian_filter1d", sigma, order, truncate, radius)
     return filtered_along(input, weights, axis, output, mode, cval, 0, False)
@@ -422,7 +424,7 @@ def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, ou
 @FACE.array_function("ndimage")
 def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect",
                     cval: float = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Any:
-    """The image convolved along its axes with Gaussians, or with derivatives of them."""
+    """Convolve an image along its axes with Gaussians, or with derivatives of them."""
     image = as_image(input, output)
     axes = axes_of(axes, image.ndim)
     lists = [each_of(value, len(axes)) for value in (sigma, order, mode, radius)]
@@ -434,7 +436,7 @@ def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, 
 
 
 def averaged(image: Any, size: int, axis: int, mode: str, cval: float, origin: int) -> Any:
-    """The means of so many elements along an axis: like SciPy's, their sum divided, and cut off for integers."""
+    """Return moving means along an axis. Like SciPy, divide a sum, and truncate for integers."""
     if size < 1:
         raise RuntimeError("incorrect filter size")
     if not 0 <= size // 2 + origin < size:
@@ -450,14 +452,14 @@ def averaged(image: Any, size: int, axis: int, mode: str, cval: float, origin: i
 @FACE.array_function("ndimage")
 def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
                      cval: float = 0.0, origin: int = 0) -> Any:
-    """The means of neighbours along an axis."""
+    """Average neighbours along an axis."""
     return into_output(output, averaged(as_image(input, output), size, axis, mode, cval, origin))
 
 
 @FACE.array_function("ndimage")
 def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: float = 0.0,
                    origin: Any = 0, *, axes: Any = None) -> Any:
-    """The means of neighbours along all axes."""
+    """Average neighbours along all axes."""
     image = as_image(input, output)
     axes = axes_of(axes, image.ndim)
     lists = [each_of(value, len(axes)) for value in (size, mode, origin)]
@@ -471,12 +473,13 @@ def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "r
 
 
 def check_coordinates(input: Any, coordinates: Any, order: int, mode: str, batch_ndim: int) -> None:
-    """Raise what SciPy raises, and for splines of a higher order."""
+    """Raise SciPy's errors, and DispatchTypeError for splines of order 2 and more."""
     shape, ndim = shape_of(coordinates)[batch_ndim:], len(shape_of(input)) - batch_ndim
     if not 0 <= order <= 5:
         raise RuntimeError("spline order not supported")
     if order > 1:
-        raise DispatchTypeError(f"ndimage.map_coordinates: order={order} is not there for Tensors\npass order=1, or 0")
+        raise DispatchTypeError(f"ndimage.map_coordinates: order={order} is not supported for Tensors\n"
+                                "pass order=1 or 0")
     if ndim < 1 or len(shape) < 2:
         raise RuntimeError("input and output rank must be > 0")
     if shape[0] != ndim:
@@ -488,12 +491,12 @@ def check_coordinates(input: Any, coordinates: Any, order: int, mode: str, batch
 
 
 FEW = 8
-"""For more images than this, calls of SciPy's take longer than operators on all of them."""
+"""The number of images above which calls of SciPy take longer than operators on all images."""
 
 
 def map_kernel(input: Any, coordinates: Any, order: int = 3, mode: str = "constant", cval: float = 0.0, *,
                batch_ndim: int = 0) -> Any:
-    """SciPy's, image by image; an image by itself takes the coordinates of all examples."""
+    """Interpolate by SciPy image by image. A single image takes the coordinates of all examples."""
     with ErrorsOf("ndimage.map_coordinates"):
         check_coordinates(input, coordinates, order, mode, batch_ndim)
         if prod(input.shape[:batch_ndim]) > FEW and order <= 1 and input.dtype.kind == "f":
@@ -515,7 +518,7 @@ def map_meta(input: Any, coordinates: Any, order: int = 3, mode: str = "constant
 
 
 def within(c: Any, n: int, mode: str) -> Any:
-    """Coordinates along an axis of n elements, brought to where the image is; with the slopes of that."""
+    """Map coordinates along an axis of n elements into the image, with the derivatives of the mapping."""
     if mode == "nearest":
         return ops.np.clip(c, 0, n - 1)
     if mode in ("reflect", "grid-mirror"):
@@ -528,7 +531,7 @@ def within(c: Any, n: int, mode: str) -> Any:
     if mode == "mirror":
         c = ops.np.remainder(c, 2 * n - 2)
         return ops.np.where(ops.np.greater(c, n - 1), ops.np.subtract(2 * n - 2, c), c)
-    if mode == "wrap":      # both ends of the image are the same place, and each stays what it is
+    if mode == "wrap":      # the ends of the image coincide, and coordinates at either end stay
         turns = ops.np.trunc(ops.np.divide(ops.np.absolute(c), n - 1))
         below, above = ops.np.less(c, 0), ops.np.greater(c, n - 1)
         shift = ops.np.where(below, ops.np.add(turns, 1.0), ops.np.where(above, ops.np.negative(turns), 0.0))
@@ -537,7 +540,10 @@ def within(c: Any, n: int, mode: str) -> Any:
 
 
 def neighbours(c: Any, n: int, order: int, mode: str) -> list[tuple[Any, Any, Any]]:
-    """The elements beside a coordinate: (position, weight, is it inside); None for what is always 1, or True."""
+    """Return the elements next to a coordinate as (position, weight, is inside).
+
+    A weight that is always 1 and a flag that is always True are None.
+    """
     start = ops.np.floor(c if order else ops.np.add(c, 0.5))
     part = ops.np.subtract(c, start)
     weights = [ops.np.subtract(1.0, part), part] if order else [None]
@@ -553,9 +559,9 @@ def neighbours(c: Any, n: int, order: int, mode: str) -> list[tuple[Any, Any, An
 
 def map_by_operators(input: Any, coordinates: Any, order: int = 3, mode: str = "constant", cval: float = 0.0, *,
                      batch_ndim: int = 0) -> Any:
-    """Sums of elements of the image; their weights are polynomials in the coordinates between two elements."""
+    """Sum elements of the image, whose weights are polynomials in the coordinates between two elements."""
     image, points_like = [MetaArray(tuple(x.shape), x.dtype) for x in (input, coordinates)]
-    map_meta(image, points_like, order, mode, cval, batch_ndim=batch_ndim)      # has the errors
+    map_meta(image, points_like, order, mode, cval, batch_ndim=batch_ndim)      # raises the errors
     batch, shape = tuple(input.shape[:batch_ndim]), tuple(input.shape[batch_ndim:])
     points = len(coordinates.shape) - batch_ndim - 1
     first = (np.arange(prod(batch)) * prod(shape)).reshape(*batch, *(1,) * points)
@@ -590,12 +596,12 @@ def map_by_operators(input: Any, coordinates: Any, order: int = 3, mode: str = "
 
 
 def strides_of(shape: tuple[int, ...]) -> list[int]:
-    """How far apart neighbours are, in elements of a flat array."""
+    """Return the distances of neighbours along each axis, in elements of a flat array."""
     return [prod(shape[axis + 1:]) for axis in range(len(shape))]
 
 
 def in_dtype_of_image(values: Any, dtype: np.dtype) -> Any:
-    """Values in the dtype of the image; integers are rounded, halves away from 0."""
+    """Convert values to the dtype of the image. For integers, halves are rounded away from 0."""
     if values.dtype == dtype:
         return values
     if dtype.kind not in "fc":
@@ -612,9 +618,10 @@ SCIPY.declare(
 @FACE.array_function("ndimage")
 def map_coordinates(input: Any, coordinates: Any, output: Any = None, order: int = 3, mode: str = "constant",
                     cval: float = 0.0, prefilter: bool = True) -> Any:
-    """The image at coordinates between its elements: the nearest element (order 0), or linearly interpolated (order 1).
+    """Return the image at coordinates between its elements: the nearest one (order 0), or linearly interpolated (order
+    1).
 
-    Gradients in the image and in the coordinates. DispatchTypeError for Tensors and another order.
+    The image and the coordinates have gradients. Tensors and another order raise DispatchTypeError.
     """
     return into_output(output, MAP(as_image(input, output), as_nonscalar(coordinates), order, mode, cval))
 

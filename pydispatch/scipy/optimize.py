@@ -1,7 +1,7 @@
-"""`scipy.optimize` on functions: roots, minimizers and fixed points as differentiable functions of parameters.
+"""`scipy.optimize` for functions: roots, minimizers and fixed points as differentiable functions of parameters.
 
-The primal solutions are SciPy's, with exact derivatives of the user's function; the gradients are those of the implicit
-function theorem (`implicit.py`).
+SciPy computes the primal solutions, with exact derivatives of the user's function. The gradients are those of
+the implicit function theorem (`implicit.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pydispatch.higher_order.closures import (
     FlatFunction,
     Nesting,
     check_function,
+    first_run_of,
     lift,
     outline,
     show,
@@ -53,7 +54,7 @@ __dir__ = only_public(globals())
 
 
 class SolverFunction(FlatFunction):
-    """A function of a solver, which may return numbers in place of arrays."""
+    """A function of a solver. It may return numbers instead of arrays."""
 
     def _outputs(self, result: Any) -> Arrays:
         return super()._outputs(tree_map(
@@ -61,41 +62,43 @@ class SolverFunction(FlatFunction):
 
 
 class Problem(NamedTuple):
-    """A call of a solver: its function as one of flat arrays, the unknowns, and all other arrays."""
+    """The parts of a call of a solver: its function, the unknowns, and all other arrays."""
 
-    function: Flat
+    body: FlatFunction
+    function: Flat              # takes the values that it captures as arguments
     unknowns: Arrays
     arguments: Arrays
     spec: TreeSpec
-    results: Arrays | None          # of the function, without data
+    results: Arrays | None          # results of the function, without data
 
     def solve(self, operator: HigherOrderOperator, options: Options) -> Any:
-        """The unknowns that the operator finds, nested as they were given."""
-        results = operator(self.function, self.unknowns, self.arguments, (), options)
+        """Run the operator and return the unknowns, nested as they were given."""
+        with first_run_of(self.body):
+            results = operator(self.function, self.unknowns, self.arguments, (), options)
         return tree_unflatten(all_as_passed(results, self.unknowns, self.arguments), self.spec)
 
 
 def problem(
     who: str, name: str, function: Callable[..., Any], unknowns: Any, args: Any, nesting: Nesting | None = None
 ) -> Problem:
-    """The parts of a call `who(function, unknowns, args)`; `name` is that of the function."""
+    """Return the parts of a call `who(function, unknowns, args)`. `name` is the function's name in messages."""
     leaves, spec = tree_flatten(unknowns)
     args = args if isinstance(args, tuple) else (args,)
     arrays = tuple([leaf for leaf in tree_leaves(args) if _core.is_array(leaf)])
     flat = SolverFunction(f"{who}: {name}", function, (unknowns, *args), nesting or Nesting(), keeps_inputs=True)
     found = outline(flat, (*leaves, *arrays))
     (lifted,), captured = lift([flat], [found])
-    return Problem(lifted, tuple(leaves), (*arrays, *captured), spec, found.results)
+    return Problem(flat, lifted, tuple(leaves), (*arrays, *captured), spec, found.results)
 
 
 def as_unknowns(who: str, name: str, value: Any) -> Any:
-    """Unknowns as arrays of floating-point numbers; lists of numbers become one array, as in SciPy."""
+    """Return unknowns as floating-point arrays. Lists of numbers become one array, as in SciPy."""
     leaves, spec = tree_flatten(value)
     if not any(map(_core.is_array, leaves)) and not isinstance(value, dict):
         try:
             leaves, spec = tree_flatten(np.asarray(value))
         except ValueError as error:
-            raise DispatchTypeError(f"{who}: {name} is no array: {error}\n"
+            raise DispatchTypeError(f"{who}: {name} is not an array: {error}\n"
                                     "pass an array, or a pytree of arrays") from None
     if not leaves:
         raise DispatchTypeError(f"{who}: {name} holds no array, expected at least one\npass an array")
@@ -103,7 +106,7 @@ def as_unknowns(who: str, name: str, value: Any) -> Any:
 
 
 def as_real_unknowns(who: str, value: Any) -> Any:
-    """`as_unknowns` for solvers of SciPy's that take real numbers."""
+    """Return unknowns as floating-point arrays. Raise DispatchTypeError for complex ones, which SciPy rejects."""
     unknowns = as_unknowns(who, "x0", value)
     for leaf in tree_leaves(unknowns):
         if leaf.dtype.kind == "c":
@@ -124,7 +127,7 @@ def _as_floats(who: str, name: str, leaf: Any) -> Any:
 
 
 def check_shapes(who: str, name: str, results: Arrays | None, unknowns: Arrays, unknown: str) -> None:
-    """DispatchTypeError unless the function returns arrays of the shapes of its unknowns."""
+    """Raise DispatchTypeError unless a function returns arrays of the shapes of its unknowns."""
     if results is None:
         return
     for i, (result, value) in enumerate(zip(results, unknowns, strict=True)):
@@ -134,7 +137,7 @@ def check_shapes(who: str, name: str, results: Arrays | None, unknowns: Arrays, 
 
 
 class Solution(OptimizeResult):     # type: ignore[misc]
-    """What `scipy.optimize` returns: `x`, and `fun`, its value there, which is computed when it is asked for."""
+    """The result of a solver, as in `scipy.optimize`: `x`, and the value `fun` there, computed on first access."""
 
     def __init__(self, fun: Callable[..., Any], x: Any, args: Any, **about: Any) -> None:
         super().__init__(x=x, success=True, **about)
@@ -154,16 +157,45 @@ def linear_solve(
     matvec: Callable[..., Any], b: Any, *, method: str = "gmres", symmetric: bool | None = None, rtol: float = 1e-10,
     atol: float = 0.0, maxiter: int | None = None,
 ) -> Any:
-    """The solution x of `matvec(x) == b`, where `matvec` is linear.
+    """Solve `matvec(x) == b` for x, where `matvec` is linear.
 
-    `b` and x are arrays of any shape, or pytrees of them, of floating-point or complex numbers. `method` is "cg"
-    (conjugate gradients, for positive definite systems), "gmres", or "dense", which forms the matrix. With `symmetric`,
-    which "cg" implies, the function is its own adjoint, so gradients need no transpose of it. Iterations end where the
-    residual is at most `max(rtol * norm(b), atol)`, for each example of a batch; `maxiter` is the largest number of
-    calls of `matvec`, 10 times the number of unknowns if None.
+    The gradient of `b` solves the transposed system. Arrays that `matvec` captures have gradients, too.
 
-    The gradient of `b` solves the transposed system; arrays that `matvec` captures have gradients, too. Raises
-    ConvergenceError, LinAlgError for a singular matrix ("dense"), ValueError for NaN in `b`.
+    Parameters
+    ----------
+    matvec
+        Linear function of x. It returns the structure of `b`.
+    b
+        Array of any shape, or a pytree of arrays, of floating-point or complex numbers. x has the same structure.
+    method
+        "cg" (conjugate gradients, for positive definite systems), "gmres", or "dense", which forms the matrix.
+    symmetric
+        Whether `matvec` is its own adjoint. Its gradients then need no transpose. Implied by "cg".
+    rtol, atol
+        Iterations end when the residual is at most `max(rtol * norm(b), atol)`, for each example of a batch.
+    maxiter
+        Largest number of calls of `matvec`. None means 10 times the number of unknowns.
+
+    Returns
+    -------
+    Any
+        The solution x, with the structure of `b`.
+
+    Raises
+    ------
+    ConvergenceError
+        If the iterations do not converge.
+    numpy.linalg.LinAlgError
+        If the matrix is singular ("dense").
+    ValueError
+        If `b` has NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> linear_solve(lambda x: A @ x, np.array([3.0, 4.0]), method="dense")
+    array([1., 1.])
     """
     check_function("linear_solve: matvec", matvec, "linear_solve(lambda x: A @ x, b)")
     if method not in ("cg", "gmres", "dense"):
@@ -173,7 +205,7 @@ def linear_solve(
     nesting = Nesting(tree_flatten(b)[1], "b", "return the structure of b")
     found = problem("linear_solve", "matvec", matvec, b, (), nesting)
     check_shapes("linear_solve", "matvec", found.results, found.unknowns, "b")
-    if found.results is not None:       # a complex matrix makes complex solutions
+    if found.results is not None:       # a complex matrix gives complex solutions
         dtype = np.result_type(*[value.dtype for value in (*found.results, *found.unknowns)])
         if dtype.kind == "c" and any(value.dtype.kind != "c" for value in found.unknowns):
             b = tree_unflatten([value.astype(dtype) for value in found.unknowns], found.spec)
@@ -207,15 +239,15 @@ def _find_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
                           jac=jacobian if method in ("hybr", "lm") else None)
     if not found.success and not (method == "hybr" and _is_exact(found, jacobian)):
         raise ConvergenceError(_one_line(found.message))
-    if method == "lm":                  # which minimizes squares, and is content with any minimum
+    if method == "lm":                  # lm minimizes squares, and stops at any minimum
         size, before = np.abs(found.fun).max(initial=0), np.abs(function(packed(x0))).max(initial=0)
         if not size <= 1e-6 * max(1.0, before):
-            raise ConvergenceError(f"the squares of fun have a minimum that is no root, where fun is {size:.2g}")
+            raise ConvergenceError(f"the squares of fun have a minimum that is not a root, where fun is {size:.2g}")
     return unpacked(found.x, x0)
 
 
 def _is_exact(found: OptimizeResult, jacobian: Callable[[Any], Any]) -> bool:
-    """Is a root found where rounding hides any further progress? Then a Newton step moves it by no more than that."""
+    """Return whether x is a root within rounding: a Newton step moves it by no more than rounding does."""
     try:
         step = np.linalg.solve(jacobian(found.x), found.fun)
     except np.linalg.LinAlgError:
@@ -234,13 +266,39 @@ def root(
     fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "hybr", *, tol: float | None = None,
     options: dict[str, Any] | None = None,
 ) -> OptimizeResult:
-    """A root of `fun(x, *args)`: `scipy.optimize.root`, with exact Jacobians, and x as a function of parameters.
+    """Find a root of `fun(x, *args)` by `scipy.optimize.root`, with exact Jacobians, as a function of parameters.
 
-    `x0` is an array, a list of numbers, or a pytree of arrays; `fun` gets the same structure and returns as many
-    numbers. The result has `x`, like `x0`, and `fun`, its value there. Gradients in `args` and in arrays that `fun`
-    captures are those of the implicit function theorem; that of `x0` is zero. Under `vmap` every example is solved to
-    its own tolerance. Raises ConvergenceError with SciPy's message, and DispatchTypeError for another number of
-    equations than unknowns.
+    Gradients of x with respect to `args` and to arrays that `fun` captures are those of the implicit function
+    theorem. The gradient of `x0` is zero. Under `vmap`, every example is solved to its own tolerance.
+
+    Parameters
+    ----------
+    fun
+        Function of an x with the structure of `x0`. It returns as many numbers.
+    x0
+        Start: an array, a list of numbers, or a pytree of arrays.
+    args
+        Further arguments of `fun`.
+    method, tol, options
+        As in `scipy.optimize.root`.
+
+    Returns
+    -------
+    OptimizeResult
+        The result, with `x`, like `x0`, and `fun`, its value there.
+
+    Raises
+    ------
+    ConvergenceError
+        If the solver does not converge. The message is SciPy's.
+    DispatchTypeError
+        If the number of equations is not the number of unknowns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> root(lambda x, a: x * x - a, np.array([1.0]), args=np.array([4.0])).x
+    array([2.])
     """
     check_function("root: fun", fun, "root(lambda x: x * x - 2.0, x0)")
     x0 = as_real_unknowns("root", x0)
@@ -259,7 +317,7 @@ GRADIENT_METHODS = frozenset((
     "trust-ncg"))
 HESSIAN_METHODS = frozenset(("dogleg", "trust-exact"))
 PRODUCT_METHODS = frozenset(("newton-cg", "trust-constr", "trust-krylov", "trust-ncg"))
-PRECISION_LOSS = 2      # SciPy's status where rounding hides any further descent
+PRECISION_LOSS = 2      # SciPy's status if rounding hides further descent
 
 
 def _scalar(fun: Flat) -> Flat:
@@ -331,7 +389,10 @@ def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arra
 def _newton_steps(
     gradient: Callable[[Any], Any], hessian: Callable[[Any], Any], x: Any, wanted: float
 ) -> tuple[Any, bool]:
-    """Where the gradient is zero near x, which it tells where values no longer differ; and is that a minimum?"""
+    """Return the zero of the gradient near x, and whether it is a minimum.
+
+    The gradient still resolves x when values of the function no longer differ.
+    """
     g, h = gradient(x), hessian(x)
     for _ in range(5):
         try:
@@ -347,7 +408,7 @@ def _newton_steps(
 
 
 def _curves_upward(h: Any) -> bool:
-    """Has this Hessian no direction of descent, within rounding? At a maximum and at a saddle it has one."""
+    """Return whether a Hessian has no direction of descent, within rounding. At maxima and saddle points it has one."""
     if not np.isfinite(h).all():
         return False
     curvatures = np.linalg.eigvalsh(h)
@@ -361,13 +422,39 @@ def minimize(
     fun: Callable[..., Any], x0: Any, args: Any = (), method: str | None = None, *, tol: float | None = None,
     options: dict[str, Any] | None = None,
 ) -> OptimizeResult:
-    """A local minimum of `fun(x, *args)`: `scipy.optimize.minimize` without constraints, with exact derivatives.
+    """Find a local minimum of `fun(x, *args)` by `scipy.optimize.minimize` without constraints, with exact
+    derivatives.
 
-    `x0` is an array of real numbers, a list of numbers, or a pytree of arrays; `fun` gets the same structure and
-    returns one number. Methods that use gradients, Hessians or products with them get those of `fun`. The result has
-    `x`, like `x0`, and `fun`, its value there. Gradients of x in `args` and in arrays that `fun` captures are those of
-    the implicit function theorem, as exact as x is: pass a small `tol`. That of `x0` is zero. Raises ConvergenceError
-    with SciPy's message.
+    Methods that use gradients, Hessians or products with them get those of `fun`. Gradients of x with respect to
+    `args` and to arrays that `fun` captures are those of the implicit function theorem. They are as exact as x is,
+    so pass a small `tol`. The gradient of `x0` is zero.
+
+    Parameters
+    ----------
+    fun
+        Function of an x with the structure of `x0`. It returns one number.
+    x0
+        Start: an array of real numbers, a list of numbers, or a pytree of arrays.
+    args
+        Further arguments of `fun`.
+    method, tol, options
+        As in `scipy.optimize.minimize`.
+
+    Returns
+    -------
+    OptimizeResult
+        The result, with `x`, like `x0`, and `fun`, its value there.
+
+    Raises
+    ------
+    ConvergenceError
+        If the solver does not converge. The message is SciPy's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> minimize(lambda x: ((x - 3.0) ** 2).sum(), np.array([1.0])).x.round(6)
+    array([3.])
     """
     check_function("minimize: fun", fun, "minimize(lambda x: (x * x).sum(), x0)")
     x0 = as_real_unknowns("minimize", x0)
@@ -393,11 +480,11 @@ def _find_fixed_point(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> 
         return packed(fun(*unpacked(vector, x0), *args))
 
     try:
-        with np.errstate(invalid="ignore", over="ignore"):      # what diverges is reported as such
+        with np.errstate(invalid="ignore", over="ignore"):      # divergence is reported below
             found = optimize.fixed_point(function, packed(x0), (), options["xtol"], options["maxiter"],
                                          options["method"])
     except RuntimeError as error:
-        if not str(error).startswith("Failed to converge"):     # the function's own error
+        if not str(error).startswith("Failed to converge"):     # an error of the function itself
             raise
         raise ConvergenceError(_one_line(error)) from error
     return unpacked(found, x0)
@@ -409,12 +496,39 @@ FIXED_POINT = implicit_operator("fixed_point", _fixed_point_residual, _find_fixe
 def fixed_point(
     func: Callable[..., Any], x0: Any, args: Any = (), xtol: float = 1e-8, maxiter: int = 500, method: str = "del2",
 ) -> Any:
-    """The x with `func(x, *args) == x`: `scipy.optimize.fixed_point`, as a function of parameters.
+    """Find the x with `func(x, *args) == x` by `scipy.optimize.fixed_point`, as a function of parameters.
 
-    `x0` is an array, a list of numbers, or a pytree of arrays; `func` gets the same structure and returns it, as does
-    this function. `method` is "del2" (Steffensen's) or "iteration". Gradients in `args` and in arrays that `func`
-    captures are those of the implicit function theorem; that of `x0` is zero. Raises ConvergenceError with SciPy's
-    message.
+    Gradients with respect to `args` and to arrays that `func` captures are those of the implicit function theorem.
+    The gradient of `x0` is zero.
+
+    Parameters
+    ----------
+    func
+        Function that takes and returns the structure of `x0`.
+    x0
+        Start: an array, a list of numbers, or a pytree of arrays.
+    args
+        Further arguments of `func`.
+    xtol, maxiter
+        As in `scipy.optimize.fixed_point`.
+    method
+        "del2" (Steffensen's method) or "iteration".
+
+    Returns
+    -------
+    Any
+        The fixed point, with the structure of `x0`.
+
+    Raises
+    ------
+    ConvergenceError
+        If the iteration does not converge. The message is SciPy's.
+
+    Examples
+    --------
+    >>> import pydispatch.numpy as pnp
+    >>> fixed_point(lambda x: pnp.cos(x), [1.0]).round(6)
+    array([0.739085])
     """
     check_function("fixed_point: func", func, "fixed_point(lambda x: np.cos(x), x0)")
     if method not in ("del2", "iteration"):

@@ -1,6 +1,6 @@
-"""The pack `scipy`: operators that stand for functions of SciPy, such as `scipy::special_gammaln`, family by family.
+"""The pack `scipy`: operators for functions of SciPy, such as `scipy::special_gammaln`, family by family.
 
-A family declares its operators and, beside them, the functions of SciPy's names that call them.
+The module of a family declares its operators, and the functions with SciPy's names that call them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FAMILIES = (
 )
 
 SOLVERS = ("integrate", "optimize")
-"""Modules of functions that take functions: each is an operator of its own, no declaration of the pack."""
+"""Modules of functions that take functions. Each is a higher-order operator, not a declaration of the pack."""
 
 SCIPY = Pack("scipy", {family: f"pydispatch.scipy.{family}" for family in FAMILIES})
 SCIPY.install()
 FACE = Face("pydispatch.scipy", "scipy", scipy, name_function)
 PASSED_ON: dict[str, tuple[str, ...]] = {}
-"""By family: names that are SciPy's own here too, since no array comes in."""
+"""For each family, names that are passed on from SciPy, because they take no array."""

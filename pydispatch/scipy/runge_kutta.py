@@ -1,8 +1,9 @@
 """Steps of Dormand and Prince's Runge-Kutta method of order 5, with their error and an interpolant of order 4.
 
-A state is a tuple of arrays; what stands here works on arrays of NumPy's and on Tensors alike.
+A state is a tuple of arrays. The functions here work on NumPy arrays and on Tensors alike.
 """
 
+# tests: tests/scipy/test_integrate.py
 from __future__ import annotations
 
 import functools
@@ -32,11 +33,11 @@ MIDDLE = (-12715105075 / 11282082432, 0.0, 87487479700 / 32700410799, -106907639
           701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423)
 STAGES_OF_VECTORS = tuple(map(np.array, STAGES))
 ERROR_OF_VECTORS = np.array(ERROR)
-MAX_STEPS = 10_000      # between two points, unless the caller says how many
+MAX_STEPS = 10_000      # between two output times, unless the caller specifies it
 
 
 def combined(weights: Sequence[float], slopes: Sequence[State], scale: Any) -> State:
-    """The weighted sum of slopes, times a number."""
+    """Return the weighted sum of slopes, times a number."""
     sums = []
     for parts in zip(*slopes, strict=True):
         terms = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
@@ -48,12 +49,12 @@ def combined(weights: Sequence[float], slopes: Sequence[State], scale: Any) -> S
 
 
 def moved(state: State, step: State) -> State:
-    """The sum of two states."""
+    """Add two states."""
     return tuple([value + part for value, part in zip(state, step, strict=True)])
 
 
 def taken_step(slope: Slope, state: State, first: State, t: Any, h: Any) -> tuple[State, list[State]]:
-    """The state at `t + h`, and the slopes of all stages: `first` is the first of them, the last is that at the end."""
+    """Return the state at `t + h`, and the slopes of all stages: `first`, the next ones, and that at the end."""
     slopes = [first]
     for node, weights in zip(NODES, STAGES, strict=True):
         state_there = moved(state, combined(weights, slopes, h))
@@ -62,7 +63,7 @@ def taken_step(slope: Slope, state: State, first: State, t: Any, h: Any) -> tupl
 
 
 def vector_step(slope: Slope, state: Any, first: Any, t: float, h: float) -> tuple[Any, Any]:
-    """`taken_step` for one vector of NumPy's, faster; the slopes are the rows of a matrix."""
+    """Take a step of one NumPy vector, faster than `taken_step`. The slopes are the rows of a matrix."""
     slopes = np.empty((len(NODES) + 1, *first.shape), np.result_type(state, first, np.float64))
     slopes[0] = first
     for i, (node, weights) in enumerate(zip(NODES, STAGES_OF_VECTORS, strict=True), 1):
@@ -72,7 +73,7 @@ def vector_step(slope: Slope, state: Any, first: Any, t: float, h: float) -> tup
 
 
 def interpolant(state: State, end: State, slopes: Sequence[State], h: Any) -> list[State]:
-    """The coefficients of the states within a step, one state each."""
+    """Return the coefficients of the states within a step, one state each."""
     change = tuple([last - value for value, last in zip(state, end, strict=True)])
     bend = tuple([h * slope - part for slope, part in zip(slopes[0], change, strict=True)])
     twist = tuple([part - h * slope - other for part, slope, other in zip(change, slopes[-1], bend, strict=True)])
@@ -80,7 +81,7 @@ def interpolant(state: State, end: State, slopes: Sequence[State], h: Any) -> li
 
 
 def interpolated(coefficients: Sequence[Any], where: Any) -> Any:
-    """The value of one array of the state at a fraction of the step."""
+    """Return the value of one array of the state at a fraction of the step."""
     start, change, bend, twist, middle = coefficients
     rest = 1.0 - where
     return start + where * (change + rest * (bend + where * (twist + rest * middle)))
@@ -90,9 +91,9 @@ def interpolated(coefficients: Sequence[Any], where: Any) -> Any:
 
 
 class Tolerance:
-    """What error a step may have: in each array, the root of its mean square over an example, and in the worst one.
+    """The tolerated error of a step: in each array, the root mean square over an example, for the worst example.
 
-    `parts` are the slices of the arrays in the vector of all, `batches` the shape of the batch in each of them.
+    `parts` are the slices of the arrays in the vector of all, and `batches` the shapes of their batches.
     """
 
     def __init__(self, parts: Sequence[slice], batches: Sequence[tuple[int, ...]], rtol: float, atol: float) -> None:
@@ -105,7 +106,7 @@ class Tolerance:
         self._rtol, self._atol = rtol, atol
 
     def norm(self, vector: Any, scale: Any) -> float:
-        """The largest root mean square of the vector over the scale; infinite if it is not finite."""
+        """Return the largest root mean square of the vector over the scale, or infinity if it is not finite."""
         if not self._parts:
             return 0.0
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -113,12 +114,12 @@ class Tolerance:
         return math.sqrt(largest) if math.isfinite(largest) else math.inf
 
     def _squares(self, vector: Any, scale: Any) -> Any:
-        """The mean square of the vector over the scale, of each example of each array in turn."""
+        """Return the mean squares of the vector over the scale, for each example of each array in order."""
         ratio = np.abs(vector / scale)
         return np.add.reduceat(ratio * ratio, self._starts) / self._sizes
 
     def worst_example(self, vector: Any, scale: Any) -> str:
-        """Which example of a batch has the largest error, for messages."""
+        """Return the text that names the example of a batch with the largest error, for messages."""
         largest = -1.0
         index: tuple[Any, ...] = ()
         every: Any = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale) if self._parts else ()
@@ -130,13 +131,13 @@ class Tolerance:
         return described_example(tuple(map(int, index)))
 
     def scale(self, *vectors: Any) -> Any:
-        """What counts as one, where the state is about as large as these."""
+        """Return the tolerated error of each element for a state about as large as these vectors."""
         sizes = functools.reduce(np.maximum, map(np.abs, vectors))
         return np.maximum(self._atol + self._rtol * sizes, np.finfo(sizes.dtype).tiny)
 
 
 def first_step(slope: Slope, state: Any, first: Any, t: float, direction: float, tolerance: Tolerance) -> float:
-    """A step that is about right to begin with, from the size of the slope and of its change."""
+    """Estimate a first step from the size of the slope and of its change."""
     scale = tolerance.scale(state)
     size, speed = tolerance.norm(state, scale), tolerance.norm(first, scale)
     guess = 1e-6 if size < 1e-5 or speed < 1e-5 else 0.01 * size / speed
@@ -150,9 +151,9 @@ def first_step(slope: Slope, state: Any, first: Any, t: float, direction: float,
 def solution(
     slope: Slope, state: Any, times: Any, tolerance: Tolerance, *, h0: float, hmax: float, max_steps: int
 ) -> tuple[Any, Any]:
-    """The states at all times, a vector each, and the times between which steps were taken.
+    """Return the states at all times, a vector each, and the times between which steps were taken.
 
-    Raises ConvergenceError where a step would be too small to take, or too many steps are needed.
+    Raise ConvergenceError if a step would be too small to take, or if too many steps are needed.
     """
     rows = np.empty((len(times), *state.shape), state.dtype)
     rows[0] = state
@@ -161,7 +162,7 @@ def solution(
     direction = 1.0 if end >= t else -1.0
     (first,) = slope((state,), t)
     if not (np.isfinite(first).all() and np.isfinite(state).all()):
-        raise ConvergenceError(f"y0, or what func returns for it at t = {t:.6g}, is not finite"
+        raise ConvergenceError(f"y0, or the result of func for it at t = {t:.6g}, is not finite"
                                f"{tolerance.worst_example(state + first, np.ones(state.shape))}")
     n_done = 1
     while n_done < len(times) and times[n_done] == t:
@@ -178,11 +179,11 @@ def solution(
             raise ConvergenceError(f"the step size has become too small at t = {t:.6g}: the solution may be singular "
                                    f"there, or is not smooth{tolerance.worst_example(miss, scale)}")
         if n_steps >= (max_steps or MAX_STEPS):
-            raise ConvergenceError(f"{n_steps} steps do not lead from t = {float(times[n_done - 1]):.6g} to "
+            raise ConvergenceError(f"{n_steps} steps are not enough to get from t = {float(times[n_done - 1]):.6g} to "
                                    f"{float(times[n_done]):.6g}: the problem may be stiff"
                                    f"{tolerance.worst_example(miss, scale)}")
         n_steps += 1
-        with np.errstate(over="ignore", invalid="ignore"):      # a smaller step follows
+        with np.errstate(over="ignore", invalid="ignore"):      # the step is repeated with a smaller size
             found, slopes = vector_step(slope, state, first, t, h)
             miss, scale = np.dot(ERROR_OF_VECTORS, slopes) * h, tolerance.scale(state, found)
             error = tolerance.norm(miss, scale)

@@ -1,7 +1,7 @@
 """`scipy.signal` for arrays and Tensors: convolutions, correlations and linear filters.
 
-The operators take batches: of an operator with `batch_ndim`, the first so many axes of each argument are those of a
-batch, and broadcast. So every one of them can be batched over all of its arguments, again and again.
+The operators take batches. The first `batch_ndim` axes of each argument are batch axes, and broadcast. Every
+operator can therefore be batched over all of its arguments, any number of times.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ CONVOLVE, LFILTER, LFILTER_FROM = SCIPY.operators("signal_convolve", "signal_lfi
 ndarray = np.ndarray
 DIRECT = ("auto", "direct")
 BACK = {"full": 0, "same": 1, "valid": 2}
-"""NumPy's number of the mode that the gradient of the first vector has, by the mode of the convolution."""
+"""By the mode of the convolution, NumPy's number of the mode in which the first vector's gradient is computed."""
 SURELY_DIRECT = 4_000_000
-"""Products of lengths of vectors up to which `method="auto"` means the direct method."""
+"""The largest product of the lengths of vectors for which `method="auto"` means the direct method."""
 FEW, MOST = 49, 2 ** 22
-"""Elements of a kernel, or of a result, for which one product with all windows of the image is faster than SciPy, and
-elements of all windows that there is memory for."""
+"""The largest number of elements of a kernel or a result for which one product with all windows of the image is
+faster than SciPy, and the largest number of elements of all windows for which there is memory.
+"""
 
 
 def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> Any:
-    """SciPy's, and straight to the loop where its checks take longer than that."""
+    """Convolve by SciPy's function, or directly by the loop if SciPy's checks take longer than that."""
     if not batch_ndim and method in DIRECT and mode in MODES and (mode != "same" or in1.size >= in2.size):
         found = convolve_vectors(in1, in2, MODES[mode], SURELY_DIRECT)
         if found is not None:
@@ -59,7 +60,7 @@ def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto"
 
 
 def convolved_by_windows(in1: Any, in2: Any, mode: str, batch_ndim: int) -> Any:
-    """The product of the smaller array with all windows of the larger one, of its size; None where SciPy is faster."""
+    """Multiply the smaller array with all windows of its size in the larger one. Return None if SciPy is faster."""
     lengths1, lengths2 = in1.shape[batch_ndim:], in2.shape[batch_ndim:]
     if all(n >= m for n, m in zip(lengths1, lengths2, strict=True)):
         image, kernel, lengths, sizes = in1, in2, lengths1, lengths2
@@ -86,7 +87,7 @@ def convolved_by_windows(in1: Any, in2: Any, mode: str, batch_ndim: int) -> Any:
         wide[(..., *[slice(start, start + n) for start, n in zip(before, lengths, strict=True)])] = image
     backwards = kernel[(..., *[slice(None, None, -1)] * len(sizes))].reshape(*kernel.shape[:batch_ndim], 1, n_kernel)
     strides, steps = wide.strides[:batch_ndim], wide.strides[batch_ndim:]
-    if n_found >= n_kernel:     # the longer axis is copied along the memory
+    if n_found >= n_kernel:     # copy the longer axis along the memory
         windows = np.ndarray((*batch, *sizes, *found), wide.dtype, wide, 0, (*strides, *steps, *steps))
         result = backwards @ windows.reshape(*batch, n_kernel, n_found)
     else:
@@ -96,12 +97,12 @@ def convolved_by_windows(in1: Any, in2: Any, mode: str, batch_ndim: int) -> Any:
 
 
 def convolved_batch(in1: Any, in2: Any, mode: str, method: str, batch_ndim: int) -> Any:
-    """The convolution of each pair of examples of two batches."""
+    """Convolve each pair of examples of two batches."""
     meta = convolve_meta(in1, in2, mode, method, batch_ndim=batch_ndim)
     batch, ndim = meta.shape[:batch_ndim], len(meta.shape) - batch_ndim
     if not ndim or not prod(batch):
         return in1 * in2 if not ndim else np.empty(meta.shape, meta.dtype)
-    if mode == "same":      # SciPy's function of Fourier transforms would cut the batch too
+    if mode == "same":      # SciPy's function of Fourier transforms would also cut the batch
         full = convolved_batch(in1, in2, "full", method, batch_ndim)
         return full[(..., *[slice(first, first + n) for first, n in same_window(in1, in2, batch_ndim)])]
     first = (0,) * batch_ndim
@@ -122,13 +123,13 @@ def convolved_batch(in1: Any, in2: Any, mode: str, method: str, batch_ndim: int)
 
 
 def same_window(in1: Any, in2: Any, batch_ndim: int) -> list[tuple[int, int]]:
-    """Where the result of the mode "same" begins in that of "full", and its length, for each axis."""
+    """Return where the result of the mode "same" begins in that of "full", and its length, for each axis."""
     pairs = zip(shape_of(in1)[batch_ndim:], shape_of(in2)[batch_ndim:], strict=True)
     return [((m - 1) // 2, n) for n, m in pairs]
 
 
 def convolve_meta(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> MetaArray:
-    """Shape and dtype of the result; the errors of SciPy's function."""
+    """Return the shape and dtype of the result. Raise the errors of SciPy's function."""
     shape1, shape2 = shape_of(in1), shape_of(in2)
     dtype = np.result_type(dtype_of(in1), dtype_of(in2))
     with ErrorsOf("signal.convolve"):
@@ -137,7 +138,7 @@ def convolve_meta(in1: Any, in2: Any, mode: str = "full", method: str = "auto", 
         lengths1, lengths2 = shape1[batch_ndim:], shape2[batch_ndim:]
         if not lengths1:
             return MetaArray(broadcast([shape1, shape2]), dtype)
-        signal.convolve(np.ones(1, dtype), np.ones(1, dtype), mode, method)     # raises where it refuses these
+        signal.convolve(np.ones(1, dtype), np.ones(1, dtype), mode, method)     # raises if SciPy rejects these
         if 0 in lengths1 or 0 in lengths2:
             raise ValueError(f"{'in1' if 0 in lengths1 else 'in2'} cannot be empty")
         pairs = list(zip(lengths1, lengths2, strict=True))
@@ -166,7 +167,7 @@ def vjp_of_second(g: Any, in2_shape: Any, in1: Any, mode: str, method: str, batc
 
 
 def convolve_vjp(g: Any, own_shape: Any, other: Any, mode: str, method: str, batch_ndim: int, is_first: bool) -> Any:
-    """The gradient of one array: a convolution with the other one, reversed."""
+    """Return the gradient of one array: a convolution with the other one, reversed."""
     axes = range(batch_ndim, len(own_shape))
     back = "valid"
     if mode == "valid" and all(own_shape[axis] >= other.shape[axis] for axis in axes):
@@ -184,7 +185,7 @@ def convolve_vjp(g: Any, own_shape: Any, other: Any, mode: str, method: str, bat
 
 
 def in_full(g: Any, own_shape: Any, other: Any, axes: Any, is_first: bool) -> Any:
-    """The gradient of the mode "full" that belongs to one of the mode "same"."""
+    """Return the gradient of the mode "full" that belongs to one of the mode "same"."""
     lengths = [(own_shape[axis], other.shape[axis]) for axis in axes]
     starts = [((m if is_first else n) - 1) // 2 for n, m in lengths]
     shape = (*g.shape[:len(own_shape) - len(axes)], *[n + m - 1 for n, m in lengths])
@@ -210,13 +211,13 @@ FACE.declare_operator("signal.convolve", 2, 4, ("mode", "method"))
 
 
 def reversed_conjugate(x: Any) -> Any:
-    """What a correlation is a convolution with."""
+    """Reverse and conjugate an array. Convolution with the result is correlation with the array."""
     return ops.np.flip(ops.np.conjugate(x) if x.dtype.kind == "c" else x)
 
 
 @FACE.array_function("signal")
 def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-    """The sums of products of the elements of one array and the conjugates of the other one at each distance."""
+    """Return the sums of products of one array with the conjugate of the other one, for each distance between them."""
     in1, in2 = as_nonscalar(in1), as_nonscalar(in2)
     if in1.ndim != in2.ndim:
         raise ValueError("in1 and in2 should have the same dimensionality")
@@ -225,18 +226,18 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
 
 @FACE.array_function("signal")
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """The convolution along some axes, by Fourier transforms; the other axes broadcast."""
+    """Convolve along some axes by Fourier transforms. The other axes broadcast."""
     return convolved_along(in1, in2, mode, axes)
 
 
 @FACE.array_function("signal")
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """The same as `fftconvolve`. SciPy's own, which arrays go to, transforms a long array piece by piece."""
+    """Compute the same convolution as `fftconvolve`. For arrays, SciPy transforms a long one piece by piece."""
     return convolved_along(in1, in2, mode, axes)
 
 
 def convolved_along(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
-    """The convolution along some axes, by default all of them."""
+    """Convolve along some axes, which are all by default."""
     in1, in2 = [x if x.dtype.kind in "fc" else ops.np.astype(x, np.dtype(float)) for x in map(as_nonscalar, (in1, in2))]
     ndim = in1.ndim
     if ndim != in2.ndim:
@@ -254,7 +255,7 @@ def convolved_along(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
     order = (*others, *axes)
     found = ops.np.transpose(CONVOLVE(ops.np.transpose(in1, order), ops.np.transpose(in2, order), mode, "fft",
                                       batch_ndim=len(others)), tuple(np.argsort(order).tolist()))
-    if mode == "same":      # as long as in1, also along axes that broadcast
+    if mode == "same":      # as long as in1, even along axes that broadcast
         starts = [(found.shape[axis] - in1.shape[axis]) // 2 for axis in range(ndim)]
         if any(starts):
             found = ops.np.getitem(found, tuple([slice(start, start + n) for start, n in
@@ -268,20 +269,29 @@ BOUNDARIES = {"fill": "constant", "pad": "constant", "wrap": "wrap", "circular":
 
 @FACE.array_function("signal")
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
-    """The convolution of two matrices; what surrounds the first is a number, or that matrix again."""
+    """Convolve two matrices. The first is surrounded by a number, or by copies of itself."""
     return convolved_matrices(in1, as_nonscalar(in2), mode, boundary, fillvalue, -1)
 
 
 @FACE.array_function("signal")
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
-    """The correlation of two matrices; what surrounds the first is a number, or that matrix again."""
-    return convolved_matrices(in1, reversed_conjugate(as_nonscalar(in2)), mode, boundary, fillvalue, 0)
+    """Correlate two matrices. The first is surrounded by a number, or by copies of itself.
+
+    As in SciPy, the mode "valid" conjugates the smaller one, even if it is the first.
+    """
+    in1, in2 = as_nonscalar(in1), as_nonscalar(in2)
+    is_smaller = any(n < m for n, m in zip(in1.shape, in2.shape, strict=False))
+    if mode != "valid" or in1.ndim != 2 or in2.ndim != 2 or not is_smaller:
+        return convolved_matrices(in1, reversed_conjugate(in2), mode, boundary, fillvalue, 0)
+    swapped = convolved_matrices(in2, reversed_conjugate(in1), mode, boundary, fillvalue, 0)
+    return ops.np.flip(swapped)
 
 
 def convolved_matrices(in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any, rounds: int) -> Any:
-    """The convolution of two matrices, of which the first goes on beyond its boundary.
+    """Convolve two matrices, the first of which is extended beyond its boundary.
 
-    Where it has two elements in the middle, the mode "same" takes the first if it `rounds` by -1, else the second.
+    If there are two elements in the middle, the mode "same" takes the first one for `rounds` = -1, and else the
+    second.
     """
     in1 = as_nonscalar(in1)
     if not in1.ndim == in2.ndim == 2:
@@ -303,12 +313,12 @@ def convolved_matrices(in1: Any, in2: Any, mode: str, boundary: str, fillvalue: 
 
 # --- linear filters --------------------------------------------------------------------------------------------------
 #
-# The result y is defined by A y = B x, where A and B are triangular Toeplitz matrices of the coefficients. So gradients
-# go through the inverse of A transposed, which is the same filter, backwards in time.
+# The result y is defined by A y = B x, where A and B are triangular Toeplitz matrices of the coefficients. Gradients
+# therefore use the inverse of A transposed, which is the same filter, backwards in time.
 
 
 def each_filter(function: Callable[..., Any], b: Any, a: Any, others: tuple[Any, ...], batch_ndim: int) -> Any:
-    """`function` of the coefficients and the other arrays of each example, stacked."""
+    """Call `function` with the coefficients and the other arrays of each example, and stack the results."""
     batch = broadcast([x.shape[:batch_ndim] for x in (b, a, *others)])
     parts = [np.broadcast_to(x, (*batch, *x.shape[batch_ndim:])) for x in (b, a, *others)]
     found = [function(*[part[place] for part in parts]) for place in np.ndindex(batch)]
@@ -318,15 +328,15 @@ def each_filter(function: Callable[..., Any], b: Any, a: Any, others: tuple[Any,
 
 
 def in_example(axis: int, ndim: int, batch_ndim: int) -> int:
-    """An axis of a batch as one of an example, from behind."""
+    """Convert an axis of a batch to one of an example, counted from the end."""
     return normalize_axis_index(axis, ndim) - ndim if batch_ndim else axis
 
 
 def filters_together(b: Any, a: Any, x: Any, zi: Any, axis: int, batch_ndim: int) -> Any:
-    """The results and final states of many filters at once; None where filter by filter is better.
+    """Return the results and final states of many filters together, or None if single filters are faster.
 
-    As SciPy: the transposed direct form II, sample by sample; without a recursion, coefficient by coefficient. `axis`
-    counts from behind; states are None where they are not asked for.
+    Like SciPy, use the transposed direct form II, sample by sample. Without a recursion, go coefficient by
+    coefficient. `axis` counts from the end. States that are not requested are None.
     """
     batch, n = broadcast([v.shape[:batch_ndim] for v in (b, a, x)]), x.shape[axis]
     dtype = np.result_type(b, a, x, *(() if zi is None else (zi,)))
@@ -339,7 +349,7 @@ def filters_together(b: Any, a: Any, x: Any, zi: Any, axis: int, batch_ndim: int
     feed, back = [v.reshape(*v.shape, *ones) for v in coefficients]
     samples = np.moveaxis(x, axis, 0)
     shape = np.broadcast_shapes(samples.shape[1:], (*batch, *ones))
-    result, state = np.zeros((n, *shape), dtype), np.zeros((order, *shape), dtype)      # the last state stays 0
+    result, state = np.zeros((n, *shape), dtype), np.zeros((order, *shape), dtype)      # the last state remains 0
     if not recurs:
         for k in range(min(order, n)):
             result[k:] += feed[k] * samples[:n - k]
@@ -354,7 +364,7 @@ def filters_together(b: Any, a: Any, x: Any, zi: Any, axis: int, batch_ndim: int
 
 
 def lfilter_kernel(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
-    """SciPy's, filter by filter."""
+    """Filter by SciPy's function, filter by filter."""
     with ErrorsOf("signal.lfilter"):
         if not batch_ndim:
             return signal.lfilter(b, a, x, axis)
@@ -367,7 +377,7 @@ def lfilter_kernel(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 
 
 
 def lfilter_from_kernel(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
-    """`lfilter_kernel` from an initial state, with the final state."""
+    """Filter from an initial state. Return the result and the final state."""
     with ErrorsOf("signal.lfilter"):
         if not batch_ndim:
             return signal.lfilter(b, a, x, axis, zi)
@@ -380,12 +390,12 @@ def lfilter_from_kernel(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batc
 
 
 def coefficients_like(b: Any, a: Any, batch_ndim: int) -> list[np.ndarray]:
-    """Arrays like one filter, to run the kernel with: it has the errors, and the dtype."""
+    """Return arrays like the coefficients of one filter, with which the kernel gives its errors and its dtype."""
     return [np.ones(shape_of(v)[batch_ndim:], dtype_of(v)) for v in (b, a)]
 
 
 def lfilter_meta(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 0) -> MetaArray:
-    """Like `x`, in the dtype that SciPy finds."""
+    """Return an array like `x`, in the dtype that SciPy chooses."""
     shape = shape_of(x)
     with ErrorsOf("signal.lfilter"):
         if not shape[batch_ndim:]:
@@ -399,7 +409,7 @@ def lfilter_meta(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 0)
 
 def lfilter_from_meta(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_ndim: int = 0
                       ) -> tuple[MetaArray, MetaArray]:
-    """Likewise, and the final state."""
+    """Return an array like `x`, in the dtype that SciPy chooses, and the final state."""
     shape = lfilter_meta(b, a, x, axis, batch_ndim=batch_ndim).shape
     n = max(shape_of(b)[-1], shape_of(a)[-1]) - 1
     axis = normalize_axis_index(axis, len(shape))
@@ -413,17 +423,17 @@ def lfilter_from_meta(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_
 
 
 def one_like(a: Any, batch_ndim: int) -> np.ndarray:
-    """The coefficients of a filter that changes nothing."""
+    """Return the coefficients of a filter that changes nothing."""
     return np.ones((1,) * (batch_ndim + 1), a.dtype)
 
 
 def backwards(b: Any, a: Any, g: Any, axis: int, batch_ndim: int) -> Any:
-    """The transpose of a filter: the same one backwards in time."""
+    """Compute the transpose of a filter: the same filter backwards in time."""
     return ops.np.flip(LFILTER(b, a, ops.np.flip(g, axis), axis, batch_ndim=batch_ndim), axis)
 
 
 def lagged_products(w: Any, x: Any, axis: int, shape: Any, batch_ndim: int) -> Any:
-    """The sums of products w[n] x[n - k], for each k of as many coefficients."""
+    """Return the sums of products w[n] x[n - k], for each k of as many coefficients."""
     n_lags = shape[-1] if shape else 1
     if rank(x) > 1:
         w, x = ops.np.moveaxis(w, axis, -1), ops.np.moveaxis(x, axis, -1)
@@ -445,15 +455,15 @@ def lfilter_batch(op: Any, info: Any, in_dims: Any, b: Any, a: Any, *rest: Any) 
 
 
 def lengthened(x: Any, n: int) -> Any:
-    """Rows with zeros behind them, `n` elements each."""
+    """Append zeros to rows, up to `n` elements each."""
     missing = n - x.shape[-1]
     return ops.np.concatenate((x, ops.np.zeros_like(x, shape=(*x.shape[:-1], missing))), -1) if missing else x
 
 
 def lfilter_from_by_operators(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
-    """The state counts as input: what it adds to the first elements of B x; the final one is what A y leaves of it."""
+    """Filter from an initial state, which is added to the first elements of B x. The final state is the rest of A y."""
     b_like, a_like, x_like, state = [MetaArray(tuple(v.shape), v.dtype) for v in (b, a, x, zi)]
-    lfilter_from_meta(b_like, a_like, x_like, state, axis, batch_ndim=batch_ndim)       # has the errors
+    lfilter_from_meta(b_like, a_like, x_like, state, axis, batch_ndim=batch_ndim)       # raises the errors
     ndim = rank(x)
     n, n_state = x.shape[axis], max(b.shape[-1], a.shape[-1]) - 1
     x, zi = ops.np.moveaxis(x, axis, -1), ops.np.moveaxis(zi, axis, -1)
@@ -489,14 +499,14 @@ SCIPY.declare(
 
 @FACE.array_function("signal", operator=(3, 4, ("axis",)))
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """The array filtered along an axis by a rational transfer function, from rest or from a state."""
+    """Filter an array along an axis by a rational transfer function, from rest or from a state."""
     b, a, x = as_nonscalar(b), as_nonscalar(a), as_nonscalar(x)
     b, a = [v if v.ndim else ops.np.reshape(v, (1,)) for v in (b, a)]
     return LFILTER(b, a, x, axis) if zi is None else LFILTER_FROM(b, a, x, as_nonscalar(zi), axis)
 
 
 def check_sections(sos: Any, who: str) -> None:
-    """Raise what SciPy raises for sections of second order whose denominators do not begin with one."""
+    """Raise SciPy's error for sections of second order whose denominators do not begin with one."""
     if not (sos[..., 3] == 1).all():
         raise ValueError(f"{who}: sos[:, 3] should be all ones")
 
@@ -506,7 +516,7 @@ sections = value_check("signal_sections", check_sections)
 
 @FACE.array_function("signal")
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
-    """The array filtered along an axis by sections of second order, one after the other."""
+    """Filter an array along an axis by a sequence of sections of second order."""
     sos, x = as_nonscalar(sos), as_nonscalar(x)
     if sos.ndim != 2 or sos.shape[1] != 6:
         raise ValueError(f"sos array must be shape (n_sections, 6), not {tuple(sos.shape)}")
@@ -530,8 +540,8 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 
 SCIPY.install("signal")
-if TYPE_CHECKING:       # which cannot see what the next line defines
-    from pydispatch.namespaces.scipy_signal import *  # noqa: F403
+if TYPE_CHECKING:       # type checkers cannot see what the next line defines
+    from pydispatch._stubs.scipy_signal import *  # noqa: F403
 globals().update({name.removeprefix("signal."): function for name, function in FACE.functions.items()
                   if name.startswith("signal.")})
 __all__ = sorted(name.removeprefix("signal.") for name in FACE.functions if name.startswith("signal."))

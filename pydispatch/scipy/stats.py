@@ -1,7 +1,9 @@
-"""`scipy.stats` for arrays and Tensors: densities and distribution functions, with gradients in all their parameters.
+"""`scipy.stats` for arrays and Tensors: densities and distribution functions, with gradients of all their
+parameters.
 
-Each distribution is an object with SciPy's methods, written with operators. Where `x` or a parameter is outside of
-what a formula is for, the formula gets a number inside instead, and its result is not used: so no gradient is nan.
+Each distribution is an object with SciPy's methods, written with operators. If `x` or a parameter is outside of
+the domain of a formula, the formula gets a number inside instead, and its result is dropped. No gradient
+is nan for this reason.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ log_ndtr, ndtr, ndtri, poch, stdtr, stdtrit, xlog1py, xlogy = SCIPY.operators(
     "special_xlog1py", "special_xlogy")
 cholesky, = SCIPY.operators("linalg_cholesky")
 LOG_2, LOG_PI, LOG_2_PI = log(2), log(pi), log(2 * pi)
-Check = Callable[..., Any]      # (numpy or ops.np, values) -> which of them are allowed
+Check = Callable[..., Any]      # (numpy or ops.np, values) -> mask of the allowed ones
 
 
 def positive(of: Any, values: Any) -> Any:
@@ -55,7 +57,7 @@ def count(of: Any, values: Any) -> Any:
 
 
 def mask_of(check: Check, *values: Any) -> Any:
-    """Where a check holds; None if it is known to hold everywhere."""
+    """Return a mask of where a check holds, or None if it is known to hold everywhere."""
     known = [value if isinstance(value, (bool, int, float)) else known_values(value) for value in values]
     if any(each is None for each in known):
         return check(ops.np, *values)
@@ -65,7 +67,7 @@ def mask_of(check: Check, *values: Any) -> Any:
 
 
 def both(*masks: Any) -> Any:
-    """Where all masks hold; None for one that holds everywhere."""
+    """Return a mask of where all masks hold. None means a mask that holds everywhere."""
     found = None
     for mask in masks:
         if mask is not None:
@@ -74,7 +76,7 @@ def both(*masks: Any) -> Any:
 
 
 def chosen(mask: Any, yes: Any, no: Any) -> Any:
-    """`yes` where the mask holds; None stands for everywhere."""
+    """Return `yes` where the mask holds and `no` elsewhere. A mask None holds everywhere."""
     return yes if mask is None else where(mask, yes, no)
 
 
@@ -83,13 +85,13 @@ def is_number(value: Any, number: float) -> bool:
 
 
 def logarithm(probabilities: Any) -> Any:
-    """The logarithm of probabilities, some of which may be 0, or nan."""
+    """Return the logarithm of probabilities, some of which may be 0 or nan."""
     mask = mask_of(lambda of, values: of.logical_not(of.less_equal(values, 0)), probabilities)
     return chosen(mask, ops.np.log(chosen(mask, probabilities, 1.0)), -inf)
 
 
 class Parameter(NamedTuple):
-    """A parameter: its name, which values it may have, and one that it may have."""
+    """A parameter: its name, a check of its values, and an allowed value."""
 
     name: str
     check: Check = positive
@@ -100,7 +102,7 @@ LOCATION, SCALE = Parameter("loc"), Parameter("scale")
 
 
 class Methods:
-    """The methods of one distribution; those that are not declared here are SciPy's own."""
+    """The methods of one distribution. Those that are not declared here are SciPy's own."""
 
     def __init__(self, name: str, doc: str):
         self.name = name
@@ -136,11 +138,11 @@ class Distribution(Methods):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """In the order in which the methods take them."""
+        """The parameters in the order in which the methods take them."""
         return (*self.shapes, LOCATION, SCALE)
 
     def arguments(self, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters by their names; TypeError as for a Python function with these."""
+        """Return the parameters by name. Raise TypeError as a Python function with these parameters does."""
         names = [parameter.name for parameter in self.parameters]
         title = f"stats.{self.name}.{method}()"
         if len(args) > len(names):
@@ -158,13 +160,13 @@ class Distribution(Methods):
         return {"loc": 0, "scale": 1, **{name: as_array(value) for name, value in found.items()}}
 
     def checked(self, given: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-        """The parameters with allowed ones in place of others, and where they all were allowed."""
+        """Return the parameters with forbidden values replaced, and a mask of where all were allowed."""
         masks = {p.name: mask_of(p.check, given[p.name]) for p in self.parameters if p is not LOCATION}
         allowed = {p.name: chosen(masks[p.name], given[p.name], p.instead) for p in self.parameters if p.name in masks}
         return {**given, **allowed}, both(*masks.values())
 
     def standard(self, x: Any, given: dict[str, Any]) -> Any:
-        """`x` in standard form, in double precision."""
+        """Return `x` in standard form, in double precision."""
         if x.dtype != np.float64:
             x = ops.np.astype(x, np.dtype(float))
         if not is_number(given["loc"], 0):
@@ -175,7 +177,7 @@ class Distribution(Methods):
         return [given[parameter.name] for parameter in self.shapes]
 
     def finished(self, found: Any, y: Any, allowed: Any) -> Any:
-        """The result, and nan where a parameter is not allowed or `x` is nan."""
+        """Return the result, with nan where a parameter is not allowed or `x` is nan."""
         if self.low != -inf:
             allowed = both(allowed, mask_of(lambda of, y: of.equal(y, y), y))
         return chosen(allowed, found, nan)
@@ -183,7 +185,7 @@ class Distribution(Methods):
     # --- methods
 
     def density(self, formula: Callable[..., Any], is_log: bool) -> Callable[..., Any]:
-        """logpdf or pdf, from the formula of logpdf."""
+        """Return the method logpdf or pdf from a formula for logpdf."""
         def of_x(method: str, x: Any, args: Any, kwargs: Any) -> Any:
             given, allowed = self.checked(self.arguments(method, args, kwargs))
             y = self.standard(as_nonscalar(x), given)
@@ -196,7 +198,7 @@ class Distribution(Methods):
         return of_x
 
     def within(self, y: Any, given: dict[str, Any]) -> Any:
-        """Where the density is not 0."""
+        """Return a mask of where the density is not 0."""
         masks = []
         if self.low != -inf:
             masks.append(mask_of(lambda of, y: of.greater_equal(y, self.low), y))
@@ -205,7 +207,7 @@ class Distribution(Methods):
         return both(*masks)
 
     def probability(self, formula: Callable[..., Any], below: float, above: float) -> Callable[..., Any]:
-        """A distribution function, with its values below and above the support."""
+        """Return a distribution function with its values below and above the support."""
         def of_x(method: str, x: Any, args: Any, kwargs: Any) -> Any:
             given, allowed = self.checked(self.arguments(method, args, kwargs))
             y = self.standard(as_nonscalar(x), given)
@@ -216,7 +218,7 @@ class Distribution(Methods):
         return of_x
 
     def past_ends(self, y: Any, given: dict[str, Any]) -> tuple[Any, Any]:
-        """Where `y` is above the lower end of the support, and where it is below the upper one."""
+        """Return masks of where `y` is above the lower end of the support, and where it is below the upper one."""
         over = under = None
         if self.low != -inf:
             over = mask_of(lambda of, y: of.greater(y, self.low), y)
@@ -225,7 +227,7 @@ class Distribution(Methods):
         return over, under
 
     def quantile(self, formula: Callable[..., Any]) -> Callable[..., Any]:
-        """ppf."""
+        """Return the method ppf from a formula for it."""
         def of_q(method: str, q: Any, args: Any, kwargs: Any) -> Any:
             given, allowed = self.checked(self.arguments(method, args, kwargs))
             q = self.standard(as_nonscalar(q), {"loc": 0, "scale": 1})
@@ -240,14 +242,14 @@ class Distribution(Methods):
 
 
 def moved(y: Any, given: dict[str, Any]) -> Any:
-    """Out of the standard form."""
+    """Convert a value from the standard form."""
     if not is_number(given["scale"], 1):
         y = multiply(y, given["scale"])
     return y if is_number(given["loc"], 0) else add(y, given["loc"])
 
 
 class DiscreteDistribution(Distribution):
-    """A distribution of integers: in `k` its functions are constant between them, so they have no gradient in it."""
+    """A distribution of integers. Its functions are constant between integers, so `k` has no gradient."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -264,13 +266,13 @@ class DiscreteDistribution(Distribution):
 # --- declarations ----------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "rvs": "random numbers come from pydispatch.numpy.random: draw them there, and shift and scale them",
-    "fit": "no gradient goes through a fit: maximize the sum of logpdf or logpmf over the parameters",
-    "isf": "write it as a quantile of the complement, ppf(1 - q), where there is a ppf",
+    "rvs": "draw random numbers by pydispatch.numpy.random, and shift and scale them",
+    "fit": "a fit has no gradient: maximize the sum of logpdf or logpmf over the parameters",
+    "isf": "write it as a quantile of the complement, ppf(1 - q), if there is a ppf",
 }
 REFUSED_OF_INTEGERS = {
     "rvs": REFUSED["rvs"],
-    **dict.fromkeys(("ppf", "isf"), "quantiles of integers are integers, and have no gradient: pass arrays")}
+    **dict.fromkeys(("ppf", "isf"), "quantiles of integers are integers without gradients: pass arrays")}
 
 
 def add_method(distribution: Any, method: str, call: Callable[..., Any]) -> None:
@@ -289,7 +291,7 @@ def add_refusals(distribution: Any, refused: Mapping[str, str]) -> None:
 
 
 def with_signature(method: str, first: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with SciPy's name of its first argument."""
+    """Return the function with SciPy's name for its first argument."""
     if first == "k":
         return lambda k, *args, **kwds: function(method, k, args, kwds)
     if first == "q":
@@ -326,7 +328,7 @@ norm = declare(
 
 
 def t_log_density(x: Any, df: Any) -> Any:
-    """The one of the normal distribution where `df` is infinite."""
+    """Return the log density, which is that of the normal distribution for an infinite `df`."""
     finite = mask_of(lambda of, df: of.isfinite(df), df)
     df = chosen(finite, df, 1.0)
     half = multiply(df, 0.5)
@@ -370,7 +372,7 @@ uniform = declare(
 
 
 def laplace_cdf(x: Any) -> Any:
-    """Exponentials of negative numbers only, which do not overflow."""
+    """Return the distribution function. It uses exponentials of negative numbers only, which do not overflow."""
     above = ops.np.greater(x, 0)
     half = multiply(exp(where(above, negative(x), x)), 0.5)
     return where(above, subtract(1.0, half), half)
@@ -417,7 +419,7 @@ def binom_log_density(k: Any, n: Any, p: Any) -> Any:
 
 
 def binom_probability(function: Any) -> Callable[..., Any]:
-    """A distribution function, as one of the beta distribution; n = k does not come to it."""
+    """Return a distribution function by one of the beta distribution, which is not called for k = n."""
     def formula(k: Any, n: Any, p: Any) -> Any:
         k = floor(k)
         return function(add(k, 1.0), ops.np.maximum(subtract(floor(n), k), 1.0), p)
@@ -434,7 +436,7 @@ binom = declare(
 
 
 def normal_parameters(mean: Any, cov: Any) -> tuple[int, Any, Any]:
-    """Number of dimensions, mean and covariance, which may be numbers and vectors for simple cases."""
+    """Return the number of dimensions, mean and covariance. In simple cases these are given as numbers or vectors."""
     mean = None if mean is None else as_nonscalar(mean)
     cov = as_nonscalar(1.0 if cov is None else cov)
     dim = mean.size if mean is not None else cov.shape[0] if cov.ndim > 1 else 1
@@ -450,9 +452,9 @@ def normal_parameters(mean: Any, cov: Any) -> tuple[int, Any, Any]:
 
 
 def check_definite(diagonal: Any, who: str) -> None:
-    """Raise what SciPy raises for a covariance that is singular but for rounding, from the diagonal of its factor.
+    """Raise SciPy's error for a covariance that is singular within rounding, from the diagonal of its factor.
 
-    The eigenvalues, which SciPy compares, are at least as far apart as the squares of these elements.
+    SciPy compares eigenvalues. They are at least as far apart as the squares of these elements.
     """
     if diagonal.size and (diagonal.min(-1) ** 2 <= ROUNDED * diagonal.max(-1) ** 2).any():
         raise LinAlgError(f"{who}: the covariance must be symmetric positive definite\n"
@@ -461,11 +463,11 @@ def check_definite(diagonal: Any, who: str) -> None:
 
 definite = value_check("stats_definite", check_definite)
 ROUNDED = 1e6 * np.finfo(float).eps
-"""The quotient of eigenvalues from which on SciPy takes the smaller one for 0."""
+"""The quotient of eigenvalues below which SciPy takes the smaller one for 0."""
 
 
 def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
-    """By the triangular factor of the covariance, of which only the lower triangle is read."""
+    """Compute the log density by a triangular factor of the covariance, of which only the lower triangle is read."""
     if allow_singular:
         raise DispatchTypeError("stats.multivariate_normal.logpdf takes no Tensor with allow_singular=True\n"
                                 "pass a positive definite cov, for example cov + 1e-9 * numpy.eye(n)")
@@ -492,12 +494,12 @@ def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: b
 
 
 def normal_logpdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
-    """The logarithm of the density at vectors along the last axis."""
+    """Return the logarithm of the density at vectors along the last axis."""
     return normal_log_density(x, mean, cov, allow_singular)
 
 
 def normal_pdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
-    """The density at vectors along the last axis."""
+    """Return the density at vectors along the last axis."""
     return exp(normal_log_density(x, mean, cov, allow_singular))
 
 
@@ -506,11 +508,11 @@ add_method(multivariate_normal, "logpdf", normal_logpdf)
 add_method(multivariate_normal, "pdf", normal_pdf)
 add_refusals(multivariate_normal, {
     "rvs": REFUSED["rvs"], "fit": REFUSED["fit"],
-    **dict.fromkeys(("cdf", "logcdf"), "the integral over a box comes from random points, and has no derivative here")})
+    **dict.fromkeys(("cdf", "logcdf"), "the integral over a box uses random points, and has no derivative here")})
 
 
 def dirichlet_logpdf(x: Any, alpha: Any) -> Any:
-    """The logarithm of the density at vectors along the first axis; their last element may be left out."""
+    """Return the logarithm of the density at vectors along the first axis. Their last element may be left out."""
     x, alpha = as_nonscalar(x), as_nonscalar(alpha)
     if alpha.ndim != 1:
         raise ValueError(f"parameter vector 'a' must be one dimensional, but a.shape = {alpha.shape}")
@@ -533,13 +535,13 @@ def dirichlet_logpdf(x: Any, alpha: Any) -> Any:
 
 
 def check_positive(alpha: Any, who: str) -> None:
-    """Raise what SciPy raises for parameters that are not positive."""
+    """Raise SciPy's error for parameters that are not positive."""
     if not (alpha > 0).all():
         raise ValueError(f"{who}: all parameters must be greater than 0")
 
 
 def check_on_simplex(x: Any, who: str) -> None:
-    """Raise what SciPy raises for vectors along the last axis that are no probabilities."""
+    """Raise SciPy's error for vectors along the last axis that are not probabilities."""
     if (x < 0).any():
         raise ValueError(f"{who}: each entry in 'x' must be greater than or equal to zero")
     if (x > 1).any():
@@ -550,7 +552,7 @@ def check_on_simplex(x: Any, who: str) -> None:
 
 
 def check_finite_there(inside: Any, who: str) -> None:
-    """Raise what SciPy raises where the density is infinite."""
+    """Raise SciPy's error where the density is infinite."""
     if not inside.all():
         raise ValueError(f"{who}: each entry in 'x' must be greater than zero if its alpha is less than one")
 
@@ -561,7 +563,7 @@ all_finite_there = value_check("stats_finite_there", check_finite_there)
 
 
 def dirichlet_pdf(x: Any, alpha: Any) -> Any:
-    """The density at vectors along the first axis; their last element may be left out."""
+    """Return the density at vectors along the first axis. Their last element may be left out."""
     return exp(dirichlet_logpdf(x, alpha))
 
 

@@ -1,4 +1,4 @@
-"""For your tests: check that operators do what they declare, and log the operators that a program calls."""
+"""Tools for your tests: check that operators do what they declare, and log the operators that a program calls."""
 
 from pydispatch.exceptions import OpCheckError
 from pydispatch.loading import only_public
@@ -10,4 +10,4 @@ from pydispatch.testing.opcheck import opcheck
 __all__ = ["LoggingMode", "LoggingTensor", "OpCheckError", "capture_logs", "check_backend", "log_input", "opcheck"]
 __dir__ = only_public(globals())
 
-count_as_user(__name__)     # sample operators are defined the way users define theirs
+count_as_user(__name__)     # sample operators are defined as users define theirs

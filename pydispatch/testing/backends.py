@@ -1,5 +1,6 @@
-"""`check_backend`: an operator computes on the arrays of a backend what it computes on NumPy's."""
+"""`check_backend`, which compares an operator on the arrays of a backend with NumPy's."""
 
+# tests: tests/backends/test_battery.py
 from __future__ import annotations
 
 import warnings
@@ -10,7 +11,7 @@ import numpy as np
 
 from pydispatch import func
 from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
-from pydispatch.exceptions import NoDerivativeError, NoKernelError, OpCheckError, UntakenArgumentError
+from pydispatch.exceptions import NoDerivativeError, NoKernelError, OpCheckError, UnsupportedArgumentError
 from pydispatch.ops import ops
 from pydispatch.registry.registrations import derivative_of
 from pydispatch.tree import tree_leaves, tree_map
@@ -22,14 +23,37 @@ def check_backend(
     op: OpOverload | OpOverloadPacket, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *,
     make: Callable[[np.ndarray[Any, Any]], Any], read: Callable[[Any], Any], rtol: float = 1e-7, atol: float = 1e-10,
 ) -> dict[str, str]:
-    """Check an operator on one sample call with NumPy's arrays, which `make` turns into those of a backend.
+    """Check an operator on one sample call with NumPy arrays, which `make` converts to those of a backend.
 
-    - value: the results have the shapes, dtypes and values that they have with NumPy's arrays; `read` makes those of
-      NumPy of them.
-    - grad, jvp, vmap: so have gradients and tangents by all floating-point arguments, and a batch of two equal calls.
+    The checks are:
 
-    Gives "SUCCESS" for each check; or the first line of the NoKernelError or UntakenArgumentError that names what the
-    backend lacks; or which error NumPy's arrays raise. Raises OpCheckError for anything else.
+    - value: the results have the shapes, dtypes and values that they have with NumPy arrays.
+    - grad, jvp, vmap: gradients and tangents of all floating-point arguments, and a batch of two equal calls, also
+      agree.
+
+    Parameters
+    ----------
+    op
+        The operator.
+    args, kwargs
+        The arguments of the sample call.
+    make
+        Converts a NumPy array to an array of the backend.
+    read
+        Converts an array of the backend to a NumPy array.
+    rtol, atol
+        The tolerances of comparisons.
+
+    Returns
+    -------
+    dict
+        "SUCCESS" for each check that passes. Otherwise the first line of the NoKernelError or UnsupportedArgumentError
+        that names what the backend lacks, or the error that NumPy arrays also raise.
+
+    Raises
+    ------
+    OpCheckError
+        If a check fails otherwise.
     """
     op = op.resolve(*args, **(kwargs or {})) if isinstance(op, OpOverloadPacket) else op
     outcome = {}
@@ -37,11 +61,11 @@ def check_backend(
         try:
             expected = _quietly(program, lambda array: array)
         except Exception as error:
-            outcome[name] = f"{type(error).__name__} with NumPy's arrays too"
+            outcome[name] = f"{type(error).__name__} also with NumPy's arrays"
             continue
         try:
             found = _quietly(program, make)
-        except (NoKernelError, UntakenArgumentError) as error:
+        except (NoKernelError, UnsupportedArgumentError) as error:
             outcome[name] = str(error).partition("\n")[0]
             continue
         except Exception as error:
@@ -55,14 +79,14 @@ Program = Callable[[Callable[[Any], Any]], Any]
 
 
 def _quietly(program: Program, make: Callable[[Any], Any]) -> Any:
-    """Run a program; numbers may be divided by zero."""
+    """Run a program without warnings, such as those for divisions by zero."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return program(make)
 
 
 def _programs(op: OpOverload, kwargs: dict[str, Any], args: Sequence[Any]) -> Iterator[tuple[str, Program]]:
-    """The checks as functions of what makes arrays."""
+    """Yield the checks, as functions of a function that converts arrays."""
     arguments = (tuple(args), kwargs)
     leaves = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, np.ndarray)]
     floats = [leaf for leaf in leaves if leaf.dtype.kind == "f"]
@@ -93,21 +117,21 @@ def _programs(op: OpOverload, kwargs: dict[str, Any], args: Sequence[Any]) -> It
 
 
 def _kind(value: Any) -> str:
-    """The kind of dtype, for arrays whose dtypes are those of NumPy or like them."""
+    """Return the kind of dtype, for arrays whose dtypes are those of NumPy or similar."""
     return str(getattr(getattr(value, "dtype", None), "kind", "f"))
 
 
 def _compare(what: str, found: Any, expected: Any, read: Callable[[Any], Any], rtol: float, atol: float) -> None:
     ours, theirs = tree_leaves(found), tree_leaves(expected)
     if len(ours) != len(theirs):
-        raise OpCheckError(f"{what} gave {len(ours)} results, expected {len(theirs)}")
+        raise OpCheckError(f"{what} returned {len(ours)} results, expected {len(theirs)}")
     for one, other in zip(ours, theirs, strict=True):
         if isinstance(other, (np.ndarray, np.generic)) and isinstance(one, (np.ndarray, np.generic)):
-            raise OpCheckError(f"{what} gave an array of NumPy's, expected one of the backend")
+            raise OpCheckError(f"{what} returned a NumPy array, expected an array of the backend")
         one = read(one.array if isinstance(one, Tensor) else one)
         if np.shape(one) != np.shape(other):
-            raise OpCheckError(f"{what} gave the shape {np.shape(one)}, expected {np.shape(other)}")
+            raise OpCheckError(f"{what} returned the shape {np.shape(one)}, expected {np.shape(other)}")
         try:
             np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
         except AssertionError as error:
-            raise OpCheckError(f"{what} gave other values than NumPy's arrays: {error}") from None
+            raise OpCheckError(f"{what} differs from the result with NumPy's arrays: {error}") from None

@@ -1,8 +1,9 @@
-"""Check that a function means the same under every composition of transforms; opcheck checks operators with it.
+"""Checks that a function gives the same results under every composition of transforms. `opcheck` uses them.
 
-A batch is compared with one example after the other, a second derivative with finite differences of the first.
+A batch is compared with separate calls for its examples, and a second derivative with finite differences of the first.
 """
 
+# tests: tests/testing/test_opcheck.py
 from __future__ import annotations
 
 import warnings
@@ -26,10 +27,11 @@ BATCH = 3
 
 
 class Subject(NamedTuple):
-    """A function of arrays that returns a tuple of arrays, and what to call it with.
+    """A function of arrays that returns a tuple of arrays, and its arguments for a check.
 
-    `differentiable` has the positions of the arguments to differentiate, `written` of those that are written to.
-    `eps`, `atol` and `rtol` are the step and tolerances of finite differences; `exact` is (atol, rtol) for all else.
+    `differentiable` has the positions of the arguments to differentiate, `written` those of the arguments that are
+    written to. `eps`, `atol` and `rtol` are the step and tolerances of finite differences. `exact` is (atol, rtol) for
+    all other comparisons.
     """
 
     name: str
@@ -44,7 +46,7 @@ class Subject(NamedTuple):
 
 
 def check_compositions(subject: Subject) -> None:
-    """Raise OpCheckError for the first composition that differs; a refusal to be batched is no error."""
+    """Raise OpCheckError for the first composition that differs. A function may refuse to be batched."""
     if not subject.arrays:
         return
     with _loops_are_fine():
@@ -57,7 +59,10 @@ def check_compositions(subject: Subject) -> None:
 
 
 def _dims(subject: Subject) -> Iterator[tuple[int | None, ...]]:
-    """All arguments batched along the first or last axis, then each alone together with those that are written to."""
+    """Yield the batch axes to check.
+
+    First all arguments are batched along the first or last axis, then each one together with those that are written to.
+    """
     n = len(subject.arrays)
     yield (0,) * n
     yield (-1,) * n
@@ -139,7 +144,7 @@ def _check_second_derivatives(subject: Subject) -> None:
 
 
 def _by_direction(subject: Subject, gradient: Callable[..., Any]) -> tuple[Any, ...]:
-    """The Hessian times the direction, as the gradient of the gradient along the direction."""
+    """Return the Hessian times the direction, as the gradient of the gradient along the direction."""
     which = subject.differentiable
 
     def along(*values: Any) -> Any:
@@ -155,13 +160,13 @@ def _loss(function: Function) -> Callable[..., Any]:
 
 
 def _weighed(results: Sequence[Any]) -> Any:
-    """A real number that depends on all differentiable results, with a different weight for each element."""
+    """Return a real number that depends on all differentiable results, with a different weight for each element."""
     return sum(_real(ops.np.sum(ops.np.multiply(leaf, _weights(leaf.shape, n, leaf.dtype))))
                for n, leaf in enumerate(results) if leaf.dtype.kind in "fc")
 
 
 def _sum_of_losses(batched: Function, function: Function) -> Callable[..., Any]:
-    """The sum of `_loss` over all examples, from the results of the whole batch."""
+    """Return the sum of `_loss` over all examples, from the results of the whole batch."""
 
     def loss(*batch: Any) -> Any:
         return sum(_real(ops.np.sum(ops.np.multiply(leaf, _weights(tuple(leaf.shape)[1:], n, leaf.dtype))))
@@ -180,14 +185,14 @@ def _weights(shape: tuple[int, ...], seed: int, dtype: Any) -> Array:
 
 
 def _direction(array: Array) -> Array:
-    """A direction for an array, the same one for the same shape."""
+    """Return a direction for an array, which depends only on its shape and dtype."""
     return _weights(array.shape, 100, array.dtype) if array.dtype.kind in "fc" else np.zeros_like(array)
 
 
 def _pushed(
     subject: Subject, function: Callable[..., Any], values: Sequence[Any], tangents: Sequence[Any] | None = None
 ) -> tuple[Any, ...]:
-    """The tangents of the differentiable results."""
+    """Return the tangents of the differentiable results."""
     which = subject.differentiable
 
     def of_chosen(*chosen: Any) -> tuple[Any, ...]:
@@ -202,7 +207,7 @@ def _pushed(
 
 
 def _difference(subject: Subject, function: Callable[..., Any]) -> tuple[Any, ...]:
-    """The derivative of a function along the direction, by central differences."""
+    """Return the derivative of a function along the direction, by central differences."""
     ends = []
     for sign in (1, -1):
         moved = list(subject.arrays)
@@ -216,7 +221,7 @@ def _difference(subject: Subject, function: Callable[..., Any]) -> tuple[Any, ..
 
 
 def _example(subject: Subject, dims: tuple[int | None, ...], number: int) -> list[Array]:
-    """One example of a batch: arguments with a batch axis differ a little from example to example."""
+    """Return one example of a batch. Arguments with a batch axis differ slightly between examples."""
     return [
         array if dim is None or array.dtype.kind not in "fc" else array * array.dtype.type(1 + number / 64)
         for array, dim in zip(subject.arrays, dims, strict=True)
@@ -232,7 +237,7 @@ def _columns(rows: list[Any]) -> list[list[Array]]:
 
 
 def _stacked(rows: list[Any]) -> tuple[Array, ...]:
-    """The results of all examples, stacked; DataDependentError if their shapes differ."""
+    """Stack the results of all examples. Raise DataDependentError if their shapes differ."""
     columns = _columns(rows)
     if any(len({array.shape for array in column}) > 1 for column in columns):
         raise DataDependentError("the shapes of the results depend on data")
@@ -248,7 +253,7 @@ def _compare(subject: Subject, what: str, found: Any, expected: Any, *, exact: b
     for n, (left, right) in enumerate(zip(lefts, rights, strict=True)):
         left, right = _raw(left), np.asarray(right)
         if left.shape != right.shape or not _agree(left, right, subject, exact):
-            oracle = "as for one example after the other" if exact else "by finite differences"
+            oracle = "as for the examples one by one" if exact else "by finite differences"
             raise OpCheckError(
                 f"{subject.name}: {what}: result {n} is {shorten(left)}, expected {shorten(right)}, {oracle}"
                 "\ncorrect its backward, jvp or batching rule, or what it saves"

@@ -3,7 +3,7 @@
     $0: f64[2] = input('x')
     $1: f64[2] = np.multiply($0, 2)
 
-`$1` names an array. Numbers are given in order of first appearance, arguments before results; none is used twice.
+`$1` names an array. Numbers are assigned in order of first appearance, arguments before results. None is reused.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pydispatch.tree import tree_map
 class LoggingTensor(Tensor):
     """A Tensor around another one, `elem`, that logs each operator that it is an argument of.
 
-    Results are LoggingTensors too. Operators run on `elem`, below autograd, so the LoggingTensor itself is tracked:
-    with `requires_grad`, a tracked `elem` is detached.
+    Results are also LoggingTensors. Operators run on `elem`, below autograd, so the tape tracks the LoggingTensor
+    itself. With `requires_grad`, a tracked `elem` is detached.
     """
 
     elem: Tensor
@@ -59,7 +59,7 @@ class LoggingTensor(Tensor):
 
 
 class LoggingMode(DispatchMode):
-    """A mode that logs every operator that is called in it; capture with `capture_logs(is_mode=True)`."""
+    """A mode that logs every operator that is called in it. Capture the lines by `capture_logs(is_mode=True)`."""
 
     def __pydispatch__(
         self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
@@ -74,8 +74,30 @@ class LoggingMode(DispatchMode):
 def capture_logs(is_mode: bool = False) -> Setting[list[str]]:
     """Collect the lines of LoggingTensors and LoggingModes in the block, in a list.
 
-    Without `is_mode` only LoggingTensors have numbers, and other arrays are shown; with it, all arrays have numbers.
-    Nested captures each get every line, with numbers of their own.
+    Nested captures each get every line, with separate numbers.
+
+    Parameters
+    ----------
+    is_mode
+        Whether all arrays have numbers. By default only LoggingTensors have them, and other arrays are shown in full.
+
+    Returns
+    -------
+    Setting
+        A context manager that returns the list of lines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import ops, testing
+    >>> with testing.capture_logs() as lines:
+    ...     x = testing.LoggingTensor(np.ones(2))
+    ...     testing.log_input("x", x)
+    ...     result = ops.np.multiply(x, 2)
+    >>> for line in lines:
+    ...     print(line)
+    $0: f64[2] = input('x')
+    $1: f64[2] = np.multiply($0, 2)
     """
     log = _Log(is_array if is_mode else _is_logging)
     return Setting(_logs, (*_logs.get(), log), log.lines)
@@ -100,15 +122,15 @@ class _Log:
     def __init__(self, is_numbered: Callable[[Any], bool]) -> None:
         self.lines: list[str] = []
         self._is_numbered = is_numbered
-        self._numbers: dict[int, tuple[Callable[[], Any], int]] = {}    # by address: a reference, the number
+        self._numbers: dict[int, tuple[Callable[[], Any], int]] = {}    # by address: a reference, and the number
         self._next = 0
 
     def value(self, value: Any) -> str:
-        """The text of an argument: numbers for arrays, in pytrees too, and the repr of anything else."""
+        """Return the text of an argument: numbers for arrays, also those in pytrees, and the repr of anything else."""
         return repr(tree_map(lambda leaf: _Text(self._leaf(leaf)), value))
 
     def result(self, value: Any) -> str:
-        """The text of a result: like an argument, with types."""
+        """Return the text of a result, which has types in addition to the numbers."""
         return repr(tree_map(lambda leaf: _Text(self._leaf(leaf) + self._type(leaf)), value))
 
     def _leaf(self, leaf: Any) -> str:
@@ -142,12 +164,12 @@ def _reference(array: Any) -> Callable[[], Any]:
 
 
 def _abbreviation(dtype: Any) -> str:
-    """`f64` for float64, `b8` for bool; the name of a dtype that holds no numbers."""
+    """Return `f64` for float64, `b8` for bool, and the dtype's name if it holds no numbers."""
     return f"{dtype.kind}{8 * dtype.itemsize}" if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else str(dtype)
 
 
 class _Text(str):
-    """A text that stands for itself in the repr of a pytree."""
+    """A text whose repr is the text itself, for the repr of a pytree."""
 
     __slots__ = ()
 

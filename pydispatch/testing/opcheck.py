@@ -1,4 +1,4 @@
-"""`opcheck`: check that an operator does what its schema and registrations declare."""
+"""`opcheck`, which checks that an operator does what its schema and registrations declare."""
 
 from __future__ import annotations
 
@@ -41,29 +41,60 @@ def opcheck(
     test_utils: str | Sequence[str] = "ALL", raise_exception: bool = True, atol: float | None = None,
     rtol: float | None = None,
 ) -> dict[str, str | Exception]:
-    """Check an operator on one sample call; for each check, "SUCCESS" or what it raised.
+    """Check an operator on one sample call.
 
-    - test_schema: arguments are written to exactly where declared; results share memory with arguments, and with each
+    The checks are:
+
+    - test_schema: arguments are written to exactly where declared. Results share memory with arguments, and with each
       other, only where declared.
-    - test_determinism: equal calls give equal results, and not the same memory again. An operator that is tagged
+    - test_determinism: equal calls give equal results in separate memory. An operator with the tag
       "nondeterministic_seeded" passes.
-    - test_autograd_registration: there is a formula or a composite, not both; a backend kernel builds no graph.
-    - test_faketensor: the fake (Meta) kernel gives as many results, of the same shapes and dtypes. One that says that a
-      size depends on data passes.
+    - test_autograd_registration: there is a formula or a composite, not both. A backend kernel builds no graph.
+    - test_faketensor: the fake (Meta) kernel gives as many results, of the same shapes and dtypes. A fake that reports
+      that a size depends on data passes.
     - test_gradcheck, test_forward_mode, test_gradgradcheck: gradients, tangents and second derivatives are right. An
       operator without forward mode passes the second.
-    - test_transforms: vmap gives what one example after the other gives, alone and composed with grad and jvp, either
-      way around; second derivatives by each two of grad and jvp agree with finite differences. An operator that
-      cannot be batched and says so (NotImplementedError, or shapes that depend on data) passes.
+    - test_transforms: vmap gives the same as separate calls for the examples, alone and composed with grad and jvp in
+      either order. Second derivatives by each two of grad and jvp agree with finite differences. An operator passes if
+      it refuses to be batched (NotImplementedError, or shapes that depend on data).
 
-    Derivatives are checked for Tensors that require grad, best in double precision; without any, these checks pass.
-    Every check works on copies. `atol` and `rtol`, given both, are the tolerances of all comparisons; without them
-    equal calls must give identical results.
+    Derivatives are checked for Tensors that require grad, best in double precision. Without any, these checks pass.
+    Every check works on copies.
 
-    Where the kernel for these arguments does not take every argument of the schema, "untaken" names the others.
+    Parameters
+    ----------
+    op
+        The operator.
+    args, kwargs
+        The arguments of the sample call.
+    test_utils
+        The names of the checks to run, or "ALL".
+    raise_exception
+        Whether to raise at the first failure.
+    atol, rtol
+        The tolerances of all comparisons. Pass both or none. Without them, equal calls must give identical results.
 
-    Raises OpCheckError at the first failure if `raise_exception`; ValueError for a value that is not an operator, for
-    unknown checks or an empty list of them, for one tolerance without the other, and for arguments without data.
+    Returns
+    -------
+    dict
+        "SUCCESS" or the exception for each check. If the kernel for these arguments does not take every argument of the
+        schema, "unsupported" names the others.
+
+    Raises
+    ------
+    OpCheckError
+        At the first failure, if `raise_exception` is True.
+    ValueError
+        For a value that is not an operator, for unknown checks or an empty list of them, for one tolerance without the
+        other, and for arguments without data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch import Tensor, ops, testing
+    >>> x = Tensor(np.linspace(0.5, 1.0, 3), requires_grad=True)
+    >>> set(testing.opcheck(ops.np.sin, (x,)).values())
+    {'SUCCESS'}
     """
     overload = _overload(op, args, kwargs or {})
     sample = _Sample(overload, overload.bind(args, kwargs or {}), *_tolerances(atol, rtol))
@@ -77,17 +108,17 @@ def opcheck(
             if raise_exception:
                 raise OpCheckError(f"opcheck: {overload.name}: {name} failed: {error}") from error
             outcome[name] = error
-    untaken = _untaken(sample)
-    return outcome | {"untaken": ", ".join(untaken)} if untaken else outcome
+    unsupported = _unsupported(sample)
+    return outcome | {"unsupported": ", ".join(unsupported)} if unsupported else outcome
 
 
-def _untaken(sample: _Sample) -> tuple[str, ...]:
-    """The arguments that the kernel for these values does not take."""
+def _unsupported(sample: _Sample) -> tuple[str, ...]:
+    """Return the arguments that the kernel for these values does not take."""
     leaves = _arrays(sample.values)
     if not leaves:
         return ()
     entry = table_entry(sample.op, DispatchKeySet(*map(_core.keys_of, leaves)).highest)
-    return () if entry is None else entry.untaken_names
+    return () if entry is None else entry.unsupported_names
 
 
 class _Sample(NamedTuple):
@@ -123,7 +154,7 @@ def _overload(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> OpOverloa
         op = op.operator
     if not isinstance(op, OpOverload):
         raise ValueError(
-            f"opcheck: op is {shorten(op)}, expected an OpOverload, an OpOverloadPacket or what custom_op returned\n"
+            f"opcheck: op is {shorten(op)}, expected an OpOverload, an OpOverloadPacket or the result of custom_op\n"
             "pass pydispatch.ops.<namespace>.<name>"
         )
     return op
@@ -131,7 +162,7 @@ def _overload(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> OpOverloa
 
 def _tolerances(atol: float | None, rtol: float | None) -> tuple[float | None, float | None]:
     if (atol is None) != (rtol is None):
-        raise ValueError("opcheck: only one of atol and rtol was given\npass both, or none")
+        raise ValueError("opcheck: only one of atol and rtol was given\npass both or neither")
     return atol, rtol
 
 
@@ -166,17 +197,17 @@ def _raw(value: Any) -> Any:
 
 
 def _arrays(value: Any) -> list[Any]:
-    """The arrays in a value, without their Tensors."""
+    """Return the arrays in a value, without their Tensors."""
     return [_raw(leaf) for leaf in tree_leaves(value) if is_array(leaf)]
 
 
 def _memories(value: Any) -> list[Array]:
-    """The arrays in a value that can be written to or share memory."""
+    """Return the arrays in a value that can be written to or share memory."""
     return [array for array in _arrays(value) if isinstance(array, np.ndarray)]
 
 
 def _map_arrays(change: Callable[[Any], Any], value: Any) -> Any:
-    """The value with `change` applied to its arrays; Tensors become new, untracked Tensors."""
+    """Apply `change` to the arrays in a value. Tensors become new, untracked Tensors."""
 
     def map_leaf(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
@@ -214,7 +245,7 @@ def _per_return(op: OpOverload, result: Any) -> tuple[Any, ...]:
 
 
 def check_schema(sample: _Sample) -> None:
-    """Arguments are written to, and results share memory, as declared."""
+    """Check that arguments are written to, and results share memory, as declared."""
     values = _copied(sample.values)
     before = [_contents(value) for value in values]
     with no_grad():
@@ -226,13 +257,13 @@ def check_schema(sample: _Sample) -> None:
 
 
 def _contents(value: Any) -> list[Any]:
-    """The contents of the arrays and of the memory that they are views of, to see whether either was written to."""
+    """Return the contents of the arrays and of the memory that they view, to detect writes to either."""
     return [(a.shape, a.strides, a.dtype, _core.address(a), a.tobytes(), _owner(a).tobytes())
             for a in _memories(value)]
 
 
 def _owner(array: Array) -> Array:
-    """The array that owns the memory of this one."""
+    """Return the array that owns the memory of this one."""
     base: Any = array
     while base is not None:
         if isinstance(base, np.ndarray):
@@ -245,7 +276,7 @@ def _check_writes(sample: _Sample, argument: Argument, changed: bool) -> None:
     if changed and not argument.mutable:
         raise OpCheckError(
             f"operator {sample.op.name}: argument {argument.name!r} is not defined as mutable but was mutated\n"
-            f'declare it "Tensor(a!) {argument.name}", or have the kernel write into a copy'
+            f'declare it "Tensor(a!) {argument.name}", or write to a copy in the kernel'
         )
     if argument.mutable and not changed and not _tries_to_write(sample, argument):
         raise OpCheckError(
@@ -255,7 +286,7 @@ def _check_writes(sample: _Sample, argument: Argument, changed: bool) -> None:
 
 
 def _tries_to_write(sample: _Sample, argument: Argument) -> bool:
-    """Does the kernel write to an argument without changing its values?"""
+    """Return whether the kernel writes to an argument without changing its values."""
     values = _copied(sample.values)
     targets = _memories(values[sample.op.schema.arguments.index(argument)])
     if all(target.size == 0 for target in targets):
@@ -289,7 +320,7 @@ def _check_shared_with_arguments(op: OpOverload, call: _CheckedCall) -> None:
 
 
 def _aliased(op: OpOverload, result: Return) -> frozenset[int]:
-    """The positions of the arguments whose memory a result may share."""
+    """Return the positions of the arguments whose memory a result may share."""
     written = _core.mutated_argument(op.schema.arguments, result)
     return frozenset(_core.aliased_arguments(op.schema.arguments, result)) | ({written} - {-1})
 
@@ -308,7 +339,7 @@ def _check_shared_among_results(op: OpOverload, call: _CheckedCall) -> None:
         if not one & other and _share_memory(left, right):
             where = f"two arrays of result {i}" if i == k else f"results {i} and {k}"
             raise OpCheckError(
-                f"operator {op.name}: {where} are aliasing each other, and are not defined to\n"
+                f"operator {op.name}: {where} are aliasing each other, but are not defined to\n"
                 "return a copy of one of them"
             )
 
@@ -317,7 +348,7 @@ def _check_shared_among_results(op: OpOverload, call: _CheckedCall) -> None:
 
 
 def check_determinism(sample: _Sample) -> None:
-    """Equal calls give equal results, in memory of their own."""
+    """Check that equal calls give equal results, in separate memory."""
     if "nondeterministic_seeded" in sample.op.tags:
         return
     first = _call_untracked(sample)
@@ -334,7 +365,7 @@ def check_determinism(sample: _Sample) -> None:
 def _check_same_results(sample: _Sample, first: _CheckedCall, again: _CheckedCall) -> None:
     for what, one, other in (
         *((f"result {i}", *pair) for i, pair in enumerate(zip(first.results, again.results, strict=True))),
-        *((f"what is in argument {argument.name!r} afterwards", *pair) for argument, *pair
+        *((f"the content of argument {argument.name!r} after the call", *pair) for argument, *pair
           in zip(sample.op.schema.arguments, first.values, again.values, strict=True) if argument.mutable),
     ):
         leaves, others = tree_leaves(one), tree_leaves(other)
@@ -362,16 +393,16 @@ def _same_values(sample: _Sample, one: Any, other: Any) -> bool:
 
 
 def check_autograd_registration(sample: _Sample) -> None:
-    """The operator has exactly one derivative, and it is used."""
+    """Check that the operator has exactly one derivative, and that it is used."""
     _check_formula_is_used(sample.op)
     if sample.requires_grad:
         _check_kernel_builds_no_graph(sample)
         with enable_grad():
-            _call(sample.op, _tracked(sample))      # raises where an operator has no derivative
+            _call(sample.op, _tracked(sample))      # raises if an operator has no derivative
 
 
 def _kernel_above(op: OpOverload) -> TableEntry | None:
-    """The entry at the autograd key, which runs for Tensors before the tape; None if it falls through."""
+    """Return the entry at the autograd key, which runs for Tensors before the tape, or None if it falls through."""
     entry = table_entry(op, DispatchKey("AutogradCPU"))
     return None if entry is None or entry.is_fallthrough else entry
 
@@ -386,7 +417,7 @@ def _check_formula_is_used(op: OpOverload) -> None:
 
 
 def _check_kernel_builds_no_graph(sample: _Sample) -> None:
-    """A backend kernel gets raw arrays, so a graph that it builds ends there."""
+    """Check that a backend kernel builds no graph. It gets raw arrays, so a graph would end there."""
     entry = table_entry(sample.op, DispatchKey("CPU"))
     if entry is None or not entry.is_raw or entry.kernel.boxed or entry.kernel.with_keyset:
         return
@@ -397,14 +428,14 @@ def _check_kernel_builds_no_graph(sample: _Sample) -> None:
     if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in tree_leaves(result)):
         raise OpCheckError(
             f"operator {sample.op.name}: the kernel {entry.kernel.debug} is incorrectly registered: it builds a "
-            f"graph, but is not an autograd kernel [{entry.label}], so that its graph is lost\n"
+            f"graph, but is not an autograd kernel [{entry.label}], so its graph is lost\n"
             "register its formula with register_autograd, or a function made of operators under "
             "CompositeImplicitAutograd"
         )
 
 
 def _tracked(sample: _Sample) -> tuple[Any, ...]:
-    """Copies that require grad where the values do; those that the operator writes to are not leaves."""
+    """Return copies that require grad if the values do. Copies that the operator writes to are not leaves."""
     return tuple([tree_map(partial(_tracked_leaf, argument), value) for argument, value in sample.arguments])
 
 
@@ -420,7 +451,7 @@ def _tracked_leaf(argument: Argument, leaf: Any) -> Any:
 
 
 def check_fake(sample: _Sample) -> None:
-    """On arrays without data the operator gives as many results, of the same shapes and dtypes."""
+    """Check that on arrays without data the operator gives as many results, of the same shapes and dtypes."""
     real = _call_untracked(sample)
     try:
         with default_backend("Meta"), no_grad():
@@ -436,7 +467,7 @@ def check_fake(sample: _Sample) -> None:
 
 
 def _is_index(argument: Argument) -> bool:
-    """Can the values of numbers and masks in this argument determine shapes?"""
+    """Return whether the values of numbers and masks in this argument can determine shapes."""
     return str(argument.type) == "Any"
 
 
@@ -489,14 +520,14 @@ def _fake_error(op: OpOverload, found: str, expected: str) -> OpCheckError:
 
 
 def check_gradients(sample: _Sample) -> None:
-    """Gradients agree with finite differences."""
+    """Check that gradients agree with finite differences."""
     if sample.requires_grad:
         with _single_precision_is_known():
             gradcheck(_as_function(sample), sample.values, **_precision(sample))
 
 
 def check_forward_mode(sample: _Sample) -> None:
-    """Tangents agree with finite differences, where the operator has forward mode."""
+    """Check that tangents agree with finite differences, if the operator has forward mode."""
     if sample.requires_grad:
         with _single_precision_is_known(), suppress(NoDerivativeError):
             gradcheck(
@@ -506,14 +537,14 @@ def check_forward_mode(sample: _Sample) -> None:
 
 
 def check_second_gradients(sample: _Sample) -> None:
-    """Second derivatives agree with finite differences of gradients."""
+    """Check that second derivatives agree with finite differences of gradients."""
     if sample.requires_grad:
         with _single_precision_is_known():
             gradgradcheck(_as_function(sample), sample.values, **_precision(sample))
 
 
 def _as_function(sample: _Sample) -> Callable[..., Any]:
-    """The operator as a function of one value per argument that does not write to them.
+    """Return the operator as a function of one value per argument that does not write to them.
 
     It copies the arguments that the operator writes to, and returns the copies after the results.
     """
@@ -540,12 +571,12 @@ def _identifier(name: str) -> str:
 
 
 def _copy_at_this_interpreter(leaf: Any) -> Any:
-    """A copy to which values of the innermost transform may be written, even if the array is a constant to it."""
+    """Copy an array, so that values of the innermost transform can be written to it even if it is a constant there."""
     return ops.np.zeros(leaf.shape, dtype=leaf.dtype) + leaf if is_array(leaf) else leaf
 
 
 def _precision(sample: _Sample) -> dict[str, Any]:
-    """Step and tolerances of finite differences, coarser in single precision."""
+    """Return the step and tolerances of finite differences, which are coarser in single precision."""
     single = any(
         isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dtype not in (np.float64, np.complex128)
         for leaf in tree_leaves(sample.values)
@@ -560,7 +591,7 @@ def _precision(sample: _Sample) -> dict[str, Any]:
 
 
 def check_transforms(sample: _Sample) -> None:
-    """The operator means the same under every composition of transforms."""
+    """Check that the operator gives the same results under every composition of transforms."""
     if "nondeterministic_seeded" in sample.op.tags or (is_view(sample.op.schema) and batching_of(sample.op) is None):
         return
     leaves, spec = tree_flatten(sample.values)

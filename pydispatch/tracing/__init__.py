@@ -1,6 +1,7 @@
-"""Programs as graphs: traced, printed, edited, run, compiled, drawn."""
+"""Programs as graphs, which can be traced, printed, edited, run, compiled and drawn."""
 
 from pydispatch.loading import only_public
+from pydispatch.tracing import counting  # noqa: F401  registers a rule
 from pydispatch.tracing.calling import call_graph, flatten_arguments, interpret
 from pydispatch.tracing.codegen import generate, listing
 from pydispatch.tracing.compilation import compile_graph
@@ -33,7 +34,7 @@ __all__ = [
 ]
 __dir__ = only_public(globals())
 
-# The operations on a graph are functions in modules that import `graph`; here they become its methods.
+# Operations on graphs are functions in modules that import `graph`. Here they become methods of `Graph`.
 Graph.generate = generate
 Graph.__str__ = listing
 Graph.lint = lint

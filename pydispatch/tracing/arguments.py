@@ -1,5 +1,6 @@
-"""Match the arguments of a call, or of a node that stands for one, with the operator's schema."""
+"""Match the arguments of a call, or of a node that represents one, with the operator's schema."""
 
+# tests: tests/tracing/test_calling.py
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +15,7 @@ from pydispatch.tree import tree_leaves
 
 
 def misfit(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """What is wrong with the number or the names of these arguments, in words; None if nothing is."""
+    """Return a description of an error in the number or the names of these arguments, or None if there is none."""
     positional = [argument.name for argument in schema.arguments if not argument.kw_only]
     if len(args) > len(positional):
         return f"{len(args)} positional arguments, expected at most {len(positional)}"
@@ -32,7 +33,10 @@ def misfit(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
 
 
 def overload_for(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload:
-    """The first overload that takes this number of arguments with these names; DispatchTypeError if none does."""
+    """Return the first overload that takes this number of arguments with these names.
+
+    Raise DispatchTypeError if there is none.
+    """
     problems = []
     for overload in packet.overloads:
         problem = misfit(overload.schema, args, kwargs)
@@ -40,11 +44,11 @@ def overload_for(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[s
             return overload
         problems.append(f"\n  {overload.schema}: {problem}")
     raise DispatchTypeError(f"no overload of {packet.name} takes these arguments{''.join(problems)}\n"
-                            "call one of them as its schema says")
+                            "pass the arguments of one of these schemas")
 
 
 def by_name(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The passed arguments by name, in the order of the schema."""
+    """Return the passed arguments by name, in the order of the schema."""
     arguments = schema.arguments
     passed = {argument.name: value for argument, value in zip(arguments, args, strict=False)}
     if kwargs:
@@ -60,11 +64,11 @@ def _converted(schema: Schema, argument: Argument, value: Any) -> Any:
     except (TypeError, ValueError, OverflowError) as error:
         problem = str(error)
     raise DispatchTypeError(f"operator {schema.name}: argument {argument.name}: {problem}\n"
-                            f"set the node's arguments to what the schema says: {schema}")
+                            f"set the node's arguments to match the schema: {schema}")
 
 
 def stripped_arguments(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments without those that equal their defaults; literals are converted to the types of the schema."""
+    """Return the arguments that differ from their defaults, with literals converted to the types of the schema."""
     passed = by_name(schema, args, kwargs)
     found = {}
     for argument in schema.arguments:
@@ -79,7 +83,7 @@ def stripped_arguments(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def written_arrays(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The arrays and Tensors that a call writes to, in pytrees too."""
+    """Return the arrays and Tensors that a call writes to, including those in pytrees."""
     positions = func.schema.written
     if not positions:
         return []

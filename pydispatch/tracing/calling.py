@@ -23,39 +23,55 @@ from pydispatch.tree import in_order_of, tree_flatten, tree_map
 
 
 def call_graph(graph: Graph, /, *args: Any) -> Any:
-    """Run the code of a graph; every operator is dispatched. With a Tensor among the arguments, results are Tensors.
+    """Run the code of a graph, and dispatch every operator.
 
-    DispatchTypeError for arguments whose structure differs from `in_spec`; for a shape or dtype that differs from the
-    ArraySpec in a placeholder's `meta["val"]`, unless `check_shapes` is off; and for another value where `meta["val"]`
-    is not an ArraySpec. A constant that is returned is the object in `constants`.
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    `*args` : object
+        Its arguments, of the structure `in_spec`.
+
+    Returns
+    -------
+    object
+        The results. They are Tensors if there is a Tensor among the arguments. A constant that is returned is the
+        object in `constants`.
+
+    Raises
+    ------
+    DispatchTypeError
+        For arguments whose structure differs from `in_spec`. Also for a shape or dtype that differs from the ArraySpec
+        in a placeholder's `meta["val"]`, unless `check_shapes` is off. If `meta["val"]` is not an ArraySpec, for any
+        other value.
     """
     leaves = graph.flatten_arguments(args)
     return call_on_leaves(graph.cached(function_of), leaves, graph.cached(tells_scalars))
 
 
 def interpret(graph: Graph, /, *args: Any) -> Any:
-    """Like `call_graph`, but run node by node."""
+    """Run a graph like `call_graph`, but node by node."""
     leaves = graph.flatten_arguments(args)
     return call_on_leaves(
         lambda *leaves: GraphInterpreter(graph).run_flat(list(leaves)), leaves, graph.cached(tells_scalars))
 
 
 def function_of(graph: Graph) -> Callable[..., Any]:
-    """The code of a graph as a function."""
+    """Return the code of a graph as a function."""
     function: Callable[..., Any] = generate(graph).function()
     return function
 
 
 def tells_scalars(graph: Graph) -> bool:
-    """Does a node distinguish NumPy's scalars from 0-d arrays?"""
+    """Return whether a node of the graph distinguishes NumPy's scalars from 0-d arrays."""
     return any(map(nodes_told_from_scalars, graph.nodes))
 
 
 def flatten_arguments(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
-    """The values of the placeholders, from arguments of the structure `in_spec`.
+    """Return the values of the placeholders, from arguments of the structure `in_spec`.
 
-    DispatchTypeError, naming the argument, where the structure differs, or where the shape, dtype or value differs
-    from the placeholder's `meta["val"]`.
+    Raise DispatchTypeError, naming the argument, if the structure differs, or if the shape, dtype or value differs from
+    the placeholder's `meta["val"]`.
     """
     leaves, spec = tree_flatten(args)
     ordered = in_order_of(graph.in_spec, leaves, spec)
@@ -66,10 +82,10 @@ def flatten_arguments(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
 
 
 def call_on_leaves(function: Callable[..., Any], leaves: list[Any], wants_tensors: bool) -> Any:
-    """Call `function(*leaves)`. With a Tensor among the leaves, results are Tensors; else they are raw.
+    """Call `function(*leaves)`, and return Tensors if a leaf is a Tensor, or else raw arrays.
 
-    If the function `wants_tensors`, it always gets them: on raw arrays, operators return NumPy's scalars, which cannot
-    be written to and which index differently from arrays.
+    If the function `wants_tensors`, it always receives Tensors. On raw arrays, operators return NumPy's scalars, which
+    cannot be written to and which index differently from arrays.
     """
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         return tree_map(_as_tensor, function(*leaves))
@@ -87,13 +103,13 @@ def _as_tensor(value: Any) -> Any:
 def _as_raw(value: Any, passed: dict[int, Any]) -> Any:
     if id(value) in passed:
         return passed[id(value)]
-    return value.array if type(value) is Tensor and not value.requires_grad else value
+    return _core.raw_of(value) if type(value) is Tensor and not value.requires_grad else value
 
 
 def check_value(placeholder: Node, value: Any, check_shapes: bool) -> Any:
-    """The value of an argument; a number in place of a 0-d array becomes one.
+    """Return the value of an argument, with a number converted to a 0-d array if the graph expects one.
 
-    DispatchTypeError, naming the argument, for a value, shape or dtype that the graph was not made for.
+    Raise DispatchTypeError, naming the argument, for a value, shape or dtype that the graph was not made for.
     """
     known = placeholder.meta.get("val")
     if isinstance(known, ArraySpec):
@@ -105,7 +121,7 @@ def check_value(placeholder: Node, value: Any, check_shapes: bool) -> Any:
 
 
 def _is_like(value: Any, spec: ArraySpec) -> bool:
-    """Has an array this shape and dtype? Dtypes of other libraries go by their names."""
+    """Return whether an array has this shape and dtype. Dtypes of other libraries are compared by their names."""
     if isinstance(value, (Tensor, np.ndarray)):
         return _core.is_like(value, spec.shape, spec.dtype)
     return tuple(value.shape) == tuple(spec.shape) and dtype_of(value) == spec.dtype
@@ -119,32 +135,32 @@ def _as_expected(placeholder: Node, value: Any, spec: ArraySpec) -> Any:
         return value                    # the caller is responsible for values of other kinds
     found = short_repr(value) if is_number else f"{value.dtype}{list(value.shape)}"
     raise _unexpected(placeholder, found, f"{spec.dtype}{list(spec.shape)}",
-                      "trace again: make_fx(f)(*args); if f is right for all shapes and dtypes, "
-                      "make_fx(f, check_shapes=False)(*args)")
+                      "trace again: make_fx(f)(*args), or make_fx(f, check_shapes=False)(*args) if f is right for all "
+                      "shapes and dtypes")
 
 
 NUMBERS = {bool: "b", int: "iu", float: "f", complex: "c"}
 
 
 def _is_in_reach(number: complex, dtype: np.dtype[Any]) -> bool:
-    """Does an array keep this dtype when combined with the Python number?"""
+    """Return whether an array keeps this dtype when combined with the Python number."""
     order = "biufc"
     return dtype.kind in order and order.index(NUMBERS[type(number)][0]) <= order.index(dtype.kind)
 
 
 def _unexpected(placeholder: Node, found: str, expected: str, remedy: str) -> DispatchTypeError:
     return DispatchTypeError(f"the graph's argument {placeholder.name} is {' '.join(found.split())}, expected "
-                             f"{expected}; the graph was made for that only\n{remedy}")
+                             f"{expected}, as in the trace\n{remedy}")
 
 
 def shape_and_dtype(placeholder: Node) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """The shape and dtype that the graph was made for; None if unknown."""
+    """Return the shape and dtype that the graph was made for, or None if unknown."""
     known = placeholder.meta.get("val")
     return (known.shape, known.dtype) if isinstance(known, ArraySpec) else None
 
 
 def is_fixed(placeholder: Node) -> bool:
-    """Was the graph made for one value of this argument, such as a number or string?"""
+    """Return whether the graph was made for one value of this argument, such as a number or string."""
     return "val" in placeholder.meta and not isinstance(placeholder.meta["val"], ArraySpec)
 
 

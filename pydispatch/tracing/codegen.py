@@ -1,4 +1,4 @@
-"""Generate the Python source of a graph: one assignment per node; values are freed after their last use."""
+"""Generate the Python source of a graph: one assignment per node, with values freed after their last use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Scope:
-    """The global names of generated code; none of them is the name of a node."""
+    """The global names of generated code, none of which is the name of a node."""
 
     def __init__(self, graph: Graph) -> None:
         self.names: dict[str, Any] = {
@@ -39,7 +39,7 @@ class Scope:
             self._fresh.reserve(node.name)
 
     def bind(self, wanted: str, value: Any) -> str:
-        """The name of an object; the first call makes it."""
+        """Return the name of an object, choosing one in the first call."""
         for known, name in self._bound:
             if known is value:
                 return name
@@ -50,22 +50,28 @@ class Scope:
 
 
 def generate(graph: Graph) -> Source:
-    """The source of a graph, generated again only after its nodes have changed. GraphError without an output."""
+    """Return the source of a graph, generated again only after its nodes have changed.
+
+    Raises GraphError for a graph without an output.
+    """
     return graph.cached(source_of)
 
 
 def listing(graph: Graph) -> str:
-    """The source of a graph with comments on its values, followed by the sources of the graphs among its constants."""
+    """Return the source of a graph with comments on its values, and the sources of the graphs among its constants."""
     inner = [f"\n{comment(name)}\n{textwrap.indent(str(value), '# ')}" for name, value in graph.constants.items()
              if isinstance(value, Graph)]
     return source_of(graph, comments=True).text + "".join(inner)
 
 
 def source_of(graph: Graph, comments: bool = False) -> Source:
-    """The source of a graph, with `comments` on what is known of the values. GraphError without an output."""
+    """Generate the source of a graph, with `comments` on the known properties of values.
+
+    Raise GraphError for a graph without an output.
+    """
     result = graph.output_node
     if result is None:
-        raise GraphError("the graph has no output\nsay what it returns: graph.output(node)")
+        raise GraphError("the graph has no output\nadd one: graph.output(node)")
     scope = Scope(graph)
     nodes = list(graph.nodes)
     placeholders = [node for node in nodes if node.op == "placeholder"]
@@ -82,25 +88,26 @@ def source_of(graph: Graph, comments: bool = False) -> Source:
 
 
 def what_is_known(node: Node) -> str:
-    """`meta["val"]` as text."""
+    """Return `meta["val"]` as text."""
     return describe_spec(node.meta.get("val"))
 
 
 def comment(text: str) -> str:
-    """A text as a comment on one line."""
+    """Return a text as a comment on one line."""
     return f"# {''.join([character if character.isprintable() else ' ' for character in text])}"
 
 
 def values_let_go(nodes: Sequence[Node]) -> list[list[Node]]:
-    """For each node, the nodes whose values no later node needs; see last_uses."""
+    """Return, for each node, the nodes whose values no later node needs. See last_uses."""
     return last_uses([
         (node.all_input_nodes, node if node.op in ("get_attr", "call_function") else None) for node in nodes])
 
 
 def last_uses(steps: Sequence[tuple[Sequence[T], T | None]]) -> list[list[T]]:
-    """For each step, the things that no later step uses. A step is given by what it uses and what it makes.
+    """Return, for each step, the things that no later step uses. A step is given by its uses and its result.
 
-    A thing that no step uses is freed where it is made. What the last step uses is returned, and so not freed.
+    A thing that no step uses is freed where it is made. The things that the last step uses are returned, and so not
+    freed.
     """
     seen: set[T] = set()
     found: list[list[T]] = []
@@ -114,12 +121,12 @@ def last_uses(steps: Sequence[tuple[Sequence[T], T | None]]) -> list[list[T]]:
 
 
 def freeing(names: Sequence[str]) -> str:
-    """The end of a line: code that frees values."""
+    """Return the code at the end of a line that frees values."""
     return f";  {' = '.join(names)} = None" if names else ""
 
 
 def value_text(node: Node, scope: Scope) -> str:
-    """The expression that is assigned to a node, as Python source."""
+    """Return the expression that is assigned to a node, as Python source."""
     if node.op == "get_attr":
         return f"constants[{str.__repr__(node.target)}]"
     if node.target is operator.getitem and len(node.args) == 2 and not node.kwargs:
@@ -129,14 +136,14 @@ def value_text(node: Node, scope: Scope) -> str:
 
 
 def target_text(target: Any, scope: Scope) -> str:
-    """The target of a call, as Python source."""
+    """Return the target of a call, as Python source."""
     return path_of(target) or scope.bind(name_of(target), target)
 
 
 def call_text(
     function: str, args: Iterable[Any], kwargs: Mapping[str, Any], text_of: Callable[[Any], str]
 ) -> str:
-    """A call as Python source; `text_of` writes an argument."""
+    """Return a call as Python source. `text_of` writes an argument."""
     texts = [*map(text_of, args), *[
         f"{name}={text_of(value)}" if is_plain(name) else f"**{{{str.__repr__(name)}: {text_of(value)}}}"
         for name, value in kwargs.items()
@@ -145,7 +152,7 @@ def call_text(
 
 
 def argument_text(value: Any, scope: Scope) -> str:
-    """An argument, as Python source."""
+    """Return an argument, as Python source."""
     return expression(value, lambda leaf: _leaf_text(leaf, scope), scope.bind)
 
 

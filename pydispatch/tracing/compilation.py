@@ -27,7 +27,7 @@ from pydispatch.tracing.codegen import (
     target_text,
 )
 from pydispatch.tracing.compiled import CompiledArgument, CompiledGraph, unwrapped
-from pydispatch.tracing.effects import SharedMemory, nodes_told_from_scalars, written_nodes
+from pydispatch.tracing.effects import SharedMemory, draws, nodes_told_from_scalars, written_nodes
 from pydispatch.tracing.graph import Graph, Node, holds_node
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.source import Source
@@ -36,22 +36,22 @@ from pydispatch.tree import flat_spec, is_pytree_node_type
 
 
 def written_values(graph: Graph) -> set[Node]:
-    """The nodes whose values the graph may write to, if arguments and constants share no memory."""
+    """Return the nodes whose values the graph may write to, if arguments and constants share no memory."""
     return sharing_with(graph, [node for writer in graph.nodes for node in written_nodes(writer)])
 
 
 def values_to_be_arrays(graph: Graph) -> set[Node]:
-    """The nodes whose values must not be NumPy's scalars."""
+    """Return the nodes whose values must not be NumPy's scalars."""
     return sharing_with(graph, [node for user in graph.nodes for node in nodes_told_from_scalars(user)])
 
 
 def sharing_with(graph: Graph, nodes: list[Node]) -> set[Node]:
-    """These nodes and all that may share memory with them, if arguments and constants do not."""
+    """Return these nodes and all that may share memory with them, if arguments and constants do not."""
     return SharedMemory(graph.nodes, as_if_separate=True).overlapping(nodes) if nodes else set()
 
 
 class Statement(NamedTuple):
-    """A line of the function: its text, the locals that it reads, and the one that it sets."""
+    """A line of the function: its text, the locals that it reads, and the local that it sets."""
 
     text: str
     reads: list[str]
@@ -59,7 +59,22 @@ class Statement(NamedTuple):
 
 
 def compile_graph(graph: Graph) -> CompiledGraph:
-    """A function of the same arguments that calls NumPy's kernels without dispatch; see CompiledGraph."""
+    """Compile a graph to a function of the same arguments that calls NumPy's kernels without dispatch.
+
+    Returns
+    -------
+    CompiledGraph
+        The function.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch.tracing import make_fx
+    >>> compiled = make_fx(lambda x: np.sum(x ** 2))(numpy.zeros(2)).compile()
+    >>> compiled(numpy.array([1.0, 2.0]))
+    np.float64(5.0)
+    """
     graph.lint()
     emitter = Emitter(graph)
     statements = [statement for node in graph.nodes if (statement := emitter.statement(node))]
@@ -68,11 +83,11 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     for (text, *_), dead in zip(statements, last_uses([(reads, sets) for _, reads, sets in statements]), strict=True):
         lines.append(f"    {text}{freeing(dead)}")
     source = Source("\n".join(lines) + "\n", emitter.scope.names)
-    return CompiledGraph(source, graph.flatten_arguments, *compiled_arguments(graph, emitter.arrays))
+    return CompiledGraph(source, graph, *compiled_arguments(graph, emitter.arrays))
 
 
 def compiled_arguments(graph: Graph, arrays: set[Node]) -> tuple[list[CompiledArgument], bool]:
-    """The arguments, and whether the function can take them without checks of structure or values."""
+    """Return the arguments, and whether the function can take them without checks of structure or values."""
     written, placeholders = written_values(graph), graph.placeholders
     arguments = [
         CompiledArgument(node.name, node in written, node in arrays,
@@ -81,9 +96,9 @@ def compiled_arguments(graph: Graph, arrays: set[Node]) -> tuple[list[CompiledAr
 
 
 class Calling(NamedTuple):
-    """How an operator is called: by its kernel, by dispatch (None), or by a ufunc that writes to its first argument.
+    """The way to call an operator: its kernel, dispatch (None), or a ufunc that writes to its first argument.
 
-    `results` is the template that turns the kernel's result into the operator's; None if results must be checked.
+    `results` is the template that turns the kernel's result into the operator's, or None if results must be checked.
     `filled` are the arguments for which the kernel has no default.
     """
 
@@ -95,7 +110,7 @@ class Calling(NamedTuple):
 
 
 def calling_of(op: OpOverload) -> Calling:
-    """How an operator is called, by its table."""
+    """Return the way to call an operator, by its table."""
     schema, kernel = op.schema, plain_kernel(op)
     filled: frozenset[str] = frozenset() if kernel is None else kernel.fit(schema).filled
     return Calling(schema, kernel, ufunc_that_writes(op, kernel), how_results_come(schema), filled)
@@ -104,7 +119,7 @@ def calling_of(op: OpOverload) -> Calling:
 class Emitter:
     """Writes the lines of the function.
 
-    `notes` explain the global names; `arrays` are the nodes whose values must not be NumPy's scalars.
+    `notes` explain the global names. `arrays` are the nodes whose values must not be NumPy's scalars.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -112,12 +127,12 @@ class Emitter:
         self.scope = Scope(graph)
         self.notes: dict[str, str] = {}
         self._local: dict[Node, str] = {}       # the name of a node's value
-        self._global: set[str] = set()          # the ones among these names that are not locals
+        self._global: set[str] = set()          # those of these names that are not locals
         self.arrays = values_to_be_arrays(graph)
         self._callings: dict[OpOverload, Calling] = {}
 
     def statement(self, node: Node) -> Statement | None:
-        """The line for a node; None if it needs none."""
+        """Return the line for a node, or None if it needs none."""
         reads = list(dict.fromkeys([
             name for used in node.all_input_nodes if (name := self._local[used]) not in self._global]))
         self._local[node] = node.name
@@ -137,14 +152,14 @@ class Emitter:
         target = node.target
         if isinstance(target, HigherOrderOperator):
             rule = target.rule_for("CPU")
-            if rule is not None:
+            if rule is not None and not draws(node):
                 self._bind(target.name, rule, f"the rule of {target.name} for arrays of NumPy's")
                 target = rule
         call = call_text(target_text(target, self.scope), node.args, node.kwargs, self.text)
         return Statement(f"{node.name} = {call}", reads, node.name)
 
     def text(self, value: Any) -> str:
-        """An argument as source: a node by the name of its value; a value that is the same in all runs as a global."""
+        """Return an argument as source: a node by the name of its value, and a value that never changes as a global."""
         if is_shareable(value) and not is_folded(value):
             return self._bind("literal", value, argument_text(value, self.scope))
         return expression(value, self._leaf, self.scope.bind)
@@ -169,7 +184,7 @@ class Emitter:
         return self._bind(name, value, f"a constant of the graph, {type(value).__name__}")
 
     def _graph(self, node: Node, name: str, graph: Graph) -> str:
-        """A graph that is passed to higher-order operators: compiled, unless one of them transforms it."""
+        """Bind a graph that is passed to higher-order operators: compiled, unless one of them transforms it."""
         if any(isinstance(user.target, HigherOrderOperator) and user.target.transforms for user in node.users):
             return self._bind(name, graph, "a graph")
         return self._bind(name, graph.compile(), "a graph, compiled")
@@ -182,7 +197,7 @@ class Emitter:
             calling = self._callings[op] = calling_of(op)
         schema, kernel, ufunc, results, filled = calling
         passed = stripped_arguments(schema, node.args, node.kwargs)
-        if kernel is None or results is None or not is_known_when_compiling(schema, passed):
+        if kernel is None or results is None or draws(node) or not is_known_when_compiling(schema, passed):
             call = call_text(target_text(op, self.scope), node.args, node.kwargs, self.text)
             return Statement(f"{node.name} = {call}", reads, node.name)
         target = written_argument(schema, passed)
@@ -195,14 +210,14 @@ class Emitter:
             self._local[node] = self._local[target]       # the value is the argument itself
             return Statement(call, reads, None)
         if may_return_numbers(op, schema, node):
-            array_of = self._bind("array_of", array_of_number, "what a call makes of a Python number")
+            array_of = self._bind("array_of", array_of_number, "converts a Python number to an array")
             call = f"{array_of}({call})" if results == AS_IT_IS else f"map({array_of}, {call})"
         if node in self.arrays and results == AS_IT_IS:
             results = AS_ARRAY
         return Statement(f"{node.name} = {results.format(call)}", reads, node.name)
 
     def _function(self, op: OpOverload, function: Any) -> str:
-        # a global, since an attribute of np takes 20 ns to look up
+        # a global, since looking up an attribute of np takes 20 ns
         name = name_of(function)
         if vars(np).get(name) is function:
             return self._bind(f"np_{name}", function, f"np.{name}")
@@ -212,7 +227,7 @@ class Emitter:
         self, op: OpOverload, function: Any, schema: Schema, passed: dict[str, Any], filled: frozenset[str],
         more: tuple[str, ...] = (),
     ) -> str:
-        """The call as the call path makes it: trailing defaults stripped, `filled` arguments added."""
+        """Return the kernel call as dispatch makes it: trailing defaults stripped, `filled` arguments added."""
         needed = [argument for argument in schema.arguments if argument.name in passed or argument.name in filled]
         positional = [argument for argument in schema.arguments if not argument.kw_only]
         while positional and positional[-1] not in needed:
@@ -225,14 +240,20 @@ class Emitter:
 
 
 def may_return_numbers(op: OpOverload, schema: Schema, node: Node) -> bool:
-    """May the kernel return Python numbers? Those of packs do so for Python numbers alone, as the real part of one."""
+    """Return whether the kernel may return Python numbers.
+
+    Kernels of packs do so only for Python numbers, such as the real part of one.
+    """
     takes_arrays = any(argument.type.contains_arrays for argument in schema.arguments)
     is_of_numbers = takes_arrays and not node.all_input_nodes
     return bool(schema.returns) and (op.namespace not in PACKS or is_of_numbers)
 
 
 def is_shareable(value: Any) -> bool:
-    """Can all runs use the same object? Not if it is made during the run or if a function could change it."""
+    """Return whether all runs can use the same object.
+
+    They cannot if it is made during the run, or if a function could change it.
+    """
     if isinstance(value, tuple):
         return all(map(is_shareable, value))
     if isinstance(value, slice):
@@ -241,7 +262,7 @@ def is_shareable(value: Any) -> bool:
 
 
 def is_folded(value: Any) -> bool:
-    """Does Python's compiler treat this as a constant?"""
+    """Return whether Python's compiler treats this as a constant."""
     if type(value) is tuple:
         return all(map(is_folded, value))
     if type(value) is float:
@@ -250,28 +271,28 @@ def is_folded(value: Any) -> bool:
 
 
 def plain_kernel(op: OpOverload) -> Kernel | None:
-    """The kernel for NumPy's arrays, if it takes just the arguments; then it can be called directly."""
+    """Return the kernel for NumPy arrays if it takes exactly the arguments, so that it can be called directly."""
     entry = table_entry(op, DispatchKey.CPU)
-    if entry is None or entry.label is Label.FALLBACK or not entry.is_raw or entry.untaken_names:
+    if entry is None or entry.label is Label.FALLBACK or not entry.is_raw or entry.unsupported_names:
         return None
     kernel = entry.kernel
     return None if kernel.boxed or kernel.with_keyset or kernel.fallthrough else kernel
 
 
 AS_IT_IS, AS_TUPLE = "{}", "tuple({})"
-AS_ARRAY = "np.asanyarray({})"         # NumPy gives scalars for 0-d arrays
+AS_ARRAY = "np.asanyarray({})"         # NumPy returns scalars for 0-d arrays
 
 
 NUMBERS = frozenset((bool, int, float, complex))
 
 
 def array_of_number(result: Any) -> Any:
-    """A result of a kernel; a Python number becomes an array."""
+    """Return a result of a kernel, with a Python number converted to an array."""
     return np.asarray(result) if type(result) in NUMBERS else result
 
 
 def how_results_come(schema: Schema) -> str | None:
-    """The template that turns the kernel's result into the operator's; None if results must be checked."""
+    """Return the template that turns the kernel's result into the operator's, or None if results must be checked."""
     types = [str(result.type) for result in schema.returns]
     if types in (["Tensor"], ["Tensor?"]) or not types:
         return AS_IT_IS
@@ -282,10 +303,10 @@ def how_results_come(schema: Schema) -> str | None:
 
 
 def is_known_when_compiling(schema: Schema, passed: dict[str, Any]) -> bool:
-    """Would binding leave the arguments unchanged?
+    """Return whether binding would leave the arguments unchanged.
 
-    Not if a node stands for an argument that is not an array: that would be converted. And another device has other
-    kernels.
+    It would not if an argument that is not an array is a node, because its value would be converted. Another device has
+    other kernels.
     """
     return all(_is_known(argument, passed[argument.name]) for argument in schema.arguments if argument.name in passed)
 
@@ -297,7 +318,7 @@ def _is_known(argument: Argument, value: Any) -> bool:
 
 
 def written_argument(schema: Schema, passed: dict[str, Any]) -> Any:
-    """The argument that the operator returns as its only result; None if the result is a new value."""
+    """Return the argument that the operator returns as its only result, or None if the result is a new value."""
     if len(schema.returns) != 1:
         return None
     position = mutated_argument(schema.arguments, schema.returns[0])
@@ -305,7 +326,7 @@ def written_argument(schema: Schema, passed: dict[str, Any]) -> Any:
 
 
 def ufunc_that_writes(op: OpOverload, kernel: Kernel | None) -> np.ufunc | None:
-    """For a declared in-place kernel, the ufunc that it calls with its first argument as `out`."""
+    """Return the ufunc that a declared in-place kernel calls with its first argument as `out`, or None."""
     declared = declaration_of(op)
     if declared is None or declared.variant != "inplace":
         return None

@@ -1,9 +1,9 @@
-"""Decompositions: functions of simpler operators, which are traced in place of an operator.
+"""Decompositions: functions of simpler operators, which are traced instead of an operator.
 
 `make_fx(f, decompositions=get_decompositions(...))` applies them.
 
 A decomposition takes the arguments that differ from their defaults, as a kernel does, and calls operators. It returns
-NotImplemented for a call that it does not cover, which is then recorded as it is.
+NotImplemented for a call that it does not cover, which is then recorded unchanged.
 """
 
 from __future__ import annotations
@@ -32,9 +32,33 @@ _table: dict[OpOverload, Decomposition] = {}
 
 
 def get_decompositions(operators: Iterable[OpOverload | OpOverloadPacket]) -> dict[OpOverload, Decomposition]:
-    """The decompositions of these operators; a packet stands for its overloads that have one.
+    """Return the decompositions of these operators.
 
-    Raises DispatchTypeError for an overload, or a whole packet, that has none.
+    Parameters
+    ----------
+    operators : iterable
+        Overloads and packets. A packet means its overloads that have a decomposition.
+
+    Returns
+    -------
+    dict
+        The decompositions by overload, for `make_fx`.
+
+    Raises
+    ------
+    DispatchTypeError
+        For an overload, or a whole packet, that has none.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import ops
+    >>> from pydispatch.tracing import get_decompositions, make_fx
+    >>> table = get_decompositions([ops.np.square])
+    >>> print(make_fx(ops.np.square, decompositions=table)(numpy.zeros(2)).code)
+    def forward(x_1):
+        multiply = ops.np.multiply(x_1, x_1);  x_1 = None
+        return multiply
     """
     found: dict[OpOverload, Decomposition] = {}
     for operator in operators:
@@ -47,7 +71,7 @@ def get_decompositions(operators: Iterable[OpOverload | OpOverloadPacket]) -> di
 
 
 def decomposition_of(operator: OpOverload) -> Decomposition | None:
-    """The decomposition of an overload; None if it has none."""
+    """Return the decomposition of an overload, or None."""
     return _table.get(operator)
 
 
@@ -60,10 +84,27 @@ def register_decomposition(operator: OpOverload) -> Callable[[F], F]: ...
 
 
 def register_decomposition(operator: OpOverload, function: F | None = None) -> F | Callable[[F], F]:
-    """Register `function` as the decomposition of an overload; without a function, a decorator.
+    """Register `function` as the decomposition of an overload.
 
-    The code that registered it may run again: the new one replaces it, with OverrideWarning. Raises RegistrationError
-    when the overload has another decomposition already.
+    If the code that registered it runs again, the new function replaces the old one, with OverrideWarning.
+
+    Parameters
+    ----------
+    operator : OpOverload
+        The overload.
+    function : callable, optional
+        A function of the operator's arguments that calls other operators. It returns NotImplemented for a call that it
+        does not cover.
+
+    Returns
+    -------
+    callable
+        The function, or without one, a decorator.
+
+    Raises
+    ------
+    RegistrationError
+        If the overload already has another decomposition.
     """
     if function is None:
         def register(function: F) -> F:
@@ -73,9 +114,9 @@ def register_decomposition(operator: OpOverload, function: F | None = None) -> F
         return register
     if not isinstance(operator, OpOverload):
         raise DispatchTypeError(f"register_decomposition: argument operator is {operator!r}, expected an OpOverload\n"
-                                "name the overload: ops.np.square.default")
+                                "pass the overload: ops.np.square.default")
     if operator in _table and not replaces_former("decomposition of", operator):
-        raise RegistrationError(f"{operator.name}: a decomposition is registered already\n"
+        raise RegistrationError(f"{operator.name}: a decomposition is already registered\n"
                                 "pass another one to make_fx directly: decompositions={overload: function}")
     remember("decomposition of", operator)
     _table[operator] = function
@@ -177,17 +218,17 @@ def _std(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
 
 
 def _sums_up(a: Any) -> bool:
-    """Is it a non-empty array whose sum NumPy computes in the dtype of the mean?"""
+    """Return whether this is a non-empty array whose sum NumPy computes in the dtype of the mean."""
     return _core.is_array(a) and a.dtype != np.float16 and a.size > 0
 
 
 def _dtype_of_mean(a: Any) -> Any:
-    """The dtype to sum in, where NumPy's mean and sum use different ones."""
+    """Return the dtype to sum in, where NumPy's mean and sum use different ones."""
     return None if a.dtype.kind in "fc" else np.float64
 
 
 def _n_terms(a: Any, axis: Any) -> int:
-    """The number of elements that are reduced to one."""
+    """Return the number of elements that are reduced to one."""
     return prod(a.shape if axis is None else [a.shape[i] for i in axis])
 
 
@@ -225,6 +266,38 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     for place, axis in sorted(zip(places, moved, strict=True)):
         order.insert(place, axis)
     return ops.np.transpose(a, order)
+
+
+@register_decomposition(ops.np.diagonal.default)
+def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    if not _core.is_array(a) or len(a.shape) < 2:
+        return NotImplemented
+    ndim = len(a.shape)
+    first, second = normalize_axis_tuple((axis1, axis2), ndim)
+    order = (first, second, *[axis for axis in range(ndim) if axis not in (first, second)])
+    n = max(0, min(a.shape[first] + min(offset, 0), a.shape[second] - max(offset, 0)))
+    steps = np.arange(n)
+    found = ops.np.index(ops.np.transpose(a, order), (steps + max(-offset, 0), steps + max(offset, 0)))
+    return ops.np.transpose(found, (*range(1, ndim - 1), 0))
+
+
+@register_decomposition(ops.np.sliding_window_view.default)
+def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
+    if not _core.is_array(x):
+        return NotImplemented
+    axes = normalize_axis_tuple(range(len(x.shape)) if axis is None else axis, len(x.shape), allow_duplicate=True)
+    if len(axes) != len(window_shape):
+        return NotImplemented
+    for size, along in zip(window_shape, axes, strict=True):
+        starts = x.shape[along] - size + 1
+        if size < 0 or starts < 1:
+            return NotImplemented
+        places = np.arange(starts)[:, np.newaxis] + np.arange(size)
+        x = ops.np.moveaxis(ops.np.take(x, places, along), along + 1, -1)
+    return x
+
+
+_decompose("read_only", lambda a: a)
 
 
 @register_decomposition(ops.np.split.default)
@@ -283,9 +356,9 @@ def _index_put(x: Any, key: Any, values: Any, *, accumulate: bool = False) -> An
 
 
 def _replaced(x: Any, key: Any, value: Any, *, accumulate: bool) -> Any:
-    """x with other elements where the key selects them: no array is written to.
+    """Return x with the elements that the key selects replaced, without writing to an array.
 
-    Which elements these are has to be known, so index arrays that are not NumPy's are declined.
+    The positions of these elements have to be known, so index arrays that are not NumPy's are declined.
     """
     if not _core.is_array(x) or not all(isinstance(leaf, np.ndarray) for leaf in tree_leaves(key)
                                         if _core.is_array(leaf)):
@@ -294,7 +367,7 @@ def _replaced(x: Any, key: Any, value: Any, *, accumulate: bool) -> Any:
     if places.size == 0:
         return ops.np.copy(x)
     value = _as_array_like(value, x)
-    n_leading = max(len(value.shape) - places.ndim, 0)      # axes of length 1, which NumPy drops
+    n_leading = max(len(value.shape) - places.ndim, 0)      # leading axes of length 1, which NumPy drops
     if n_leading:
         value = ops.np.reshape(value, tuple(value.shape)[n_leading:])
     spread = ops.np.reshape(ops.np.broadcast_to(value, places.shape), (-1,))
@@ -305,9 +378,9 @@ def _replaced(x: Any, key: Any, value: Any, *, accumulate: bool) -> Any:
 
 
 def _rounds(places: Any, shape: tuple[int, ...], accumulate: bool) -> Iterator[tuple[Any, Any]]:
-    """For each element of an array: where the value is that is written to it, and whether there is one.
+    """Yield, for each element of an array, the position of the value written to it, and whether there is one.
 
-    Of several values for one element the last is written; if they accumulate, each has a round of its own.
+    If several values are written to one element, only the last counts. If they accumulate, each has a separate round.
     """
     order = np.argsort(places, kind="stable")
     is_first = np.append(True, np.diff(places[order]) > 0)
@@ -321,7 +394,7 @@ def _rounds(places: Any, shape: tuple[int, ...], accumulate: bool) -> Iterator[t
 
 
 def _as_array_like(value: Any, x: Any) -> Any:
-    """The value as an array with the dtype of x."""
+    """Return the value as an array with the dtype of x."""
     if not _core.is_array(value):
         return ops.np.full_like(x, value, shape=())
     return value if value.dtype == x.dtype else ops.np.astype(value, x.dtype)
@@ -329,7 +402,7 @@ def _as_array_like(value: Any, x: Any) -> Any:
 
 @register_decomposition(ops.np.take_along_axis.default)
 def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    """Every index is compared with every place along the axis, so that none has to be known."""
+    """Take elements by comparing every index with every position along the axis, so that no index has to be known."""
     if axis is None or not _core.is_array(arr) or len(getattr(indices, "shape", ())) != len(arr.shape):
         return NotImplemented
     axis = normalize_axis_index(axis, len(arr.shape))
@@ -340,12 +413,12 @@ def _take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     indices = ops.np.where(ops.np.less(indices, 0), ops.np.add(indices, n), indices)
     is_there = ops.np.equal(ops.np.expand_dims(indices, axis + 1), places)
     found = ops.np.where(is_there, ops.np.expand_dims(arr, axis), ops.np.full_like(arr, 0, shape=()))
-    return ops.np.sum(found, axis + 1, arr.dtype)
+    return ops.np.sum(found, axis + 1, arr.dtype.newbyteorder("="))
 
 
 @register_decomposition(ops.np.scatter_add.default)
 def _scatter_add(x: Any, indices: Any, values: Any, axis: int) -> Any:
-    """Every index is compared with every place along the axis, so that none has to be known."""
+    """Add elements by comparing every index with every position along the axis, so that no index has to be known."""
     if not all(map(_core.is_array, (x, indices, values))) or len(indices.shape) != len(x.shape):
         return NotImplemented
     axis = normalize_axis_index(axis, len(x.shape))
@@ -355,7 +428,7 @@ def _scatter_add(x: Any, indices: Any, values: Any, axis: int) -> Any:
     indices = ops.np.where(ops.np.less(indices, 0), ops.np.add(indices, n), indices)
     is_there = ops.np.equal(ops.np.expand_dims(indices, axis), places)
     moved = ops.np.where(is_there, ops.np.expand_dims(values, axis), ops.np.full_like(x, 0, shape=()))
-    return ops.np.add(x, ops.np.sum(moved, axis + 1, x.dtype))
+    return ops.np.add(x, ops.np.sum(moved, axis + 1, x.dtype.newbyteorder("=")))
 
 
 # arrays from shapes

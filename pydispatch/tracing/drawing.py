@@ -19,9 +19,41 @@ LONGEST = 60
 
 
 def draw_graph(graph: Graph, format: str = "mermaid") -> str:
-    """A picture of the graph as text: "mermaid", "dot" (Graphviz), or "svg", which needs Graphviz.
+    r"""Draw the graph as text.
 
-    ValueError for another format, GraphError if Graphviz is not installed.
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    format : {"mermaid", "dot", "svg"}, optional
+        The language. "dot" is that of Graphviz. "svg" needs the program `dot` of Graphviz.
+
+    Returns
+    -------
+    str
+        The picture.
+
+    Raises
+    ------
+    ValueError
+        For another format.
+    GraphError
+        If Graphviz is needed and not installed.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> import pydispatch.numpy as np
+    >>> from pydispatch.tracing import make_fx
+    >>> print(make_fx(np.sin)(numpy.zeros(2)).draw("dot"))
+    digraph {
+        node [fontname="Helvetica"];
+        n0 [shape=ellipse, label="x_1\nfloat64[2]"];
+        n1 [shape=box, label="sin\nnp::sin\nfloat64[2]"];
+        n2 [shape=ellipse, label="output"];
+        n0 -> n1;
+        n1 -> n2;
+    }
     """
     drawers: dict[str, Callable[[Graph], str]] = {"mermaid": mermaid, "dot": dot, "svg": svg}
     if format not in drawers:
@@ -31,7 +63,7 @@ def draw_graph(graph: Graph, format: str = "mermaid") -> str:
 
 
 def mermaid(graph: Graph) -> str:
-    """A Mermaid flow chart."""
+    """Return the graph as a Mermaid flow chart."""
     shapes = {"placeholder": '(["{}"])', "get_attr": '[("{}")]', "call_function": '["{}"]', "output": '(["{}"])'}
     lines = ["flowchart TD"]
     ids = _ids(graph)
@@ -43,7 +75,7 @@ def mermaid(graph: Graph) -> str:
 
 
 def dot(graph: Graph) -> str:
-    """A graph in the language of Graphviz."""
+    """Return the graph in the language of Graphviz."""
     shapes = {"placeholder": "ellipse", "get_attr": "cylinder", "call_function": "box", "output": "ellipse"}
     lines = ["digraph {", '    node [fontname="Helvetica"];']
     ids = _ids(graph)
@@ -55,7 +87,7 @@ def dot(graph: Graph) -> str:
 
 
 def svg(graph: Graph) -> str:
-    """The picture that the program `dot` makes."""
+    """Return the SVG that the program `dot` draws."""
     program = shutil.which("dot")
     if program is None:
         raise GraphError("draw: the program `dot`, which makes the SVG, is not installed\n"
@@ -63,12 +95,12 @@ def svg(graph: Graph) -> str:
     done = subprocess.run([program, "-Tsvg"], input=dot(graph), capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise GraphError(f"draw: {program} failed: {done.stderr.strip()}\n"
-                         'look at what it was given: graph.draw("dot")')
+                         'check its input: graph.draw("dot")')
     return done.stdout
 
 
 def label_of(node: Node) -> list[str]:
-    """The label of a node: its name, what it calls, and what is known of its value."""
+    """Return the label of a node: its name, the call, and the known properties of its value."""
     lines = [node.name]
     if node.op == "call_function":
         lines.append(call_of(node))
@@ -77,7 +109,7 @@ def label_of(node: Node) -> list[str]:
 
 
 def call_of(node: Node) -> str:
-    """A call on one line, with _ for nodes, whose edges are drawn."""
+    """Return a call on one line, with _ for nodes, whose edges are drawn."""
     name = str(node.target.name) if isinstance(node.target, OpOverload) else name_of(node.target)
     values = [(name, value) for name, value in (*((None, value) for value in node.args), *node.kwargs.items())]
     if all(isinstance(value, Node) for _, value in values):
@@ -96,12 +128,12 @@ def _name(name: str, value: object) -> str:
 
 
 def _ids(graph: Graph) -> dict[Node, str]:
-    # numbers, as names such as `end` mean something to Mermaid and others, such as `node`, to Graphviz
+    # numbers, since names such as `end` have a meaning in Mermaid, and others, such as `node`, in Graphviz
     return {node: f"n{i}" for i, node in enumerate(graph.nodes)}
 
 
 def _escaped_for_mermaid(text: str) -> str:
-    """Quoted, with every character that is markup to Mermaid or HTML replaced by its number."""
+    """Quote a text by replacing every character that is markup in Mermaid or HTML by its number."""
     return re.sub(r"[^\w .,:=+\-()\[\]{}/]", lambda found: f"#{ord(found[0])};", text)
 
 

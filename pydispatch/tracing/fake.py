@@ -1,8 +1,8 @@
-"""Fakes: a FakeTensor has a shape, a dtype and a device, but no data; a FakeMode runs operators on them.
+"""Fakes: a FakeTensor has a shape, a dtype and a device, but no data. A FakeMode runs operators on them.
 
 A call runs the operator on arrays without data: its Meta kernel, its composite, or its fake implementation. For library
-operators the result depends only on shapes, dtypes and literals, so it is kept as the answer to equal calls: that of
-the library's own Meta kernels for all modes, any other for the mode.
+operators the result depends only on shapes, dtypes and literals. It is therefore cached as the answer to equal calls.
+Answers of the library's own Meta kernels are cached for all modes, any other answer only for its mode.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataE
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey, outranked_by
 from pydispatch.library.fakes import in_fake_mode
-from pydispatch.memory import items_of
 from pydispatch.modes import DispatchMode, below_python, default_backend
 from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.ops import ops
+from pydispatch.registry.conversions import user_call, written_in_trace
 from pydispatch.registry.operators import schema_of
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import DeviceType, OptionalType, Schema
@@ -33,19 +33,18 @@ from pydispatch.tracing.values import LEAVES, ArraySpec
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 CAPACITY = 4096
-"""The number of answers, and of kinds, that are kept; when there are more, all of them are forgotten."""
+"""The number of cached answers, and of cached kinds. When there are more, the cache is emptied."""
 
 ITEM = ops.np.item.default
-GETITEM = ops.np.getitem.default
 WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
 """Operators whose results have undefined values."""
 
 
 class Kind:
-    """What equal fakes have in common; a unique object, so that kinds are compared by identity.
+    """The properties that equal fakes share. Each kind is a unique object, so kinds are compared by identity.
 
-    `template` has shape, dtype and device, and so has `spec`. `value` is an array of at most one element, if it is
-    known; a fake that is written to changes its kind.
+    `template` and `spec` have the shape, dtype and device. `value` is an array of at most one element, if it is known.
+    A fake that is written to changes its kind.
     """
 
     __slots__ = ("device", "spec", "template", "value")
@@ -57,7 +56,7 @@ class Kind:
         self.value = value
 
     def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> FakeTensor:
-        """A new fake of this kind, as the result of a call in a mode."""
+        """Return a new fake of this kind, as the result of a call in a mode."""
         return FakeTensor(self, mode)
 
 
@@ -68,9 +67,9 @@ answers_of_library: dict[tuple[Any, ...], Any] = {}
 
 
 def kind_of(like: Any, device: str) -> Kind:
-    """The kind of fakes that have the shape and dtype of `like` and are on this device."""
+    """Return the kind of fakes that have the shape and dtype of `like` and are on this device."""
     dtype = like.dtype
-    description = like.shape, dtype, dtype.num, device      # dtypes that are equal may differ in their number
+    description = like.shape, dtype, dtype.num, device      # equal dtypes may have different numbers
     kind = kinds.get(description) if dtype.metadata is None else None
     if kind is None:
         kind = Kind(Shell(shape=like.shape, dtype=dtype, device=device), device)
@@ -82,7 +81,7 @@ def kind_of(like: Any, device: str) -> Kind:
 
 
 class FakeTensor(Tensor):
-    """A Tensor with a shape, a dtype and a device, but no data; a FakeMode makes it."""
+    """A Tensor with a shape, a dtype and a device, but no data. A FakeMode makes it."""
 
     __slots__ = ("_mode", "kind")
 
@@ -93,8 +92,8 @@ class FakeTensor(Tensor):
     def __init__(self, kind: Kind, mode: FakeMode | None = None) -> None:
         if mode is None:
             raise DispatchTypeError(
-                f"FakeTensor: {_core.a_type(kind)} does not name its FakeMode\n"
-                "make it with its mode: mode.from_array(x)"
+                f"FakeTensor: {_core.a_type(kind)} does not have a FakeMode\n"
+                "make the FakeTensor with a mode: mode.from_array(x)"
             )
         shell = Shell(kind.template)
         shell.fake = True
@@ -104,7 +103,7 @@ class FakeTensor(Tensor):
 
     @property
     def fake_mode(self) -> FakeMode:
-        """The mode that it belongs to."""
+        """The mode that a FakeTensor belongs to."""
         return self._mode
 
     @classmethod
@@ -137,14 +136,19 @@ class FakeTensor(Tensor):
     def __format__(self, spec: str) -> str:
         return repr(self)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
+    def __copy__(self) -> Any:
+        return ops.np.copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if not self.requires_grad and _core.tensors_are_followed():
+            return memo.setdefault(id(self), ops.np.copy(self))
         result = memo[id(self)] = FakeTensor(self.kind, self._mode)
         result.requires_grad = self.requires_grad
         return result
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise DispatchTypeError(
-            "a FakeTensor belongs to its FakeMode and cannot be pickled\nmake it where it is used: mode.from_array(x)"
+            "a FakeTensor belongs to its FakeMode and cannot be pickled\nmake it where you use it: mode.from_array(x)"
         )
 
 
@@ -159,7 +163,7 @@ LITERALS = frozenset({int, float, complex, bool, str, type(None)})
 
 
 class _Unknown:
-    """Replaces a value that cannot be described; it is not hashable, so no answer to its question is kept."""
+    """Replaces a value that cannot be described. It is not hashable, so no answer to its question is cached."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -169,7 +173,7 @@ UNKNOWN = _Unknown()
 
 
 def _described(value: Any, fakes: list[FakeTensor]) -> Any:
-    """The part of a question for one value: all that the answer may depend on. Collects its fakes, in order."""
+    """Return the part of a question for one value, on which the answer may depend, and collect its fakes in order."""
     type_ = type(value)
     if type_ is FakeTensor:
         fakes.append(value)
@@ -195,13 +199,6 @@ def _describe_keywords(kwargs: dict[str, Any], question: list[Any], fakes: list[
         question += name, _described(value, fakes)
 
 
-def _note_part(whole: Shell, key: Any, part: Shell) -> None:
-    """Let the view that a basic key selects be known as that part of the array."""
-    if whole.place is None:
-        whole.place = object()
-    part.place = whole.place, items_of(key)
-
-
 def _fakes_of(leaves: list[Any]) -> list[FakeTensor]:
     return [leaf for leaf in leaves if type(leaf) is FakeTensor]
 
@@ -209,7 +206,7 @@ def _fakes_of(leaves: list[Any]) -> list[FakeTensor]:
 class Viewed:
     """The answer to a call whose result shares memory with the `source`-th fake among the arguments.
 
-    Where `source` is None, it has a memory of its own, though the operator returns views of other arguments.
+    If `source` is None, the result has separate memory, although the operator returns views of other arguments.
     """
 
     __slots__ = ("kind", "source")
@@ -219,7 +216,7 @@ class Viewed:
         self.source = source
 
     def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> FakeTensor:
-        """A fake in the memory of its source."""
+        """Return a fake in the memory of its source."""
         result = FakeTensor(self.kind, mode)
         if self.source is None:
             result.array.base = object()
@@ -236,7 +233,7 @@ class SameAsArgument(NamedTuple):
     position: int
 
     def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> FakeTensor:
-        """That argument."""
+        """Return that argument."""
         return fakes[self.position]
 
 
@@ -246,7 +243,7 @@ class Other(NamedTuple):
     value: Any
 
     def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> Any:
-        """That value."""
+        """Return that value."""
         return self.value
 
 
@@ -257,12 +254,12 @@ class ResultPytree(NamedTuple):
     spec: TreeSpec
 
     def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> Any:
-        """The pytree."""
+        """Return the pytree."""
         return tree_unflatten([part.given(mode, fakes) for part in self.parts], self.spec)
 
 
 def _memory_of(fake: FakeTensor) -> Any:
-    """The Shell that represents the memory of the fake."""
+    """Return the Shell that represents the memory of the fake."""
     shell = fake.array
     return shell if shell.base is None else shell.base
 
@@ -273,11 +270,26 @@ def _memory_of(fake: FakeTensor) -> Any:
 class FakeMode(DispatchMode):
     """A mode in which arrays have no data: factories make FakeTensors, and operators compute only shapes and dtypes.
 
-    Arrays with data are an error, except NumPy scalars; with `allow_real_inputs`, operators may read from them.
-    DataDependentError where a shape or a number depends on data.
+    Arrays with data raise an error, except NumPy scalars. Raises DataDependentError if a shape or a number depends on
+    data.
+
+    Parameters
+    ----------
+    allow_real_inputs : bool, optional
+        With True, operators may read from arrays with data.
+
+    Examples
+    --------
+    >>> from pydispatch import ops
+    >>> from pydispatch.tracing import FakeMode
+    >>> with FakeMode():
+    ...     print(ops.np.ones((2, 3)) @ ops.np.ones((3, 4)))
+    FakeTensor(shape=(2, 4), dtype=float64, device=CPU)
     """
 
     enters_anew = False
+
+    _follows_tensors = True
 
     def __init__(self, *, allow_real_inputs: bool = False) -> None:
         self.allow_real_inputs = allow_real_inputs
@@ -286,11 +298,23 @@ class FakeMode(DispatchMode):
         self._memories: dict[int, tuple[weakref.ref[Any], weakref.ref[Shell]]] = {}
 
     def from_array(self, x: Any) -> Any:
-        """The fake of an array or Tensor, the same one every time; it does not keep the array alive.
+        """Return the fake of an array or Tensor, the same one on every call, without keeping the array alive.
 
-        It requires grad if the Tensor does. For a subclass with a handler that can be flattened, the result is an
-        object of that subclass that holds fakes. DispatchTypeError for other subclasses with handlers, for values that
-        are not arrays, and for fakes of another mode.
+        Parameters
+        ----------
+        x : array or Tensor
+            An array, or a Tensor of a subclass with a handler that can be flattened.
+
+        Returns
+        -------
+        FakeTensor
+            A fake that requires grad if the Tensor does. For a subclass that can be flattened, an object of that
+            subclass that holds fakes.
+
+        Raises
+        ------
+        DispatchTypeError
+            For other subclasses with handlers, for values that are not arrays, and for fakes of another mode.
         """
         if type(x) is FakeTensor:
             self._check_own(x, "from_array")
@@ -299,14 +323,16 @@ class FakeMode(DispatchMode):
         if known is not None and known[0]() is x:
             return known[1]
         fake = self._convert(x)
-        if isinstance(x, Tensor) and x.requires_grad:
+        if isinstance(x, Tensor) and x.requires_grad and _core.innermost_transform_now() is None:
             fake.requires_grad = True
+        if _core.is_scalar(x):
+            _core.to_scalar(fake)
         if not isinstance(x, np.generic):
             self._known[id(x)] = weakref.ref(x, functools.partial(_forget, weakref.ref(self), id(x))), fake
         return fake
 
     def new_fake(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FakeTensor:
-        """A new fake of NumPy's arrays, with a memory of its own."""
+        """Return a new fake of a NumPy array, with separate memory."""
         return FakeTensor(kind_of(ArraySpec(shape, dtype), "CPU"), self)
 
     def _convert(self, x: Any) -> Tensor:
@@ -317,8 +343,8 @@ class FakeMode(DispatchMode):
             return wrapper
         if not _core.is_array(x) or (isinstance(x, Tensor) and x.dispatches_to_python):
             raise DispatchTypeError(
-                f"FakeMode.from_array: expected an array, or a Tensor that is one or can be flattened, found a "
-                f"{type(x).__name__}\npass an array: mode.from_array(np.asarray(x)); or define __tensor_flatten__"
+                f"FakeMode.from_array: expected an array or a Tensor that can be flattened, found a "
+                f"{type(x).__name__}\npass an array: mode.from_array(np.asarray(x)), or define __tensor_flatten__"
             )
         shell = Shell(x)
         device = shell.device.backend
@@ -328,7 +354,7 @@ class FakeMode(DispatchMode):
         return fake
 
     def _lay_in_memory(self, shell: Shell, x: Any) -> None:
-        """Let fakes of arrays that share memory share memory, too: that of the first fake."""
+        """Make fakes of arrays that share memory share the memory of the first fake."""
         owner = bottom_of(x)
         while isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray):
             owner = owner.base
@@ -345,9 +371,12 @@ class FakeMode(DispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if types:
-            return NotImplemented       # a FakeTensor handles the call, below the tape; other classes do so themselves
+            return NotImplemented       # a FakeTensor handles the call below the tape, and so do other classes
         if isinstance(func, HigherOrderOperator):
             return self._higher_order(func, args, kwargs)
+        if any(type(arg) is Tensor and arg.requires_grad for arg in args) and self.allow_real_inputs:
+            # the tape, which is below, records operators on fakes
+            return func(*[self.from_array(arg) if type(arg) is Tensor else arg for arg in args], **kwargs or {})
         question: list[Any] = [func.live_table or UNKNOWN, _core.current_state().default_backend, _described(args, [])]
         if kwargs:
             _describe_keywords(kwargs, question, [])
@@ -356,7 +385,7 @@ class FakeMode(DispatchMode):
     def _higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any] | None
     ) -> Any:
-        """Run the operator's rule for arrays without data on fakes; arrays that its functions make are fakes, too."""
+        """Run the operator's rule for arrays without data on fakes, with functions that make fakes too."""
         rule = func.rule_for("Meta")
         if rule is None or any(isinstance(leaf, Wrapper) for leaf in tree_leaves((args, kwargs))):
             return NotImplemented
@@ -367,25 +396,21 @@ class FakeMode(DispatchMode):
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None, question: Any,
         fakes: list[FakeTensor],
     ) -> Any:
-        """The results of a call, from the answer to its question; `fakes` are the fakes among its arguments."""
+        """Return the results of a call, from the answer to its question. `fakes` are the fakes among its arguments."""
         for fake in fakes:
             if fake._mode is not self:
                 self._check_own(fake, f"operator {func.name}")
         answer = None
         try:
             answer = answers_of_library.get(question) or self._answers.get(question)
-        except TypeError:               # something in it is UNKNOWN
+        except TypeError:               # a part of it is UNKNOWN
             question = None
-        result = (
-            self._find(func, args, kwargs or {}, question) if answer is None else answer.given(self, fakes))
-        if func is GETITEM and len(fakes) == 1 and type(result) is FakeTensor and not kwargs:
-            _note_part(fakes[0].array, args[1], result.array)
-        return result
+        return self._find(func, args, kwargs or {}, question) if answer is None else answer.given(self, fakes)
 
     def _find(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], question: Any) -> Any:
-        """The results of a call, by running it without data; the answer is kept if the call has a question.
+        """Return the results of a call by running it without data, and cache the answer if the call has a question.
 
-        NotImplemented where a transform has to see the call first.
+        Return NotImplemented if a transform has to see the call first.
         """
         leaves, spec = tree_flatten((args, kwargs))
         if any(isinstance(leaf, Wrapper) for leaf in leaves):
@@ -393,7 +418,7 @@ class FakeMode(DispatchMode):
         leaves = self._admitted(func, args, kwargs, leaves)
         fakes = _fakes_of(leaves)
         for fake in fakes:
-            self._check_own(fake, f"operator {func.name}")      # some that a question does not show
+            self._check_own(fake, f"operator {func.name}")      # a question does not show all fakes
             if fake.kind.value is not None and fake._version:
                 fake.kind = kind_of(fake.kind.template, fake.kind.device)
         if func is ITEM:
@@ -407,7 +432,7 @@ class FakeMode(DispatchMode):
         device = device or _common_device(fakes)
         returns_views = any(_core.aliased_arguments(schema.arguments, result) for result in schema.returns)
         answer = self._answer_of(_run(func, args, kwargs), fakes, device, returns_views)
-        if func.namespace in PACKS:     # other operators may return anything, so their answers are not kept
+        if func.namespace in PACKS:     # other operators may return anything, so their answers are not cached
             known = [fake.kind.value is not None for fake in fakes]
             if all(known) and not schema.is_mutable and not is_random:
                 answer = self._with_values(func, leaves, spec, answer)
@@ -421,31 +446,36 @@ class FakeMode(DispatchMode):
     def _check_own(self, fake: FakeTensor, who: str) -> None:
         if fake._mode is not self:
             raise DispatchTypeError(
-                f"{who}: found a FakeTensor of another FakeMode, expected those of one mode\n"
+                f"{who}: found a FakeTensor of another FakeMode, expected one mode for all\n"
                 "make all of them with one mode: mode.from_array(x)"
             )
 
     def _admitted(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
     ) -> list[Any]:
-        """The leaves, unless arrays with data are refused; if there is no fake, the first such array becomes one."""
+        """Return the leaves, or raise if arrays with data are not allowed.
+
+        If there is no fake, the first array with data becomes one.
+        """
         real = [leaf for leaf in leaves if _is_real(leaf)]
         if not real:
             return leaves
         arguments = zip(schema_of(func).arguments, func.bind(args, kwargs), strict=True)
         for argument, value in arguments:
             if any(map(_is_real, tree_leaves(value))) and (argument.mutable or not self.allow_real_inputs):
-                remedy = "; or FakeMode(allow_real_inputs=True), to read from it" if not argument.mutable else ""
+                what = f"operator {func.name}: argument {argument.name} holds an array with data, expected a FakeTensor"
+                if self.allow_real_inputs:      # traces set it
+                    raise DispatchTypeError(f"{what}\n{written_in_trace(user_call())}")
+                remedy = ", or use FakeMode(allow_real_inputs=True) to read from it" if not argument.mutable else ""
                 raise DispatchTypeError(
-                    f"operator {func.name}: argument {argument.name} holds an array with data, expected a FakeTensor, "
-                    f"since a FakeMode is active\nconvert it: mode.from_array({argument.name}){remedy}"
+                    f"{what}, because a FakeMode is active\nconvert it: mode.from_array({argument.name}){remedy}"
                 )
         if _fakes_of(leaves):
             return leaves
         return [self.from_array(leaf) if leaf is real[0] else leaf for leaf in leaves]
 
     def _answer_of(self, found: Any, fakes: list[FakeTensor], device: str, returns_views: bool) -> Any:
-        """The answer for results that were found: each is an argument, shares memory with one, or is new."""
+        """Return the answer for these results: each is an argument, shares memory with one, or is new."""
         leaves, spec = tree_flatten(found)
         parts = tuple([self._part(leaf, fakes, device, returns_views) for leaf in leaves])
         return ResultPytree(parts, spec) if spec.type is not None else parts[0]
@@ -466,7 +496,7 @@ class FakeMode(DispatchMode):
         return Viewed(kind, None) if returns_views else kind
 
     def _with_values(self, func: OpOverload, leaves: list[Any], spec: TreeSpec, answer: Any) -> Any:
-        """The answer for arguments whose values are known: it has the values of the results, if these are small."""
+        """Return the answer for arguments with known values, with the values of the results if these are small."""
         parts = answer.parts if type(answer) is ResultPytree else (answer,)
         if func in WITHOUT_VALUES or any(_size(part) > 1 for part in parts):
             return answer
@@ -479,7 +509,7 @@ class FakeMode(DispatchMode):
 
 
 def _runs_declared_kernel(func: OpOverload) -> bool:
-    """Is the kernel that runs without data the one that a pack declares?"""
+    """Return whether the kernel that runs without data is the one that a pack declares."""
     entry = table_entry(func, DispatchKey.Meta)
     declared = declaration_of(func)
     return (entry is not None and declared is not None and entry.is_raw
@@ -493,19 +523,19 @@ def _forget(mode: weakref.ref[FakeMode], address: int, _: object) -> None:
 
 
 def _is_real(leaf: Any) -> bool:
-    """Is it an array with data? NumPy's scalars count as literals here."""
+    """Return whether this is an array with data. NumPy's scalars count as literals here."""
     return _core.is_array(leaf) and type(leaf) is not FakeTensor and not isinstance(leaf, np.generic)
 
 
 def _without_data(leaf: Any) -> Any:
-    """A leaf as kernels take it: the Shell of a fake, the raw array of a Tensor."""
+    """Return a leaf as kernels take it: the Shell of a fake, the raw array of a Tensor."""
     return leaf.array if isinstance(leaf, Tensor) else leaf
 
 
 def _take_device(
     schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], instead: str
 ) -> tuple[tuple[Any, ...], str | None]:
-    """The positional arguments with the device of the call replaced; and that device, or None."""
+    """Return the positional arguments with the device of the call replaced, and that device or None."""
     for position, argument in enumerate(schema.arguments):
         kind = argument.type
         if not isinstance(kind.inner if isinstance(kind, OptionalType) else kind, DeviceType):
@@ -520,7 +550,10 @@ def _take_device(
 
 
 def _common_device(fakes: list[FakeTensor]) -> str:
-    """The device whose kernels would run: without fakes the ambient one; else Meta, the highest other one, or CPU."""
+    """Return the device whose kernels would run.
+
+    Without fakes it is the ambient device. Otherwise it is Meta, the highest other one, or CPU.
+    """
     devices = {fake.kind.device for fake in fakes}
     if len(devices) == 1:
         return devices.pop()
@@ -530,32 +563,35 @@ def _common_device(fakes: list[FakeTensor]) -> str:
 
 
 def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run the operator on arrays without data. DataDependentError if its kernel reads data."""
+    """Run the operator on arrays without data. Raise DataDependentError if its kernel reads data."""
     try:
         with Setting(in_fake_mode, True), default_backend("Meta"):
             return below_python(func, *args, **kwargs)
     except NoDataError as error:
         raise DataDependentError(
-            f"operator {func.name}: the kernel that it runs on arrays without data reads values\n"
-            f'read only shapes and dtypes in the function that you register: library.register_fake("{func.name}", fake)'
+            f"operator {func.name}: its kernel for arrays without data reads values\n"
+            f'register a function that reads only shapes and dtypes: library.register_fake("{func.name}", fake)'
         ) from error
 
 
 def _number(fake: FakeTensor) -> Any:
-    """The only element of a fake whose value is known."""
+    """Return the only element of a fake whose value is known."""
     if fake.size != 1:
         raise ValueError(f"operator {ITEM.name}: argument a has shape {fake.shape}, expected one element\n"
-                         "take one of them: x[0]")
+                         "select one element: x[0]")
     if fake.kind.value is None:
         raise DataDependentError(
-            f"operator {ITEM.name}: argument a is a FakeTensor, whose value is unknown, expected one with data\n"
-            "keep to arrays, for example with ops.np.where(condition, x, other), or leave the FakeMode"
+            f"operator {ITEM.name}: argument a is a FakeTensor, whose value is unknown, expected an array with data\n"
+            "use operators on arrays, such as ops.np.where(condition, x, other), or leave the FakeMode"
         )
     return fake.kind.value.item()
 
 
 def _says_it_all(answer: Any, fakes: list[FakeTensor]) -> bool:
-    """Is the answer valid for all equal calls? Not if it names an argument that was passed twice."""
+    """Return whether the answer is valid for all equal calls.
+
+    It is not if it refers to an argument that was passed twice.
+    """
     if type(answer) is Kind:
         return True
     parts = answer.parts if type(answer) is ResultPytree else (answer,)
@@ -565,13 +601,13 @@ def _says_it_all(answer: Any, fakes: list[FakeTensor]) -> bool:
 
 
 def _size(part: Kind | Viewed | SameAsArgument | Other) -> float:
-    """The number of elements of a result; infinite if unknown."""
+    """Return the number of elements of a result, or infinity if unknown."""
     kind = part.kind if type(part) is Viewed else part
     return kind.template.size if type(kind) is Kind else inf
 
 
 def _with_value(part: Any, value: Any) -> Any:
-    """The part of an answer for a result whose value is known."""
+    """Return the part of an answer for a result whose value is known."""
     if type(part) is Viewed:
         return Viewed(_with_value(part.kind, value), part.source)
     return Kind(part.template, part.device, np.array(value))

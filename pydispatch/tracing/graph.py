@@ -1,4 +1,4 @@
-"""`Graph`: a program as an editable list of nodes. Other operations on graphs are in modules of their own."""
+"""`Graph`: a program as an editable list of nodes. Other operations on graphs are in separate modules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError, GraphError
+from pydispatch.higher_order.closures import Outlined
 from pydispatch.tracing.arguments import overload_for
 from pydispatch.tracing.compiled import CompiledGraph
 from pydispatch.tracing.literals import is_literal, refuse_literal
 from pydispatch.tracing.names import Names
 from pydispatch.tracing.source import Source
 from pydispatch.tracing.targets import name_of, path_of
-from pydispatch.tracing.values import LEAVES, map_values, values_in
+from pydispatch.tracing.values import LEAVES, check_shape, map_values, values_in
 from pydispatch.tree import LEAF, TreeSpec, flat_spec, tree_flatten
 
 OPS = ("placeholder", "get_attr", "call_function", "output")
@@ -28,9 +29,9 @@ class Node:
     """One value of a graph and the call that makes it.
 
     `op` is "placeholder" (an argument of the graph), "get_attr" (one of its constants), "call_function" or "output".
-    `target` is what is called, the name of the argument or of the constant, or "output". `args` and `kwargs` hold nodes
-    and literals, in pytrees too; both can be set. `users` are the nodes that use this one, oldest use first. `meta` is
-    a dict for notes of any kind; `meta["val"]` is what is known of the value.
+    `target` is the called function, the name of the argument or of the constant, or "output". `args` and `kwargs` hold
+    nodes and literals, also in pytrees. Both can be set. `users` are the nodes that use this one, oldest use first.
+    `meta` is a dict for notes of any kind. `meta["val"]` describes the known properties of the value.
     """
 
     __slots__ = ("_args", "_inputs", "_kwargs", "_target", "graph", "meta", "name", "next", "op", "prev", "users")
@@ -42,7 +43,7 @@ class Node:
         self._target = target
         self._args: tuple[Any, ...] = ()
         self._kwargs: dict[str, Any] = {}
-        self._inputs: list[Node] = []       # kept apart from the arguments, since a list in them can be changed
+        self._inputs: list[Node] = []       # a copy, since a list in the arguments can be changed
         self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
         self.prev: Node | None = None
@@ -50,7 +51,7 @@ class Node:
 
     @property
     def target(self) -> Target:
-        """What the node calls, or a name."""
+        """The function that the node calls, or a name."""
         return self._target
 
     @target.setter
@@ -60,7 +61,7 @@ class Node:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The positional arguments: nodes and literals, in pytrees too."""
+        """The positional arguments: nodes and literals, also in pytrees."""
         return self._args
 
     @args.setter
@@ -69,7 +70,7 @@ class Node:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The keyword arguments, in a new dict; to change one, set the whole dict."""
+        """The keyword arguments, in a new dict. To change one, set the whole dict."""
         return dict(self._kwargs)
 
     @kwargs.setter
@@ -82,10 +83,13 @@ class Node:
         return list(self._inputs)
 
     def set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Set both at once; DispatchTypeError for what is neither a node of this graph nor a literal."""
+        """Set positional and keyword arguments at once.
+
+        Raises DispatchTypeError for a value that is neither a node of this graph nor a literal.
+        """
         self._live_graph()
         inputs: dict[Node, None] = {}
-        # kernels get tuples for lists
+        # kernels take tuples for lists
         lists = tuple if isinstance(self._target, OpOverload) else list
 
         def checked(value: Any) -> Any:
@@ -100,7 +104,7 @@ class Node:
         self._use(args, kwargs, inputs)
 
     def _use(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: dict[Node, None]) -> None:
-        """Take arguments that are known to be right; `inputs` are the nodes in them."""
+        """Set arguments that are known to be valid. `inputs` are the nodes in them."""
         for node in self._inputs:
             del node.users[self]
         self._args, self._kwargs, self._inputs = args, kwargs, list(inputs)
@@ -109,14 +113,14 @@ class Node:
         self._live_graph().note_change()
 
     def replace_all_uses_with(self, other: Node) -> list[Node]:
-        """Replace this node by `other` in all of its users except `other`; returns these users."""
+        """Replace this node by `other` in all of its users except `other`, and return these users."""
         users = [user for user in self.users if user is not other]
         for user in users:
             user.replace_input_with(self, other)
         return users
 
     def replace_input_with(self, old: Node, new: Any) -> None:
-        """Put `new`, a node or a literal, in place of a node in the arguments."""
+        """Replace a node in the arguments by `new`, a node or a literal."""
         args, kwargs = map_values(lambda value: new if value is old else value, (self._args, self._kwargs))
         self.set_arguments(args, kwargs)
 
@@ -124,7 +128,7 @@ class Node:
         return self.name
 
     def _checked(self, value: Any, inputs: dict[Node, None]) -> Any:
-        """`value` if it may stand in the arguments; a node is added to the inputs."""
+        """Check that `value` may be in the arguments, add a node to the inputs, and return `value`."""
         if isinstance(value, Node):
             if value.graph is not self.graph:
                 whose = "was erased" if value.graph is None else "belongs to another graph"
@@ -147,8 +151,8 @@ LEAVES.add(Node)
 class Match:
     """One match of a pattern.
 
-    `arguments` are the values that its parameters stand for, `nodes` the erased nodes by their names in the pattern,
-    and `results` what replaced them.
+    `arguments` are the values that its parameters matched, `nodes` the erased nodes by their names in the pattern, and
+    `results` the values that replaced them.
     """
 
     arguments: dict[str, Any]
@@ -157,7 +161,7 @@ class Match:
 
 
 class Nodes:
-    """The nodes of a graph in order; nodes may be erased and inserted during an iteration."""
+    """The nodes of a graph in order. Nodes may be erased and inserted during an iteration."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -186,23 +190,36 @@ class Nodes:
 class Graph:
     """A program: arguments, constants, calls of operators and functions, and an output.
 
-    Nodes are added at the end, before the output, or where `inserting_before` and `inserting_after` say. `constants`
-    are values, by name, that are part of the graph. `in_spec` is the structure of the arguments, whose leaves are the
-    placeholders; without one, each placeholder is an argument. `check_shapes` says whether arguments must have the
-    shapes and dtypes in the placeholders' `meta["val"]`.
+    Nodes are added at the end, before the output, or where `inserting_before` and `inserting_after` specify.
+    `constants` are values, by name, that are part of the graph. `in_spec` is the structure of the arguments, whose
+    leaves are the placeholders. Without it, each placeholder is an argument. With `check_shapes`, arguments must have
+    the shapes and dtypes in the placeholders' `meta["val"]`.
     """
 
     def __init__(self) -> None:
-        self.check_shapes = True
+        self._check_shapes = True
+        self.is_body = False        # whether it does the same as a function passed to an operator, see `kept`
         self.constants: dict[str, Any] = {}
         self.first: Node | None = None
         self.last: Node | None = None
         self.output_node: Node | None = None
         self._in_spec: TreeSpec | None = None
         self._names = Names()
-        self._before: Node | None = None        # where new nodes go; None: at the end
+        self._before: Node | None = None        # where new nodes go, None: at the end
         self._cache: dict[Callable[[Graph], Any], Any] = {}
-        self._targets: dict[OpOverload, str] = {}       # operators that are called, with names of nodes for calls
+        self._targets: dict[OpOverload, str] = {}       # the called operators, with names of nodes for their calls
+
+    @property
+    def check_shapes(self) -> bool:
+        """Whether runs raise for other shapes than in the trace. Setting it to False erases the nodes that check."""
+        return self._check_shapes
+
+    @check_shapes.setter
+    def check_shapes(self, checks: bool) -> None:
+        self._check_shapes = checks
+        if not checks:
+            for node in self.find_nodes(target=check_shape):
+                self.erase_node(node)
 
     # --- reading ---
 
@@ -231,27 +248,37 @@ class Graph:
         return LEAF if self.output_node is None else tree_flatten(self.output_node.args[0])[1]
 
     def find_nodes(self, *, op: str | None = None, target: Any = None) -> list[Node]:
-        """The nodes of this kind, or with this target; a packet stands for its overloads."""
+        """Return the nodes of this kind, or with this target. A packet matches all of its overloads."""
         targets = target.overloads if isinstance(target, OpOverloadPacket) else (target,)
         return [node for node in self.nodes if op in (None, node.op) and (
             target is None or any(node.target is one or node.target == one for one in targets))]
 
     @property
     def code(self) -> str:
-        """Python source of a function `forward`; it runs with `globals` as its globals."""
+        """Python source of a function `forward`, which runs with `globals` as its globals."""
         return self.generate().text
 
     @property
     def globals(self) -> dict[str, Any]:
-        """What the global names in `code` stand for."""
+        """The values of the global names in `code`."""
         return dict(self.generate().names)
 
     def cached(self, compute: Callable[[Graph], T]) -> T:
-        """The result of a function of the graph; it runs again only after the nodes have changed."""
+        """Return the result of a function of the graph, which runs again only after the nodes have changed."""
         result: T | None = self._cache.get(compute)
         if result is None:
             result = self._cache[compute] = compute(self)
         return result
+
+    @property
+    def kept(self) -> dict[Any, Any] | None:
+        """The functions that transforms derived from a body, or None for another graph."""
+        return self.cached(_nothing_kept) if self.is_body else None
+
+    @property
+    def outlined(self) -> Outlined | None:
+        """The arguments and results of a body, or None for another graph."""
+        return self.cached(_outlined_body) if self.is_body else None
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.nodes)} nodes>"
@@ -263,7 +290,7 @@ class Graph:
         return self._insert("placeholder", name, name)
 
     def get_attr(self, name: str) -> Node:
-        """Add a node for one of the `constants`; KeyError for an unknown name."""
+        """Add a node for one of the `constants`. Raises KeyError for an unknown name."""
         if name not in self.constants:
             raise KeyError(f"the graph has no constant {name!r}: call graph.add_constant(value, {name!r})")
         return self._insert("get_attr", name, name)
@@ -278,7 +305,7 @@ class Graph:
         return self.get_attr(key)
 
     def constant_node(self, value: Any, name: str = "constant") -> Node:
-        """A node for this object, which becomes a constant of that name unless it is one already."""
+        """Return a node for this object, which becomes a constant of that name unless it is already one."""
         for known, other in self.constants.items():
             if other is value:
                 return self.get_attr(known)
@@ -287,16 +314,16 @@ class Graph:
     def call_function(
         self, target: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Node:
-        """Add a call of an operator or a Python function; for a packet, of the overload that fits the arguments.
+        """Add a call of an operator or a Python function, or for a packet, of the overload that fits the arguments.
 
-        DispatchTypeError for arguments that are neither nodes of this graph nor literals.
+        Raises DispatchTypeError for arguments that are neither nodes of this graph nor literals.
         """
         kwargs = {} if kwargs is None else kwargs
         if isinstance(target, OpOverloadPacket):
             target = overload_for(target, tuple(args), kwargs)
         if not callable(target):
-            raise TypeError(f"call_function: target is {target!r}, {_core.a_type(target)}; expected an operator or "
-                            "a function\npass ops.np.add.default, say")
+            raise TypeError(f"call_function: target is {target!r}, {_core.a_type(target)}, expected an operator or "
+                            "a function\npass an operator, such as ops.np.add.default")
         node = self._new_node("call_function", self._name_of_call(target), target)
         node.set_arguments(tuple(args), kwargs)
         return self._linked(node)
@@ -304,7 +331,7 @@ class Graph:
     def add_call(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], inputs: dict[Node, None]
     ) -> Node:
-        """Like `call_function`, for arguments that are known to be right: `inputs` are the nodes in them."""
+        """Add a call with arguments that are known to be valid. `inputs` are the nodes in them."""
         node = self._new_node("call_function", self._name_of_call(target), target)
         node._args, node._kwargs, node._inputs = args, kwargs, list(inputs)
         for used in inputs:
@@ -312,20 +339,20 @@ class Graph:
         return self._linked(node)
 
     def _name_of_call(self, target: Callable[..., Any]) -> str:
-        """The name for a node that calls this; a name that generated code has for the target is taken."""
+        """Return the name for a node that calls this, and reserve a name that generated code uses for the target."""
         name = self._targets.get(target) if isinstance(target, OpOverload) else None
         if name is None:
             name = name_of(target)
             if path_of(target) is None and name.isidentifier():
-                self._names.reserve(name)           # generated code calls it by its name
+                self._names.reserve(name)           # generated code calls the target by its name
             elif isinstance(target, OpOverload):
                 self._targets[target] = name
         return name
 
     def output(self, value: Any) -> Node:
-        """Add the output: nodes and literals, in pytrees too. Allowed once; later, set `output_node.args`."""
+        """Add the output: nodes and literals, also in pytrees. This is allowed once. Later, set `output_node.args`."""
         if self.output_node is not None:
-            raise GraphError("the graph has an output already\nset graph.output_node.args = (value,)")
+            raise GraphError("the graph already has an output\nset graph.output_node.args = (value,)")
         before, self._before = self._before, None
         try:
             self.output_node = self._insert("output", "output", "output", (value,))
@@ -334,7 +361,7 @@ class Graph:
         return self.output_node
 
     def copy_node(self, node: Node, value_of: Callable[[Node], Any]) -> Node:
-        """Add a node like one of another graph; `value_of` gives the value that replaces each of its inputs."""
+        """Add a node like one of another graph, with each of its inputs replaced by its `value_of`."""
         args, kwargs = map_values(
             lambda value: value_of(value) if isinstance(value, Node) else value, (node.args, node.kwargs))
         if node.op == "output":
@@ -356,8 +383,18 @@ class Graph:
         return Node(self, op, self._names.fresh(name), target)
 
     def _linked(self, node: Node) -> Node:
-        """The node, in its place in the order."""
-        self._link(node, self.output_node if self._before is None else self._before)
+        """Link the node into the order, and return it."""
+        before = self.output_node if self._before is None else self._before
+        after = self.last if before is None else before.prev
+        node.prev, node.next = after, before
+        if after is None:
+            self.first = node
+        else:
+            after.next = node
+        if before is None:
+            self.last = node
+        else:
+            before.prev = node
         self.note_change()
         return node
 
@@ -365,13 +402,13 @@ class Graph:
 
     @contextmanager
     def inserting_before(self, node: Node) -> Iterator[None]:
-        """In the block, nodes are added before this one, in the order in which they are made."""
+        """Add nodes before this one in the block, in the order in which they are made."""
         with self._at(node):
             yield
 
     @contextmanager
     def inserting_after(self, node: Node) -> Iterator[None]:
-        """In the block, nodes are added after this one, in the order in which they are made."""
+        """Add nodes after this one in the block, in the order in which they are made."""
         with self._at(node.next):
             yield
 
@@ -386,12 +423,12 @@ class Graph:
             self._before = before
 
     def erase_node(self, node: Node) -> None:
-        """Remove a node; GraphError if it has users."""
+        """Remove a node. Raises GraphError if it has users."""
         if node.graph is not self:
             raise GraphError(f"node {node.name} is not in this graph\nname one of graph.nodes")
         if node.users:
             raise GraphError(f"node {node.name} cannot be erased: {', '.join([user.name for user in node.users])} use "
-                             f"its value\nhave them use another: {node.name}.replace_all_uses_with(node)")
+                             f"its value\nmake them use another node: {node.name}.replace_all_uses_with(node)")
         if self._before is node:
             self._before = node.next
         if self.output_node is node:
@@ -402,20 +439,9 @@ class Graph:
         node.graph = None
 
     def note_change(self) -> None:
-        """Forget what was computed from the nodes, after they have changed."""
+        """Discard all values computed from the nodes, after they have changed."""
         self._cache.clear()
-
-    def _link(self, node: Node, before: Node | None) -> None:
-        after = self.last if before is None else before.prev
-        node.prev, node.next = after, before
-        if after is None:
-            self.first = node
-        else:
-            after.next = node
-        if before is None:
-            self.last = node
-        else:
-            before.prev = node
+        self.is_body = False
 
     def _unlink(self, node: Node) -> None:
         if node.prev is None:
@@ -443,6 +469,11 @@ class Graph:
 
     # --- copying ---
 
+    @property
+    def reachable(self) -> tuple[Any, ...]:
+        """The objects that a call may reach."""
+        return tuple(self.constants.values())
+
     def __reduce__(self) -> tuple[Any, ...]:
         index = {node: _Reference(i) for i, node in enumerate(self.nodes)}
         nodes = [
@@ -454,12 +485,23 @@ class Graph:
         return _rebuild, (type(self), nodes, dict(self.constants), self._in_spec, self.check_shapes)
 
 
+def _nothing_kept(graph: Graph) -> dict[Any, Any]:
+    return {}
+
+
+def _outlined_body(graph: Graph) -> Outlined:
+    assert graph.output_node is not None
+    examples, results = [[(node.meta["val"].shape, node.meta["val"].dtype) for node in nodes]
+                         for nodes in (graph.placeholders, graph.output_node.args[0])]
+    return Outlined(examples, results, [], False)
+
+
 def _placeholders_of(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if node.op == "placeholder"]
 
 
 class _Reference:
-    """A node in what is pickled: its position in the order."""
+    """A node in pickled data: its position in the order."""
 
     __slots__ = ("index",)
 
@@ -485,10 +527,10 @@ def _rebuild(
 
 
 def nodes_in(value: Any) -> list[Node]:
-    """The nodes in a value, each once, from left to right."""
+    """Return the nodes in a value, each once, from left to right."""
     return list(dict.fromkeys([item for item in values_in(value) if isinstance(item, Node)]))
 
 
 def holds_node(value: Any) -> bool:
-    """Is there a node in this value?"""
+    """Return whether there is a node in this value."""
     return any(isinstance(item, Node) for item in values_in(value))

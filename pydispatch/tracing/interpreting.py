@@ -10,7 +10,7 @@ from pydispatch.tracing.values import map_values
 
 
 class GraphInterpreter:
-    """Runs a graph node by node; a subclass overrides the methods for kinds of nodes.
+    """Runs a graph node by node. A subclass overrides the methods for kinds of nodes.
 
     Values are freed after their last use. `node` is the node that is running.
     """
@@ -21,7 +21,7 @@ class GraphInterpreter:
         self.values: dict[Node, Any] = {}
 
     def run(self, *args: Any) -> Any:
-        """Run the graph; the arguments may be of any kind that the methods for the nodes understand."""
+        """Run the graph. The arguments may be of any kind that the methods for the nodes accept."""
         return self.run_flat(self.graph.flatten_arguments(args))
 
     def run_flat(self, leaves: list[Any]) -> Any:
@@ -42,37 +42,37 @@ class GraphInterpreter:
         return result
 
     def run_node(self, node: Node) -> Any:
-        """The value of a node, by the method named like its op."""
+        """Return the value of a node, computed by the method named like its op."""
         args, kwargs = self.arguments_of(node)
         if node.op == "placeholder":
             return self.placeholder(node.target, (self.values[node],), kwargs)
         return getattr(self, node.op)(node.target, args, kwargs)
 
     def arguments_of(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a node, with values for nodes."""
+        """Return the arguments of a node, with values for nodes."""
         args, kwargs = map_values(
             lambda value: self.values[value] if isinstance(value, Node) else value, (node.args, node.kwargs))
         return args, kwargs
 
     def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An argument of the graph; `args` holds it."""
+        """Return an argument of the graph, which `args` holds."""
         return args[0]
 
     def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A constant of the graph."""
+        """Return a constant of the graph."""
         return self.graph.constants[target]
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call."""
+        """Return the result of a call."""
         return target(*args, **kwargs)
 
     def output(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The output of the graph; `args` holds it."""
+        """Return the output of the graph, which `args` holds."""
         return args[0]
 
 
 class Transformer(GraphInterpreter):
-    """Makes a new graph from a graph: each method returns the new node that replaces a node.
+    """Makes a new graph from a graph. Each method returns the new node that replaces a node.
 
     Without overrides it makes a copy. An overridden `call_function` may call super() with another target or other
     arguments, make several nodes with `self.new_graph`, or return an existing node.
@@ -83,7 +83,7 @@ class Transformer(GraphInterpreter):
         self.new_graph = type(graph)()
 
     def transform(self) -> Graph:
-        """The new graph, linted."""
+        """Return the new graph, linted."""
         self.new_graph.constants.update(self.graph.constants)
         self.new_graph.in_spec = self.graph.in_spec
         self.new_graph.check_shapes = self.graph.check_shapes
@@ -92,23 +92,23 @@ class Transformer(GraphInterpreter):
         return self.new_graph
 
     def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same argument of the new graph."""
+        """Add the same argument to the new graph."""
         return self._described(self.new_graph.placeholder(target))
 
     def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same constant of the new graph."""
+        """Add the same constant to the new graph."""
         return self._described(self.new_graph.get_attr(target))
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A node of the new graph."""
+        """Add a call to the new graph."""
         return self._described(self.new_graph.call_function(target, args, kwargs))
 
     def output(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The output of the new graph."""
+        """Add the output to the new graph."""
         return self._described(self.new_graph.output(args[0]))
 
     def _described(self, node: Node) -> Node:
-        """The new node, with the notes (`meta`) of the one that it replaces."""
+        """Copy the notes (`meta`) of the replaced node to the new one, and return it."""
         if self.node is not None:
             node.meta.update(self.node.meta)
         return node

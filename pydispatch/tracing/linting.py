@@ -1,5 +1,6 @@
 """Check that a graph is well-formed."""
 
+# tests: tests/tracing/test_graph.py
 from __future__ import annotations
 
 from pydispatch._core import OpOverload
@@ -22,10 +23,10 @@ def lint(graph: Graph) -> None:
         check_name(node, names)
         _check_target(graph, node)
         if nodes_in((node.args, node.kwargs)) != node.all_input_nodes:
-            raise _malformed(node, "a list or dict in its arguments was changed; set node.args to a new one")
+            raise _malformed(node, "a list or dict in its arguments was changed: assign new arguments to node.args")
         for used in node.all_input_nodes:
             if used not in seen:
-                raise _malformed(node, f"it uses {used.name}, which is not before it in the graph")
+                raise _malformed(node, f"it uses {used.name}, which does not come before it in the graph")
             if node not in used.users:
                 raise _malformed(node, f"it uses {used.name}, but is not among that node's users")
         seen.add(node)
@@ -34,24 +35,24 @@ def lint(graph: Graph) -> None:
             if node not in user.all_input_nodes:
                 raise _malformed(node, f"{user.name} is among its users, but does not use it")
     if graph.output_node is None or graph.output_node is not graph.last:
-        raise GraphError("the graph has no output, or nodes after it\nsay what it returns: graph.output(node)")
+        raise GraphError("the graph has no output, or has nodes after it\nadd an output at the end: graph.output(node)")
     expected, n_placeholders = n_leaves(graph.in_spec), len(graph.placeholders)
     if expected != n_placeholders:
-        raise GraphError(f"in_spec has {expected} leaves, the graph {n_placeholders} placeholders\n"
-                         "set graph.in_spec = None for arguments that are no pytrees")
+        raise GraphError(f"in_spec has {expected} leaves, but the graph has {n_placeholders} placeholders\n"
+                         "set graph.in_spec = None if the arguments are not pytrees")
 
 
 def check_name(node: Node, taken: set[str]) -> None:
-    """GraphError for a name that is taken or cannot name a node; else add it to those that are taken."""
+    """Add a name to those that are taken. Raise GraphError if it is taken or cannot name a node."""
     if not is_name(node.name) or node.name in taken:
-        raise _malformed(node, f"its name {node.name!r} is taken, hides something, or is no identifier")
+        raise _malformed(node, f"its name {node.name!r} is taken, hides something, or is not an identifier")
     taken.add(node.name)
 
 
 def _check_target(graph: Graph, node: Node) -> None:
     target = node.target
     if node.op not in OPS:
-        raise _malformed(node, f"its op is {node.op!r}, which is none of {', '.join(OPS)}")
+        raise _malformed(node, f"its op is {node.op!r}, expected one of {', '.join(OPS)}")
     if node.op == "output" and node is not graph.output_node:
         raise _malformed(node, "it is a second output")
     if node.op != "call_function":
@@ -67,8 +68,8 @@ def _check_target(graph: Graph, node: Node) -> None:
             raise _malformed(node, f"operator {target.name} was removed at {target.removed_at}")
         problem = misfit(target.schema, node.args, node.kwargs)
         if problem is not None:
-            raise _malformed(node, f"operator {target.name} does not take its arguments: {problem}")
+            raise _malformed(node, f"operator {target.name} does not accept its arguments: {problem}")
 
 
 def _malformed(node: Node, problem: str) -> GraphError:
-    return GraphError(f"node {node.name}: {problem}\nlook at it in print(graph)")
+    return GraphError(f"node {node.name}: {problem}\nfind it in print(graph)")

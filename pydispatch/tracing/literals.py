@@ -1,5 +1,6 @@
 """Literals: the values other than nodes that a node's arguments may hold, and their Python source."""
 
+# tests: tests/tracing/test_codegen.py
 from __future__ import annotations
 
 import enum
@@ -20,14 +21,14 @@ from pydispatch.tree import is_pytree_node_type, tree_flatten
 
 PLAIN_TYPES = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType})
 DTYPE_CLASSES = (bool, int, float, complex, str, bytes, object)
-LONGEST_INT = 2000      # bits: Python reads and writes no more than some hundreds of decimal digits
-DEEPEST = 50            # pytrees in each other: Python's parser gives up at 200 brackets
+LONGEST_INT = 2000      # in bits; Python reads and writes at most some hundreds of decimal digits
+DEEPEST = 50            # in nested pytrees; Python's parser fails at 200 brackets
 Bind = Callable[[str, Any], str]
-"""Makes an object known to generated code: wanted name, object -> name."""
+"""A function that makes an object known to generated code: wanted name, object -> name."""
 
 
 def is_literal(value: Any) -> bool:
-    """Can a node's argument be, or hold, this value?"""
+    """Return whether a node's argument can be, or hold, this value."""
     if type(value) in PLAIN_TYPES:
         return True
     if isinstance(value, np.generic):
@@ -38,18 +39,18 @@ def is_literal(value: Any) -> bool:
 
 
 def refuse_literal(where: str, value: Any) -> DispatchTypeError:
-    """The error for a value that is no literal; `where` names the node."""
+    """Return the error for a value that is not a literal. `where` names the node."""
     kind = _core.a_type(value)
     if _core.is_array(value):
-        return DispatchTypeError(f"{where}: an argument is an array, {kind} of shape {value.shape}; expected nodes "
+        return DispatchTypeError(f"{where}: an argument is an array, {kind} of shape {value.shape}, expected nodes "
                                  "and literals\nmake it a constant of the graph: graph.add_constant(array)")
-    return DispatchTypeError(f"{where}: an argument is {short_repr(value)}, {kind}; expected nodes, numbers, "
+    return DispatchTypeError(f"{where}: an argument is {short_repr(value)}, {kind}, expected nodes, numbers, "
                              "strings, dtypes, None, and pytrees of these\n"
                              "make it a constant of the graph: graph.add_constant(value)")
 
 
 def expression(value: Any, leaf: Callable[[Any], str], bind: Bind, depth: int = 0) -> str:
-    """A value as Python source; `leaf` gives the source of the leaves of its pytree nodes and slices."""
+    """Return a value as Python source. `leaf` writes the leaves of its pytree nodes and slices."""
     def inner(item: Any) -> str:
         return expression(item, leaf, bind, depth + 1)
 
@@ -73,15 +74,15 @@ def expression(value: Any, leaf: Callable[[Any], str], bind: Bind, depth: int = 
 
 
 def _refill(pytree: Any, *values: Any) -> Any:
-    """A pytree like this one, with these leaves."""
+    """Return a pytree like this one, with these leaves."""
     rest = iter(values)
     return map_values(lambda _: next(rest), pytree)
 
 
 def literal(value: Any, bind: Bind) -> str:
-    """A literal as Python source, whose value is equal to it and of the same type.
+    """Return a literal as Python source, whose value is equal to it and of the same type.
 
-    Where no source is certain to give that object, the object is bound to a name, and the source is the name.
+    If no source is certain to produce that object, bind it to a name, and return the name.
     """
     kind = type(value)
     if kind is int and value.bit_length() > LONGEST_INT:
@@ -104,14 +105,14 @@ def literal(value: Any, bind: Bind) -> str:
             return name
         return f"np.{name}" if is_plain(name) and vars(np).get(name) is value else bind(name, value)
     assert isinstance(value, enum.Enum)
-    name = value.name           # the name: None for a Flag of several members; any text, by Enum("Color", ["..."])
+    name = value.name           # None for a Flag of several members, or any text, by Enum("Color", ["..."])
     if name is not None and is_plain(name) and kind.__members__.get(name) is value is getattr(kind, name):
         return f"{bind(kind.__name__, kind)}.{name}"
     return bind(kind.__name__, value)
 
 
 def _numpy_scalar(value: np.generic[Any]) -> str | None:
-    """A NumPy scalar as source; None for a subclass, and if NumPy prints in a legacy format."""
+    """Return a NumPy scalar as source, or None for a subclass and if NumPy prints in a legacy format."""
     kind = type(value)
     if kind is not value.dtype.type:
         return None
@@ -122,7 +123,10 @@ def _numpy_scalar(value: np.generic[Any]) -> str | None:
 
 
 def same_literal(left: Any, right: Any) -> bool:
-    """Are two literals equal and of equal type? 1, 1.0 and True differ, 0.0 and -0.0 too, NaN equals NaN."""
+    """Return whether two literals are equal and of equal type.
+
+    1, 1.0 and True differ, and so do 0.0 and -0.0. NaN equals NaN.
+    """
     if left is right:
         return True
     if type(left) is not type(right) or not is_literal(left) or isinstance(left, (type, enum.Enum)):

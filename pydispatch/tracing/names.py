@@ -1,5 +1,6 @@
 """Names of nodes: Python identifiers, unique in a graph, that hide no global or built-in name."""
 
+# tests: tests/tracing/test_graph.py
 from __future__ import annotations
 
 import builtins
@@ -15,27 +16,27 @@ NUMBERED = re.compile(r"(.+)_(\d+)")
 
 
 def is_plain(text: str) -> bool:
-    """Is this text a name in Python source, and does Python read it as the same text?"""
-    # Python normalizes names that are not ASCII, and lets no code set __debug__; a subclass may print anything
+    """Return whether this text is a name in Python source that Python reads as the same text."""
+    # Python normalizes names that are not ASCII, and no code may set __debug__. A subclass of str may print anything.
     is_identifier = type(text) is str and text.isascii() and text.isidentifier()
     return is_identifier and not keyword.iskeyword(text) and text != "__debug__"
 
 
 def is_name(text: str) -> bool:
-    """Can this be the name of a node?"""
+    """Return whether this can be the name of a node."""
     return text not in RESERVED and is_plain(text)
 
 
 class Names:
-    """The names that are taken in a graph; no name is given twice."""
+    """The names that are taken in a graph. Each name is given out once."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._last: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
-        """`wanted`, turned into an identifier, with a number at its end if it is taken."""
-        name = str.__str__(wanted)          # of a subclass of str, the text itself
+        """Return `wanted` as an identifier, with a number at its end if it is taken."""
+        name = str.__str__(wanted)          # for a subclass of str, the text itself
         if not (name.isascii() and name.isidentifier()):
             name = re.sub(r"\W", "_", name, flags=re.ASCII)
             if not name or name[0].isdigit():
@@ -46,7 +47,7 @@ class Names:
         return name
 
     def reserve(self, name: str) -> None:
-        """Never give this name to a node."""
+        """Reserve a name, so that no node gets it."""
         self._taken.add(name)
 
     def _numbered(self, name: str) -> str:

@@ -1,5 +1,6 @@
 """The picture of a graph that notebooks show: an SVG that needs no program and no script."""
 
+# tests: tests/tracing/test_drawing.py
 from __future__ import annotations
 
 from html import escape
@@ -9,21 +10,21 @@ from pydispatch.tracing.drawing import label_of
 from pydispatch.tracing.graph import Graph, Node
 
 MOST_NODES = 150
-"""A larger graph is shown as the listing of its program."""
+"""The size above which a graph is shown as the listing of its program."""
 CHARACTER, LINE, GAP, STEP = 6.6, 14.0, 16.0, 34.0
-"""The width of a character, the height of a line, the room between boxes and between layers."""
+"""The width of a character, the height of a line, the space between boxes and between layers."""
 SWEEPS = 4
 
 
 def graph_in_notebook(graph: Graph) -> str:
-    """The picture of a graph, or its listing."""
+    """Return the picture of a graph, or its listing."""
     if len(graph.nodes) > MOST_NODES:
         return f"<pre>{escape(str(graph))}</pre>"
     return f'<div style="overflow-x:auto">{layered_svg(graph)}</div>'
 
 
 def layered_svg(graph: Graph) -> str:
-    """The nodes in layers, each below what it uses, with lines from there that pass between other boxes."""
+    """Draw the nodes in layers, each below its inputs, with lines from there that pass between other boxes."""
     labels = {node: label_of(node) for node in graph.nodes}
     sizes = {node: (max(map(len, label)) * CHARACTER + 12, len(label) * LINE + 8) for node, label in labels.items()}
     layers, above = _layers(graph)
@@ -49,7 +50,7 @@ def layered_svg(graph: Graph) -> str:
 
 
 class _Place(NamedTuple):
-    """Where a layer has the box of a node, or a line from the node to one further down."""
+    """The position in a layer of a node's box, or of a line from the node to one further down."""
 
     node: Node
     depth: int
@@ -65,7 +66,7 @@ class _Area(NamedTuple):
 
 
 def _layers(graph: Graph) -> tuple[list[list[_Place]], dict[_Place, list[_Place]]]:
-    """The nodes by the longest way to them, those of each layer near what they use; and what is above each place."""
+    """Return the layers of nodes by their longest paths, each node near its inputs, and the places above each place."""
     depths: dict[Node, int] = {}
     for node in graph.nodes:
         depths[node] = max((depths[used] + 1 for used in node.all_input_nodes), default=0)
@@ -94,14 +95,14 @@ def _mean(numbers: list[float]) -> float:
 
 
 def _line(source: _Area, target: _Area) -> str:
-    """From the bottom of a place to the top of one below."""
+    """Draw a line from the bottom of a place to the top of one below."""
     middle = (source.bottom + target.top) / 2
     return (f'<path d="M{source.x:.1f},{source.bottom:.1f} C{source.x:.1f},{middle:.1f} {target.x:.1f},{middle:.1f} '
             f'{target.x:.1f},{target.top:.1f}" stroke-opacity="0.6"/>')
 
 
 def _passage(area: _Area) -> str:
-    """Through a layer, beside its boxes."""
+    """Draw a line through a layer, between its boxes."""
     return f'<path d="M{area.x:.1f},{area.top:.1f} V{area.bottom:.1f}" stroke-opacity="0.6"/>'
 
 

@@ -17,7 +17,8 @@ from pydispatch.tree import tree_flatten
 
 
 class Template:
-    """A pattern or a replacement: its parameters, its calls in order, its results, and which nodes may share memory."""
+    """A pattern or a replacement: its parameters, its calls in order, its results, and the nodes that may share memory.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -40,8 +41,12 @@ Binding = dict[Node, Any]
 def eliminate_dead_code(graph: Graph) -> bool:
     """Erase nodes without users and without side effects, and constants that no node uses.
 
-    Nodes that write, draw random numbers, return nothing or call an unknown function stay; so do arguments. True if
-    anything was erased.
+    Nodes that write, draw random numbers, return nothing or call an unknown function stay, and so do arguments.
+
+    Returns
+    -------
+    bool
+        Whether anything was erased.
     """
     erased = False
     for node in reversed(graph.nodes):
@@ -58,14 +63,46 @@ def eliminate_dead_code(graph: Graph) -> bool:
 def replace_pattern(
     graph: Graph, pattern: Callable[..., Any] | Graph, replacement: Callable[..., Any] | Graph
 ) -> list[Match]:
-    """Put `replacement` wherever the graph computes `pattern`; returns the matches, first to last.
+    """Replace `pattern` by `replacement` wherever the graph computes it.
 
-    Both are graphs, or functions written with operators; they have the same number of arguments. An argument of the
-    pattern matches any value; if the pattern uses it twice, it must be the same value both times. Literals match only
-    equal ones of equal type. The order of an operator's arguments counts. A match is skipped if another node uses one
-    of its intermediate values, if it overlaps an earlier match, or if something may write to the values it reads
-    between its first operator and the place of the replacement. Dead code is erased first, and the result is linted.
-    GraphError for a pattern that writes.
+    A match is skipped if another node uses one of its intermediate values, or if it overlaps an earlier match. It is
+    also skipped if something may write to the values it reads between its first operator and the place of the
+    replacement. Dead code is erased first, and the result is linted.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph, which is changed.
+    pattern : callable or Graph
+        A function written with operators, or a graph. An argument of the pattern matches any value. If the pattern uses
+        it twice, it must be the same value both times. Literals match only equal ones of equal type. The order of an
+        operator's arguments counts.
+    replacement : callable or Graph
+        A function or graph with as many arguments.
+
+    Returns
+    -------
+    list of Match
+        The matches, first to last.
+
+    Raises
+    ------
+    GraphError
+        For a pattern that writes.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch import ops
+    >>> from pydispatch.tracing import make_fx
+    >>> graph = make_fx(lambda x: ops.np.sin(x ** 2))(numpy.zeros(2))
+    >>> graph.replace(lambda x: x ** 2, ops.np.square)
+    [Match(arguments={'x': x_1}, nodes={'power': power}, results=(square,))]
+    >>> print(graph.code)
+    def forward(x_1):
+        square = ops.np.square(x_1);  x_1 = None
+        sin = ops.np.sin(square);  square = None
+        return sin
     """
     graph.lint()
     old, new = [Template(value if isinstance(value, Graph) else trace_with_proxies(value, type(graph)()))
@@ -76,7 +113,7 @@ def replace_pattern(
 
 
 def replace_template(graph: Graph, old: Template, new: Template) -> list[Match]:
-    """Like replace_pattern, for templates that are not checked yet."""
+    """Replace templates that are not checked yet, like replace_pattern."""
     check_pattern(old)
     check_replacement(old, new)
     graph.eliminate_dead_code()
@@ -96,30 +133,32 @@ def replace_template(graph: Graph, old: Template, new: Template) -> list[Match]:
 
 
 def check_pattern(pattern: Template) -> None:
-    """GraphError for a pattern that writes, computes nothing, or ignores a parameter."""
+    """Raise GraphError for a pattern that writes, computes nothing, or ignores a parameter."""
     for node in pattern.calls:
         if not is_pure(node):
-            raise GraphError(f"the pattern's node {node.name} does more than make a value, or may do so: a match could "
-                             "not be moved\nmatch operators that write nothing")
+            raise GraphError(f"the pattern's node {node.name} has side effects, or can have them, so a match could "
+                             "not be moved\nmatch only operators that do not write")
         if not node.users:
             raise GraphError(f"no node uses the pattern's node {node.name}\nreturn its value, or leave it out")
     for result in pattern.results:
         if not isinstance(result, Node) or result.op != "call_function":
-            raise GraphError(f"the pattern returns {result}, which no operator of it made\nreturn results of operators")
+            raise GraphError(f"the pattern returns {result}, which is not a result of its operators\n"
+                             "return results of operators")
     for parameter in pattern.parameters:
         if not parameter.users:
             raise GraphError(f"the pattern does not use its parameter {parameter.name}\nleave it out")
     if not pattern.results:
-        raise GraphError("the pattern returns nothing\nreturn the results that are to be replaced")
+        raise GraphError("the pattern returns nothing\nreturn the results to replace")
 
 
 def check_replacement(pattern: Template, replacement: Template) -> None:
-    """GraphError for another number of parameters or results, and for a replacement that writes to a parameter."""
+    """Raise GraphError if the numbers of parameters or results differ, or if the replacement writes to a parameter."""
     n, m = len(pattern.parameters), len(replacement.parameters)
     if n != m:
-        raise GraphError(f"the pattern has {n} parameters, the replacement {m}\ngive both the same parameters")
+        raise GraphError(f"the pattern has {n} parameters, but the replacement {m}\ngive both the same parameters")
     if pattern.structure != replacement.structure:
-        raise GraphError("the pattern and the replacement return different structures\nreturn as many values from both")
+        raise GraphError("the pattern and the replacement return different structures\n"
+                         "return the same structure from both")
     memory = SharedMemory(replacement.graph.nodes)
     for node in replacement.calls:
         if not isinstance(node.target, OpOverload):
@@ -127,15 +166,15 @@ def check_replacement(pattern: Template, replacement: Template) -> None:
         for written in written_nodes(node):
             if any(memory.may_overlap(written, outside) for outside in replacement.graph.nodes
                    if outside.op in ("placeholder", "get_attr")):
-                raise GraphError(f"the replacement's node {node.name} writes, or may write, to a parameter or a "
-                                 "constant\nwrite to values that the replacement itself made")
+                raise GraphError(f"the replacement's node {node.name} writes, or can write, to a parameter or a "
+                                 "constant\nwrite only to values that the replacement makes")
 
 
 # --- matching ---
 
 
 def bindings(pattern: Template, graph: Graph, last: Node, made: set[Node]) -> Iterator[Binding]:
-    """The ways in which the pattern can match with its last operator at this node."""
+    """Yield the ways in which the pattern can match with its last operator at this node."""
     results = [node for node in pattern.calls if node in pattern.results]
     binding: Binding = {}
     if match_node(pattern, graph, results[-1], last, binding, made):
@@ -159,7 +198,7 @@ def _with_other_results(
 def match_node(
     pattern: Template, graph: Graph, wanted: Node, value: Any, binding: Binding, made: set[Node]
 ) -> bool:
-    """Does the pattern's node match this value? The binding is extended as far as it does."""
+    """Return whether the pattern's node matches this value, and extend the binding as far as it does."""
     if wanted in binding:
         return same_values(binding[wanted], value)
     binding[wanted] = value
@@ -183,7 +222,7 @@ def _arguments(node: Node) -> Any:
 def match_values(
     pattern: Template, graph: Graph, wanted: Any, value: Any, binding: Binding, made: set[Node]
 ) -> bool:
-    """Does this value from the pattern's arguments match that one?"""
+    """Return whether a value from the pattern's arguments matches another one."""
     if isinstance(wanted, Node):
         return match_node(pattern, graph, wanted, value, binding, made)
     if isinstance(value, Node):
@@ -197,7 +236,7 @@ def match_values(
 
 
 def children(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
-    """The pairs of children of two pytree nodes; None for leaves, and for nodes of different classes or keys."""
+    """Return the pairs of children of two pytree nodes, or None for leaves, and for different classes or keys."""
     if type(left) is not type(right):
         return None
     if type(left) is dict:
@@ -211,18 +250,18 @@ def children(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
 
 
 def same_values(left: Any, right: Any) -> bool:
-    """Are two arguments the same node, equal literals of equal type, or pytrees of such?"""
+    """Return whether two arguments are the same node, equal literals of equal type, or pytrees of these."""
     if isinstance(left, Node) or isinstance(right, Node):
         return left is right
     pairs = children(left, right)
     return same_literal(left, right) if pairs is None else all(same_values(*pair) for pair in pairs)
 
 
-# --- is it safe, and where does the replacement go ---
+# --- placing the replacement -----------------------------------------------------------------------------------------
 
 
 def insertion_point(pattern: Template, replacement: Template, graph: Graph, binding: Binding) -> Node | None:
-    """The node before which the replacement can be inserted; None if that would change what the graph computes."""
+    """Return the node before which to insert the replacement, or None if that would change the graph's results."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     matched: set[Node] = {binding[node] for node in pattern.calls}
     results: list[Node] = [binding[node] for node in pattern.results]
@@ -252,7 +291,7 @@ def insertion_point(pattern: Template, replacement: Template, graph: Graph, bind
 def insert_replacement(
     pattern: Template, replacement: Template, graph: Graph, binding: Binding, successor: Node
 ) -> Match:
-    """Insert the replacement before a node, use it in place of the match, and erase the match."""
+    """Insert the replacement before a node, use it instead of the match, and erase the match."""
     values: Binding = {
         new: binding[old] for new, old in zip(replacement.parameters, pattern.parameters, strict=True)}
     with graph.inserting_before(successor):

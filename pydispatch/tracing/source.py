@@ -8,7 +8,7 @@ import weakref
 from typing import Any, NamedTuple
 
 numbers = itertools.count()     # counts the sources that were compiled
-# files of functions that were freed: they leave `linecache` later, since it may be iterating over its entries now
+# files of freed functions, which leave `linecache` later, since it may be iterating over its entries now
 forgotten: list[str] = []
 
 
@@ -19,7 +19,7 @@ class Source(NamedTuple):
     names: dict[str, Any]
 
     def function(self) -> Any:
-        """The function, whose lines tracebacks show as long as it lives."""
+        """Return the function. Tracebacks show its lines as long as it exists."""
         while forgotten:
             linecache.cache.pop(forgotten.pop(), None)
         filename = f"<graph {next(numbers)}>"

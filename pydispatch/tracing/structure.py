@@ -7,10 +7,10 @@ from pydispatch.tree import TreeSpec, children_in_order_of, described_structure,
 
 
 def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
-    """The error, naming the argument, for arguments of another structure than the graph takes."""
+    """Return the error, naming the argument, for arguments of another structure than the graph takes."""
     n, m = len(expected.children), len(found.children)
     if n != m:
-        return DispatchTypeError(f"the graph takes {n} argument{'' if n == 1 else 's'}, {m} were given\n"
+        return DispatchTypeError(f"the graph takes {n} argument{'' if n == 1 else 's'}, but {m} were given\n"
                                  f"pass {described_structure(expected)}")
     i = next(i for i, pair in enumerate(zip(expected.children, found.children, strict=True)) if not is_alike(*pair))
     where, wanted, given = _difference(f"argument {i}", expected.children[i], found.children[i])
@@ -21,7 +21,7 @@ def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
 
 
 def _difference(where: str, expected: TreeSpec, found: TreeSpec) -> tuple[str, TreeSpec, TreeSpec]:
-    """The innermost place where two specs differ, and what each has there."""
+    """Return the path to the innermost difference between two specs, and the specs there."""
     if is_same_node(expected, found):
         keys = expected.context if expected.type is dict else range(len(expected.children))
         for key, wanted, given in zip(keys, expected.children, children_in_order_of(expected, found), strict=True):

@@ -1,5 +1,6 @@
-"""Turn a function into a graph by calling it on proxies: for patterns and their replacements."""
+"""Turn a function into a graph by calling it on proxies, for patterns and their replacements."""
 
+# tests: tests/tracing/test_trace.py
 from __future__ import annotations
 
 import inspect
@@ -17,10 +18,10 @@ from pydispatch.tracing.values import map_values, values_in
 
 
 class Proxy(Tensor):
-    """A value of which only the node that makes it is known; operators on it add nodes to its graph."""
+    """A value of which only the node that makes it is known. Operators on it add nodes to its graph."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__(Shell(shape=(), dtype=float))
+        super().__init__(Shell(shape=(0,), dtype=float))      # unknown; none of its results is a scalar
         self.node = node
 
     @classmethod
@@ -35,7 +36,7 @@ class Proxy(Tensor):
         written = {id(array) for array in written_arrays(func, args, kwargs or {})}
         for proxy in proxies:
             if id(proxy) in written:
-                proxy.node = node          # later uses see what was written
+                proxy.node = node          # later uses see the written value
         results = func.schema.returns
         if len(results) == 1:
             return _proxy_of(func, results[0], node)
@@ -45,16 +46,16 @@ class Proxy(Tensor):
         ]) or None
 
     def _unknown(self) -> Any:
-        raise GraphError("a pattern has no shapes or dtypes, so it cannot read them\n"
-                         "write it with operators alone, or match a graph: graph.replace(Graph, Graph)")
+        raise GraphError("a pattern cannot read shapes or dtypes, because its values have none\n"
+                         "write it with operators only, or match a graph: graph.replace(Graph, Graph)")
 
     shape = dtype = ndim = size = strides = itemsize = nbytes = property(_unknown)
 
 
 def trace_with_proxies(function: Callable[..., Any], graph: Graph) -> Graph:
-    """Fill an empty graph by calling a function, or an operator, on proxies, one for each parameter without a default.
+    """Fill an empty graph by calling a function, or an operator, on proxies for its required parameters.
 
-    DispatchTypeError for what is not a function, or has parameters that are not positional.
+    Raise DispatchTypeError if it is not a function, or has parameters without a default that are not positional.
     """
     result = function(*[Proxy(graph.placeholder(name)) for name in parameters_of(function)])
     graph.output(map_values(lambda value: _as_argument(graph, value), result))
@@ -62,21 +63,21 @@ def trace_with_proxies(function: Callable[..., Any], graph: Graph) -> Graph:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str]:
-    """The names of the positional parameters without a default."""
+    """Return the names of the positional parameters without a default."""
     if not callable(function):
-        raise DispatchTypeError(f"a pattern is a function or a Graph, not {type(function).__name__}\n"
+        raise DispatchTypeError(f"the pattern is {_core.a_type(function)}, expected a function or a Graph\n"
                                 "write, for example, lambda x, y: x + y")
     signature = inspect.signature(function.overloads[0] if isinstance(function, OpOverloadPacket) else function)
     required = [parameter for parameter in signature.parameters.values() if parameter.default is parameter.empty]
     if any(parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
            for parameter in required):
-        raise DispatchTypeError(f"a pattern has positional parameters, not {signature}\n"
+        raise DispatchTypeError(f"the pattern has the parameters {signature}, expected only positional ones\n"
                                 "write, for example, lambda x, y: x + y")
     return [parameter.name for parameter in required]
 
 
 def _as_argument(graph: Graph, value: Any) -> Any:
-    """The argument for a value: the node of a proxy, a constant for an array."""
+    """Return the argument for a value: the node of a proxy, a constant for an array."""
     if isinstance(value, Proxy):
         return value.node
     return graph.constant_node(value) if _core.is_array(value) else value
@@ -84,6 +85,6 @@ def _as_argument(graph: Graph, value: Any) -> Any:
 
 def _proxy_of(func: OpOverload, result: Return, node: Node) -> Any:
     if not result.type.contains_arrays or isinstance(result.type, ListType):
-        raise GraphError(f"operator {func.name} returns {result.type}, whose value a pattern does not know\n"
+        raise GraphError(f"operator {func.name} returns {result.type}, whose value is unknown in a pattern\n"
                          "match a graph: graph.replace(Graph, Graph)")
     return Proxy(node)

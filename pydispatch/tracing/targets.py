@@ -1,5 +1,6 @@
-"""Names of what a node calls, for people and for source code that runs anywhere."""
+"""Names of the targets of nodes, for people and for source code that runs anywhere."""
 
+# tests: tests/tracing/test_graph.py
 from __future__ import annotations
 
 import builtins
@@ -15,18 +16,18 @@ from pydispatch.registry import registrations
 from pydispatch.tracing.names import BUILTINS, is_plain
 
 _paths: dict[OpOverload, str] = {}
-"""The paths of operators that a pack declares: these stay."""
+"""The paths of operators that a pack declares, which are never removed."""
 
 
 def name_of(target: Any) -> str:
-    """The name of an operator, without its namespace, or of a function."""
+    """Return the name of an operator, without its namespace, or of a function."""
     if isinstance(target, OpOverload):
         return str(target.name.name)
     return str(getattr(target, "__name__", type(target).__name__))
 
 
 def path_of(target: Any) -> str | None:
-    """The path of an operator, or of a function of NumPy or Python, in source code; None for others."""
+    """Return the path of an operator, or of a function of NumPy or Python, in source code, or None for others."""
     if isinstance(target, OpOverload):
         known = _paths.get(target)
         if known is not None:
@@ -50,7 +51,7 @@ def path_of(target: Any) -> str | None:
 
 
 def leads_to(op: OpOverload, path: tuple[str, ...]) -> bool:
-    """Do these attributes of `ops` lead to this operator, or to a packet that calls it?"""
+    """Return whether these attributes of `ops` lead to this operator, or to a packet that calls it."""
     found: Any = ops
     for part in path:
         found = getattr(found, part, None)
@@ -58,7 +59,7 @@ def leads_to(op: OpOverload, path: tuple[str, ...]) -> bool:
 
 
 def operator_path(op: OpOverload) -> tuple[str, ...]:
-    """Namespace and name of an operator, and the overload where the name alone would call another one."""
+    """Return the namespace and name of an operator, and the overload if the name by itself would call another one."""
     name = op.name
     packet = registrations.packets.get(name.namespace or "", {}).get(name.name)
     path = (name.namespace or "", name.name)

@@ -1,28 +1,31 @@
-"""The arguments of nodes (nodes and literals in pytrees), and what is known of a node's value."""
+"""The arguments of nodes (nodes and literals in pytrees), and the known properties of a node's value."""
 
+# tests: tests/tracing/test_graph.py
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
+from pydispatch.exceptions import DataDependentError
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_unflatten
 
 LEAVES: set[type] = {int, float, bool, str, NoneType, np.ndarray, _core.Tensor}
-"""The commonest classes of what is neither a pytree node nor a slice, nor can become one."""
+"""The most common classes of values that are neither pytree nodes nor slices, nor can become one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """Shape, dtype and device of an array; printed `float64[2, 3]`."""
+    """The shape, dtype and device of an array, printed as `float64[2, 3]`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     device: str = "CPU"
+    is_scalar: bool = field(default=False, compare=False, repr=False)      # NumPy returns it as a scalar
 
     def __str__(self) -> str:
         suffix = "" if self.device == "CPU" else f" on {self.device}"
@@ -30,23 +33,52 @@ class ArraySpec:
 
 
 def spec_of(value: Any) -> Any:
-    """The `node.meta["val"]` of a value: the spec of an array, a tuple of specs for a list or tuple, else the value."""
+    """Return the `node.meta["val"]` of a value.
+
+    Parameters
+    ----------
+    value : object
+        Any value.
+
+    Returns
+    -------
+    ArraySpec, tuple or object
+        The spec of an array, a tuple of specs for a list or tuple, and any other value itself.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from pydispatch.tracing import spec_of
+    >>> spec_of(numpy.zeros((2, 3)))
+    ArraySpec(shape=(2, 3), dtype=dtype('float64'), device='CPU')
+    """
     if isinstance(value, (tuple, list)):
         return tuple(map(spec_of, value))
     if not _core.is_array(value):
         return value
-    return ArraySpec(tuple(value.shape), value.dtype, device_of(value))
+    return ArraySpec(tuple(value.shape), value.dtype, device_of(value), _core.is_scalar(value))
+
+
+def check_shape(value: Any, name: str, shape: tuple[int, ...]) -> None:
+    """Raise DataDependentError if the result of the operator `name` has another shape than in the trace."""
+    found = tuple(value.shape)
+    if found != shape:
+        raise DataDependentError(
+            f"{name}: the result has shape {found}, expected {shape} as in the trace: the shape depends on data, and "
+            "sizes of the trace are numbers in the graph\n"
+            "trace again: make_fx(f)(*args); if f is right for all sizes, make_fx(f, check_shapes=False)(*args)"
+        )
 
 
 def device_of(array: Any) -> str:
-    """The name of the backend of an array or Tensor."""
+    """Return the name of the backend of an array or Tensor."""
     if isinstance(array, _core.Tensor):
         return array.device
     return next((key.backend for key in _core.keys_of(array) if key.backend is not None), "CPU")
 
 
 def describe_spec(spec: Any) -> str:
-    """`node.meta["val"]` as a comment; "" if nothing is known."""
+    """Return `node.meta["val"]` as a comment, or "" if nothing is known."""
     if isinstance(spec, tuple):
         inner = ", ".join(map(describe_spec, spec))
         return f"({inner},)" if len(spec) == 1 else f"({inner})"
@@ -56,7 +88,7 @@ def describe_spec(spec: Any) -> str:
 
 
 def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list) -> Any:
-    """`value` with the function applied to everything in it except pytree nodes and slices; lists become `lists`."""
+    """Apply the function to everything in `value` except pytree nodes and slices. Lists become `lists`."""
     # like tree_map but without a spec, since tracing does this for each operator
     kind = type(value)
     if kind is tuple:
@@ -67,7 +99,7 @@ def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list
     if kind is list:
         return lists([map_values(function, item, lists=lists) for item in value])
     if kind is dict:
-        # CPython crashes where it cannot make the pair that `items` gives
+        # CPython crashes if it cannot allocate the pair that `items` yields
         return {key: map_values(function, value[key], lists=lists) for key in value}
     if kind is slice:
         return slice(*[map_values(function, part, lists=lists) for part in (value.start, value.stop, value.step)])
@@ -78,7 +110,7 @@ def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list
 
 
 def values_in(value: Any) -> list[Any]:
-    """Everything in `value` except pytree nodes and slices, from left to right."""
+    """Return everything in `value` except pytree nodes and slices, from left to right."""
     found: list[Any] = []
     map_values(found.append, value)
     return found

@@ -105,7 +105,7 @@ def values_of(array):
 
 
 def gradients_of(outputs, cotangents, inputs):
-    """Per input an array of Scalars: the sum over outputs of cotangent times derivative; dictionary based."""
+    """Per input an array of Scalars: the sum over outputs of cotangent times derivative. Dictionary based."""
     arriving = {}
     for output, cotangent in zip(outputs, cotangents, strict=True):
         for index in np.ndindex(output.shape):

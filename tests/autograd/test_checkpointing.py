@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import itertools
 import weakref
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 
 from pydispatch import Tensor, _core, autograd, func, higher_order
 from pydispatch.autograd import checkpoint
+from pydispatch.exceptions import ConversionError, FunctionalizationError
 from pydispatch.ops import ops
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves
-from tests.cases import in_one_case
+from tests.records import Runs
 
 
 def leaf(*values):
@@ -36,7 +38,7 @@ def test_value_and_gradient_are_those_of_the_function():
 
 
 def test_the_function_runs_again_for_the_backward_pass():
-    calls = []
+    calls = Runs()
 
     def counted(x):
         calls.append(autograd.is_grad_enabled())
@@ -71,7 +73,7 @@ def test_several_results():
 def test_its_gradient_can_be_differentiated():
     x = leaf(2.0)
     (first,) = autograd.grad(checkpoint(lambda a: a * a * a, x), x, create_graph=True)
-    assert first.item() == 12.0
+    assert first.detach().item() == 12.0
     assert autograd.grad(first + x, x)[0].item() == 13.0
 
 
@@ -97,7 +99,7 @@ def test_it_can_be_transformed(transformed):
 def test_arguments_in_containers_and_numbers_that_are_none():
     x, y = leaf(2.0), leaf(3.0)
     result = checkpoint(lambda pair, n, nothing: pair[0] * pair[1]["y"] * n, (x, {"y": y}), 4.0, None)
-    assert result.item() == 24.0
+    assert result.detach().item() == 24.0
     result.backward()
     assert (x.grad.item(), y.grad.item()) == (12.0, 8.0)
 
@@ -200,16 +202,26 @@ def in_a_scan_on_the_tape(f):
     return run
 
 
-@in_one_case
-@pytest.mark.parametrize("chain", [*CHAINS, "tape", "scan on the tape"])
-@pytest.mark.parametrize("holder", HOLDERS)
+TRANSFORMS = {**CHAINS, "tape": on_the_tape, "scan on the tape": in_a_scan_on_the_tape}
+REPLACED_IN_EACH_STEP = ("global", "map in vmap")
+
+
+@pytest.mark.parametrize(("holder", "chain"), [
+    pair for pair in itertools.product(HOLDERS, TRANSFORMS) if pair != REPLACED_IN_EACH_STEP])
 def test_captured_tensors_are_differentiated(holder, chain):
-    transform = {**CHAINS, "tape": on_the_tape, "scan on the tape": in_a_scan_on_the_tape}[chain]
+    transform = TRANSFORMS[chain]
     found = transform(lambda x, w: checkpoint(HOLDERS[holder](w), x).sum())(X, WEIGHT)
     expected = transform(lambda x, w: ops.np.tanh(x @ w).sum())(X, WEIGHT)
     for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
         one, other = (leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in (one, other))
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-12)
+
+
+def test_a_global_that_each_step_of_a_loop_replaces_is_refused(monkeypatch):
+    monkeypatch.setitem(GLOBALS, "weight", WEIGHT)
+    holder, chain = REPLACED_IN_EACH_STEP
+    with pytest.raises(FunctionalizationError, match=r"replaces the key 'weight' of a dict in each step"):
+        TRANSFORMS[chain](lambda x, w: checkpoint(HOLDERS[holder](w), x).sum())(X, WEIGHT)
 
 
 def test_weights_of_a_layer_have_gradients():
@@ -251,7 +263,7 @@ def test_the_function_may_look_at_data():
 
 
 def test_nothing_runs_twice_on_the_way_forward():
-    calls = []
+    calls = Runs()
     weight = leaf(2.0)
 
     def counted(x):
@@ -291,3 +303,28 @@ def test_nothing_in_between_is_kept(transform):
 
     transform(program)(X, WEIGHT)
     assert alive
+
+
+def test_a_captured_value_in_a_list():
+    x = np.array([0.5, 1.1, -0.4])
+    found = func.grad(lambda x: checkpoint(lambda h: ops.np.stack([h, x]), x).sum())(x)
+    np.testing.assert_array_equal(found, [2.0, 2.0, 2.0])
+
+
+@pytest.mark.parametrize("argument", [2.0, 2 + 0j, np.array(2.0)], ids=["float", "complex", "array"])
+def test_a_number_in_the_output_made_from_a_captured_tensor_raises(argument):
+    tensor = leaf(3.0, 4.0)
+
+    def gradient():
+        y = checkpoint(lambda z: z * float(tensor[0]), argument)
+        return autograd.grad(ops.np.sum(y), tensor)
+
+    with pytest.raises(ConversionError, match="used as float"):
+        gradient()
+
+
+def test_a_number_in_the_output_that_nothing_tracked_made_is_returned():
+    tensor = leaf(3.0, 4.0)
+    y, number = checkpoint(lambda x: (ops.np.sum(x * tensor), 0.5), tensor)
+    assert number == 0.5
+    assert np.array_equal(autograd.grad(y, tensor)[0].array, [6.0, 8.0])

@@ -13,7 +13,6 @@ from pydispatch import ops
 from pydispatch.autograd import grad
 from pydispatch.exceptions import AutogradError
 from tests.autograd.leaves import assert_gradient, constant, leaf
-from tests.cases import in_one_case
 
 NP = ops.np
 Z = np.array([0.3 + 0.7j, -1.2 + 0.4j, 0.8 - 0.5j])
@@ -75,7 +74,7 @@ HOLOMORPHIC = {
     "sum and difference": (lambda z: (z + W) - (1j - z), lambda z: np.full_like(z, 2)),
     "view and back": (lambda z: z[::-1].reshape(3, 1)[::-1].ravel(), lambda z: np.ones_like(z)),
 }
-# A function of z that is not holomorphic, or whose result is real; its gradient for the gradient g of the result.
+# A function of z that is not holomorphic, or whose result is real, and its gradient for the gradient g of the result.
 REAL_LINEAR = {
     "absolute": (lambda z: abs(z), lambda z, g: g * z / np.abs(z)),
     "squared absolute": (lambda z: (z * z.conj()).real, lambda z, g: 2 * g * z),
@@ -92,7 +91,7 @@ REAL_LINEAR = {
         lambda z: z / z.conj(), lambda z, g: g * np.conj(1 / np.conj(z)) + np.conj(g) * (-z / np.conj(z) ** 2)
     ),
 }
-# A function of a real x with a complex result; its gradient for the gradient g of the result.
+# A function of a real x with a complex result, and its gradient for the gradient g of the result.
 REAL_TO_COMPLEX = {
     "product with a constant": (lambda x: x * W, lambda x, g: (g * np.conj(W)).real),
     "product with 1j": (lambda x: x * 1j, lambda x, g: g.imag),
@@ -117,14 +116,12 @@ def check(function, argument, cotangent, expected, rtol=1e-12):
     np.testing.assert_allclose(expected, differences, rtol=1e-7, atol=1e-8)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", HOLOMORPHIC)
 def test_holomorphic_functions(name):
     function, derivative = HOLOMORPHIC[name]
     check(function, Z, G, G * np.conj(derivative(Z)))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", HOLOMORPHIC)
 def test_holomorphic_functions_in_single_precision(name):
     function, derivative = HOLOMORPHIC[name]
@@ -151,7 +148,7 @@ def test_functions_from_real_to_complex(name):
 
 # --- of several arguments --------------------------------------------------------------------------------------------
 
-# A function of a real x and a complex z; its gradients for the gradient g of the result.
+# A function of a real x and a complex z, and its gradients for the gradient g of the result.
 MIXED = {
     "product": (lambda x, z: x * z, lambda x, z, g: ((g * np.conj(z)).real, g * x)),
     "the other way round": (lambda x, z: z * x, lambda x, z, g: ((g * np.conj(z)).real, g * x)),

@@ -1,7 +1,4 @@
-"""Switches of recording: no_grad, enable_grad, set_grad_enabled, inference_mode, in every way to use them.
-
-Ids cite the specification of transforms: rows X31 and X32 of its table 9.4, sections 3.9 and 7.8.
-"""
+"""Switches of recording: no_grad, enable_grad, set_grad_enabled, inference_mode, in every way to use them."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ def the_state_is_left_as_it_was():
 # --- as context managers ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", GUARDS, ids=lambda name: f"7.8-{name}")
+@pytest.mark.parametrize("name", GUARDS)
 def test_what_is_recorded_inside_a_guard(name):
     guard, records = GUARDS[name]
     x = leaf([1.0])
@@ -63,7 +60,7 @@ def test_what_is_recorded_inside_a_guard(name):
 
 
 @pytest.mark.parametrize("inner", SWITCHES)
-@pytest.mark.parametrize("outer", SWITCHES, ids=lambda name: f"7.8-{name}")
+@pytest.mark.parametrize("outer", SWITCHES)
 def test_the_innermost_guard_decides(outer, inner):
     (outer_guard, outer_records), (inner_guard, inner_records) = SWITCHES[outer], SWITCHES[inner]
     x = leaf([1.0])
@@ -150,7 +147,7 @@ def decorate(request):
     return decorator, records, no_grad if records else enable_grad
 
 
-every_decorator = pytest.mark.parametrize("decorate", DECORATORS, indirect=True, ids=lambda name: f"X31-{name}")
+every_decorator = pytest.mark.parametrize("decorate", DECORATORS, indirect=True)
 
 
 @every_decorator
@@ -580,7 +577,7 @@ def test_a_task_inherits_the_guards_around_its_creation():
     assert asyncio.run(main()) == (True, False)
 
 
-# --- what no_grad allows (3.9) ---------------------------------------------------------------------------------------
+# --- what no_grad allows ---------------------------------------------------------------------------------------------
 
 
 def test_no_grad_around_everything():
@@ -680,7 +677,7 @@ def test_raw_calls_are_the_same_in_every_mode():
         np.testing.assert_array_equal(result, [3.0, 6.0])
 
 
-# --- inference mode (X32) --------------------------------------------------------------------------------------------
+# --- inference mode --------------------------------------------------------------------------------------------------
 
 
 def made_in_inference(make=lambda: constant([1.0, 2.0]) * 3.0):
@@ -710,7 +707,7 @@ MARKED = {
 }
 
 
-@pytest.mark.parametrize("make", MARKED, ids=lambda make: f"X32-{make}")
+@pytest.mark.parametrize("make", MARKED)
 def test_what_is_made_in_inference_mode_is_not_saved_for_backward(make):
     value = made_in_inference(MARKED[make])
     assert not value.requires_grad
@@ -718,7 +715,7 @@ def test_what_is_made_in_inference_mode_is_not_saved_for_backward(make):
         leaf([1.0, 2.0]) * value
 
 
-@pytest.mark.parametrize("make", MARKED, ids=lambda make: f"X32-{make}")
+@pytest.mark.parametrize("make", MARKED)
 def test_what_is_made_in_inference_mode_is_not_written_to_outside(make):
     value = made_in_inference(MARKED[make])
     before = value.array.copy()
@@ -729,7 +726,7 @@ def test_what_is_made_in_inference_mode_is_not_written_to_outside(make):
     np.testing.assert_array_equal(value.array, before)
 
 
-@pytest.mark.parametrize("make", MARKED, ids=lambda make: f"X32-{make}")
+@pytest.mark.parametrize("make", MARKED)
 def test_what_is_made_in_inference_mode_does_not_require_gradients_outside(make):
     value = made_in_inference(MARKED[make])
     with pytest.raises(AutogradError, match="inference"):
@@ -780,14 +777,14 @@ def test_ordinary_tensors_stay_ordinary_inside():
     assert_gradient(x.grad, [21.0, 3.0])
 
 
-def test_writes_inside_to_what_was_saved_are_detected():
+def test_what_was_saved_survives_writes_inside():
     x = leaf([5.0, 7.0])
     value = x * 1.0
     square = value * value
     with inference_mode():
         value += 1.0
-    with pytest.raises(AutogradError, match=r"[Mm]ultiply"):
-        square.sum().backward()
+    square.sum().backward()
+    assert_gradient(x.grad, [10.0, 14.0])
 
 
 def test_leaves_used_inside_stay_leaves():

@@ -1,11 +1,11 @@
-"""Writes in place: through arrays, views and bases, tracked or not; what they do to gradients, and which are refused.
+"""Writes in place: through arrays, views and bases, tracked or not. What they do to gradients, and which are refused.
 
-The same program runs on Tensors, whose gradients are asked for, and on arrays, for central differences. Ids cite the
-specification of transforms: rows X20 to X26 of its table 9.4, E20 to E28 of section 7.7.
+The same program runs on Tensors, whose gradients are asked for, and on arrays, for central differences.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from pathlib import Path
 
@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 import pydispatch
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, func, ops
 from pydispatch.autograd import Function, grad, no_grad
+from pydispatch.autograd.residuals import watching_copies
 from pydispatch.autograd.views import WriteProblem
 from pydispatch.exceptions import AutogradError, DispatchError
+from pydispatch.tracing import make_fx
 from tests.autograd.leaves import assert_gradient, constant, gradient_by_differences, leaf
-from tests.cases import in_one_case
 
 NP = ops.np
 X = np.array([[0.3, -1.2, 0.7], [1.1, 0.4, -0.6]])
@@ -65,6 +66,8 @@ VIEWS = {
     "slice of slice": lambda b: b[:, 1:][1:, 1:],
     "flip of transpose of slice": lambda b: NP.flip(b[:, 1:].T, 0),
     "slice of reshape": lambda b: b.reshape(-1)[1:5:2],
+    "diagonal": lambda b: NP.diagonal(b),
+    "diagonal of reshape": lambda b: NP.diagonal(b.reshape(3, 2), -1, 1, 0),
     "reshape of step": lambda b: b[:, ::3].reshape(2),
     "reshape that copies": lambda b: b.T.reshape(-1),
 }
@@ -88,10 +91,9 @@ READERS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"X21-{view}")
+@pytest.mark.parametrize("view", VIEWS)
 def test_a_write_through_a_view_is_seen_through_every_path(view, write, reader):
     def program(x, s):
         base = x * 1.0
@@ -104,9 +106,8 @@ def test_a_write_through_a_view_is_seen_through_every_path(view, write, reader):
     assert_right_gradients(program, X, S)
 
 
-@in_one_case
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"X22-{view}")
+@pytest.mark.parametrize("view", VIEWS)
 def test_a_write_through_the_base_is_seen_through_views(view, write):
     def program(x, s):
         base = x * 1.0
@@ -118,9 +119,8 @@ def test_a_write_through_the_base_is_seen_through_views(view, write):
     assert_right_gradients(program, X, S)
 
 
-@in_one_case
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: f"X25-{view}")
+@pytest.mark.parametrize("view", VIEWS)
 def test_a_write_into_memory_that_was_not_tracked(view, write):
     """The base and a view of it were made before anything was tracked."""
     def program(x, s):
@@ -146,9 +146,8 @@ COMPLEX_VIEWS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("view", COMPLEX_VIEWS, ids=lambda view: f"X21-{view}")
+@pytest.mark.parametrize("view", COMPLEX_VIEWS)
 def test_a_write_through_a_part_of_complex_numbers(view, write):
     def program(x, s):
         base = x * (1.0 + 0.5j) + 0.25j
@@ -159,7 +158,7 @@ def test_a_write_through_a_part_of_complex_numbers(view, write):
     assert_right_gradients(program, X, S)
 
 
-@pytest.mark.parametrize("view", COMPLEX_VIEWS, ids=lambda view: f"X22-{view}")
+@pytest.mark.parametrize("view", COMPLEX_VIEWS)
 def test_a_write_through_the_base_is_seen_through_parts_of_complex_numbers(view):
     def program(x, s):
         base = x * (1.0 + 0.5j)
@@ -297,8 +296,7 @@ PROGRAMS = (
 )
 
 
-@in_one_case
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: f"E24-E25-E26-{program.__name__}")
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_programs_of_several_writes(program):
     assert_right_gradients(program, X, S)
 
@@ -407,9 +405,9 @@ def test_untracked_writes_change_values_and_leave_gradients(how, through):
     assert_gradient(grad(view.sum(), [x])[0], [3.0, 0.0])
 
 
-@pytest.mark.parametrize("how", ["X26-no_grad", "X26-detach"])
+@pytest.mark.parametrize("how", ["no_grad", "detach"])
 @pytest.mark.parametrize("through", ["base", "view", "view of a view", "detached view"])
-def test_untracked_writes_to_saved_memory_are_detected(how, through):
+def test_what_was_saved_survives_untracked_writes(how, through):
     x = leaf([1.0, 2.0])
     base = x * 3.0
     square = base * base
@@ -419,9 +417,9 @@ def test_untracked_writes_to_saved_memory_are_detected(how, through):
         "view of a view": lambda: base[:][1:],
         "detached view": lambda: base[1:].detach(),
     }[through]()
-    untracked_write(how.removeprefix("X26-"), target, 9.0)
-    with pytest.raises(AutogradError, match=r"[Mm]ultiply"):
-        square.sum().backward()
+    untracked_write(how, target, 9.0)
+    square.sum().backward()
+    assert_gradient(x.grad, [18.0, 36.0])
 
 
 def test_a_detached_tensor_of_a_tensor_shares_the_counter():
@@ -429,8 +427,8 @@ def test_a_detached_tensor_of_a_tensor_shares_the_counter():
     base = x * 3.0
     square = base * base
     Tensor(base)[...] = 9.0
-    with pytest.raises(AutogradError, match=r"[Mm]ultiply"):
-        square.sum().backward()
+    square.sum().backward()
+    assert_gradient(x.grad, [18.0, 36.0])
 
 
 def test_a_detached_memory_tracks_what_is_written_to_it_for_itself():
@@ -471,8 +469,8 @@ def test_a_write_to_a_result_that_was_saved():
     x = leaf([1.0, 2.0])
     y = NP.exp(x)
     y += 1.0
-    with pytest.raises(AutogradError, match=r"[Ee]xp"):
-        y.sum().backward()
+    y.sum().backward()
+    assert_gradient(x.grad, np.exp([1.0, 2.0]))
 
 
 def test_a_write_to_an_input_that_was_saved():
@@ -505,53 +503,36 @@ NEEDS = {
 CASES = [(name, value) for name in NEEDS for value in ("x", "y", "result")]
 
 
-@in_one_case
-@pytest.mark.parametrize(("name", "value"), CASES, ids=[f"X20-{name}-{value}" for name, value in CASES])
-def test_a_write_is_an_error_exactly_where_the_value_is_needed(name, value):
+@pytest.mark.parametrize(("name", "value"), CASES, ids=[f"{name}-{value}" for name, value in CASES])
+def test_a_value_is_copied_exactly_where_it_is_needed(name, value):
     function, needed = NEEDS[name]
     x, y = leaf([[0.5, 2.0], [1.5, 0.7]]), leaf([[3.0, 1.0], [0.3, 2.0]])
     inputs = {"x": x * 1.0, "y": y * 1.0}
     result = function(*inputs.values())
     early = result * 2.0
     target = result if value == "result" else inputs[value]
-    with no_grad():
+    copies = []
+    with no_grad(), watching_copies(lambda *pair: copies.append(pair)):
         target *= 7.0
+    assert len(copies) == (value in needed)
     leaves = [x, y]
-    if value in needed:
-        with pytest.raises(AutogradError, match=rf"(?i){name}"):
-            grad(early.sum(), leaves, allow_unused=True)
-    else:
-        untouched = function(x, y)
-        found = grad(early.sum(), leaves, materialize_grads=True)
-        expected = grad((untouched * 2.0).sum(), leaves, materialize_grads=True)
-        for one, other in zip(found, expected, strict=True):
-            assert_gradient(one, other.array)
+    untouched = function(x, y)
+    found = grad(early.sum(), leaves, materialize_grads=True)
+    expected = grad((untouched * 2.0).sum(), leaves, materialize_grads=True)
+    for one, other in zip(found, expected, strict=True):
+        assert_gradient(one, other.array)
 
 
-def test_the_message_names_operator_shape_versions_and_remedy():
-    value = leaf([1.0, 2.0, 3.0]) * 1.0
-    value += 1.0
-    sine = NP.sin(value)
-    value += 1.0
-    value += 1.0
-    with pytest.raises(AutogradError) as caught:
-        sine.sum().backward()
-    message = str(caught.value)
-    assert "sin" in message.lower()
-    assert "(3,)" in message
-    for version in ("1", "3"):
-        assert version in message.replace("(3,)", "")
-    assert "\n" in message
-
-
-def test_the_error_is_raised_where_the_value_is_needed_only():
+def test_each_node_gets_the_value_that_it_saved():
     x, y = leaf([1.0]), leaf([2.0])
     changed = y * 1.0
-    product = x * changed
-    changed += 1.0
-    assert_gradient(grad(product, [y], retain_graph=True)[0], [1.0])
-    with pytest.raises(AutogradError, match=r"[Mm]ultiply"):
-        grad(product, [x])
+    products = []
+    for _ in range(5):
+        products.append(x * changed)
+        changed += 1.0
+    for i, product in enumerate(products):
+        assert_gradient(grad(product, [y], retain_graph=True)[0], [1.0])
+        assert_gradient(grad(product, [x])[0], [2.0 + i])
 
 
 def test_writes_past_the_tensor_are_not_seen():
@@ -578,8 +559,8 @@ def test_a_constant_that_was_saved_and_written_to():
     x, c = leaf([2.0, 3.0]), constant([5.0, 7.0])
     product = x * c
     c += 1.0
-    with pytest.raises(AutogradError, match=r"[Mm]ultiply"):
-        product.sum().backward()
+    product.sum().backward()
+    assert_gradient(x.grad, [5.0, 7.0])
 
 
 def test_a_leaf_that_was_saved_and_written_to_under_no_grad():
@@ -587,8 +568,8 @@ def test_a_leaf_that_was_saved_and_written_to_under_no_grad():
     square = x * x
     with no_grad():
         x += 1.0
-    with pytest.raises(AutogradError, match=r"[Mm]ultiply"):
-        square.sum().backward()
+    square.sum().backward()
+    assert_gradient(x.grad, [4.0, 6.0])
 
 
 def test_a_value_that_a_function_saved():
@@ -603,11 +584,12 @@ def test_a_value_that_a_function_saved():
             (x,) = ctx.saved_tensors
             return g * 3.0 * x * x
 
-    value = leaf([2.0]) * 1.0
+    x = leaf([2.0])
+    value = x * 1.0
     cube = Cube.apply(value)
     value += 1.0
-    with pytest.raises(AutogradError, match="CubeBackward"):
-        cube.backward()
+    cube.backward()
+    assert_gradient(x.grad, [12.0])
 
 
 SELF_WRITES = {
@@ -626,9 +608,8 @@ SELF_WRITES = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("through", ["value", "view"])
-@pytest.mark.parametrize("case", SELF_WRITES, ids=lambda case: f"E28-{case}")
+@pytest.mark.parametrize("case", SELF_WRITES)
 def test_a_value_overwritten_by_what_needs_it(case, through):
     write, reference = SELF_WRITES[case]
     array = np.array([0.5, 1.5])
@@ -640,7 +621,7 @@ def test_a_value_overwritten_by_what_needs_it(case, through):
     assert_gradient(x.grad, expected, rtol=1e-7)
 
 
-@pytest.mark.parametrize("case", SELF_WRITES, ids=lambda case: f"E28-{case}")
+@pytest.mark.parametrize("case", SELF_WRITES)
 def test_second_derivatives_of_a_value_overwritten_by_what_needs_it(case):
     write, reference = SELF_WRITES[case]
     array = np.array([0.5, 1.5])
@@ -665,7 +646,7 @@ OVERLAPPING = {
 }
 
 
-@pytest.mark.parametrize("case", OVERLAPPING, ids=lambda case: f"E28-{case}")
+@pytest.mark.parametrize("case", OVERLAPPING)
 def test_operands_that_share_memory_with_the_target(case):
     def program(x):
         value = x * 1.0
@@ -675,7 +656,7 @@ def test_operands_that_share_memory_with_the_target(case):
     assert_right_gradients(program, np.array([0.5, 1.5, 2.5]))
 
 
-# --- what is refused (E20, E27, X23, X24) ----------------------------------------------------------------------------
+# --- what is refused -------------------------------------------------------------------------------------------------
 
 
 def in_place(target):
@@ -696,19 +677,17 @@ def base_of(values):
 
 
 REFUSED = {
-    "E20-X24-leaf": lambda: leaf([1.0, 2.0]),
-    "E20-X24-view of a leaf": lambda: leaf([1.0, 2.0])[:1],
-    "E20-X24-view of a view of a leaf": lambda: leaf([1.0, 2.0])[:1].reshape(1, 1),
-    "E20-X24-flipped leaf": lambda: NP.flip(leaf([1.0, 2.0])),
-    "X23-part of a split": lambda: NP.split(base_of([1.0, 2.0]), 2)[1],
-    "X23-view of a part of a split": lambda: NP.split(base_of([1.0, 2.0]), 2)[1][:],
-    "X23-part of a split of a view": lambda: NP.split(base_of([1.0, 2.0, 3.0])[1:], 2)[0],
-    "X23-view made in no_grad": lambda: view_made_in_no_grad(base_of([1.0, 2.0])),
-    "X23-view of a view made in no_grad": lambda: view_made_in_no_grad(base_of([1.0, 2.0]))[:1],
-    "E27-broadcast": lambda: NP.broadcast_to(base_of([1.0, 2.0]), (3, 2)),
-    "E27-view of a broadcast": lambda: NP.broadcast_to(base_of([1.0, 2.0]), (3, 2))[:2],
-    "E27-view that a Function made": lambda: ViewInFunction.apply(base_of([1.0, 2.0])),
+    "leaf": lambda: leaf([1.0, 2.0]),
+    "view of a leaf": lambda: leaf([1.0, 2.0])[:1],
+    "view of a view of a leaf": lambda: leaf([1.0, 2.0])[:1].reshape(1, 1),
+    "flipped leaf": lambda: NP.flip(leaf([1.0, 2.0])),
+    "view made in no_grad": lambda: view_made_in_no_grad(base_of([1.0, 2.0])),
+    "view of a view made in no_grad": lambda: view_made_in_no_grad(base_of([1.0, 2.0]))[:1],
+    "broadcast": lambda: NP.broadcast_to(base_of([1.0, 2.0]), (3, 2)),
+    "view of a broadcast": lambda: NP.broadcast_to(base_of([1.0, 2.0]), (3, 2))[:2],
+    "view that a Function made": lambda: ViewInFunction.apply(base_of([1.0, 2.0])),
 }
+OVERLAPPING_ITSELF = ("broadcast", "view of a broadcast", "view that a Function made")
 
 
 def view_made_in_no_grad(base):
@@ -726,7 +705,6 @@ class ViewInFunction(Function):
         return g.reshape(2)
 
 
-@in_one_case
 @pytest.mark.parametrize("write", WAYS_TO_WRITE)
 @pytest.mark.parametrize("case", REFUSED)
 def test_writes_that_are_refused_change_nothing(case, write):
@@ -734,12 +712,12 @@ def test_writes_that_are_refused_change_nothing(case, write):
     before, version = target.array.copy(), target._version
     with pytest.raises((AutogradError, ValueError)) as caught:
         WAYS_TO_WRITE[write](target)
-    assert isinstance(caught.value, DispatchError) or case.startswith("E27-")
+    assert isinstance(caught.value, DispatchError) or case in OVERLAPPING_ITSELF
     np.testing.assert_array_equal(target.array, before)
     assert target._version == version or not isinstance(caught.value, AutogradError)
 
 
-@pytest.mark.parametrize("case", [case for case in REFUSED if "E27" not in case])
+@pytest.mark.parametrize("case", [case for case in REFUSED if case not in OVERLAPPING_ITSELF])
 def test_writes_that_are_refused_name_the_operator_and_a_remedy(case):
     with pytest.raises(AutogradError, match=r"(?s)multiply_.*\n") as caught:
         in_place(REFUSED[case]())
@@ -756,7 +734,7 @@ def test_a_write_to_a_base_whose_view_became_a_leaf():
     np.testing.assert_array_equal(base.array, [1.0, 2.0])
 
 
-@pytest.mark.parametrize("target", ["leaf", "view"], ids=lambda target: f"X24-{target}")
+@pytest.mark.parametrize("target", ["leaf", "view"])
 def test_leaves_may_be_written_to_under_no_grad(target):
     x = leaf([1.0, 2.0])
     with no_grad():
@@ -808,11 +786,11 @@ def test_a_view_made_in_no_grad_of_a_base_written_to_later_is_refused():
         view * 2.0
 
 
-@pytest.mark.parametrize("make", ["X23-split", "X23-view made in no_grad"])
+@pytest.mark.parametrize("make", ["split", "view made in no_grad"])
 def test_such_views_may_be_written_to_under_no_grad(make):
     x = leaf([1.0, 2.0])
     base = x * 1.0
-    view = NP.split(base, 2)[0] if make == "X23-split" else view_made_in_no_grad(base)
+    view = NP.split(base, 2)[0] if make == "split" else view_made_in_no_grad(base)
     with no_grad():
         view *= 10.0
     assert base.array[0] == 10.0
@@ -829,12 +807,12 @@ def test_such_views_of_plain_memory_may_be_written_to_with_constants(make):
     assert not base.requires_grad
 
 
-@pytest.mark.parametrize("make", ["X23-split", "X23-view made in no_grad"])
+@pytest.mark.parametrize("make", ["split", "view made in no_grad"])
 def test_such_views_of_plain_memory_take_tracked_values(make):
     """There is no history that such a write could be told to leave alone."""
     base, x = constant([1.0, 2.0]), leaf([5.0])
     parts = NP.split(base, 2)
-    view = parts[0] if make == "X23-split" else view_made_in_no_grad(base)[:1]
+    view = parts[0] if make == "split" else view_made_in_no_grad(base)[:1]
     view *= x
     assert base.requires_grad
     (base * np.array([3.0, 7.0])).sum().backward()
@@ -882,12 +860,24 @@ TRACKED_OUT = {
 
 
 @pytest.mark.parametrize("case", TRACKED_OUT)
-def test_out_is_refused_where_something_is_tracked(case):
-    out = constant([0.0, 0.0])
-    with pytest.raises(AutogradError, match="out"):
-        TRACKED_OUT[case](leaf([1.0, 2.0]), out)
-    np.testing.assert_array_equal(out.array, [0.0, 0.0])
-    assert out._version == 0
+def test_out_takes_up_gradients(case):
+    x, out = leaf([1.0, 2.0]), constant([0.0, 0.0])
+    result = TRACKED_OUT[case](x, out)
+    expected = {"argument": [2.0, 4.0], "out": [2.0, 2.0], "both": [2.0, 4.0], "reduction": [1.0, 3.0]}[case]
+    np.testing.assert_array_equal(result.array, expected)
+    if case in ("argument", "reduction"):
+        assert (result is out, out._version) == (True, 1)
+    gradient, = grad((result * result).sum(), x, allow_unused=True)
+    slopes = {"argument": [8.0, 16.0], "out": None, "both": [8.0, 16.0], "reduction": [8.0, 6.0]}[case]
+    assert gradient.array.tolist() == slopes if slopes else gradient is None or not gradient.array.any()
+
+
+@pytest.mark.parametrize("case", ["argument", "reduction"])
+def test_a_raw_array_as_out_is_refused_where_something_is_tracked(case):
+    raw = np.zeros(2)
+    with pytest.raises(AutogradError, match="raw array"):
+        TRACKED_OUT[case](leaf([1.0, 2.0]), raw)
+    np.testing.assert_array_equal(raw, [0.0, 0.0])
 
 
 def test_out_is_allowed_under_no_grad_and_counts_as_a_write():
@@ -928,6 +918,41 @@ def test_tracked_values_written_to_ints_are_constants():
 def test_the_core_names_each_problem_of_a_write():
     package = Path(pydispatch.__file__).parent
     source = "".join(path.read_text() for path in package.rglob("*.p*[xy]"))
-    named = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', (package / "core/in_place.pyx").read_text()))
+    named = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', (package / "core/tape/in_place.pyx").read_text()))
     assert named <= set(WriteProblem.__members__)
     assert {name for name in WriteProblem.__members__ if f'"{name}"' not in source} == {"RAW"}
+
+
+# --- augmented assignments, in every way to differentiate ---
+
+WAYS = {
+    "backward": lambda f, x: grad(f(v := leaf(x)), v)[0],
+    "grad": lambda f, x: func.grad(f)(x),
+    "vjp": lambda f, x: func.vjp(f, x)[1](np.float64(1))[0],
+    "jacfwd": lambda f, x: func.jacfwd(f)(x),
+    "linearize": lambda f, x: np.array([func.linearize(f, x)[1](t) for t in np.eye(len(x))]),
+    "vmap(grad)": lambda f, x: func.vmap(func.grad(f))(x[None])[0],
+    "grad(vmap)": lambda f, x: func.grad(lambda x: func.vmap(f)(x[None])[0])(x),
+    "grad(functionalize)": lambda f, x: func.grad(func.functionalize(f))(x),
+    "compile(grad)": lambda f, x: pydispatch.compile(func.grad(f))(x),
+    "make_fx(grad)": lambda f, x: make_fx(func.grad(f))(x)(x),
+}
+AUGMENTED = {
+    "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv, "//=": operator.ifloordiv,
+    "%=": operator.imod, "**=": operator.ipow,
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("other", [lambda x: 0.7, lambda x: x[::-1] + 1.0], ids=["a number", "a value"])
+@pytest.mark.parametrize("augment", AUGMENTED.values(), ids=AUGMENTED)
+def test_augmented_assignments(augment, other, way):
+    def program(x):
+        y = x * 1.1 + 2.0
+        y = augment(y, other(x))
+        y[1:] = augment(y[1:], 1.3)
+        return (y * x).sum()
+
+    x = np.array([0.31, 1.17, 2.43])
+    (expected,) = gradient_by_differences(program, x)
+    np.testing.assert_allclose(np.asarray(getattr(found := way(program, x), "array", found)), expected, rtol=1e-6)

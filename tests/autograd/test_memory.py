@@ -25,19 +25,11 @@ from pydispatch.autograd import (
 )
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import vjp
-from tests.autograd.leaves import constant, leaf
+from tests.autograd.leaves import SabotageError, constant, leaf
 
 NP = ops.np
 MEGABYTE = 1 << 20
 BYTES_PER_NODE = 300
-
-
-@pytest.fixture
-def no_collector():
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def traced(function):
@@ -132,7 +124,7 @@ def test_backward_gives_back_what_it_has_used():
         total.pop().backward()
 
     after, peak = traced(run)
-    assert after <= 1.1 * MEGABYTE          # the gradient; the graph was there before
+    assert after <= 1.1 * MEGABYTE          # the gradient, as the graph was there before
     assert peak <= 4.1 * MEGABYTE
 
 
@@ -203,7 +195,7 @@ def test_a_chain_within_a_chain_of_second_derivatives():
         value = value * 1.0 + x * x
     (first,) = grad(value, [x], create_graph=True)
     (second,) = grad(first, [x])
-    assert first.item() == pytest.approx(1.0 + n)
+    assert first.detach().item() == pytest.approx(1.0 + n)
     assert second.item() == pytest.approx(2.0 * n)
 
 
@@ -211,7 +203,7 @@ def test_a_chain_within_a_chain_of_second_derivatives():
 
 
 def network():
-    """A small network; a step of training it, in which every way to drop and keep gradients has its turn."""
+    """A small network. A step of training it, in which every way to drop and keep gradients has its turn."""
     rng = np.random.default_rng(0)
     weights = [leaf(rng.normal(size=shape) * 0.3) for shape in ((4, 8), (8,), (8, 1))]
     inputs, targets = constant(rng.normal(size=(16, 4))), constant(rng.normal(size=(16, 1)))
@@ -236,7 +228,7 @@ def network():
             (once,) = grad(NP.tanh(first).sum(), [first], create_graph=True)
             grad(once.sum(), [first])
         handle.remove()
-        return loss.item()
+        return loss.detach().item()
 
     return step
 
@@ -246,7 +238,7 @@ def resident():
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize(("warm", "steps"), [(1_000, 2_500), pytest.param(1_000, 10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("warm", "steps"), [(2_000, 3_000), pytest.param(2_000, 10_000, marks=pytest.mark.slow)])
 def test_training_does_not_grow_without_the_collector(warm, steps):
     step = network()
     first_loss = step(0)
@@ -275,10 +267,6 @@ def test_one_memory_written_to_again_and_again_does_not_keep_its_past(steps):
 
 
 # --- nothing is left behind ------------------------------------------------------------------------------------------
-
-
-class SabotageError(Exception):
-    pass
 
 
 def sabotage(*args):
@@ -317,6 +305,15 @@ def write_to_saved(x):
     square = value * value
     value += 1.0
     square.sum().backward()
+
+
+def forgotten_writes(x):
+    value = x * 1.0
+    results = []
+    for i in range(5):
+        results.append(NP.exp(value) * value[1:])
+        value[i:] += 1.0
+    del results[1::2]
 
 
 def fail_in_the_middle(x):
@@ -408,6 +405,8 @@ def unused(x):
 
 
 HARMLESS = {
+    "write to a saved value": write_to_saved,
+    "writes to a saved value, never differentiated": forgotten_writes,
     "backward": lambda x: (x * x).sum().backward(),
     "backward to a result": lambda x: backward_to(x * 2.0),
     "grad": lambda x: grad((NP.sin(x) * x).sum(), [x, x]),
@@ -425,7 +424,6 @@ HARMLESS = {
 }
 FAILING = {
     "second backward": run_twice,
-    "write to a saved value": write_to_saved,
     "error in the middle": fail_in_the_middle,
     "error in a hook": fail_in_a_hook,
     "error in a leaf's hook": fail_in_a_leafs_hook,

@@ -139,7 +139,7 @@ class Program:
         self.needed += [(by_name[name].memory, by_name[name].memory.writes) for name in needs]
 
     def add_view(self, name, source, tensor, array, kind=""):
-        """A view; or, where NumPy had to copy, memory of its own."""
+        """A view, or memory of its own where NumPy had to copy."""
         shares = np.shares_memory(tensor.array, source.tensor.array)
         if shares:
             self.alone = [value for value in self.alone if value is not source]
@@ -378,7 +378,7 @@ class Run:
                     retain_graph=True, materialize_grads=True, **options)
 
     def complains(self):
-        """Does backward end in the error that a saved value was written to? Only where there is a reason."""
+        """Return whether backward raises because a saved value was written to, which needs a reason."""
         error = error_of(self.gradients)
         if error is None:
             return False

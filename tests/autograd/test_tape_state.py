@@ -10,10 +10,7 @@ import pytest
 from pydispatch import Tensor, autograd, func
 from pydispatch.exceptions import AutogradError, StateOrderError
 from pydispatch.ops import ops
-
-
-def leaf(values):
-    return Tensor(np.array(values, float), requires_grad=True)
+from tests.autograd.leaves import leaf
 
 
 def in_threads(function, count):

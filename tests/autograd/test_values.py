@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import Shell, Tensor
+from pydispatch import Tensor
 from pydispatch.autograd.values import bottom_of, meta_of, zeros_beside
 from pydispatch.backends import MetaArray
 from pydispatch.func import grad, vmap
+from pydispatch.subclasses import Shell
 from pydispatch.testing import LoggingTensor
 
 META = ((3, 1), np.dtype(np.float32))

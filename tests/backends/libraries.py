@@ -45,7 +45,7 @@ LIBRARIES: dict[str, Callable[[], Library]] = {"jax": jax, "torch": torch, "arra
 
 
 def library_named(name: str) -> Library:
-    """The library, with its pack; the test is skipped where the library is missing."""
+    """The library, with its pack. The test is skipped where the library is missing."""
     library = LIBRARIES[name]()
     import_module(f"pydispatch.backends.{name}")
     return library

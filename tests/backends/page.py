@@ -1,4 +1,4 @@
-"""The tables of docs/backends.md: `python -m tests.backends.page` writes them.
+"""The tables of docs/backends.md.
 
 A table stands between `<!-- coverage of NAME: MODULE -->`, where the module registers the backend, and `<!-- end -->`.
 """
@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from pathlib import Path
 
 from pydispatch.backends.coverage import DECOMPOSED, KINDS, MISSING, PARTIAL, Coverage, coverage
 
-PAGE = Path(__file__).parents[2] / "docs" / "backends.md"
 TABLE = re.compile(r"(<!-- coverage of (\w+): ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 MEANING = {PARTIAL: "without some arguments", DECOMPOSED: "from other operators", MISSING: "missing"}
 
 
 def table(backend: str) -> list[str]:
-    """What a backend has of NumPy's operators, one row per kind; random numbers are left out."""
+    """What a backend has of NumPy's operators, one row per kind. Random numbers are left out."""
     found = {name: each for name, each in coverage(backend).items() if not name.startswith("random_")}
     rows = ["| what | operators |", "|---|---|"]
     for kind in KINDS:
@@ -28,19 +26,24 @@ def table(backend: str) -> list[str]:
 
 def described(name: str, found: Coverage) -> str:
     """The operator, with what its kernel does not take."""
-    return f"`{name}`" + (f" ({', '.join(found.untaken)})" if found.kind == PARTIAL else "")
+    return f"`{name}`" + (f" ({', '.join(found.unsupported)})" if found.kind == PARTIAL else "")
 
 
 def renewed(text: str) -> str:
-    """The page with its tables as they should be."""
-    def written(match: re.Match[str]) -> str:
-        try:
-            import_module(match[3])
-        except ImportError:     # the library is not installed
-            return match[0]
-        return "\n".join([match[1].rstrip(), "", *table(match[2]), "", match[4]])
-    return TABLE.sub(written, text)
+    """Return the text of the page with its tables as they should be, those of `not_installed` left as they are."""
+    left = not_installed(text)
+    return TABLE.sub(lambda match: match[0] if match[2] in left else "\n".join(
+        [match[1], *table(match[2]), "", match[4]]), text)
 
 
-if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text()))
+def not_installed(text: str) -> list[str]:
+    """Return the backends with a table on the page whose libraries are not installed."""
+    return [match[2] for match in TABLE.finditer(text) if not can_import(match[3])]
+
+
+def can_import(module: str) -> bool:
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True

@@ -85,7 +85,7 @@ def check_leaf(library, name, found, expected, tolerance):
 
 
 def is_as_numpys(library, sample):
-    """Does a call with the library's arrays give what NumPy's give? False where an error of ours says why not."""
+    """Return whether a call with the library's arrays equals NumPy's, or False if an error of ours explains why not."""
     function = named(sample.name)
     args, kwargs = tree_map(lambda leaf: library.array(leaf) if isinstance(leaf, np.ndarray) else leaf,
                             (sample.args, sample.kwargs))
@@ -256,7 +256,7 @@ def test_dtypes_stay(name):
 
 def test_dtypes_go_by_name():
     assert dtype_like("library.float32") == np.float32
-    with pytest.raises(DispatchTypeError, match=r"library.float99: NumPy has none.*\n.*convert"):
+    with pytest.raises(DispatchTypeError, match=r"library.float99: NumPy has no dtype.*\n.*convert"):
         dtype_like("library.float99")
 
 

@@ -43,7 +43,7 @@ PASSED = {
     "other names of arrays": ("sum", "x, /, *, axis=None, dtype=None, keepdims=False", (A, 1, float), {},
                               {"x": A, "axis": (1,), "dtype": np.dtype(float), "keepdims": False}),
     "a parameter in between": ("sum", "a, out=None, axis=None", (A, 1), {}, {"a": A, "out": None, "axis": (1,)}),
-    "an untaken argument in between": ("sum", "a, *, dtype=None", (A, None, float), {}, {"a": A, "dtype": float}),
+    "an unsupported argument in between": ("sum", "a, *, dtype=None", (A, None, float), {}, {"a": A, "dtype": float}),
     "another default": ("take_along_axis", "x, indices, /, *, axis=None", (A, B), {},
                         {"x": A, "indices": B, "axis": -1}),
     "None for the function's own default": ("argsort", "x, /, *, axis=-1, stable=True", (A,), {},
@@ -80,14 +80,14 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize(("name", "signature", "filled", "untaken"), FITS.values(), ids=list(FITS))
-def test_what_is_filled_and_untaken(name, signature, filled, untaken):
+@pytest.mark.parametrize(("name", "signature", "filled", "unsupported"), FITS.values(), ids=list(FITS))
+def test_what_is_filled_and_unsupported(name, signature, filled, unsupported):
     _, fit = fitted(name, find_or_raise(f"np::{name}").schema, recorder(signature))
-    assert fit == Fit(frozenset(filled.split()), frozenset(untaken.split()))
+    assert fit == Fit(frozenset(filled.split()), frozenset(unsupported.split()))
 
 
 MISFITS = {
-    "an argument": ("take_along_axis", "arr", "it takes no argument 'indices'"),
+    "an argument": ("take_along_axis", "arr", "it has no parameter 'indices'"),
     "a parameter": ("sum", "a, axis=None, *, chunks", "it requires a parameter 'chunks'"),
     "a parameter by position": ("negative", "x, out, /", "it requires a parameter 'out'"),
 }
@@ -117,10 +117,10 @@ class Universal:
         raise NotImplementedError
 
 
-@pytest.mark.parametrize(("call", "untaken"), [
+@pytest.mark.parametrize(("call", "unsupported"), [
     (lambda *args, out=None: None, {"dtype", "casting"}), (lambda *args, dtype=None: None, {"casting"}),
     (lambda *args, **options: None, set()), (lambda x, y: None, set()),
 ], ids=["as JAX's", "one of them", "anything", "as Numba's"])
-def test_universal_functions_of_other_classes_tell_what_they_take(call, untaken):
+def test_universal_functions_of_other_classes_tell_what_they_take(call, unsupported):
     _, fit = fitted("add", ops.np.add.default.schema, Universal(call))
-    assert fit.untaken == untaken
+    assert fit.unsupported == unsupported

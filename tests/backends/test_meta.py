@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
+from pydispatch._core import Shell
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators.meta import along, broadcastable, sample, stand_in
+from pydispatch.tracing import FakeMode
 
 
 def test_attributes():
@@ -23,6 +25,22 @@ def test_attributes():
     assert MetaArray(()).dtype == np.float64
     assert MetaArray((10**9, 10**9)).size == 10**18
     assert repr(array) == "MetaArray(shape=(2, 3), dtype=float32)"
+
+
+@pytest.mark.parametrize("make", [
+    MetaArray, lambda shape, dtype: Shell(shape=shape, dtype=dtype),
+    lambda shape, dtype: ops.np.zeros_like(FakeMode().from_array(np.zeros((), dtype)), shape=shape),
+    lambda shape, dtype: ops.np.zeros(shape, dtype=dtype, device="Meta"),
+], ids=["MetaArray", "Shell", "FakeTensor", "zeros"])
+@pytest.mark.parametrize("shape", [(2**40, 2**40), (2**63,), (2**62,), (2**40, 0, 2**40), (2**63, 0), (2**60, 1),
+                                   (0, 2**62, 4), (2**31, 2**31, 4)], ids=str)
+def test_what_no_memory_could_hold_is_refused_as_by_numpy(make, shape):
+    with pytest.raises(ValueError, match=r"array is too big|Maximum allowed") as expected:
+        np.empty(shape)
+    with pytest.raises(ValueError, match=r"too (big|large)|Maximum allowed") as found:
+        make(shape, np.dtype(float))
+    if make is MetaArray:
+        assert str(found.value) == str(expected.value)
 
 
 def test_identity_is_equality():

@@ -1,4 +1,4 @@
-"""Packs of backends: found by the module of an array's type, loaded when an array of it is first seen; replacing."""
+"""Packs of backends: found by the module of an array's type, loaded when an array of it is first seen. Replacing."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_other_arrays_and_arguments_load_nothing(folder):
 
 FAILURES = {
     "import error": (PACK + "import no_such_module", ["PackError: arrays of arrays.core.Array", "pack_of_arrays 1.2",
-                                                       "No module named 'no_such_module'", "mend or reinstall it"]),
+                                                       "No module named 'no_such_module'", "repair or reinstall it"]),
     "error": ("1 / 0", ["ZeroDivisionError: division by zero", "python -c 'import pack_of_arrays'"]),
 }
 
@@ -107,7 +107,7 @@ def test_a_pack_that_fails_is_named_each_time(folder, failure):
 
 @pytest.mark.parametrize(("source", "expected"), [
     ("import no_such_library.core", "backend arrays: needs no_such_library, which is not installed\n"),
-    ("1 / 0", "failed to load: ZeroDivisionError: division by zero\nmend or reinstall it"),
+    ("1 / 0", "failed to load: ZeroDivisionError: division by zero\nrepair or reinstall it"),
 ], ids=["library is not installed", "error"])
 def test_the_command_line_tells_which_packs_do_not_load(folder, source, expected):
     path, add = folder
@@ -191,4 +191,4 @@ def test_registering_again(again, name):
         return
     (category, filename, message), = told
     assert (category, filename) == ("OverrideWarning", other)
-    assert f"registered again at {other}:8, in place of the registration at {file}:8" in message
+    assert f"registered again at {other}:8, replacing the registration at {file}:8" in message

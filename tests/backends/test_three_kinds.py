@@ -52,7 +52,7 @@ class Units:
 
 @pytest.fixture(scope="module", autouse=True)
 def ranks():
-    """The packs are loaded by the first arrays; then quantities rank above Dask's."""
+    """The packs are loaded by the first arrays. Then quantities rank above Dask's."""
     for array in (da.ones(3), np.ma.masked_array(DATA)):
         Tensor(array)
     register_backend("MetresOverDask", Quantity, above=("Dask",), namespace=Units)
@@ -83,7 +83,7 @@ def test_gradients_of_units_over_dask_with_numpys():
 
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
 def test_masked_with_numpys_and_numbers(order):
-    """Masked arrays outrank NumPy's, wherever they stand; what is masked in what was chosen stays so."""
+    """Masked arrays outrank NumPy's, wherever they stand. What is masked in what was chosen stays so."""
     masked = np.ma.masked_array(DATA, MASK)
     values = [masked, DATA, np.array(2.0)]
     condition, x, y = [values[i] for i in order]
@@ -136,5 +136,5 @@ def test_a_sparse_array_with_one_of_another_backend_is_named_with_it(kind, is_fi
     with pytest.raises(NoKernelError) as caught:
         ops.np.matmul(*arrays)
     first, second = ("SparseCPU", kind) if is_first else (kind, "SparseCPU")
-    assert f"'x1' brings {first}, 'x2' brings {second}\n" in str(caught.value)
+    assert f"'x1' has {first}, 'x2' has {second}\n" in str(caught.value)
     assert f'convert an argument, or register one: lib.impl("np::matmul", kernel, "Sparse{kind}")' in str(caught.value)

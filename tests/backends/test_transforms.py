@@ -16,7 +16,6 @@ from pydispatch.func import functionalize
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.backends.lone import LoneArray
-from tests.cases import in_one_case
 
 RNG = np.random.default_rng(16)
 X, Y, W = RNG.normal(size=(8, 3)), (RNG.random(8) > 0.5).astype(float), RNG.normal(size=3)
@@ -86,12 +85,11 @@ class Watching(DispatchMode):
 
 
 def plain(leaf):
-    """What a result holds; LoneArrays are shown where they were passed."""
+    """What a result holds. LoneArrays are shown where they were passed."""
     leaf = leaf.array if isinstance(leaf, Tensor) else leaf
     return leaf.hidden if isinstance(leaf, LoneArray) else leaf
 
 
-@in_one_case
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_computes_what_it_does_on_numpys_arrays(program, transform):

@@ -1,4 +1,4 @@
-"""Operators that write, on a backend whose arrays can be written to; indices that a decomposition does not know."""
+"""Operators that write, on a backend whose arrays can be written to. Indices that a decomposition does not know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pydispatch import Tensor, ops, register_backend
 from pydispatch.autograd import backward
 from pydispatch.exceptions import NoKernelError, UnsupportedError
 from tests.backends.lone import LoneArray, namespace, shown
-from tests.cases import in_one_case
 
 
 class KeptArray(LoneArray):
@@ -45,7 +44,6 @@ def kept(value):
     return KeptArray(value) if isinstance(value, np.ndarray) and value.dtype == float else value
 
 
-@in_one_case
 @pytest.mark.parametrize("wrap", [lambda x: x, Tensor], ids=["raw", "Tensor"])
 @pytest.mark.parametrize(("name", "args", "kwargs"), WRITES.values(), ids=list(WRITES))
 def test_writing(name, args, kwargs, wrap):

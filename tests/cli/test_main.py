@@ -120,39 +120,48 @@ def test_demo_fits_a_terminal_and_is_in_colour_where_rich_is_installed():
 # --- bench -----------------------------------------------------------------------------------------------
 
 
-def test_bench_prints_a_table_per_group(capsys):
-    for pattern in ("raw arrays", "__array_function__"):
-        assert main(["bench", "--quick", "--rows", pattern]) == 0
+def test_bench_prints_tables_and_what_is_not_installed(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert main(["bench", "--quick", "--rows", "*of a poly*"]) == 0
     output = capsys.readouterr().out
-    assert re.search(r"^two raw arrays +\d+/\d+ +\d+\.\d\d× +≤ 2\.5×  .{10}  (ok|over)$", output, re.MULTILINE)
-    assert re.search(r"^raw arrays +\d+/\d+ +\d+\.\d\d× +≤ 1\.15×  .{10}  (ok|over)$", output, re.MULTILINE)
-    assert re.search(r"^__array_function__ +\d+/\d+/\d+ +[\d.]+× +≥ 5×  .{10}  (ok|low)$", output, re.MULTILINE)
+    assert output.strip().startswith("Gradient of a polynomial of 4 numbers\n")
+    assert re.search(r"^func\.grad +[\d.,]+ +1\.00×$", output, re.MULTILINE)
+    assert re.search(r"^compile\(func\.grad\) +[\d.,]+ +\d\.\d\d×$", output, re.MULTILINE)
+    assert re.search(r"^left out: torch: ", output, re.MULTILINE)
     assert max(map(len, output.splitlines())) <= 80
 
 
-def test_bench_names_the_peers_that_it_leaves_out(capsys, monkeypatch):
-    monkeypatch.setattr(
-        bench, "measure", lambda effort, pattern, left_out: iter(left_out.update(plum="not there") or ())
-    )
-    assert main(["bench"]) == 0
-    assert capsys.readouterr().out.strip() == "left out: plum: not there"
-
-
 def test_bench_writes_json_beside_the_tables_or_in_their_place(capsys, tmp_path):
-    words = ["bench", "--quick", "--rows", "two raw", "--json"]
+    words = ["bench", "--quick", "--rows", "dispatch", "--json"]
     assert main([*words, str(tmp_path / "bench.json")]) == 0
-    assert "two raw arrays" in capsys.readouterr().out
+    assert "ops.np.add of Tensors" in capsys.readouterr().out
     assert main([*words, "-"]) == 0
     for text in ((tmp_path / "bench.json").read_text(), capsys.readouterr().out):
-        (row,) = json.loads(text)["rows"]
-        assert (row["name"], row["bound"], row["unit"]) == ("two raw arrays", 2.5, "×")
-        assert row["ok"] == (row["value"] <= 2.5)
-        assert row["times"].keys() == {"op(x, y)", "kernel(x, y)"}
+        first, *rest = json.loads(text)["rows"]
+        assert (first["group"], first["name"], first["ratio"]) == ("Dispatch", "numpy.add(x, y)", 1.0)
+        assert all(row["ratio"] == row["nanoseconds"] / first["nanoseconds"] for row in rest)
 
 
-def test_bench_says_when_no_row_matches(capsys):
+def test_bench_says_when_no_table_matches(capsys):
     assert main(["bench", "--rows", "nothing of the kind"]) == 1
-    assert "no row matches 'nothing of the kind'" in capsys.readouterr().err
+    assert "no table matches 'nothing of the kind'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("program", "x"), bench.PROGRAMS.values(), ids=bench.PROGRAMS)
+def test_gradients_of_bench_agree(program, x):
+    ways = dict(bench.gradient_calls(program, x, {}))
+    step = 1e-6 * np.random.default_rng(0).normal(size=x.shape)
+    slope = (program(np, x + step) - program(np, x - step)) / 2
+    for call in ways.values():
+        gradient = call()
+        assert gradient.shape == x.shape
+        np.testing.assert_allclose(np.sum(np.asarray(gradient) * step), slope, rtol=1e-5)
+
+
+def test_compiled_functions_of_bench_agree():
+    results = [np.asarray(call()) for _, call in bench.compiled_calls({})]
+    for result in results[1:]:
+        np.testing.assert_allclose(result, results[0], rtol=1e-12, atol=1e-12)
 
 
 # --- ops -------------------------------------------------------------------------------------------------
@@ -262,7 +271,7 @@ def test_a_description_that_makes_no_sense_is_refused(text):
     (["explain", "np", "1"], "np"),
     (["explain", "np.nothing"], "no operator np::nothing"),
     (["explain", "np.add", "[1]", "2"], "lists are not arrays"),
-    (["explain", "np.add", "floaty[2]", "2"], "'floaty' is no dtype of NumPy"),
+    (["explain", "np.add", "floaty[2]", "2"], "'floaty' is not a dtype of NumPy"),
     (["ops", "nothing of the kind"], "no operator matches 'nothing of the kind'"),
     (["ops", "--import", "no_such_module"], "No module named 'no_such_module'"),
 ])

@@ -55,7 +55,7 @@ def test_the_table_is_printed_when_the_script_fails(run, tmp_path):
 
 
 @pytest.mark.parametrize(("words", "status", "message"), [
-    (["missing.py"], 1, "'missing.py' is no file\nwrite the path of a Python program"),
+    (["missing.py"], 1, "'missing.py' is not a file\nwrite the path of a Python program"),
     (["--sort", "speed", "program.py"], 2, "invalid choice: 'speed'"),
     ([], 2, "the following arguments are required: SCRIPT"),
 ], ids=["no such file", "sort", "no script"])

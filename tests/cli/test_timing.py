@@ -1,4 +1,4 @@
-"""Loops, rounds and the clock; on a clock of our own, so that nothing here depends on time."""
+"""Loops, rounds and the clock, on a clock of our own, so that nothing here depends on time."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pydispatch.compiling import scheduling
+from pydispatch.compiling import steps
 from pydispatch.operators.declare import IS_NUMPY_2_0
 
 HERE = Path(__file__).parent
@@ -38,5 +38,5 @@ def pytest_collection_modifyitems(items):
 def threads_for_little_work():
     """Threads share what takes microseconds, too, so that tests of threads need no large arrays."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scheduling, "WORK_OF_THREAD", 1 << 13)
+        patch.setattr(steps, "WORK_OF_THREAD", 1 << 13)
         yield

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pydispatch import Tensor
 from pydispatch.tree import tree_flatten
+from tests.comparing import raw
 from tests.properties.programs import same_bits
 
 BACKENDS = ("plan", "python")
-
-
-def raw(value: Any) -> Any:
-    """The array in a Tensor; anything else as it is."""
-    while isinstance(value, Tensor):
-        value = value.array
-    return value
 
 
 def check_same(found: Any, expected: Any, what: Any = "") -> None:
@@ -31,14 +22,6 @@ def check_same(found: Any, expected: Any, what: Any = "") -> None:
     for one, other in zip(found_leaves, leaves, strict=True):
         one, other = np.asarray(raw(one)), np.asarray(raw(other))
         assert same_bits(one, other), f"{what}: found {one!r}, expected {other!r}"
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without warnings of divisions, overflows and casts."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def results_of_two_calls(compiled: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -10,8 +10,8 @@ import pytest
 from pydispatch import compile, func, ops
 from pydispatch.exceptions import CompilationError
 from pydispatch.higher_order import scan
-from tests.cases import in_one_case
-from tests.compiling.same import check_same, quiet
+from tests.compiling.same import check_same
+from tests.warning_filters import quiet
 
 np_ops = ops.np
 SHAPES = [(1,), (5,), (1, 6), (4, 1), (2, 3, 4), (20_000,), (3000, 7), (6, 3000)]
@@ -55,7 +55,6 @@ def check(function, x, *others, threads=(1,), calls=0):
                 assert f" {calls} calls of Python" in compiled.explain(x, *others)
 
 
-@in_one_case
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("name", ALONG_AN_AXIS)
 @pytest.mark.parametrize("dtype", [float, np.float32])
@@ -72,7 +71,6 @@ def test_operators_along_an_axis(name, view, dtype):
                   calls=None if large or name.startswith(("var", "std")) else 0)
 
 
-@in_one_case
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("dtype", [float, np.float32])
@@ -81,7 +79,6 @@ def test_operators_on_all_elements(name, view, dtype):
         check(lambda x: OTHERS[name](VIEWS[view](x)), sample(shape, dtype))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", ALONG_AN_AXIS)
 @pytest.mark.parametrize("dtype", [int, np.uint8, bool, np.complex128])
 def test_other_dtypes(name, dtype):
@@ -111,7 +108,6 @@ def keys(rng: np.random.Generator, shape: tuple[int, ...]):
     return [part if not isinstance(part, slice) or part == slice(None) else slice(None) for part in parts]
 
 
-@in_one_case
 @pytest.mark.parametrize("seed", range(60))
 def test_keys_of_arrays_and_whole_axes(seed):
     rng = np.random.default_rng(seed)
@@ -133,7 +129,6 @@ def test_keys_of_arrays_and_whole_axes(seed):
             x * 2, filled(arrays), values, accumulate=accumulate), x, values, *arrays)
 
 
-@in_one_case
 @pytest.mark.parametrize("seed", range(30))
 def test_positions_along_an_axis(seed):
     rng = np.random.default_rng(seed)

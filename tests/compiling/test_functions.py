@@ -10,14 +10,15 @@ import threading
 import time
 import warnings
 import weakref
-from collections import OrderedDict, namedtuple
+from collections import Counter, namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, default_backend, func, ops
+import pydispatch.numpy as face
+from pydispatch import Tensor, _core, default_backend, func, ops
 from pydispatch.backends import MetaArray
 from pydispatch.compiling import CacheInfo, compile
 from pydispatch.exceptions import (
@@ -27,9 +28,12 @@ from pydispatch.exceptions import (
     OverrideWarning,
     PerformanceWarning,
 )
-from pydispatch.tree import register_pytree_node
-from tests.cases import in_one_case
-from tests.compiling.same import BACKENDS, check_same, raw
+from pydispatch.func import grad
+from pydispatch.higher_order import cond, scan, while_loop
+from pydispatch.tracing import make_fx
+from pydispatch.tree import register_pytree_node, tree_leaves
+from tests.comparing import raw
+from tests.compiling.same import BACKENDS, check_same
 
 X = np.random.default_rng(3).standard_normal((2, 3))
 Pair = namedtuple("Pair", ["first", "second"])
@@ -105,7 +109,7 @@ def test_pytrees(name, backend):
 @backends
 def test_what_you_pass_is_what_you_get(backend):
     compiled = compile(lambda x, y: (x + y, x, x.sum()), backend=backend)
-    assert {type(value) for value in compiled(X, X)} == {np.ndarray}
+    assert [type(value) for value in compiled(X, X)] == [np.ndarray, np.ndarray, np.float64]
     for arguments in ((Tensor(X), X), (X, Tensor(X)), (Tensor(X), Tensor(X))):
         for _ in range(2):
             assert {type(value) for value in compiled(*arguments)} == {Tensor}
@@ -114,7 +118,7 @@ def test_what_you_pass_is_what_you_get(backend):
 
 @backends
 def test_results_share_memory_with_nothing(backend):
-    """Not with arguments, captured arrays or one another, nor with results of other calls; they can be written to."""
+    """Not with arguments, captured arrays or one another, nor with results of other calls. They can be written to."""
     captured = np.ones((2, 3))
     compiled = compile(
         lambda x: [x, x.T, x[0], ops.np.reshape(x, -1), captured * 1, captured, captured, ops.np.zeros((2, 3)),
@@ -144,18 +148,56 @@ def test_captured_arrays_keep_their_values(backend):
 
 
 @pytest.mark.parametrize("make", [lambda x: x, lambda x: x * 2], ids=["leaf", "computed"])
-def test_captured_tensors_that_require_grad_are_refused(make):
-    """Their gradients would be lost; what is detached is a constant."""
-    captured = make(Tensor(X, requires_grad=True))
-    for wrap in (np.array, Tensor):
-        with pytest.raises(CompilationError, match=r"captures a Tensor that requires grad, whose gradient would be "
-                                                   r"lost \(at .*test_functions\.py:\d+\)\npass it as an argument"):
-            compile(lambda x: x * captured)(wrap(X))
+def test_captured_tensors_that_require_grad_have_gradients(make):
+    leaf = Tensor(X, requires_grad=True)
+    captured = make(leaf)
+    compiled = compile(lambda x: (x * captured * captured).sum())
+    for n, wrap in enumerate((np.array, Tensor, np.array)):
+        leaf.grad = None
+        compiled(wrap(X)).backward(retain_graph=True)
+        np.testing.assert_allclose(raw(leaf.grad), 2 * X * raw(captured.detach()) * raw(make(np.ones(()))))
+        assert compiled.cache_info().hits == n
     detached = captured.detach()
     check_same(compile(lambda x: x * detached)(X), X * detached.numpy())
     leaf = Tensor(X, requires_grad=True)
     compile(lambda x, w: (x * w).sum())(X, leaf).backward()
     check_same(leaf.grad, X)
+
+
+HIDDEN = {}
+
+
+def test_captured_tensors_that_cannot_be_found_are_refused():
+    HIDDEN["w"] = Tensor(X, requires_grad=True)
+    with pytest.raises(CompilationError, match=r"captures a Tensor that requires grad, whose gradient would be "
+                                               r"lost \(at .*\)\npass it as an argument"):
+        compile(lambda x: x * eval("HIDDEN['w']"))(X)
+
+
+def test_another_call_may_capture_another_value_of_a_transform():
+    """One trace serves all: what is captured is found at the call, and passed."""
+    weights = []
+
+    @compile
+    def layer(x):
+        return np.sin(x) * weights[0]
+
+    def deep(w, x):
+        for i in range(3):
+            weights[:] = [w * (i + 1.0)]
+            x = layer(x)
+        return x
+
+    def plain(w, x):
+        for i in range(3):
+            x = np.sin(x) * (w * (i + 1.0))
+        return x
+
+    w, x = np.float64(0.75), np.float64(0.5)
+    check_same(grad(deep, argnums=(0, 1))(w, x), grad(plain, argnums=(0, 1))(w, x))
+    assert layer.cache_info().misses == 1
+    np.testing.assert_allclose(func.vmap(grad(deep))(np.array([w, w * 2]), np.array([x, x])),
+                               [grad(plain)(w, x), grad(plain)(w * 2, x)])
 
 
 def test_methods_and_partial_functions():
@@ -207,7 +249,8 @@ CHANGES = {
 }
 SAME = {
     "values": (X, X + 1), "layout": (X, X.T.copy().T), "a Tensor": (X, Tensor(X)), "nan": (NAN, float("-nan")),
-    "a scalar as an array": (np.float64(1), np.array(2.0)), "large ints": (10**30, 10**29 * 10),
+    "scalars": (np.float64(1), np.float64(2)), "a scalar Tensor": (np.float64(1), Tensor(np.ones(2))[0]),
+    "large ints": (10**30, 10**29 * 10),
     "byte order": (X, X.astype(">f8")), "read-only": (X, np.broadcast_to(X[0], (2, 3))),
     "equal strings": ("text", "".join(["te", "xt"])),
 }
@@ -218,7 +261,6 @@ def described(value):
     return repr(type(value)), repr(value) if not hasattr(value, "shape") else (value.shape, value.dtype.str)
 
 
-@in_one_case
 @backends
 @pytest.mark.parametrize("change", CHANGES)
 def test_it_compiles_again(change, backend):
@@ -442,7 +484,6 @@ def test_donated_memory_is_not_taken(name):
         check_same(found, X * 2 + (X[:1] if name == "another argument is a view of it" else X))
 
 
-@in_one_case
 @pytest.mark.parametrize("function", [
     lambda x, y: x + x[::-1], lambda x, y: ops.np.flip(x), lambda x, y: (x + 1, x * 2), lambda x, y: (x[::-1] + 1, x),
     lambda x, y: ops.np.cumsum(x, 0) + x.T.T, lambda x, y: ops.np.take(x, np.array([1, 0]), 0),
@@ -684,7 +725,7 @@ def test_a_kernel_that_returns_another_shape_later(fresh, define):
 
 
 def test_kernels_that_are_registered_later_are_not_overlooked(fresh, define):
-    """A plan calls operators that have no loop; it finds what they run then."""
+    """A plan calls operators that have no loop. It finds what they run then."""
     op = define(fresh, "late(Tensor x) -> Tensor", CPU=lambda x: x * 2, Meta=lambda x: MetaArray(x.shape, x.dtype))
     compiled = compile(lambda x: op(x))
     check_same(compiled(X), X * 2)
@@ -748,7 +789,7 @@ def test_an_interrupted_plan_stops_on_all_threads(n_threads, interrupts):
 
     x = np.full((n_threads, 1 << 19), 0.1)
     compiled = compile(f, threads=n_threads, donate=0)
-    compiled(x.copy())          # which compiles; later calls write to the argument
+    compiled(x.copy())          # which compiles, later calls write to the argument
     over = threading.Event()
     interrupter = threading.Thread(target=interrupt)
 
@@ -926,10 +967,10 @@ def test_plans_and_graphs_pickle():
     plan(X)
     found = pickle.loads(pickle.dumps(plan.variants[0].plan))
     check_same(found.run(X), undecorated(X))
-    with pytest.raises(TypeError, match="the plan takes 1 arrays, not 2"):
+    with pytest.raises(TypeError, match="the plan takes 1 arrays, found 2"):
         found.run(X, X)
     for wrong in (X[0], X.astype(int), "text", Tensor(X)):
-        with pytest.raises(TypeError, match="input 0 of the plan is an array of shape"):
+        with pytest.raises(TypeError, match=r"(?s)input 0 of the plan is .*, expected an array"):
             found.run(wrong)
 
 
@@ -950,9 +991,9 @@ def test_threads_share_a_function(backend):
     assert (info.misses, info.currsize, info.hits) == (3, 3, 16 * 60 - 3)
 
 
-def test_ordered_dicts_and_other_classes_are_values_or_refused():
-    with pytest.raises(CompilationError, match="OrderedDict, expected an array or something hashable"):
-        compile(lambda d: d["x"])(OrderedDict(x=X))
+def test_objects_of_other_classes_are_values_or_refused():
+    with pytest.raises(CompilationError, match="Counter, expected an array or something hashable"):
+        compile(lambda d: d["x"])(Counter(x=X))
 
 
 @backends
@@ -979,7 +1020,7 @@ def test_calls_that_nothing_uses_raise_no_errors(backend):
         used(X, np.array([99]))
 
 
-def test_positions_that_are_out_of_range_for_zeros_and_ones():
+def test_positions_that_are_out_of_range_for_made_up_data():
     def counted(i):
         counts = ops.np.copy(i)
         ops.np.setitem_(ops.np.reshape(counts, -1), 0, 5)
@@ -987,5 +1028,116 @@ def test_positions_that_are_out_of_range_for_zeros_and_ones():
 
     i = np.array([1, 6, 5])
     np.testing.assert_array_equal(counted(i), [1, 6, 1])
-    with pytest.raises(DataDependentError, match="traced with zeros and ones, and for them a position is out of"):
-        compile(counted)(i)
+    check_same(compile(counted)(i), np.array([1, 6, 1]))
+
+
+def through_a_reshape(m):
+    y = m.T * 1.0
+    y.reshape(-1)[0] = 9.0
+    y.ravel()[1::3] = 5.0
+    return y
+
+
+USES_OF_REGULAR_MATRICES = {
+    "inv": lambda y: face.linalg.inv(y), "solve": lambda y: face.linalg.solve(y, y @ y),
+    "svd": lambda y: face.linalg.svd(y)[1], "det": lambda y: face.linalg.det(y),
+    "cholesky": lambda y: face.linalg.cholesky(y @ y.T), "eigvalsh": lambda y: face.linalg.eigvalsh(y + y.T),
+    "take": lambda y: face.take(np.arange(10.0), 2 * face.floor(y).astype(int) - 13) + y,
+    "scan": lambda y: scan(lambda c, x: (face.linalg.inv(c + face.eye(3)), c @ x), y, y)[1],
+}
+
+
+@pytest.mark.parametrize("name", USES_OF_REGULAR_MATRICES)
+def test_what_fails_on_made_up_data(name):
+    """Whether a reshape is a view is found by running on data, which a singular matrix is among."""
+    m = np.array([[4.0, 3.0, 2.0], [2.0, 8.0, 3.0], [5.0, 2.0, 7.0]])
+    use = USES_OF_REGULAR_MATRICES[name]
+    np.testing.assert_allclose(compile(lambda m: use(through_a_reshape(m)))(m), use(through_a_reshape(m)), rtol=1e-12)
+    if name != "take":
+        loss = lambda m: use(through_a_reshape(m)).sum()  # noqa: E731
+        np.testing.assert_allclose(compile(grad(loss))(m), grad(loss)(m), rtol=1e-9, atol=1e-12)
+
+
+SCALARS = {
+    "float32": lambda x: np.float32(2), "sum": lambda x: np.sum(np.ones(3)), "bool": lambda x: np.bool_(True),
+    "in a tuple": lambda x: (x * 1.0, np.int8(3)), "in a dict": lambda x: {"a": np.complex64(1j), "b": x + 1.0},
+    "integer": lambda x: np.int64(x.shape[0]),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalars_of_numpy_are_returned_as_they_are(name):
+    for x in (X, X, Tensor(X)):
+        found, expected = tree_leaves(compile(SCALARS[name])(x)), tree_leaves(SCALARS[name](x))
+        assert list(map(type, found)) == list(map(type, expected))
+        assert [str(np.asarray(one)) for one in found] == [str(np.asarray(other)) for other in expected]
+        assert [one.dtype for one in found] == [other.dtype for other in expected]
+
+
+@pytest.mark.parametrize("positions", [np.array([-1, 0]), np.array([-3, -2]), [-1], -2, (slice(None), -1)], ids=str)
+@backends
+def test_captured_positions_that_count_from_the_end(positions, backend):
+    def written(x):
+        y = x * 1.0
+        y[positions] = 7.0
+        y.reshape(-1)[np.array([-2])] += x[0, 0]
+        return y, x[positions] * y[positions]
+
+    m = np.arange(9.0).reshape(3, 3)
+    check_same(compile(written, backend=backend)(m), written(m))
+    check_same(compile(grad(lambda m: written(m)[1].sum()), backend=backend)(m), grad(lambda m: written(m)[1].sum())(m))
+
+
+# --- results without axes have the types of eager calls ---------------------------------------------------------------
+
+
+GENERATOR = face.random.default_rng(7)
+WITHOUT_AXES = {
+    "while_loop": lambda x: while_loop(lambda c: c < 5, lambda c: c + 1, (x,)),
+    "while_loop of an array": lambda x: while_loop(lambda c: c < 5, lambda c: face.array(c + 1), (x,)),
+    "while_loop of two": lambda x: while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, c * 2), (0, x)),
+    "scan": lambda x: scan(lambda c, u: (c + u, c * 2), x, np.ones(3)),
+    "scan of an array": lambda x: scan(lambda c, u: (face.array(c + u), c * 2), x, np.ones(3)),
+    "scan of nothing": lambda x: scan(lambda c, u: (c + u, c * 2), x, np.ones(0)),
+    "cond": lambda x: cond(face.sum(x) > 0, lambda c: c * 2, lambda c: c * 3, (x,)),
+    "cond of an array": lambda x: cond(face.sum(x) > 0, lambda c: face.array(c * 2), lambda c: face.array(c), (x,)),
+    "sum": lambda x: (face.sum(x), {"a": face.array(x), "b": [x * 2]}),
+    "normal": lambda x: GENERATOR.normal(),
+    "normal around": lambda x: GENERATOR.normal(x),
+    "choice": lambda x: (GENERATOR.choice(5), x * 2, GENERATOR.normal(size=2)),
+    "integers": lambda x: GENERATOR.integers(5),
+    "poisson": lambda x: [GENERATOR.poisson(3.0), GENERATOR.random(), GENERATOR.standard_normal()],
+    "sum of a draw": lambda x: GENERATOR.normal() + x,
+}
+WAYS_WITHOUT_AXES = {
+    "plan": compile, "python": lambda f: compile(f, backend="python"), "nested": lambda f: compile(compile(f)),
+    "functionalize": func.functionalize, "make_fx": lambda f: lambda x: make_fx(f)(x)(x),
+    "jvp": lambda f: lambda x: func.jvp(f, (x,), (x,))[0], "linearize": lambda f: lambda x: func.linearize(f, x)[0],
+}
+
+
+@pytest.mark.parametrize("way", WAYS_WITHOUT_AXES)
+@pytest.mark.parametrize("name", WITHOUT_AXES)
+def test_results_without_axes_are_what_they_are_eagerly(name, way):
+    f = WITHOUT_AXES[name]
+    draws = name in ("normal", "normal around", "choice", "integers", "poisson", "sum of a draw")
+    if way in ("jvp", "linearize", "make_fx", "functionalize") and draws:
+        return
+    for x in (np.array(1.0), np.float64(1.0), Tensor(np.array(1.0)), Tensor(np.ones(1))[0]):
+        if draws and isinstance(x, Tensor):
+            continue        # what is computed for a Tensor is a Tensor
+        run = WAYS_WITHOUT_AXES[way](f)
+        expected = [(type(leaf), _core.is_scalar(leaf)) for leaf in tree_leaves(f(x))]
+        for _ in range(3):      # the first call traces, the second runs the plan, the third one is recognized
+            assert [(type(leaf), _core.is_scalar(leaf)) for leaf in tree_leaves(run(x))] == expected, type(x)
+
+
+def test_a_proxy_of_a_dead_object_is_no_capture():
+    """Any use of it raises, and functions may hold one."""
+    class Owner:
+        pass
+
+    holder = [weakref.proxy(Owner())]
+    compiled = compile(lambda x, rng: x * len(holder) + rng.random())
+    rng = face.random.default_rng(0)
+    np.testing.assert_array_equal(compiled(np.ones(2), rng), 1 + np.random.default_rng(0).random() * np.ones(2))

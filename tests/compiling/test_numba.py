@@ -20,7 +20,7 @@ from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from tests.operators.samples import functional_names, samples
 
-pytest.importorskip("numba", reason="needs the extra numba")
+pytest.importorskip("numba")
 from pydispatch.compiling import numba_backend
 
 n = ops.np
@@ -36,7 +36,7 @@ def smallest(monkeypatch):
 
 
 def check_close(found, expected, ulps=64):
-    """Within so many units in the last place of the largest element; integers and bools are equal."""
+    """Within so many units in the last place of the largest element. Integers and bools are equal."""
     for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
         one, other = np.asarray(one), np.asarray(other)
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
@@ -49,12 +49,12 @@ def check_close(found, expected, ulps=64):
 
 
 def check(function, *arguments, made=True, ulps=64, **options):
-    """The compiled function gives what the function gives; returns it, compiled."""
+    """The compiled function gives what the function gives, and returns it, compiled."""
     compiled = compile(function, backend="numba", **options)
     with np.errstate(all="ignore"):
         expected = function(*arguments)
         check_close(compiled(*arguments), expected, ulps)
-        check_close(compiled(*tree_map(np.copy, arguments)), expected, ulps)    # in C; some may be given up
+        check_close(compiled(*tree_map(np.copy, arguments)), expected, ulps)    # in C, and some may be given up
     assert (MADE in compiled.plan(*arguments)) == made
     return compiled
 
@@ -496,7 +496,7 @@ def test_threads_of_python_share_a_function():
 
 
 def random_program(seed):
-    """A function of three arrays, of operators, views, broadcasts, casts and reductions; and the arrays."""
+    """A function of three arrays, of operators, views, broadcasts, casts and reductions, and the arrays."""
     draw = np.random.default_rng(seed)
     rows, columns = int(draw.integers(2, 40)), int(draw.integers(1, 40))
     arrays = [draw.standard_normal((rows, columns)), draw.standard_normal((rows, 1)).astype("float32"),

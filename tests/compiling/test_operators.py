@@ -13,11 +13,11 @@ from pydispatch.library import impl
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
-from tests.cases import in_one_case
-from tests.compiling.same import check_same, quiet
+from tests.compiling.same import check_same
 from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED
 from tests.operators.samples import Sample, samples
 from tests.properties.programs import same_bits
+from tests.warning_filters import quiet
 
 
 class Call:
@@ -80,10 +80,10 @@ def check_result(name, call, found, expected, what):
 
 
 def is_of_another_layout(call, found, expected):
-    """Does NumPy itself give these elements, to the bit, where it is called with them one by one?
+    """Return whether NumPy computes these elements, to the bit, when it is called with each of them.
 
-    Its loops take a shorter way for an operand that is repeated, such as a square root for a power of one half, and
-    which operand a loop repeats depends on the order that NumPy goes through the axes in.
+    Its loops take a shorter way for an operand that is repeated, such as a square root for a power of one half.
+    Which operand a loop repeats depends on the order in which NumPy goes through the axes.
     """
     operands = np.broadcast_arrays(*call.arrays)
     for i in np.ndindex(found.shape):
@@ -94,13 +94,11 @@ def is_of_another_layout(call, found, expected):
     return True
 
 
-@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_samples(name):
     check_samples(name, samples(name), "plan")
 
 
-@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_in_python(name):
     check_samples(name, samples(name)[::10], "python")
@@ -120,7 +118,6 @@ def check_samples(name, chosen, backend):
             check_call(name, call, compiled, call.arrays, (name, sample))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_of_tensors(name):
     for sample in samples(name)[::8]:
@@ -134,7 +131,6 @@ def test_samples_of_tensors(name):
                 assert all(type(leaf) is Tensor for leaf in tree_leaves(found))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_in_place_on_a_copy(name):
     """The function writes to what is its own, and returns it."""
@@ -209,7 +205,6 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
-@in_one_case
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout, function, dtype):
@@ -226,7 +221,6 @@ def test_layouts(layout, function, dtype):
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "min", "any", "all", "var", "argmax"])
-@in_one_case
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 1), (0, 2), (1, 2), (2, 0)], ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "complex64", "int8"])
 def test_reductions_have_the_bits_of_numpys(name, axis, dtype):

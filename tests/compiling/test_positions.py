@@ -7,7 +7,6 @@ import pytest
 
 from pydispatch import compile, ops
 from pydispatch.func import grad
-from tests.cases import in_one_case
 from tests.compiling.same import check_same
 
 NP = ops.np
@@ -45,7 +44,6 @@ def check(function, *args):
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reads(read, dtype, shape):
@@ -53,7 +51,6 @@ def test_reads(read, dtype, shape):
     check(read, x, k)
 
 
-@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -61,14 +58,12 @@ def test_writes(write, dtype, shape):
     check(write, *arguments(shape, dtype))
 
 
-@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "q"])
 def test_sums(dtype, shape):
     check(lambda x, k, v: NP.index_put(x, (k % len(x) % 2, k), v, accumulate=True), *arguments(shape, dtype))
 
 
-@in_one_case
 @pytest.mark.parametrize("shape", [(3, 4), (200, 100), (5, 1)], ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 @pytest.mark.parametrize("function", [

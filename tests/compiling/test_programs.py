@@ -1,4 +1,4 @@
-"""Whole programs compiled: the twenty NumPy programs, the examples; and programs as forward and backward ones."""
+"""Whole programs compiled: the twenty NumPy programs, the examples, and programs as forward and backward ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from pydispatch.compiling import compile
 from pydispatch.compiling.programs import results_of
 from pydispatch.exceptions import DataDependentError, NoKernelError
 from pydispatch.func import grad, vmap
-from tests.compiling.same import check_same, quiet, raw
+from tests.comparing import raw
+from tests.compiling.same import check_same
 from tests.compiling.test_transforms import near
 from tests.examples import test_mathematics as mathematics
 from tests.examples.test_transforms import load  # noqa: F401      # a fixture
 from tests.programs.test_programs import BRANCHES, PROGRAMS, SMOOTH, as_arrays
 from tests.programs.test_programs import check_same as check_near
+from tests.warning_filters import quiet
 
 COMPILABLE = [name for name in PROGRAMS if name not in BRANCHES]
 

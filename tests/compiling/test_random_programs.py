@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 
 import numpy as np
@@ -11,12 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
-from pydispatch.compiling import compile, scheduling
-from pydispatch.exceptions import DataDependentError, VmapError
+from pydispatch.compiling import compile, plan
+from pydispatch.compiling.passes import fusion
+from pydispatch.exceptions import DataDependentError, FunctionalizationError, VmapError
 from pydispatch.func import vmap
 from pydispatch.tracing import Graph, make_fx
 from pydispatch.tree import tree_flatten, tree_map
-from tests.compiling.same import check_same, raw
+from tests.comparing import raw
+from tests.compiling.same import check_same
 from tests.compiling.test_operators import is_of_another_layout
 from tests.properties.programs import (
     HANDS,
@@ -24,12 +27,12 @@ from tests.properties.programs import (
     REFUSALS,
     programs,
     programs_ending_in,
-    quiet,
     resolved,
     same_bits,
     step_in_numpy,
 )
 from tests.properties.test_random_programs import spread
+from tests.warning_filters import quiet
 
 SOME, MANY = 6, 40
 """Random programs for each hand of operators, in a run and in a long one."""
@@ -43,8 +46,10 @@ blocks = pytest.mark.parametrize("cached", [None, 1 << 7], ids=["whole", "tiny b
 def in_blocks(cached, monkeypatch):
     """All loops go in blocks of a few elements, so that small arrays have many."""
     if cached is not None:
-        monkeypatch.setattr(scheduling, "SMALLEST_IN_BLOCKS", 1)
-        monkeypatch.setattr(scheduling, "CACHED", cached)
+        monkeypatch.setattr(plan, "Fusion", functools.partial(fusion.Fusion, smallest=1))
+        monkeypatch.setattr(fusion, "SMALLEST_CUT", 1)
+        for name in ("CACHED", "CACHED_IN_A_ROW"):
+            monkeypatch.setattr(fusion, name, cached)
 
 
 def of_copies(program):
@@ -69,10 +74,14 @@ def check(program, compiled=None):
         for arguments in (arrays, arrays, [Tensor(x) if isinstance(x, np.ndarray) else x for x in arrays]):
             try:
                 found, found_spec = tree_flatten(tree_map(raw, compiled(*arguments)))
-            except DataDependentError as error:
-                if not program.has_masks and "traced with zeros and ones" not in str(error):
+            except DataDependentError:
+                if not program.has_masks:
                     raise
                 return
+            except FunctionalizationError as error:
+                if "is a view made by an operator without put=" not in str(error):
+                    raise
+                return      # windows overlap: it is refused to write to them
             assert found_spec == spec or isinstance(compiled, Graph)      # which returns a tuple
             for i, (one, other) in enumerate(zip(found, expected, strict=True)):
                 assert same_bits(np.asarray(one), np.asarray(other)) or is_power_of_another_layout(
@@ -96,7 +105,7 @@ def in_c_order(program):
 
 
 def is_power_of_another_layout(program, found, expected):
-    """Is the last step a power, for which NumPy's loop takes a shorter way where the exponent is repeated?"""
+    """Return whether the last step is a power, for which NumPy's loop is shorter if the exponent is repeated."""
     last = program.steps[-1]
     if last.operator not in ("power", "float_power"):
         return False

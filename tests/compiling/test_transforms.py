@@ -14,13 +14,13 @@ from pydispatch.autograd import Function, checkpoint, inference_mode, no_grad
 from pydispatch.compiling import compile
 from pydispatch.exceptions import AutogradError, CompilationError, DataDependentError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
-from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
-from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves
-from tests.cases import in_one_case
-from tests.compiling.same import check_same, raw
+from tests.comparing import raw
+from tests.compiling.same import check_same
+from tests.custom_operators import CUSTOM_OPERATORS
+from tests.functions import FUNCTIONS
 from tests.higher_order import compositions
 
 X = np.random.default_rng(5).uniform(0.3, 1.5, (3, 4))
@@ -158,7 +158,6 @@ def pairs_of(transforms):
         if not (function in WITHOUT_FORWARD_MODE and transform in FORWARD_MODE)])
 
 
-@in_one_case
 @pairs_of(TRANSFORMS)
 def test_transforms_of_compiled_functions(function, transform):
     compiled = TRANSFORMS[transform](compile(FUNCTIONS_OF_ONE[function]))
@@ -167,7 +166,6 @@ def test_transforms_of_compiled_functions(function, transform):
     near(compiled(backward), oracle(transform, function)(np.ascontiguousarray(backward)))
 
 
-@in_one_case
 @pairs_of([name for name in TRANSFORMS if not name.startswith(("tape", "make_fx", "checkpoint"))])
 def test_compiled_transforms_of_functions(function, transform):
     compiled = compile(TRANSFORMS[transform](FUNCTIONS_OF_ONE[function]))
@@ -177,7 +175,6 @@ def test_compiled_transforms_of_functions(function, transform):
     assert compiled.cache_info() == (1, 1, 1)
 
 
-@in_one_case
 @pairs_of(["value", "grad", "grad of grad", "vmap of grad", "tape twice", "jvp of grad"])
 def test_compiled_functions_in_compiled_functions(function, transform):
     inner = compile(FUNCTIONS_OF_ONE[function])
@@ -187,10 +184,9 @@ def test_compiled_functions_in_compiled_functions(function, transform):
         near(compile(TRANSFORMS[transform](inner))(X), oracle(transform, function)(X))
 
 
-@in_one_case
 @pairs_of(["grad", "grad of grad", "tape", "tape twice", "vmap of grad", "hessian"])
 def test_pickled_functions_have_the_same_derivatives(function, transform):
-    """Of functions that pickle, that is; a plan goes with them."""
+    """Of functions that pickle, that is. A plan goes with them."""
     compiled = compile(Named(function))
     compiled(X)
     near(TRANSFORMS[transform](pickle.loads(pickle.dumps(compiled)))(X), oracle(transform, function)(X))
@@ -256,8 +252,8 @@ def test_arguments_that_were_written_to_before_the_backward_pass():
     y = x * 1
     result = compile(lambda y: (y * y).sum())(y)
     y += 1
-    with pytest.raises(AutogradError, match=r"modified by an in-place operator"):
-        result.backward()
+    result.backward()
+    np.testing.assert_allclose(x.grad.array, 2 * X)
 
 
 # --- modes, subclasses, traces ---------------------------------------------------------------------------------------
@@ -292,10 +288,9 @@ IN_OPERATORS = ("Identity", "ScaleByCaptured")
 """The samples whose forward does not call NumPy."""
 
 
-@in_one_case
 @pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
 def test_samples_of_functions(sample):
-    """NumPy in forward would see the values of one call only; as custom operators such functions are steps."""
+    """NumPy in forward would see the values of one call only, as custom operators such functions are steps."""
     for arguments in sample.arguments():
         compiled = compile(sample.function.apply)
         if sample.name in IN_OPERATORS:
@@ -359,3 +354,16 @@ POINTS = [np.array([0.4, -0.7, 1.3]), np.array([0.9, 0.1, -0.4])]
 
 TestCompositions = compositions.tests_of(
     {name: (compile(function), function) for name, function in MATRIX.items()}, POINTS, np.stack(POINTS))
+
+
+def test_a_node_that_dies_while_an_error_is_on_its_way():
+    """The first trace ends at a write to views of a wrapper without memory."""
+    def reflected(x):
+        q = pnp.eye(3)
+        q -= pnp.outer(q @ x, x)
+        w = x[1:]
+        q[:, 1:] -= pnp.outer(q[:, 1:] @ w, w)
+        return q.sum()
+
+    x = np.array([0.5, 1.1, -0.4])
+    np.testing.assert_allclose(compile(grad(reflected))(x), grad(reflected)(x), rtol=1e-12)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
-from tests.cases import in_one_case
 from tests.core.test_elementwise import LEFT_TO_NUMPY, TYPES, numbers, operands, outcome
 
 FOLDS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "all": np.logical_and,
@@ -29,7 +28,6 @@ def sets_of_axes(ndim):
     yield tuple(range(ndim))
 
 
-@in_one_case
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @each_fold
 def test_every_type_along_every_axis(name, dtype):
@@ -68,7 +66,6 @@ def test_any_layout(data):
         assert np.asarray(tensor).tobytes() == expected[0][-1]
 
 
-@in_one_case
 @pytest.mark.parametrize("dtype", LEFT_TO_NUMPY, ids=str)
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_other_types_are_left_to_numpy(name, dtype):
@@ -76,7 +73,6 @@ def test_other_types_are_left_to_numpy(name, dtype):
     assert np.array_equal(getattr(ops.np, name)(x, 0), FOLDS[name].reduce(x, 0))
 
 
-@in_one_case
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0), (65, 64), (1,) * 9], ids=str)
 @each_fold
 def test_arrays_that_are_left_to_numpy(name, shape):
@@ -92,7 +88,6 @@ def test_axes_that_numpy_refuses_or_leaves_alone(axes):
         assert outcome(getattr(ops.np, name), x, axes) == outcome(FOLDS[name].reduce, x, axes)
 
 
-@in_one_case
 @pytest.mark.parametrize("how", ["ignore", "warn", "raise"])
 @pytest.mark.parametrize(("name", "kind", "x"), [
     ("sum", "over", np.full((2, 3), 3e38, "f4")), ("prod", "over", np.full((2, 3), 1e200)),

@@ -1,6 +1,6 @@
 """Loops are taken as NumPy takes them: a ufunc that notes each loop sees the same, whoever calls it.
 
-Before 2.3 NumPy cut iterations into loops in another way; there, only results and their layouts are compared.
+Before 2.3 NumPy cut iterations into loops in another way. There, only results and their layouts are compared.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, func
-from tests.cases import in_one_case
 
 
 def let_go_of(*shapes):
@@ -103,10 +102,9 @@ def test_gradients_that_users_hold_stay():
         np.testing.assert_array_equal(gradient, 2.0 * i * x)
 
 
-@in_one_case
 @pytest.mark.parametrize("seed", range(20))
 def test_random_lives(seed):
-    """Values come, are held by this and that, and go; each stays what NumPy says that it is."""
+    """Values come, are held by this and that, and go. Each stays what NumPy says that it is."""
     choose = random.Random(seed)
     alive = [(Tensor(array), array.copy()) for array in (np.arange(2.0), np.ones((2, 2)), np.array(3.0))]
     for _ in range(300):

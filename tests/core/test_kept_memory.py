@@ -17,10 +17,10 @@ LARGE, SMALL = (1 << 16) // 8, 100      # elements of float64
 @pytest.fixture(autouse=True)
 def nothing_is_kept():
     gc.collect()
-    _core.free_kept_memory()
+    _core.clear_buffer_cache()
     yield
     gc.collect()
-    _core.free_kept_memory()
+    _core.clear_buffer_cache()
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def address(array):
 def test_memory_is_used_again(doubled):
     x = np.arange(float(LARGE))
     first = address(doubled(x))
-    assert _core.free_kept_memory() == LARGE * 8
+    assert _core.clear_buffer_cache() == LARGE * 8
     before = address(doubled(x))
     assert address(doubled(x + 1.0)) == before
     assert first % 64 == before % 64 == 0
@@ -55,21 +55,21 @@ def test_results_that_are_alive_share_no_memory(doubled):
                          ids=["small", "just below", "large", "beyond the bound"])
 def test_what_is_kept(doubled, n, kept):
     doubled(np.ones(n))
-    assert _core.free_kept_memory() == kept
-    assert _core.free_kept_memory() == 0
+    assert _core.clear_buffer_cache() == kept
+    assert _core.clear_buffer_cache() == 0
 
 
 def test_the_oldest_memory_goes_first(doubled):
     n = (1 << 28) // 8 // 4             # a quarter of what is kept at most
     for k in range(6):
         doubled(np.ones(n + 64 * (8 << k)))     # each too far from the others in size
-    assert 0 < _core.free_kept_memory() <= 1 << 28
+    assert 0 < _core.clear_buffer_cache() <= 1 << 28
 
 
 def test_smaller_results_do_not_take_much_larger_memory(doubled):
     doubled(np.ones(2 * LARGE))
     result = doubled(np.ones(LARGE))
-    assert _core.free_kept_memory() == 2 * LARGE * 8
+    assert _core.clear_buffer_cache() == 2 * LARGE * 8
     assert result.sum() == 2.0 * LARGE
 
 
@@ -89,15 +89,15 @@ def test_results_are_ordinary_arrays(doubled):
 
 def test_arrays_of_the_user_are_numpys_own(doubled):
     doubled(np.ones(LARGE))
-    assert _core.free_kept_memory() == LARGE * 8
+    assert _core.clear_buffer_cache() == LARGE * 8
     np.ones(LARGE)
-    assert _core.free_kept_memory() == 0
+    assert _core.clear_buffer_cache() == 0
 
 
 def test_cache_clear_gives_it_back(doubled):
     doubled(np.ones(LARGE))
     doubled.cache_clear()
-    assert _core.free_kept_memory() == 0
+    assert _core.clear_buffer_cache() == 0
 
 
 def test_threads_take_and_give_at_once(doubled):

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, _core, ops
-from tests.cases import in_one_case
 from tests.core.test_elementwise import LEFT_TO_NUMPY, TYPES, numbers, outcome
 from tests.core.test_iteration import laid_out, layouts
 
@@ -39,14 +38,12 @@ VALUES = {
 }
 
 
-@in_one_case
 @each_dtype
 def test_ones(dtype):
     for shape in SHAPES:
         assert shown(_core.ones, shape, dtype=dtype) == shown(np.ones, shape, dtype=dtype), shape
 
 
-@in_one_case
 @each_dtype
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 def test_full(value, dtype):
@@ -84,7 +81,6 @@ JOINED = {
 SOURCES = {"vector": (4,), "matrix": (3, 4), "cube": (2, 3, 4), "square": (3, 3), "row": (1, 5), "long": (40, 2)}
 
 
-@in_one_case
 @pytest.mark.parametrize("function", ["concatenate", "stack"])
 @pytest.mark.parametrize("shape", SOURCES.values(), ids=SOURCES)
 @pytest.mark.parametrize("arrays", JOINED.values(), ids=JOINED)
@@ -95,7 +91,6 @@ def test_joining(arrays, shape, function):
         assert outcome(ours, listed, axis) == outcome(numpys, listed, axis), axis
 
 
-@in_one_case
 @pytest.mark.parametrize("dtype", [*TYPES, *LEFT_TO_NUMPY], ids=str)
 @pytest.mark.parametrize("function", ["concatenate", "stack"])
 def test_joining_every_dtype(function, dtype):
@@ -120,7 +115,6 @@ def test_what_was_joined_is_a_new_array():
 # --- numbers of NumPy's as Tensors ------------------------------------------------------------------------------------
 
 
-@in_one_case
 @pytest.mark.parametrize("x", [
     np.array([3, 9, 1]), np.array([2.0, np.nan]), np.array([True]), np.array([1.0, 5.0], "f"), np.array([2, 1], "u1"),
     np.array([-2**63, 2**63 - 1]),
@@ -137,7 +131,6 @@ def test_a_scalar_becomes_an_array(name, x):
 MODES = {"valid": 0, "same": 1, "full": 2}
 
 
-@in_one_case
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("m", range(1, 14))
 def test_vectors_are_convolved_and_correlated_as_numpy_does(m, mode):
@@ -154,7 +147,6 @@ def test_vectors_are_convolved_and_correlated_as_numpy_does(m, mode):
                 np.testing.assert_allclose(found, np.correlate(a, v, mode), **close)
 
 
-@in_one_case
 @pytest.mark.parametrize("m", range(1, 14))
 def test_in_a_convolution_each_number_is_in_the_sums_of_its_windows_only(m):
     for n in range(m, 40):

@@ -1,6 +1,6 @@
-"""What loops of float64 give is bit for bit what NumPy gives, warnings and errors too; what is not plain is left to it.
+"""What loops of float64 give is bit for bit what NumPy gives, warnings and errors too. What is not plain is left to it.
 
-Other types and layouts: test_elementwise.py; reductions: test_folds.py; the order of loops: test_iteration.py.
+Other types and layouts: test_elementwise.py. Reductions: test_folds.py. The order of loops: test_iteration.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydispatch.autograd import grad
 from pydispatch.library import Library
 from pydispatch.operators.declare import DECLARATIONS, operators
 from pydispatch.registry.fused_formulas import PRODUCTS, fused_formula_of
-from tests.cases import in_one_case
+from tests.warning_filters import all_warnings
 
 cos, sin, total = operators("cos", "sin", "sum")
 
@@ -32,9 +32,8 @@ each_ufunc = pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda ufunc: ufunc.__
 
 
 def outcome(function, *args):
-    """What a call comes to: type, dtype, shape and bits of the result, or the error; and what it warned of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    """What a call comes to: type, dtype, shape and bits of the result, or the error, and what it warned of."""
+    with all_warnings() as caught:
         try:
             result = function(*args)
         except (ValueError, TypeError, FloatingPointError) as error:
@@ -57,7 +56,6 @@ def test_the_library_has_many_ufuncs_with_loops():
     assert {"add", "divide", "tanh", "logaddexp", "copysign", "rint"} <= {ufunc.__name__ for ufunc in UFUNCS}
 
 
-@in_one_case
 @each_ufunc
 def test_special_values_come_out_as_from_numpy(ufunc):
     pairs = np.array(list(itertools.product(SPECIAL, repeat=2))).T
@@ -68,7 +66,6 @@ def test_special_values_come_out_as_from_numpy(ufunc):
         assert outcome(_core.loop_result, ufunc, *single) == outcome(ufunc, *single)
 
 
-@in_one_case
 @each_ufunc
 @pytest.mark.parametrize("shape", [(1,), (2,), (3,), (8,), (17,), (4096,), (2, 3), (1, 1), (3, 1, 2)], ids=str)
 def test_shapes_come_out_as_from_numpy(ufunc, shape):
@@ -77,7 +74,6 @@ def test_shapes_come_out_as_from_numpy(ufunc, shape):
     assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
 
 
-@in_one_case
 @pytest.mark.parametrize("ufunc", [np.add, np.divide, np.arctan2, np.power], ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize("number", [
     2.0, -0.0, float("nan"), 3, 0, -7, 2**29, np.float64(1.5), np.array(0.25)
@@ -88,7 +84,6 @@ def test_numbers_stand_for_arrays(ufunc, number):
         assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
 
 
-@in_one_case
 @pytest.mark.parametrize("ufunc", [np.subtract, np.divide, np.hypot], ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize(("left", "right"), [
     ((3, 4), (4,)), ((4,), (3, 4)), ((2, 3, 4), (3, 4)), ((2, 3, 4), (4,)), ((4,), (2, 3, 4)), ((5, 1), (1,)),
@@ -100,7 +95,6 @@ def test_rows_are_repeated(ufunc, left, right):
     assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
 
 
-@in_one_case
 @pytest.mark.parametrize("shape", [
     (3, 4), (1, 4), (3, 1), (1, 1), (2, 7), (2, 8), (2, 9), (3, 127), (3, 129), (8, 500), (2, 3, 4), (2, 3, 1),
     (2, 1, 9),
@@ -149,7 +143,6 @@ def test_every_layout_has_loops(name):
         assert outcome(ops.np.multiply, *args) == outcome(np.multiply, *args)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", NOT_PLAIN)
 def test_what_is_not_plain_is_left_to_numpy(name):
     other = NOT_PLAIN[name]
@@ -241,7 +234,6 @@ SHAPES = [
 ]
 
 
-@in_one_case
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("values", ["normal", "large", "negative zeros", "special"])
 def test_sums_are_those_of_add_reduce(shape, values):
@@ -264,7 +256,6 @@ def test_sums_of_what_is_not_plain_are_those_of_add_reduce(name):
 # --- products of matrices --------------------------------------------------------------------------------------------
 
 
-@in_one_case
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (2, 3, 4), (8, 4, 16), (1, 5, 1), (7, 1, 3), (32, 32, 32)])
 @pytest.mark.parametrize("left", ["plain", "turned", "strided"])
 @pytest.mark.parametrize("right", ["plain", "turned", "strided"])
@@ -315,7 +306,6 @@ def test_the_common_formulas_have_shortcuts():
     assert common <= found
 
 
-@in_one_case
 @pytest.mark.parametrize(
     ("formula", "fused"), [row[2:] for row in FORMULAS], ids=[f"{name} {i}" for name, i, *_ in FORMULAS]
 )
@@ -359,7 +349,6 @@ def test_products_are_the_formulas_of_matmul():
 OUTSIDE = 2.0
 
 
-@in_one_case
 @pytest.mark.parametrize("formula", [
     lambda g: g,
     lambda g, x: g,

@@ -17,7 +17,6 @@ from pydispatch import _core, compile, ops
 from pydispatch.higher_order import cond, map, scan, while_loop
 from pydispatch.library import Library
 from pydispatch.tree import tree_leaves
-from tests.cases import in_one_case
 
 NP = ops.np
 X = np.arange(3.0)
@@ -61,7 +60,6 @@ PLANS = {
 DESCRIBED = {name: described(*call) for name, call in PLANS.items()}
 
 
-@in_one_case
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_is_made_of_what_it_says_that_it_was_made_of(name):
     function, *arrays = PLANS[name]
@@ -200,7 +198,6 @@ WRONG = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("parts", WRONG.values(), ids=list(WRONG))
 def test_what_leaves_its_memory_is_no_plan(parts):
     with pytest.raises((TypeError, ValueError)):
@@ -210,7 +207,6 @@ def test_what_leaves_its_memory_is_no_plan(parts):
 ENDLESS = 1 << 40
 
 
-@in_one_case
 @pytest.mark.parametrize("name", PLANS)
 def test_every_number_of_a_plan_by_another(name):
     """Plans with one number changed are refused, or run in their memory: the debug allocator sees to that."""
@@ -259,7 +255,6 @@ def call_variant(n, guard, output, *args):
     return function(*args)
 
 
-@in_one_case
 @pytest.mark.parametrize(("n", "guard", "output"), [
     pytest.param(5, (ARRAY,), None, id="more arguments"),
     pytest.param(-1, (ARRAY,), None, id="fewer arguments than none"),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import find, needs
+
 CHECKOUT = Path(__file__).parents[2]
 COPIED = ("pydispatch", "tests", "conftest.py", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 TESTS = (
@@ -17,20 +19,8 @@ TESTS = (
 )
 
 
-def library_of_sanitizer() -> str:
-    """Where libasan is, or nothing."""
-    gcc = shutil.which("gcc")
-    if gcc is None:
-        return ""
-    path = subprocess.check_output([gcc, "-print-file-name=libasan.so"], text=True).strip()
-    return path if Path(path).is_absolute() else ""     # the name alone, where there is none
-
-
-LIBRARY = library_of_sanitizer()
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(not LIBRARY, reason="GCC has no libasan here")
+@needs("libasan")
 def test_sanitizers_find_nothing(tmp_path: Path, count) -> None:
     checkout, built = tmp_path / "checkout", tmp_path / "built"
     checkout.mkdir()
@@ -48,7 +38,7 @@ def test_sanitizers_find_nothing(tmp_path: Path, count) -> None:
     shutil.copy(core, checkout / "pydispatch")      # some tests read the sources, which lie there
     output = run(
         checkout, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *TESTS,
-        LD_PRELOAD=LIBRARY, PYTHONMALLOC="malloc", PYTHONPATH=str(checkout),
+        LD_PRELOAD=str(find("libasan")), PYTHONMALLOC="malloc", PYTHONPATH=str(checkout),
         ASAN_OPTIONS="detect_leaks=0:allocator_may_return_null=1")     # Python and NumPy keep some memory to the end
     count("tests under sanitizers", int(output.rpartition(" passed")[0].split()[-1]))
 

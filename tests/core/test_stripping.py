@@ -1,6 +1,6 @@
-"""Arguments equal to their defaults do not reach kernels; `bind`, `strip_defaults` and `fill_defaults`.
+"""Arguments equal to their defaults do not reach kernels. `bind`, `strip_defaults` and `fill_defaults`.
 
-The rules R2.1 to R2.7 are written out in plain Python below (`strip`), and everything is compared with that.
+`strip` below states the rules in plain Python, and everything is compared with it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import DispatchKeySet, Tensor, debug, include_keys, ops
-from pydispatch.exceptions import DispatchTypeError, RegistrationError, UntakenArgumentError
+from pydispatch.exceptions import DispatchTypeError, RegistrationError, UnsupportedArgumentError
 from pydispatch.library import Library, register_opaque_type, unregister_opaque_type
 from pydispatch.tracing import make_fx
-from tests.cases import in_one_case
 
 X = np.arange(3.0)
 
@@ -37,7 +36,7 @@ def color():
 
 # --- equality of a value and a default ----------------------------------------------------------------------
 
-EQUALITY = [  # an argument with its default; what is passed; is it stripped?
+EQUALITY = [  # an argument with its default, what is passed, whether it is stripped
     ("int a=1", 1, True),
     ("int a=1", True, True),
     ("int a=1", np.int8(1), True),
@@ -124,7 +123,6 @@ EQUALITY = [  # an argument with its default; what is passed; is it stripped?
 ]
 
 
-@in_one_case
 @pytest.mark.parametrize(("argument", "value", "stripped"), EQUALITY, ids=str)
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
 @pytest.mark.parametrize("key", ["CIA", "CEA"])
@@ -248,7 +246,10 @@ def same_kind_and_value(value, default):
 
 
 def strip(arguments, values):
-    """R2.1 to R2.7; `arguments` are (name, has_default, default, kw_only), keyword-only ones last."""
+    """Strip by the rules in plain Python.
+
+    `arguments` are (name, has_default, default, kw_only), keyword-only ones last.
+    """
     is_default = [
         has_default and same_kind_and_value(value, default)
         for (_, has_default, default, _), value in zip(arguments, values, strict=True)
@@ -434,7 +435,7 @@ def test_only_what_lacks_its_default_is_filled_in(fresh, define):
     assert seen[1][4] == {"s": "ho"}
 
 
-DEFAULTS = [  # argument of the schema; the kernel's default; do they agree?
+DEFAULTS = [  # argument of the schema, the kernel's default, whether they agree
     ("int a=1", 1, True),
     ("int a=1", True, True),
     ("int a=1", 2, False),
@@ -469,7 +470,6 @@ DEFAULTS = [  # argument of the schema; the kernel's default; do they agree?
 ]
 
 
-@in_one_case
 @pytest.mark.parametrize(("argument", "default", "agrees"), DEFAULTS, ids=str)
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
 @pytest.mark.parametrize("first", ["def", "impl"])
@@ -538,7 +538,7 @@ def test_a_new_defaulted_argument_breaks_no_caller_but_asks_every_kernel(fresh, 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 63, 64])
 def test_many_arguments(fresh, define, spy, n):
-    """Sets of arguments are words of 64 bits; the last bit works too."""
+    """Sets of arguments are words of 64 bits. The last bit works too."""
     kernel = spy()
     op = define(fresh, f"f({', '.join(f'int a{i}={i}' for i in range(n))}) -> ()", CIA=kernel)
     values = tuple(range(n))
@@ -570,22 +570,22 @@ CALLS = [((), {}), ((2,), {}), ((), {"a": 2}), ((1, 5), {}), ((), {"b": 5}), (()
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
-@pytest.mark.parametrize(("kernel", "untaken"), PARTIAL_KERNELS.values(), ids=list(PARTIAL_KERNELS))
-def test_what_a_kernel_does_not_take_can_be_at_its_default_only(fresh, kernel, untaken, wrap):
+@pytest.mark.parametrize(("kernel", "unsupported"), PARTIAL_KERNELS.values(), ids=list(PARTIAL_KERNELS))
+def test_what_a_kernel_does_not_take_can_be_at_its_default_only(fresh, kernel, unsupported, wrap):
     fresh.define(PARTIAL)
     fresh.impl("f", kernel, "CPU")
     op = getattr(ops, fresh.namespace).f.default
     for args, kwargs in CALLS:
         given = dict(zip("ab", args, strict=False)) | kwargs
         changed = {name for name, value in given.items() if value != {"a": 1, "b": None, "s": "t", "c": False}[name]}
-        refused = [name for name in ("a", "b", "s", "c") if name in changed & untaken]
+        refused = [name for name in ("a", "b", "s", "c") if name in changed & unsupported]
         calls = [lambda args=args, kwargs=kwargs: op(wrap(X), *args, **kwargs),
                  lambda args=args, kwargs=kwargs: op.redispatch(DispatchKeySet("CPU"), wrap(X), *args, **kwargs)]
         for call in calls:
             if not refused:
                 assert np.array_equal(np.asarray(call()), X + given.get("a", 1) - given.get("c", 0))
                 continue
-            with pytest.raises(UntakenArgumentError) as caught:
+            with pytest.raises(UnsupportedArgumentError) as caught:
                 call()
             assert isinstance(caught.value, NotImplementedError)
             for part in (f"{fresh.namespace}::f", repr(refused[0]), "CPU", "test_stripping", repr(given[refused[0]]),
@@ -615,5 +615,5 @@ def test_a_compiled_graph_does_not_leave_out_what_a_kernel_does_not_take(fresh):
     fresh.impl("f", lambda x, a=1, b=None, *, s="t", c=False: ops.np.zeros_like(x), "Meta")
     op = getattr(ops, fresh.namespace).f.default
     graph = make_fx(lambda x: op(x, c=True), tracing_mode="fake")(X)
-    with pytest.raises(UntakenArgumentError, match="'c'"):
+    with pytest.raises(UnsupportedArgumentError, match="'c'"):
         graph.compile()(X)

@@ -9,7 +9,6 @@ import pytest
 
 from pydispatch import _core, ops
 from pydispatch.tensor import METHODS
-from tests.cases import in_one_case
 
 STUB = ast.parse(Path(_core.__file__).with_name("_core.pyi").read_text())
 TENSOR = next(node for node in STUB.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
@@ -27,7 +26,6 @@ def parameters(arguments: ast.arguments) -> list[tuple[str, bool, bool]]:
     return (positional + by_keyword)[1:]
 
 
-@in_one_case
 @pytest.mark.parametrize("method", METHODS)
 def test_a_forwarded_method_has_the_arguments_of_its_operator(method):
     schema = getattr(ops.np, METHODS[method]).default.schema

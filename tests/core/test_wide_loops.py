@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from pydispatch import compile, ops
-from tests.cases import in_one_case
 from tests.compiling.same import check_same
 
 NAMES = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "maximum": 2, "minimum": 2, "sqrt": 1}
@@ -32,7 +31,6 @@ def operands(dtype, size):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@in_one_case
 @dtypes
 @pytest.mark.parametrize("size", SIZES)
 def test_bits_of_each_size(name, size, dtype):
@@ -41,7 +39,6 @@ def test_bits_of_each_size(name, size, dtype):
         check_same(compile(getattr(ops.np, name))(*given), getattr(np, name)(*given))
 
 
-@in_one_case
 @dtypes
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("name", [name for name in NAMES if NAMES[name] == 2])
@@ -67,7 +64,6 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-@in_one_case
 @dtypes
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_bits_of_each_layout(name, layout, dtype):

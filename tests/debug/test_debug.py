@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from pydispatch import (
     DispatchKey,
     DispatchKeySet,
-    DispatchMode,
     Tensor,
     WrapperTensor,
     _core,
@@ -55,6 +54,7 @@ from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.operators import find, find_packet
 from pydispatch.registry.registrations import DefinitionHandle, KernelHandle
 from pydispatch.registry.tables import Label, build_table, compute_table
+from tests.modes.recorders import Passing
 
 X = np.arange(3.0)
 
@@ -377,7 +377,7 @@ ns::f(Tensor x, Tensor? y=None, *, int k=1) -> Tensor
 ├─ dispatched on CPU, the highest of {CPU}
 ├─ kernel test_explain_reads_as_a_tree.<locals>.kernel at test_debug.py
 ├─ chosen because it is registered under CPU itself [kernel]
-├─ the tape: not recorded, no argument is differentiated
+├─ the tape: not recorded, since no argument is differentiated
 └─ gets raw arrays: (ndarray float64[3], ndarray float64[2, 2], k=5)"""
 
 
@@ -430,20 +430,20 @@ LEVELS = [
     (lambda: ops.np.multiply.explain(TRACKED, 2.0).interpreters,
      "the tape: recorded by the library's formulas, for x1"),
     (lambda: ops.np.multiply.explain(X, Tensor(X)).interpreters,
-     "the tape: not recorded, no argument is differentiated"),
-    (lambda: no_grad(ops.np.sin.explain)(TRACKED).interpreters, "the tape: not recorded, recording is off"),
-    (lambda: ops.np.isnan.explain(TRACKED).interpreters, "the tape: not recorded, the results are constants"),
+     "the tape: not recorded, since no argument is differentiated"),
+    (lambda: no_grad(ops.np.sin.explain)(TRACKED).interpreters, "the tape: not recorded, since recording is off"),
+    (lambda: ops.np.isnan.explain(TRACKED).interpreters, "the tape: not recorded, since the results are constants"),
     (lambda: ops.np.sin.out.explain(TRACKED, out=X.copy()).interpreters,
-     "the tape: the call raises, the operator writes to an argument and has no formula"),
+     "the tape: the call raises, since the operator writes to an argument and has no formula"),
     (lambda: explained_inside(lambda f: grad(f)(X), lambda x: ops.np.multiply.explain(x, TRACKED)),
      ("grad, called at SITE: recorded by the library's formulas, for x1; "
      "the tape: recorded by the library's formulas, for x2")),
     (lambda: explained_inside(lambda f: grad(f)(X), lambda x: ops.np.sin.explain(TRACKED)),
-     ("grad, called at SITE: passed down, no argument is one of its values; "
+     ("grad, called at SITE: passed down, since no argument is one of its values; "
      "the tape: recorded by the library's formulas, for x")),
     (lambda: explained_inside(lambda f: jvp(f, (X,), (X,)), lambda x: ops.np.sin.explain(x)),
      ("jvp, called at SITE: with tangents by the library's formulas, for x; "
-     "the tape: not recorded, no argument is differentiated")),
+     "the tape: not recorded, since no argument is differentiated")),
 ]
 
 
@@ -453,7 +453,7 @@ def test_explain_says_what_transforms_and_the_tape_do(explain, expected):
 
 
 @pytest.mark.parametrize(("kernels", "expected"), [
-    ({"CPU": "kernel"}, "the tape: the call raises, the operator has no formula"),
+    ({"CPU": "kernel"}, "the tape: the call raises, since the operator has no formula"),
     ({"CIA": "kernel"}, "the tape sees what the kernel calls, not the call itself"),
 ])
 def test_explain_without_a_formula(fresh, define, kernels, expected):
@@ -476,11 +476,6 @@ def test_explain_of_a_custom_operator_without_a_formula(fresh):
         )
     finally:
         op.remove()
-
-
-class Passing(DispatchMode):
-    def __pydispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **kwargs)
 
 
 class Whole(Passing):
@@ -507,9 +502,9 @@ def decline(*args):
     return NotImplemented
 
 
-UNTRACKED = "the tape: not recorded, no argument is differentiated"
-HANDLES = "its __pydispatch__ handles the call and may pass it on"
-PROCESSES = "functionalize, called at SITE: its process handles the call and may pass it on"
+UNTRACKED = "the tape: not recorded, since no argument is differentiated"
+HANDLES = "its __pydispatch__ handles the call and can pass it on"
+PROCESSES = "functionalize, called at SITE: its process handles the call and can pass it on"
 PYTHON_LEVELS = {
     "a mode": (lambda: Passing()(ops.np.sin.explain)(X), f"the mode Passing: {HANDLES}; {UNTRACKED}"),
     "a mode over the tape": (
@@ -535,7 +530,7 @@ PYTHON_LEVELS = {
         lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.zeros.explain(3)), f"{PROCESSES}; {UNTRACKED}"),
     "functionalize, none of its values": (
         lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.sin.explain(X)),
-        f"functionalize, called at SITE: passed down, no argument is one of its values; {UNTRACKED}",
+        f"functionalize, called at SITE: passed down, since no argument is one of its values; {UNTRACKED}",
     ),
     "functionalize in a mode": (
         lambda: within(Passing()(lambda f: functionalize(f)(X)), lambda x: ops.np.sin.explain(x)),
@@ -573,8 +568,8 @@ def test_explain_of_a_composite_under_a_mode(fresh, define, value):
     assert interpreters.endswith(" sees what the kernel calls, not the call itself")
     with register_pydispatch(op, Passing, decline) as rule, Passing():
         assert op.explain(value).interpreters == (
-            f"the mode Passing: the rule for Passing registered at {rule.site} handles the call; "
-            "where it declines, the mode sees what the kernel calls"
+            f"the mode Passing: the rule for Passing registered at {rule.site} handles the call. "
+            "If it declines, the mode sees what the kernel calls"
         )
 
 
@@ -593,7 +588,7 @@ def test_explain_names_the_handlers_in_the_order_in_which_they_are_asked(row):
     explanation = ops.np.add.explain(*arguments)
     assert explanation.key is DispatchKey.Python
     assert explanation.handlers == tuple(f"{name}.__pydispatch__" for name in classes)
-    assert f"├─ asks {', then '.join(explanation.handlers)}\n" in str(explanation)
+    assert f"├─ calls {', then '.join(explanation.handlers)}\n" in str(explanation)
 
 
 def test_explain_without_handlers():
@@ -607,7 +602,7 @@ def test_explain_sees_handlers_below_a_transform():
     explanation = within(lambda f: grad(f)(Wrapped(X)), lambda x: ops.np.sin.explain(x))
     assert explanation.key is DispatchKey.Python
     assert explanation.handlers == ("Wrapped.__pydispatch__",)
-    assert str(explanation).endswith("└─ gets what was passed: (Wrapped float64[3])")
+    assert str(explanation).endswith("└─ gets the arguments as passed: (Wrapped float64[3])")
 
 
 def test_explain_names_rules_for_classes():
@@ -721,7 +716,7 @@ VALUES = {
 
 @st.composite
 def situations(draw):
-    """Registrations (key, fall-through?), keys with a fallback, guards, arguments (kind, in a Tensor?)."""
+    """Draw registrations (key, whether it falls through), keys with a fallback, guards, and arguments."""
     some = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 4).map(lambda n: n == 0)), max_size=6)
     fallbacks = st.lists(
         st.sampled_from(["Tracer", "Python", "AutogradCPU", "A", "CPU", "BackendSelect"]),
@@ -742,7 +737,7 @@ def situations(draw):
 @settings(max_examples=200)
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
 def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situation):
-    """The trace of the call tells which kernel ran first; the result, which one ran last."""
+    """The trace of the call tells which kernel ran first, and the result which one ran last."""
     registrations, fallbacks, guards, arguments, device = situation
     with new_library() as library, Library("_", "IMPL") as everything, contextlib.ExitStack() as stack:
         library.define("f(Tensor x, Tensor[] ys, *, Device? device=None) -> str")
@@ -762,7 +757,7 @@ def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situa
         with debug.trace(log):
             answer = outcome(op, *call, device=device)
         if answer is DispatchTypeError:
-            with pytest.raises(DispatchTypeError, match="in one call"):
+            with pytest.raises(DispatchTypeError, match="one call mixes"):
                 op.explain(*call, device=device)
             return
         explanation = op.explain(*call, device=device)

@@ -16,7 +16,7 @@ from pydispatch.tracing.pictures import MOST_NODES
 
 
 def shown(value):
-    """The elements of what a notebook shows; it must parse as XML, which is stricter than HTML."""
+    """The elements of what a notebook shows. It must parse as XML, which is stricter than HTML."""
     text = re.sub(r"<details open>", "<details>", value._repr_html_())
     root = ElementTree.fromstring(f"<div>{text}</div>")
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}

@@ -44,6 +44,19 @@ def test_it_names_the_operator_and_the_line(call, found):
     assert f"{__file__}:{LINE}" in str(caught.value)
 
 
+def test_a_nan_that_numpy_made_on_raw_arrays_is_found_where_an_operator_gets_it():
+    def made_by_numpy():
+        with np.errstate(invalid="ignore"):
+            return np.zeros(2) / np.zeros(2)
+
+    with debug.nan_detector():
+        ops.np.add(made_by_numpy(), 1.0)
+    with debug.nan_detector(raw=True):
+        ops.np.add(np.zeros(2), 1.0)
+        with pytest.raises(NaNError, match="np::add: its arguments hold 2 NaN that no operator inside the block"):
+            ops.np.add(made_by_numpy(), 1.0)
+
+
 def test_it_works_inside_of_transforms():
     def function(x):
         with debug.nan_detector():
@@ -63,7 +76,7 @@ def test_in_a_backward_pass_it_shows_the_call_of_the_forward_pass():
             total.backward()
     text = str(caught.value)
     assert "operator np::divide" in text
-    assert "this is in SqrtBackward, in a backward pass" in text
+    assert "called by SqrtBackward in a backward pass" in text
     assert f'File "{__file__}", line {line}' in text
 
 

@@ -98,7 +98,7 @@ class Log(DispatchMode):
     functionalize(lambda x: ops.np.sum(ops.np.add_(ops.np.copy(x), 1.0))),
 ], ids=["matmul", "vmap", "jvp", "functionalize"])
 def test_a_mode_sees_the_same_operators(function):
-    """Both see one call of an operator, under whichever transforms; apart from the formulas of `jvp`."""
+    """Both see one call of an operator, under whichever transforms, apart from the formulas of `jvp`."""
     log = Log()
     with log:
         function(Tensor(X))
@@ -260,7 +260,7 @@ def test_a_profile_is_refused_in_two_threads_at_once():
         thread = threading.Thread(target=enter)
         thread.start()
         thread.join()
-    assert "is active in another thread or task" in errors[0]
+    assert "is already active in another thread or task" in errors[0]
 
 
 def test_it_decorates_functions():

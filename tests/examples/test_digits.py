@@ -1,4 +1,4 @@
-"""The convolution of the digits example is right; it learns in time on one core, and not with a gradient of zeros."""
+"""The convolution of the digits example is right. It learns in time on one core, and not with a gradient of zeros."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="module")
 def example():
-    """The example as a module, with the right formula in force; its operator is taken back."""
+    """The example as a module, with the right formula in force. Its operator is taken back."""
     spec = importlib.util.spec_from_file_location("digits_example", TRAIN)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

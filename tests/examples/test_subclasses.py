@@ -26,7 +26,7 @@ FILES = sorted(FOLDER.glob("*.py"))
 
 @pytest.fixture(scope="module")
 def zoo():
-    """All examples as modules; the rules that they register are taken back."""
+    """All examples as modules. The rules that they register are taken back."""
     handles, modules = [], {}
     register = library.register_pydispatch
 
@@ -50,7 +50,7 @@ def random(*shape, seed=0):
 
 
 def close(actual, desired, rtol=1e-12):
-    """Are the values equal, and the dtypes and shapes identical?"""
+    """Check that values are equal, and dtypes and shapes identical."""
     actual = actual.numpy() if isinstance(actual, Tensor) else actual
     np.testing.assert_allclose(actual, desired, rtol=rtol, atol=rtol, strict=True)
 
@@ -159,8 +159,8 @@ def test_gradients_are_not_lost_in_views_of_wrappers(zoo, wrap):
     saved = ops.np.sin(y)
     with autograd.no_grad():
         view += 1.0
-    with pytest.raises(AutogradError, match="SinBackward saved"):
-        saved.sum().backward()
+    saved.sum().backward()
+    close(x.grad.sum().detach().item(), 3 * np.cos(1.0))
 
 
 def test_trivial_composition_makes_no_cycles(zoo):

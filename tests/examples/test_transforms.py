@@ -24,7 +24,7 @@ FILES = sorted(FOLDER.glob("*.py"))
 
 @pytest.fixture
 def load():
-    """Gives an example as a module; the operators of all that was loaded are taken back."""
+    """Gives an example as a module. The operators of all that was loaded are taken back."""
     modules = []
 
     def load(name):

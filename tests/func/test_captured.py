@@ -29,7 +29,6 @@ from pydispatch.higher_order import associative_scan, cond, map, scan, while_loo
 from pydispatch.modes import DispatchMode
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import make_fx
-from tests.cases import in_one_case
 
 RAW = np.array([0.5, 1.25])
 ONES = np.ones(2)
@@ -112,7 +111,6 @@ every_program = pytest.mark.parametrize("row", PROGRAMS + MORE)
 
 
 @pytest.mark.parametrize("tracing_mode", ["real", "fake"])
-@in_one_case
 @every_program
 def test_a_graph_is_the_function_on_other_inputs(row, tracing_mode):
     function = program(*row)
@@ -139,7 +137,6 @@ GRADIENTS = {
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-@in_one_case
 @every_program
 def test_a_gradient_goes_through_what_is_captured(row, name):
     function = program(*row)
@@ -147,7 +144,6 @@ def test_a_gradient_goes_through_what_is_captured(row, name):
     np.testing.assert_allclose(GRADIENTS[name](function, HERE), expected, rtol=1e-5, atol=1e-7)
 
 
-@in_one_case
 @every_program
 def test_a_batch_goes_through_what_is_captured(row):
     function = program(*row)
@@ -163,7 +159,6 @@ class Doubled(DispatchMode):
         return result * 2 if func is ops.np.multiply.default and type(args[1]) is float and args[1] == 7 else result
 
 
-@in_one_case
 @every_program
 def test_a_mode_sees_what_is_done_with_the_result(row):
     function = program(*row)
@@ -172,7 +167,6 @@ def test_a_mode_sees_what_is_done_with_the_result(row):
     np.testing.assert_allclose(np.asarray(found), np.asarray(function(HERE)) * 14.0)
 
 
-@in_one_case
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("body", BODIES)
 def test_a_mode_sees_the_result_of_a_transform_itself(transform, body):
@@ -183,7 +177,6 @@ def test_a_mode_sees_the_result_of_a_transform_itself(transform, body):
         np.asarray(found), 14.0 * np.asarray(TRANSFORMS[transform](lambda y: BODIES[body](HERE, y), RAW)))
 
 
-@in_one_case
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("body", ["product", "sine", "reduced"])
 def test_the_result_of_a_captured_subclass_is_one(transform, body):
@@ -196,7 +189,6 @@ def test_the_result_of_a_captured_subclass_is_one(transform, body):
 
 
 @pytest.mark.parametrize("tracing_mode", ["real", "fake"])
-@in_one_case
 @every_program
 def test_in_the_graph_of_a_branch(row, tracing_mode):
     function = program(*row)
@@ -225,18 +217,16 @@ def test_a_cotangent_and_a_tangent_of_the_trace(tracing_mode):
 ON_FUNCTIONS = {"cond", "map", "scan", "while_loop", "associative_scan"}
 
 
-@in_one_case
 @pytest.mark.parametrize("transform", sorted(TRANSFORMS.keys() - ON_FUNCTIONS))
 def test_outside_of_all_levels_a_captured_constant_leaves_raw_arrays_raw(transform):
     captured = Tensor(HERE)
-    assert type(TRANSFORMS[transform](lambda y: captured * y * y, RAW)) is np.ndarray
+    assert isinstance(TRANSFORMS[transform](lambda y: captured * y * y, RAW), np.ndarray | np.generic)
 
 
-@in_one_case
 @pytest.mark.parametrize("transform", sorted(TRANSFORMS.keys() - {"vmap-shared"}))
 def test_a_mode_leaves_the_results_of_raw_arrays_alone_raw(transform):
     with LoggingMode():
-        assert type(TRANSFORMS[transform](lambda y: y * y * y, RAW)) is np.ndarray
+        assert isinstance(TRANSFORMS[transform](lambda y: y * y * y, RAW), np.ndarray | np.generic)
 
 
 class Noting(DispatchMode):
@@ -274,7 +264,8 @@ def test_a_captured_constant_counts_as_its_array(constant, operation):
     raw = np.array(captured)
     value, gradient = value_and_grad(lambda y: f(captured, y * y).sum())(RAW)
     second = hessian(lambda y: f(captured, y * y).sum())(RAW)
-    assert type(value) is type(gradient) is type(second) is np.ndarray
+    assert type(value) is np.float64
+    assert type(gradient) is type(second) is np.ndarray
     expected, slope = value_and_grad(lambda y: f(raw, y * y).sum())(RAW)
     np.testing.assert_array_equal(value, expected)
     np.testing.assert_array_equal(gradient, slope)

@@ -1,5 +1,6 @@
-"""Derivatives of functions that also take indices or masks, of each example's own or shared (spec 2.4, 3.8; U17, U18,
-U37): every word of vmaps and derivatives, where each vmap maps both arguments or one of them, against loops.
+"""Derivatives of functions that also take indices or masks, of each example's own or shared.
+
+Every sequence of vmaps and derivatives, where each vmap maps both arguments or one of them, against loops.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from pydispatch import ops
 from pydispatch.func import functionalize, jacfwd, jacrev, linearize, vmap
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.tracing import make_fx
-from tests.cases import in_one_case
 
 op = ops.np
 MATRIX = np.random.default_rng(7).normal(size=(3, 3))
@@ -93,7 +93,7 @@ def words(length):
 
 
 def is_refused(name, word):
-    """Writes of a batch to what has none; and linearize does not know what a while_loop in reverse mode depends on."""
+    """Writes of a batch to what has none, and linearize does not know what a while_loop in reverse mode depends on."""
     if name in ("x[i] = v", "zeros[i] = v"):
         return "choice" in word
     return name == "number of steps" and "linearize" in word and "jacrev" in word
@@ -133,12 +133,15 @@ def check(name, word):
     same(with_vmap(*values), in_a_loop(*values), name, word)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_words_of_two(name):
     for word in [*words(1), *words(2)]:
         if not is_refused(name, word):
             check(name, word)
+
+
+def test_a_scan_asks_for_no_index_that_is_not_known():
+    check("scan over indices", ("both", "both", "linearize"))
 
 
 @pytest.mark.slow

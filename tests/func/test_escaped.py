@@ -12,6 +12,7 @@ import itertools
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,15 +31,13 @@ from pydispatch.exceptions import (
 from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from pydispatch.func.transform import Transform
 from pydispatch.registry.operators import find_or_raise
-from tests.cases import in_one_case
+from tests import comparing
+
+close = partial(comparing.close, atol=0.0)
 
 XS = np.arange(1.0, 7.0).reshape(2, 3)
 X = np.array([0.5, -1.0, 2.0])
 ONE = np.array(1.0)
-
-
-def close(actual: Any, desired: Any) -> None:
-    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=1e-12, strict=True)
 
 
 @pytest.fixture(autouse=True)
@@ -170,19 +169,17 @@ EACH_BATCHED = pytest.mark.parametrize("run", BATCHED.values(), ids=BATCHED)
 EACH_AD = pytest.mark.parametrize("run", AD.values(), ids=AD)
 
 
-# --- 1.4: dead values of vmap ----------------------------------------------------------------------------------------
+# --- dead values of vmap ---------------------------------------------------------------------------------------------
 
 
-@in_one_case
 @EACH_PLACE
 @EACH_BATCHED
 def test_a_dead_batch_is_an_error_everywhere(run, place):
     dead = got_out(run)
-    with pytest.raises(VmapError, match=DEAD + r": it has left.*\nreturn it"):
+    with pytest.raises(VmapError, match=DEAD + r": it escaped.*\nreturn it"):
         place(lambda: dead + 1.0)
 
 
-@in_one_case
 @EACH_USE
 @EACH_BATCHED
 def test_a_dead_batch_is_an_error_in_every_use(run, use):
@@ -198,7 +195,6 @@ CONVERSIONS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 @EACH_BATCHED
 def test_a_dead_batch_is_not_converted(run, convert):
@@ -207,7 +203,6 @@ def test_a_dead_batch_is_not_converted(run, convert):
         convert(dead)
 
 
-@in_one_case
 @EACH_PLACE
 @EACH_BATCHED
 def test_a_dead_batch_can_be_looked_at(run, place):
@@ -241,7 +236,7 @@ def test_a_batch_is_dead_after_an_exception_too(place):
 
     with pytest.raises(KeyError):
         vmap(f)(XS)
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         place(lambda: kept[0] * 2)
 
 
@@ -255,7 +250,7 @@ def test_the_line_of_the_error_is_that_of_the_call_of_vmap():
 
 
 def test_a_new_vmap_at_the_same_depth_is_another_level():
-    """Interpreters are objects; two of the same depth and size are not taken for one another."""
+    """Interpreters are objects. Two of the same depth and size are not taken for one another."""
     kept = []
 
     def f(x: Any) -> Any:
@@ -264,7 +259,7 @@ def test_a_new_vmap_at_the_same_depth_is_another_level():
 
     mapped = vmap(f)
     close(mapped(XS), XS * XS)
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         mapped(XS)
     assert len({id(value.interpreter) for value in kept}) == 2
 
@@ -274,14 +269,14 @@ def test_a_dead_batch_at_an_inner_level_of_its_own_transform():
     def f(row: Any) -> Any:
         kept = []
         vmap(lambda x: (kept.append(x), x)[1])(row)
-        with pytest.raises(VmapError, match="has left"):
+        with pytest.raises(VmapError, match="it escaped"):
             kept[0] + row
         return row
 
     vmap(f)(XS)
 
 
-# --- 1.4: dead values of grad, vjp and jvp ---------------------------------------------------------------------------
+# --- dead values of grad, vjp and jvp --------------------------------------------------------------------------------
 
 VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "w + 1": (lambda w: w + 1.0, X + 1.0),
@@ -302,7 +297,6 @@ VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize(("use", "expected"), VALUES.values(), ids=VALUES)
 @EACH_AD
 def test_a_dead_ad_value_is_its_value(run, use, expected):
@@ -314,7 +308,6 @@ def test_a_dead_ad_value_is_its_value(run, use, expected):
     assert not getattr(found, "requires_grad", False)
 
 
-@in_one_case
 @EACH_PLACE
 @EACH_AD
 def test_a_dead_ad_value_is_a_constant_everywhere(run, place):
@@ -338,7 +331,7 @@ def test_a_dead_ad_value_of_a_batch_is_that_batch_while_it_lives(inner):
         return kept[0] * 2.0
 
     close(vmap(f)(XS), 2.0 * XS)
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         kept[0] + 1.0
 
 
@@ -346,7 +339,7 @@ def test_a_dead_batch_of_an_ad_value_is_an_error_while_that_lives():
     def f(x: Any) -> Any:
         kept = []
         vmap(lambda row: (kept.append(row), row)[1])(x)
-        with pytest.raises(VmapError, match="has left"):
+        with pytest.raises(VmapError, match="it escaped"):
             kept[0] * 2.0
         return x.sum()
 
@@ -360,7 +353,7 @@ def test_a_dead_ad_value_can_be_looked_at(run):
     assert (dead.shape, dead.dtype, len(dead)) == ((3,), np.float64, 3)
 
 
-# --- R8, R19: values that are misplaced ------------------------------------------------------------------------------
+# --- values that are misplaced ---------------------------------------------------------------------------------------
 
 NAMES = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp", "jacrev": "jacrev"}
 EACH_RUN = pytest.mark.parametrize(
@@ -424,7 +417,7 @@ def test_an_inner_value_at_an_outer_level(outer, inner):
     outer(f)
 
 
-# --- R1 to R11 -------------------------------------------------------------------------------------------------------
+# --- order of interpreters --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -654,7 +647,7 @@ def test_what_owns_no_batch_runs_once_below(fresh, define, spy):
     assert [args[0] is X for args, _ in kernel.calls] == [True, True]
 
 
-# --- 1.3: state that is saved and put back ---------------------------------------------------------------------------
+# --- state that is saved and put back --------------------------------------------------------------------------------
 
 
 def modes() -> tuple[bool, bool]:
@@ -749,7 +742,7 @@ def test_below_all_levels_there_are_none():
     assert seen == [()]
 
 
-# --- 1.5: writes to what is captured ---------------------------------------------------------------------------------
+# --- writes to what is captured --------------------------------------------------------------------------------------
 
 WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "add_": ops.np.add_, "iadd": lambda target, value: target.__iadd__(value),
@@ -758,7 +751,7 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "out": lambda target, value: ops.np.multiply(value, 2.0, out=target),
     "random": lambda target, value: ops.np.random_normal_like_(target, np.random.default_rng(0), value),
 }
-NO_WRITE = r"cannot be written to in place|variants with out= don't support automatic differentiation"
+NO_WRITE = r"cannot be written to in place"
 EACH_WRITE = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 
 
@@ -817,7 +810,7 @@ def test_vmap_writes_no_batch_to_what_is_captured(capture, write):
     target = capture(3)
     if write is WRITES["iadd"]:
         target = Tensor(np.zeros(3))
-    with pytest.raises(VmapError, match=r"shape \(3,\), is unbatched in vmap(.|\n)*zeros_like"):
+    with pytest.raises(VmapError, match=r"shape \(3,\), is an array from outside the function of vmap(.|\n)*np.zeros"):
         vmap(lambda x: write(target, x))(XS)
     assert not np.asarray(target).any()
 
@@ -834,7 +827,7 @@ def test_at_an_inner_level_the_outer_one_decides():
     def f(row: Any) -> Any:
         target = ops.np.zeros_like(row)
         vmap(lambda y: (ops.np.add_(target, row), y)[1])(np.ones(4))
-        with pytest.raises(VmapError, match="is unbatched in"):
+        with pytest.raises(VmapError, match="is an array from outside the function of vmap"):
             vmap(lambda y: ops.np.add_(target, y))(np.ones(4))
         return target
 
@@ -876,14 +869,14 @@ def test_a_generator_of_values_ends_with_its_level():
         return next(kept[0])
 
     close(vmap(f)(XS), XS * 2.0)
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         next(kept[0])
 
 
 def test_a_value_kept_in_a_container_is_dead_too():
     kept: dict[str, Any] = {}
     vmap(lambda x: kept.setdefault("pair", (x, [x * 2.0]))[0])(XS)
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         ops.np.concatenate(kept["pair"][1])
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         vmap(lambda x: kept["pair"], out_dims=0)(XS)

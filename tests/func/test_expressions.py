@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
 from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
-from pydispatch.testing.functions import Cube, ExponentialInPlace, Identity, Multiply, SineCosine, WeightedSum
+from tests.functions import Cube, ExponentialInPlace, Identity, Multiply, SineCosine, WeightedSum
 
 # the Functions compute with NumPy, so batches of them run one by one
 pytestmark = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")

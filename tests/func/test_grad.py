@@ -1,4 +1,4 @@
-"""grad and value_and_grad: arguments, outputs, auxiliary values, errors, what works inside (spec 3.1, 3.2, 3.11)."""
+"""grad and value_and_grad: arguments, outputs, auxiliary values, errors, what works inside."""
 
 from __future__ import annotations
 
@@ -11,21 +11,13 @@ import pytest
 from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, value_and_grad
-from tests.cases import in_one_case
+from tests.comparing import close, is_raw
 from tests.ids import without_address
 
 X = np.array([0.3, -1.2, 2.0])
 TWO, THREE = np.array(2.0), np.array(3.0)
 Pair = namedtuple("Pair", ["first", "second"])
 NOT_AN_ARRAY = {"bool": True, "int": 2, "None": None, "str": "x", "object": object()}
-
-
-def close(actual, desired, rtol=1e-12):
-    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=rtol, atol=1e-12, strict=True)
-
-
-def is_raw(value):
-    return isinstance(value, (np.ndarray, np.generic))
 
 
 def sum_of_cubes(x):
@@ -162,7 +154,6 @@ def test_argnums_choose_the_arguments(argnums, expected):
     close(np.array(gradients), np.array(expected))
 
 
-@in_one_case
 @pytest.mark.parametrize("argnums", [(0, 0), (0, -2), (), [0], 0.0, 5, -3, (0, 2), None, "0"], ids=repr)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
 def test_refused_argnums(transform, argnums):
@@ -303,11 +294,11 @@ def test_containers_of_tracked_tensors():
 
 def test_a_class_that_is_not_registered_is_no_container():
     """It is passed on as it is where it is not differentiated."""
-    ordered = collections.OrderedDict(x=X)
-    with pytest.raises(ValueError, match="argument 0 is an OrderedDict"):
-        grad(lambda p: p["x"].sum())(ordered)
-    close(grad(lambda p: p["x"].sum())(dict(ordered))["x"], np.ones(3))
-    close(grad(lambda y, p: (p["x"] * y).sum())(X, ordered), X)
+    counter = collections.Counter(x=X)
+    with pytest.raises(ValueError, match="argument 0 is a Counter"):
+        grad(lambda p: p["x"].sum())(counter)
+    close(grad(lambda p: p["x"].sum())(dict(counter))["x"], np.ones(3))
+    close(grad(lambda y, p: (p["x"] * y).sum())(X, counter), X)
 
 
 REFUSED_LEAVES = {
@@ -367,12 +358,11 @@ REFUSED_OUTPUTS = {
     "None": lambda x: None, "tuple": lambda x: (x.sum(), x.sum()),
     "list": lambda x: [x.sum()], "str": lambda x: "loss",
     "complex": lambda x: (x * 1j).sum(),
-    "int (T10, [D])": lambda x: (x > 0).sum(), "bool (T10, [D])": lambda x: (x > 0).all(),
+    "count": lambda x: (x > 0).sum(), "bool": lambda x: (x > 0).all(),
     "raw vector": lambda x: X, "raw int": lambda x: np.array(3),
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("f", REFUSED_OUTPUTS.values(), ids=REFUSED_OUTPUTS)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
 def test_outputs_that_are_no_real_scalars_are_refused(transform, f):
@@ -395,7 +385,6 @@ UNRELATED = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("f", UNRELATED.values(), ids=UNRELATED)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_unrelated_output_gives_zeros(f, dtype):
@@ -516,9 +505,9 @@ def test_operator_without_derivative_on_an_outer_value_names_it(opaque):
 
 def test_concrete_values_are_there():
     def f(x):
-        assert x.item(0) == X[0]
+        assert x.detach().item(0) == X[0]
         assert bool(x[0] > 0)
-        assert x.tolist() == X.tolist()
+        assert x.detach().tolist() == X.tolist()
         return (x if x[2] > 0 else -x).sum()
 
     close(grad(f)(X), np.ones(3))
@@ -727,7 +716,6 @@ CONVENTIONS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize(("f", "x", "expected"), CONVENTIONS.values(), ids=CONVENTIONS)
 def test_conventions_where_no_derivative_exists(f, x, expected):
     with np.errstate(divide="ignore", invalid="ignore"):

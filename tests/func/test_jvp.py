@@ -1,4 +1,4 @@
-"""jvp: primals, tangents, outputs, the switch of forward mode, in-place operators (spec 3.4, T37-T43)."""
+"""jvp: primals, tangents, outputs, the switch of forward mode, in-place operators."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ import pytest
 
 from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.autograd import Function
+from pydispatch.autograd.grad_modes import set_forward_enabled
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, jvp, vjp
-from tests.cases import in_one_case
+from tests.comparing import close, is_raw
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
 T = np.array([1.0, -2.0, 0.25])
 Pair = namedtuple("Pair", ["first", "second"])
-
-
-def close(actual, desired, rtol=1e-12):
-    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=rtol, atol=1e-12, strict=True)
-
-
-def is_raw(value):
-    return isinstance(value, (np.ndarray, np.generic))
 
 
 def cube(x):
@@ -212,7 +205,6 @@ REFUSED = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize(("primals", "tangents"), REFUSED.values(), ids=REFUSED)
 def test_refused_arguments(primals, tangents):
     with pytest.raises(RuntimeError) as caught:
@@ -325,7 +317,7 @@ def test_no_grad_outside_does_not_matter_to_the_tangent():
 
 def test_forward_mode_switched_off_inside():
     def f(x):
-        with autograd.set_forward_enabled(False):
+        with set_forward_enabled(False):
             return cube(x)
 
     close(jvp(f, (X,), (T,))[1], np.zeros(3))
@@ -333,7 +325,7 @@ def test_forward_mode_switched_off_inside():
 
 def test_forward_mode_switched_off_for_a_part():
     def f(x):
-        with autograd.set_forward_enabled(False):
+        with set_forward_enabled(False):
             weight = x**2
         return weight * x
 
@@ -341,14 +333,14 @@ def test_forward_mode_switched_off_for_a_part():
 
 
 def test_forward_mode_switched_off_outside():
-    with autograd.set_forward_enabled(False):
+    with set_forward_enabled(False):
         close(jvp(cube, (X,), (T,))[1], 3 * X**2 * T)
 
 
 def test_only_the_inner_level_is_switched_on():
     """Below the inner jvp the outer one is off, as it was where the inner one began."""
     def f(x):
-        with autograd.set_forward_enabled(False):
+        with set_forward_enabled(False):
             _, slope = jvp(cube, (x,), (T,))
         return slope * x
 
@@ -357,7 +349,7 @@ def test_only_the_inner_level_is_switched_on():
 
 def test_switch_that_leaks_is_restored():
     def f(x):
-        autograd.set_forward_enabled(False)
+        set_forward_enabled(False)
         return x * 2
 
     close(jvp(f, (X,), (T,))[1], np.zeros(3))
@@ -365,11 +357,11 @@ def test_switch_that_leaks_is_restored():
 
 
 def test_forward_mode_does_not_matter_to_grad():
-    with autograd.set_forward_enabled(False):
+    with set_forward_enabled(False):
         close(grad(lambda x: cube(x).sum())(X), 3 * X**2)
 
     def f(x):
-        with autograd.set_forward_enabled(False):
+        with set_forward_enabled(False):
             return cube(x).sum()
 
     close(grad(f)(X), 3 * X**2)
@@ -384,7 +376,7 @@ def test_switched_off_around_an_inner_transform(names):
     outer, inner = names
 
     def f(x):
-        with autograd.set_forward_enabled(False):
+        with set_forward_enabled(False):
             slope = derivative(inner, cube)(x)
         return slope * x
 

@@ -20,7 +20,6 @@ from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, linearize,
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
-from tests.cases import in_one_case
 
 X = np.array(2.0)
 
@@ -62,7 +61,7 @@ def test_tangents_of_several_outputs_are_values_of_the_level_around() -> None:
     found = vmap(lambda row: jvp(lambda x: (x + 1, x + 2), (row,), (row,))[1][1])(rows)
     np.testing.assert_array_equal(found, rows)
     tangents = jvp(lambda x: (x, x * 2), (np.float64(3.0),), (X,))[1]
-    assert [type(tangent) for tangent in tangents] == [np.ndarray, np.ndarray]
+    assert [type(tangent) for tangent in tangents] == [np.float64, np.float64]
 
 
 # --- what is no batch ------------------------------------------------------------------------------------------------
@@ -120,7 +119,6 @@ TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("kind", ["grad", "jvp"])
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_result_of_a_transform_that_is_over_is_its_value(name: str, kind: str) -> None:
@@ -201,8 +199,8 @@ def test_what_was_made_in_inference_mode_is_a_constant_of_grad() -> None:
         gradient = grad(lambda x: (x * constant).sum())(np.ones(3))
         pull = vjp(lambda x: x * constant, np.ones(3))[1]
         ops.np.multiply_(constant, 5.0)
-        with pytest.raises(AutogradError, match="modified by an in-place operator"):
-            pull(np.ones(3))
+        pulled, = pull(np.ones(3))
+    np.testing.assert_array_equal(pulled, np.full(3, 2.0))
     np.testing.assert_array_equal(gradient, np.full(3, 2.0))
 
 
@@ -297,7 +295,6 @@ def gradient_on_the_tape(f: Callable[[Any], Any]) -> Any:
     return autograd.grad((f(leaf).sum(),), (leaf,))[0]
 
 
-@in_one_case
 @pytest.mark.parametrize("gradient", [lambda f: grad(lambda x: f(x).sum())(np.arange(1.0, 4.0)), gradient_on_the_tape],
                          ids=["grad", "tape"])
 @pytest.mark.parametrize("operator", OPERATORS)

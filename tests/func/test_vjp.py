@@ -1,4 +1,4 @@
-"""vjp: outputs, cotangents, calling vjp_fn again and later, modes (spec 3.3, T28-T36)."""
+"""vjp: outputs, cotangents, calling vjp_fn again and later, modes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,13 @@ import pytest
 from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, vjp
+from tests.comparing import close, is_raw
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
 G = np.array([1.0, -2.0, 0.25])
 T3 = np.array([0.5, 3.0, -1.0])
 Pair = namedtuple("Pair", ["first", "second"])
-
-
-def close(actual, desired, rtol=1e-12):
-    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=rtol, atol=1e-12, strict=True)
-
-
-def is_raw(value):
-    return isinstance(value, (np.ndarray, np.generic))
 
 
 def cube(x):
@@ -218,7 +211,7 @@ def test_messages_say_what_was_found_and_expected():
     _, pull = vjp(lambda x: {"a": x, "b": (x, [x])}, X)
     with pytest.raises(RuntimeError, match=r"\{'a': \*, 'b': \[\*, \*\]\}, expected \{'a': \*, 'b': \(\*, \[\*\]\)\}"):
         pull({"a": G, "b": [G, G]})
-    with pytest.raises(RuntimeError, match=r"cotangent\['b'\]\[1\]\[0\] has shape \(2,\), the output has shape \(3,\)"):
+    with pytest.raises(RuntimeError, match=r"\['b'\]\[1\]\[0\] has shape \(2,\), but the output has shape \(3,\)"):
         pull({"a": G, "b": (G, [G[:2]])})
     with pytest.raises(RuntimeError, match=r"output\[0\]\['k'\] has dtype bool"):
         vjp(lambda x: ({"k": x > 0},), X)
@@ -279,7 +272,7 @@ def test_complex_cotangent_of_a_real_output():
         pull(G * 1j)
 
 
-@pytest.mark.parametrize("f", [cube, lambda x: x.sum()], ids=["vector", "scalar ([D])"])
+@pytest.mark.parametrize("f", [cube, lambda x: x.sum()], ids=["vector", "scalar"])
 def test_cotangent_none(f):
     _, pull = vjp(f, X)
     with pytest.raises(RuntimeError):
@@ -407,24 +400,22 @@ def test_exception_in_backward_leaves_it_usable():
 
 
 @pytest.mark.parametrize("f", [cube, ops.np.exp], ids=["saves its argument", "saves its result"])
-def test_write_between_vjp_and_its_use_is_noticed(f):
+def test_write_between_vjp_and_its_use_changes_nothing(f):
     x = Tensor(X.copy())
     output, pull = vjp(f, x)
     written = x if f is cube else output
     written += 1
-    with pytest.raises(RuntimeError, match="modified"):
-        pull(G)
+    close(pull(G)[0], G * (3 * X**2 if f is cube else np.exp(X)))
 
 
-def test_write_at_an_outer_level_is_noticed():
+def test_write_at_an_outer_level_changes_nothing():
     def outer(x):
         y = x * 1.0
         _, pull = vjp(cube, y)
         y += 1
         return pull(G)[0].sum()
 
-    with pytest.raises(RuntimeError, match="modified"):
-        grad(outer)(X)
+    close(grad(outer)(X), 6 * X * G)
 
 
 def test_saved_tensors_hooks_inside_are_refused():
@@ -440,3 +431,16 @@ def test_operator_without_derivative_raises_at_the_call(fresh, define):
     opaque = define(fresh, "opaque(Tensor x) -> Tensor", CPU=lambda x: x * 2)
     with pytest.raises(NotImplementedError, match="opaque"):
         vjp(opaque, X)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_arrays_that_users_write_to_before_the_pullback(nested):
+    x = np.array([0.5, 1.1, -0.4])
+    for function, derivative in ((np.exp, np.exp(x)), (np.square, 2 * x)):
+        given = x.copy()
+        output, pull = vjp(lambda x, f=function: {"y": f(x)} if nested else f(x), given)
+        found = output["y"] if nested else output
+        given *= 10
+        found *= 7
+        cotangent = np.ones(3)
+        np.testing.assert_allclose(pull({"y": cotangent} if nested else cotangent)[0], derivative, rtol=1e-12)

@@ -1,5 +1,5 @@
 """What happens inside of vmap: the life of batched values, numbers asked of them, writes, draws, nesting, the loop of
-operators without a rule (spec 1.4, 2.3, 2.6-2.9; rows U9-U10, U15, U18-U29, U31, U33-U34, U40, U42 of 9.2)."""
+operators without a rule."""
 
 from __future__ import annotations
 
@@ -22,18 +22,15 @@ from pydispatch.exceptions import (
 )
 from pydispatch.func import grad, jacrev, jvp, vjp, vmap
 from pydispatch.library import register_vmap
+from tests.comparing import close
 
 X = np.arange(12.0).reshape(3, 4)
 V = np.array([0.3, -1.2, 2.0])
-OUT_OF_PLACE = "is unbatched in vmap"
+OUT_OF_PLACE = "is an array from outside the function of vmap"
 
 
 def equal(actual, expected):
     np.testing.assert_array_equal(actual, expected, strict=True)
-
-
-def close(actual, expected):
-    np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12, strict=True)
 
 
 def check_no_level_is_active():
@@ -57,7 +54,7 @@ def kept_from(f=lambda x: x, x=V):
     return kept[0]
 
 
-# --- the life of a batched value (1.4) -------------------------------------------------------------------------------
+# --- the life of a batched value -------------------------------------------------------------------------------------
 
 DEAD_USES = {
     "with no transform": lambda dead: dead + 1.0,
@@ -83,14 +80,14 @@ DEAD_USES = {
 @pytest.mark.parametrize("use", DEAD_USES.values(), ids=DEAD_USES)
 def test_a_value_that_escaped_is_an_error_wherever_it_is_used(use):
     dead = kept_from(x=X) if use is DEAD_USES["mapped by a vmap"] else kept_from()
-    with pytest.raises(VmapError, match=r"vmap, called at .*\d+, which no longer runs.*has left"):
+    with pytest.raises(VmapError, match=r"vmap, called at .*\d+, which no longer runs.*it escaped"):
         use(dead)
 
 
 def test_an_escaped_value_with_axes_is_an_error_too():
     dead = kept_from(x=X)
     for use in (lambda: dead[0], lambda: dead.sum(), lambda: list(dead), lambda: dead.T):
-        with pytest.raises(VmapError, match="has left"):
+        with pytest.raises(VmapError, match="it escaped"):
             use()
 
 
@@ -119,9 +116,9 @@ def test_an_inner_value_that_escaped_to_the_outer_level_is_dead():
         vmap(lambda y: kept.append(x * y) or y)(V)
         return kept[0] + x
 
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         vmap(outer)(V)
-    with pytest.raises(VmapError, match="has left"):
+    with pytest.raises(VmapError, match="it escaped"):
         grad(lambda x: outer(x).sum())(np.array(1.0))
 
 
@@ -188,7 +185,7 @@ def test_an_exception_leaves_no_level(wrap):
     equal(vmap(lambda x: x + 1.0)(V), V + 1.0)
 
 
-# --- numbers asked of batched values (2.3) ---------------------------------------------------------------------------
+# --- numbers asked of batched values ---------------------------------------------------------------------------------
 
 NUMBERS = {
     "item": lambda x: x.item(), "float": float, "int": int, "complex": complex, "index": operator.index,
@@ -201,9 +198,9 @@ NUMBERS = {
 
 @pytest.mark.parametrize("use", NUMBERS.values(), ids=NUMBERS)
 def test_a_number_is_an_error(use):
-    with pytest.raises(DataDependentError, match=r"vmap, called at .*each example has its own") as raised:
+    with pytest.raises(DataDependentError, match=r"vmap, called at .*each example has its own value") as raised:
         vmap(lambda x: use(x) and x)(np.arange(3))
-    assert "where" in str(raised.value)
+    assert "\n" in str(raised.value)
     assert isinstance(raised.value, RuntimeError)
 
 
@@ -234,7 +231,7 @@ def test_conversion_to_numpy_is_an_error(use):
 
 @pytest.mark.parametrize("name", ["unique", "nonzero", "argwhere", "flatnonzero"])
 def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
-    """Results that have another shape for each example (2.3)."""
+    """Results that have another shape for each example."""
     function = getattr(np, name)
     with pytest.raises(DataDependentError, match="size="):
         vmap(function)(X)
@@ -242,7 +239,7 @@ def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
 
 @pytest.mark.parametrize("name", ["allclose", "array_equal"])
 def test_comparisons_of_whole_arrays_give_a_truth_value_per_example(name):
-    """NumPy's is a bool (2.3); that of a batch of arrays is one for each, and using it as one bool is an error."""
+    """NumPy's is a bool. That of a batch of arrays is one for each, and using it as one bool is an error."""
     function = getattr(np, name)
     Y = X.copy()
     Y[0, 0] += 1
@@ -252,7 +249,7 @@ def test_comparisons_of_whole_arrays_give_a_truth_value_per_example(name):
 
 
 def test_there_is_no_way_around_the_levels():
-    """2.3 and 3.9: `.data` would strip one interpreter only."""
+    """`.data` would strip one interpreter only."""
     for transform in (vmap, grad, jacrev):
         with pytest.raises(AttributeError, match="data"):
             transform(lambda x: x.data)(V)
@@ -348,7 +345,7 @@ def test_a_mask_of_each_example_is_an_error():
         vmap(lambda m, t: t[m], (0, None))(X > 1.0, np.arange(4.0))
 
 
-# --- writes (2.6) ----------------------------------------------------------------------------------------------------
+# --- writes ----------------------------------------------------------------------------------------------------------
 
 WRITES = {
     "add_": lambda target, value: ops.np.add_(target, value),
@@ -385,7 +382,7 @@ def test_batched_into_captured_is_an_error_and_nothing_is_written(write, capture
     with pytest.raises(VmapError, match=OUT_OF_PLACE) as raised:
         by_argument(V, target) if captured == "argument" else vmap(lambda v: write(target, v))(V)
     assert "operator np::" in str(raised.value)
-    assert "zeros_like" in str(raised.value)
+    assert "np.zeros" in str(raised.value)
     equal(target.array, X[0])
 
 
@@ -402,26 +399,15 @@ def test_a_constant_into_captured_is_written_once(write):
     equal(target.array, written(write, X[0], 2.0))
 
 
-def test_what_is_made_inside_is_the_same_for_all():
-    def wrong(x):
-        return ops.np.add_(ops.np.zeros(()), x.sum())
-
-    def right(x):
-        return ops.np.add_(ops.np.zeros_like(x[0]), x.sum())
-
-    with pytest.raises(VmapError, match=OUT_OF_PLACE) as raised:
-        vmap(wrong)(X)
-    assert "argument 'x1', of shape ()" in str(raised.value)
-    assert "zeros_like" in str(raised.value).partition("\n")[2]
-    equal(vmap(right)(X), X.sum(1))
-
-
 @pytest.mark.parametrize("make", [
+    pytest.param(lambda x: ops.np.zeros(4), id="zeros"),
+    pytest.param(lambda x: np.arange(4.0) * ops.np.ones(4), id="product"),
+    pytest.param(lambda x: ops.np.copy(np.ones(4)), id="copy of a raw array"),
     pytest.param(lambda x: ops.np.zeros_like(x), id="zeros_like"), pytest.param(lambda x: x.copy(), id="copy"),
     pytest.param(lambda x: ops.np.empty_like(x), id="empty_like"),
     pytest.param(lambda x: ops.np.full_like(x, 3.0), id="full_like"), pytest.param(lambda x: x * 0, id="computed"),
 ])
-def test_arrays_made_from_a_batched_one_can_be_written_to(make):
+def test_arrays_made_inside_can_be_written_to(make):
     def f(x):
         made = make(x)
         made[...] = 1.0
@@ -562,7 +548,7 @@ def test_python_numbers_stay_weak(scalar, dtype):
         equal(found, np.full(3, expected.array))
 
 
-# --- nesting (2.9) ---------------------------------------------------------------------------------------------------
+# --- nesting ---------------------------------------------------------------------------------------------------------
 
 
 def test_nested_axes_count_in_what_each_level_sees():
@@ -595,7 +581,7 @@ def test_the_same_function_at_three_levels():
 
 
 def test_at_the_inner_level_even_where_the_outer_one_maps():
-    with pytest.raises(ValueError, match="needs one to tell"):
+    with pytest.raises(ValueError, match="needs one to find"):
         vmap(lambda x: vmap(lambda y: y, (None,))(x))(X)
 
 
@@ -687,12 +673,12 @@ def test_a_rule_is_skipped_where_nothing_is_batched(counted):
     assert [name for name, _ in calls] == ["rule", "rule", "kernel"]
 
 
-# --- the loop over examples (2.7) ------------------------------------------------------------------------------------
+# --- the loop over examples ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def black_box(define, fresh):
-    """Defines an operator that NumPy computes, with nothing said about batches; gives it and its calls."""
+    """Defines an operator that NumPy computes, with nothing said about batches. Gives it and its calls."""
 
     def make(schema, function):
         calls = []
@@ -779,7 +765,7 @@ def test_the_loop_can_be_made_an_error(black_box):
     equal(vmap(lambda x: op(np.arange(2.0)) + x, 0)(V[:, None]), np.array([1.0, 0.0]) + V[:, None])
 
 
-# --- draws (2.8: N1, N2) ---------------------------------------------------------------------------------------------
+# --- draws -----------------------------------------------------------------------------------------------------------
 
 
 def draw(generator):

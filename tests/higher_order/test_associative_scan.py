@@ -1,4 +1,4 @@
-"""associative_scan: values, contracts, every transform against plain loops (spec 5.4)."""
+"""associative_scan: values, contracts, every transform against plain loops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pydispatch.exceptions import DispatchTypeError, FunctionalizationError
 from pydispatch.func import hessian, vmap
 from pydispatch.higher_order import associative_scan
 from pydispatch.tracing import make_fx
-from tests.cases import in_one_case
 from tests.higher_order import compositions
 
 X = np.random.default_rng(3).normal(size=(5, 2, 2))
@@ -74,7 +73,6 @@ TestCompositions = compositions.tests_of({
 }, (X,), BATCH)
 
 
-@in_one_case
 @pytest.mark.parametrize("n", range(1, 12))
 @pytest.mark.parametrize("reverse", [False, True])
 def test_every_length(n, reverse):
@@ -116,9 +114,8 @@ def test_raw_in_raw_out():
     (lambda a, b: a[:1] + b[:1], X, r"associative_scan: combine returns float64\[1, 2\] for array 0"),
     (lambda a, b: (a + b, a), X, r"associative_scan: combine returns \(\*, \*\), expected \*, the structure of xs"),
     (3, X, "associative_scan: combine is an int"),
-    (ops.np.add, np.zeros((0, 2)), "associative_scan: xs have length 0"),
-    (ops.np.add, [], "associative_scan: xs holds no array"),
-], ids=["fits", "shape", "structure", "no function", "empty", "nothing"])
+    (ops.np.add, [], "associative_scan: xs contains no arrays"),
+], ids=["fits", "shape", "structure", "no function", "nothing"])
 def test_arguments(combine, xs, message):
     if message is None:
         assert associative_scan(combine, xs).shape == xs.shape

@@ -11,7 +11,6 @@ from pydispatch import ops
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
-from tests.cases import in_one_case
 from tests.higher_order.compositions import concrete
 
 WEIGHT = np.array([0.5, -0.3, 0.8])
@@ -71,7 +70,6 @@ CHAINS = ["".join(chain) for n in range(1, 5) for chain in itertools.product("gj
           if chain.count("g") + chain.count("j") <= 3]
 
 
-@in_one_case
 @pytest.mark.parametrize("chain", CHAINS)
 def test_chain(chain):
     """`gv`: vmap of grad."""

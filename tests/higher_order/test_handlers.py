@@ -11,7 +11,7 @@ from pydispatch.func import grad
 from pydispatch.func.transform import Transform
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
-from tests.cases import in_one_case
+from tests.modes.recorders import Passing
 
 X = np.arange(3.0)
 
@@ -46,13 +46,6 @@ class Answering(DispatchMode):
         return type(self).answer if func.schema is None else func(*args, **(kwargs or {}))
 
 
-class Ruled(DispatchMode):
-    """Has rules for operators on functions."""
-
-    def __pydispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
 class AnsweringTensor(Tensor):
     """The same as a class of Tensors."""
 
@@ -77,7 +70,7 @@ def in_mode(operator, call, answer):
 
 
 def in_rule_of_mode(operator, call, answer):
-    return with_rule(operator, Ruled, answer, lambda: run_in(Ruled(), call, X))
+    return with_rule(operator, Passing, answer, lambda: run_in(Passing(), call, X))
 
 
 def in_rule_of_transform(operator, call, answer):
@@ -121,7 +114,7 @@ def in_rule_of_backend(operator, call, answer):
 
 PLACES = {
     "mode": (in_mode, "the handler of mode Answering"),
-    "rule of mode": (in_rule_of_mode, "the rule for class Ruled"),
+    "rule of mode": (in_rule_of_mode, "the rule for class Passing"),
     "rule of transform": (in_rule_of_transform, "the rule for class Interpreter"),
     "class": (in_class, "the handler of class AnsweringTensor"),
     "rule of class": (in_rule_of_class, "the rule for class AnsweringTensor"),
@@ -130,7 +123,6 @@ PLACES = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@in_one_case
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("place", PLACES)
 def test_wrong_results(name, place, wrong):
@@ -145,7 +137,6 @@ def test_wrong_results(name, place, wrong):
     assert f"{name}(*args)" in second
 
 
-@in_one_case
 @pytest.mark.parametrize("kind", [tuple, list])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", CALLS)

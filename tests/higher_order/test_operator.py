@@ -1,4 +1,4 @@
-"""HigherOrderOperator: rules by key, transform, mode and class; the order of a call; what is missing (W1-W5)."""
+"""HigherOrderOperator: rules by key, transform, mode and class, the order of a call, and what is missing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def below(value, interpreter):
 
 
 def make_mysum():
-    """The smallest one: the sum along an axis, with a rule for each transform (spec 5.3)."""
+    """The smallest one: the sum along an axis, with a rule for each transform."""
     mysum = HigherOrderOperator("mysum")
 
     @mysum.py_impl("CompositeExplicitAutograd")
@@ -108,7 +108,7 @@ def _leaves(value):
     return [leaf for item in value for leaf in (_leaves(item) if isinstance(item, tuple) else [item])]
 
 
-# --- W1: mysum -------------------------------------------------------------------------------------------------------
+# --- mysum -----------------------------------------------------------------------------------------------------------
 
 
 def test_operator_without_transforms(mysum):
@@ -183,7 +183,7 @@ def test_a_level_that_owns_nothing_is_passed(mysum):
     compositions.same(vmap(lambda y: mysum(X, 0) * y)(np.ones((3, 2))), np.stack([X.sum(0)] * 3))
 
 
-# --- W2: what is missing ---------------------------------------------------------------------------------------------
+# --- what is missing -------------------------------------------------------------------------------------------------
 
 TRANSFORMS = {
     "vmap": (vmap, NoKernelError, "Vmap"),
@@ -227,14 +227,14 @@ def test_missing_rule_of_the_tape():
 
 def test_missing_rule_of_a_backend(backends):
     bare = HigherOrderOperator("bare")
-    with pytest.raises(NoKernelError, match=r"bare: no rule for the key CPU\nno rule is registered for it at all"):
+    with pytest.raises(NoKernelError, match=r"bare: no rule for the key CPU\nno rules are registered for it"):
         bare(X)
     bare.py_impl("CPU")(lambda x: x)
     with pytest.raises(NoKernelError, match=r'no rule for the key A\nrules are registered for: CPU(.|\n)*impl\("A"\)'):
         bare(backends.ArrayA([1.0]))
 
 
-# --- W3: duplicates and places that are none -------------------------------------------------------------------------
+# --- duplicates and places that are none -----------------------------------------------------------------------------
 
 
 class Plain(DispatchMode):
@@ -257,13 +257,13 @@ class Wrapped(WrapperTensor):
 def test_duplicate_rules(place):
     bare = HigherOrderOperator("bare")
     bare.py_impl(place)(len)
-    with pytest.raises(RegistrationError, match=f"there is a rule for .* already, registered at {__file__}"):
+    with pytest.raises(RegistrationError, match=f"a rule for .* is already registered, at {__file__}"):
         bare.py_impl(place)(max)
     assert bare.rule_for(place) is len
 
 
 @pytest.mark.parametrize(("place", "error", "message"), [
-    ("Python", RegistrationError, "stands for all modes and classes"),
+    ("Python", RegistrationError, "covers all modes and classes"),
     (int, RegistrationError, "got the class int, expected one of a transform, a mode or a Tensor"),
     ("Nonsense", UnknownKeyError, "Nonsense"),
 ], ids=["Python", "class", "text"])
@@ -339,7 +339,7 @@ def test_autograd_rule_of_one_backend_comes_before_the_alias(backends):
     assert bare(Tensor(X, requires_grad=True)) == "own"
 
 
-# --- W5: modes -------------------------------------------------------------------------------------------------------
+# --- modes -----------------------------------------------------------------------------------------------------------
 
 
 def program(x):

@@ -1,4 +1,4 @@
-"""while_loop: values, contracts, every transform against unrolled loops (spec 5.4, rows W15, W16, W17)."""
+"""while_loop: values, contracts, every transform against unrolled loops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def counted_unrolled(x):
 
 
 def growing(x):
-    """As many steps as x wants; none for a large one."""
+    """As many steps as x wants. None for a large one."""
     (found,) = while_loop(lambda x: x.sum() < 10, lambda x: x * x + 1.0, (x,))
     return found
 
@@ -176,7 +176,7 @@ def test_gradient_of_captured_arrays():
 
 
 def test_finished_examples_do_not_spoil_gradients():
-    """The body divides by zero for the example that is finished; in the gradient it is dropped."""
+    """The body divides by zero for the example that is finished, in the gradient it is dropped."""
     def f(x):
         return while_loop(lambda x, n: n > 0, lambda x, n: (x / n, n - 1.0), (x[0] * 1.0, x[1] * 1.0))[0]
 
@@ -196,7 +196,7 @@ def test_jvp_with_another_number_of_steps_each():
 
 
 @pytest.mark.parametrize(("body", "message"), [
-    (lambda x: x[:1] * 1, r"while_loop: body_fn returns float64\[1\] for array 0 of the carry, which is float64\[2\]"),
+    (lambda x: x[:1] * 1, r"while_loop: body_fn returns float64\[1\] for array 0 of the carry, expected float64\[2\]"),
     (lambda x: x > 0, r"while_loop: body_fn returns bool\[2\]"),
     (lambda x: (x * 1, x * 1), r"while_loop: body_fn returns \(\*, \*\), expected \(\*,\), the structure of init"),
     (lambda x: 1.0, "while_loop: body_fn: result 0 is a float, expected an array"),
@@ -207,7 +207,7 @@ def test_metadata_errors(body, message):
 
 
 @pytest.mark.parametrize(("cond_fn", "message"), [
-    (lambda x: x > 0, r"while_loop: what cond_fn returns has shape \(2,\), expected one element"),
+    (lambda x: x > 0, r"while_loop: the result of cond_fn has shape \(2,\), expected one element"),
     (lambda x: (x.sum() > 0, x.sum() > 1), "while_loop: cond_fn returns 2 arrays"),
     (lambda x: True, "while_loop: cond_fn: result 0 is a bool, expected an array"),
 ], ids=["shape", "several", "bool"])
@@ -220,8 +220,7 @@ def test_predicates(cond_fn, message):
     ((3, lambda x: x, (X,)), "while_loop: cond_fn is an int, expected a function"),
     ((lambda x: x, None, (X,)), "while_loop: body_fn is a NoneType, expected a function"),
     ((lambda x: x, lambda x: x, X), "while_loop: init is an ndarray, expected a tuple or list"),
-    ((lambda x: x, lambda x: x, ()), r"while_loop: init holds no array, .*\ncarry what cond_fn looks at: while_loop\("),
-], ids=["cond_fn", "body_fn", "init", "empty"])
+], ids=["cond_fn", "body_fn", "init"])
 def test_arguments(args, message):
     with pytest.raises(DispatchTypeError, match=message):
         while_loop(*args)
@@ -247,8 +246,11 @@ def test_graph_of_a_gradient_takes_as_many_steps_as_it_needs():
 
 
 def test_gradient_without_data():
+    def grown(x):
+        return while_loop(lambda x: x.sum() < 100, lambda x: (x * 2,), (x,))[0]
+
     with pytest.raises(DataDependentError, match="needs the number of steps"):
-        make_fx(grad(lambda x: counted(x).sum()), tracing_mode="fake")(X)
+        make_fx(grad(lambda x: grown(x).sum()), tracing_mode="fake")(X)
 
 
 class Pair(NamedTuple):

@@ -42,7 +42,7 @@ class Process:
         self.warnings: list[str] = []
 
     def send(self, data: bytes):
-        """The result of a call, pickled as (function, arguments); RuntimeError with the error that it raised."""
+        """The result of a call, pickled as (function, arguments). RuntimeError with the error that it raised."""
         self.process.stdin.write(struct.pack("q", len(data)) + data)
         self.process.stdin.flush()
         (size,) = struct.unpack("q", self.process.stdout.read(8))

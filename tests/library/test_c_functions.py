@@ -15,7 +15,6 @@ from pydispatch.exceptions import RegistrationError
 from pydispatch.library import c_function, custom_op
 from pydispatch.packs import Pack
 from pydispatch.testing import opcheck
-from tests.cases import in_one_case
 
 D, F, P, N = ctypes.c_double, ctypes.c_float, ctypes.c_void_p, ctypes.c_ssize_t
 new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, P, P, P)(("PyCapsule_New", ctypes.pythonapi))
@@ -93,7 +92,6 @@ LAYOUTS = {
 }
 
 
-@in_one_case
 @each_function
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_and_type_comes_out_as_by_the_rules_of_numpy(source, formula, layout):
@@ -245,21 +243,20 @@ def named_capsule(signature):
     return new_capsule(ctypes.addressof(name), ctypes.addressof(name), None)
 
 
-@in_one_case
 @pytest.mark.parametrize("signature", OTHER_SIGNATURES)
 def test_other_signatures_are_refused(fresh, signature):
     fresh.define("f(Tensor x) -> Tensor")
     with pytest.raises(RegistrationError) as caught:
         fresh.impl("f", named_capsule(signature), "CPU")
     assert str(caught.value).startswith(
-        f"operator {fresh.namespace}::f: argument fn: the function in C has the signature {signature!r}, expected one")
+        f"operator {fresh.namespace}::f: argument fn: the C function has the signature {signature!r}, expected one")
 
 
 REFUSED = {
-    "no function": ((len,), r"c_function: builtin_function_or_method .* is no function in C, expected a PyCapsule"),
+    "no function": ((len,), r"c_function: found builtin_function_or_method .*, expected a C function: a PyCapsule"),
     "none": ((), r"expected one for double or float, or one for each"),
-    "one type twice": ((SQUARE, SQUARE), r"found functions in C of the signatures \['double \(double\)', "),
-    "other inputs": ((SUBTRACT, SQUARE_OF_FLOAT), r"or one for each, of as many inputs"),
+    "one type twice": ((SQUARE, SQUARE), r"found C functions with the signatures \['double \(double\)', "),
+    "other inputs": ((SUBTRACT, SQUARE_OF_FLOAT), r"or one for each with the same number of inputs"),
 }
 
 

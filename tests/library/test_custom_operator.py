@@ -1,7 +1,4 @@
-"""`library.custom_op`: definitions, kernels, fakes, formulas by position, redefinition.
-
-Ids cite the rows of the specification's section 7 and the items of its index of traps.
-"""
+"""`library.custom_op`: definitions, kernels, fakes, formulas by position, redefinition."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ HERE = re.escape(__file__)
 
 @pytest.fixture
 def ns(new_library):
-    """A namespace of the test's own; what is registered in it goes with the test."""
+    """A namespace of the test's own. What is registered in it goes with the test."""
     namespace = new_library().namespace
     yield namespace
     for name, op in list(registrations.operators.items()):
@@ -158,7 +155,7 @@ def text_default(x: np.ndarray, n: int = "1") -> np.ndarray: ...
     pytest.param(takes_callable, (), "no schema type matches", id="26"),
     pytest.param(with_int, {"y"}, r"\{'y'\} in mutates_args were not found", id="33"),
     pytest.param(with_int, "x", "is a string", id="34"),
-    pytest.param(text_default, (), "cannot have its default", id="trap 17"),
+    pytest.param(text_default, (), "cannot have its default", id="text default"),
 ])
 def test_inference_refused(ns, fn, mutates_args, pattern):
     with pytest.raises(SchemaError, match=pattern):
@@ -186,10 +183,10 @@ def test_tuples_are_types_here(ns):
 
 @pytest.mark.parametrize(("schema", "mutates_args", "pattern"), [
     pytest.param("(Tensor(a!) x) -> ()", (), r"the op mutates \{'x'\}", id="32"),
-    pytest.param("(Tensor x) -> ()", ("x",), r"the op mutates \{\}, mutates_args names \{'x'\}", id="32 converse"),
-    pytest.param("(Tensor(a!) x) -> ()", "x", "mutates_args is a string", id="trap 16"),
-    pytest.param("(Tensor(a!) x, Tensor y) -> ()", "unknown", r"mutates_args names \{'x', 'y'\}", id="trap 16 unknown"),
-    pytest.param("f(Tensor x) -> ()", (), "expected schema to look like", id="trap 6"),
+    pytest.param("(Tensor x) -> ()", ("x",), r"the op mutates \{\}, but mutates_args names \{'x'\}", id="not mutated"),
+    pytest.param("(Tensor(a!) x) -> ()", "x", "mutates_args is a string", id="name of an argument"),
+    pytest.param("(Tensor(a!) x, Tensor y) -> ()", "unknown", r"mutates_args names \{'x', 'y'\}", id="unknown"),
+    pytest.param("f(Tensor x) -> ()", (), "expected schema to look like", id="schema with a name"),
     pytest.param("(asdf x) -> ()", (), "asdf", id="39"),
 ])
 def test_explicit_schemas_refused_without_a_trace(ns, schema, mutates_args, pattern):
@@ -210,7 +207,7 @@ def test_unknown_with_an_explicit_schema_is_all_arrays(ns):
     ("(Tensor x, *, int n) -> Tensor", lambda x, *, m: x), ("(Tensor x, int n=1) -> Tensor", lambda x, n=2: x),
 ])
 def test_the_function_has_to_fit_the_schema(ns, schema, fn):
-    with pytest.raises(RegistrationError, match="do not fit"):
+    with pytest.raises(RegistrationError, match="does not fit the schema"):
         custom_op(f"{ns}::f", fn, mutates_args=(), schema=schema)
     assert find(f"{ns}::f") is None
 
@@ -226,7 +223,7 @@ def keyword_dict(x: np.ndarray, *, y: dict[str, np.ndarray]) -> np.ndarray: ...
     pytest.param(keyword_list, id="37"), pytest.param(keyword_dict, id="37 dict"),
 ])
 def test_keyword_only_arrays(ns, fn):
-    with pytest.raises(NotImplementedError, match="kwarg-only Tensor args, and 'y' is one"):
+    with pytest.raises(NotImplementedError, match="kwarg-only Tensor args, such as 'y'"):
         custom_op(f"{ns}::f", fn, mutates_args=())
     assert find(f"{ns}::f") is None
 
@@ -251,9 +248,9 @@ def test_keyword_only_arrays_of_other_operators(fresh, register):
         id="40"),
     pytest.param(lambda ns: library.define("f", "(Tensor x) -> ()"), RegistrationError, "namespace", id="41"),
     pytest.param(lambda ns: Library(ns, "BLA"), RegistrationError, "DEF, FRAGMENT or IMPL", id="42"),
-    pytest.param(lambda ns: library.impl(f"{ns}::f", "CPU", 3), RegistrationError, "a kernel is a function", id="76"),
+    pytest.param(lambda ns: library.impl(f"{ns}::f", "CPU", 3), RegistrationError, "must be a function", id="76"),
     pytest.param(
-        lambda ns: Library(ns, "IMPL").impl("other::f", copy, "CPU"), RegistrationError, "says namespace 'other'",
+        lambda ns: Library(ns, "IMPL").impl("other::f", copy, "CPU"), RegistrationError, "has namespace 'other'",
         id="77"),
     pytest.param(
         lambda ns: Library(ns, "IMPL", "CPU").impl("f", copy, "Meta"), RegistrationError, "is for CPU", id="78"),
@@ -261,7 +258,7 @@ def test_keyword_only_arrays_of_other_operators(fresh, register):
         lambda ns: library.register_kernel(f"{ns}::f", "somethingsomething", copy), UnknownKeyError, "CPU", id="79"),
     pytest.param(lambda ns: library.register_fake(3, copy), SchemaError, "unexpected type for op: int", id="2.3.3"),
     pytest.param(
-        lambda ns: library.register_fake(f"{ns}::f", copy), OperatorNotFoundError, "no operator", id="2.3.3 unknown"),
+        lambda ns: library.register_fake(f"{ns}::f", copy), OperatorNotFoundError, "no operator", id="unknown"),
     pytest.param(
         lambda ns: library.register_autograd(f"{ns}::f", copy), OperatorNotFoundError, "no operator", id="4.1.3"),
 ])
@@ -341,7 +338,7 @@ def out_none(x: np.ndarray, *, out: np.ndarray) -> None: ...
     pytest.param(double_into, ("out",), "out", "(Tensor x, Tensor(a!) out) -> Tensor(a!)", "keyword-only", id="59"),
     pytest.param(
         two_into, ("a", "b"), "out", "(Tensor x, *, Tensor(a!) a, Tensor(b!) b) -> (Tensor(b!), Tensor(a!))",
-        "in order", id="1.7 order"),
+        "in order", id="order"),
 ])
 def test_tags_refused(ns, fn, mutates_args, tags, schema, pattern):
     with pytest.raises(SchemaError, match=pattern or None):
@@ -393,7 +390,7 @@ def test_fakes_of_tagged_operators(ns, fn, mutates_args, tag):
 
     f.register_fake(fake)
     assert f(meta, **written) is meta
-    assert calls == [meta]
+    assert [x.array for x in calls] == [meta]
 
 
 WRITTEN = {     # a schema, its tags, and which arguments come back
@@ -474,7 +471,7 @@ def test_registering_again_replaces_silently(ns):
         f.register_kernel(None, functools.partial(times, n))
         assert np.array_equal(f(ONE), n * ONE)
     before = list(f.operator.registrations)
-    with pytest.raises(RegistrationError, match="do not fit"):
+    with pytest.raises(RegistrationError, match="does not fit the schema"):
         f.register_kernel(["cpu", None], lambda x, y: x)
     with pytest.raises(UnknownKeyError):
         f.register_kernel(["cpu", "nowhere"], on_cpu)
@@ -525,7 +522,7 @@ def test_operators_without_arrays(ns, backends):
     )
     assert np.array_equal(f(3), np.arange(3))
     assert np.array_equal(f(3, device="cpu"), np.arange(3))
-    with pytest.raises(NotImplementedError, match=r"no kernel for the key A.*'device' asks for"):
+    with pytest.raises(NotImplementedError, match=r"no kernel for the key A.*'device' specifies"):
         f(3, device="A")
     f.register_kernel("A", lambda n, *, device: backends.ArrayA(np.arange(n) + 10))
     assert np.array_equal(f(2, device="A").data, [10, 11])
@@ -613,7 +610,7 @@ def test_results_that_share_memory(ns, schema, kernel, arguments, wrap):
         for value in arguments
     ]
     for guard in (autograd.enable_grad(), autograd.no_grad()):
-        with guard, pytest.raises(RuntimeError, match=rf"operator {ns}::f: result .*{HERE}:\d+ may not alias"):
+        with guard, pytest.raises(RuntimeError, match=rf"operator {ns}::f: result .*{HERE}:\d+ must not alias"):
             f(*arguments)
 
 
@@ -680,6 +677,28 @@ def test_a_fake_is_written_with_functions_of_arrays(ns, fake):
         np.testing.assert_array_equal(call(x), twice(x))
 
 
+FAKES_OF_TWICE = {
+    "an operator of Python": lambda x: x * 2, "a method": lambda x: x.reshape(-1).sum() + x,
+    "a function of NumPy": lambda x: np.exp(x), "grad": func.grad(lambda x: (x * x).sum()),
+    "jvp": lambda x: func.jvp(lambda x: x * x, (x,), (x,))[1], "vmap": func.vmap(lambda x: x * 2),
+    "the argument": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("fake", FAKES_OF_TWICE.values(), ids=list(FAKES_OF_TWICE))
+def test_a_fake_may_do_what_tensors_do(ns, fake):
+    f = custom_op(f"{ns}::f", twice, mutates_args=())
+    f.register_fake(fake)
+    found = f(MetaArray((3,), "f4"))
+    assert type(found) is MetaArray
+    assert (found.shape, found.dtype) == ((3,), np.float32)
+    found = f(Tensor(MetaArray((3,), "f4")))
+    assert type(found.array) is MetaArray
+    x = np.ones(3)
+    for call in (compile(f), make_fx(f, tracing_mode="fake")(x)):
+        np.testing.assert_array_equal(call(x), twice(x))
+
+
 def test_trivial_fakes(ns):
     writes = custom_op(f"{ns}::writes", lambda x: None, mutates_args=["x"], schema="(Tensor(a!) x) -> ()")
     assert writes(MetaArray((3,), float)) is None
@@ -732,7 +751,7 @@ def test_data_dependent_shapes(ns):
 
 def test_fakes_have_to_fit_the_schema(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
-    with pytest.raises(RegistrationError, match=rf"do not fit(.|\n)*{HERE}:\d+"):
+    with pytest.raises(RegistrationError, match=rf"does not fit the schema(.|\n)*{HERE}:\d+"):
         f.register_fake(lambda x, y: x)
     f.register_fake(lambda x: MetaArray((1,), x.dtype))
     with pytest.raises(RegistrationError):
@@ -844,7 +863,7 @@ def _view_before(write, x):
 
 @pytest.fixture(params=["define", "custom_op"])
 def in_place(request, ns):
-    """Defines an operator in place; gives (write, expected) as functions of an array to write to and another one."""
+    """Defines an operator in place. Gives (write, expected) as functions of an array to write to and another one."""
 
     def make(kernel, schema, setup_context, backward, jvp, functional):
         name = f"{ns}::f_"
@@ -938,12 +957,13 @@ def test_an_operator_in_place_on_a_subclass(ns):
     assert x.grad.elem.tolist() == [3, 12, 27]
 
 
-def test_a_saved_output_must_not_be_written_to_again(in_place):
+def test_a_saved_output_may_be_written_to_again(in_place):
     write, _ = in_place(*IN_PLACE["by its output"])
-    x = tracked() * 1.0
+    leaf = tracked()
+    x = leaf * 1.0
     write(write(x, None), None)
-    with pytest.raises(AutogradError, match=r"FBackward saved .* modified by an in-place operator"):
-        x.sum().backward()
+    x.sum().backward()
+    np.testing.assert_allclose(leaf.grad.array, np.exp(np.exp(VALUES)) * np.exp(VALUES))
 
 
 def test_a_leaf_is_not_written_to_in_place(in_place):
@@ -955,7 +975,7 @@ def test_a_leaf_is_not_written_to_in_place(in_place):
     assert x.grad.tolist() == [3, 12, 27]
     with autograd.no_grad():
         write(x, None)
-    assert x.tolist() == [1, 8, 27]
+    assert x.detach().tolist() == [1, 8, 27]
 
 
 def test_without_a_formula_the_message_leads_to_one(ns):
@@ -1032,13 +1052,13 @@ def test_an_omitted_optional_argument(ns):
     assert f(None) is None
 
 
-def test_writes_to_what_is_saved_are_found(ns):
+def test_what_is_saved_survives_writes(ns):
     f = custom_op(f"{ns}::f", lambda x: x.fill(7), mutates_args=["x"], schema="(Tensor(a!) x) -> ()")
     x, y = tracked(), Tensor(np.ones(3))
     product = x * y
     f(y)
-    with pytest.raises(RuntimeError, match="in-place"):
-        product.backward(Tensor(ONE))
+    product.backward(Tensor(ONE))
+    np.testing.assert_array_equal(x.grad.array, np.ones(3) * ONE)
 
 
 # --- autograd: formulas ------------------------------------------------------------------------------------
@@ -1284,7 +1304,7 @@ def test_saving_for_backward(ns):
     with pytest.raises(RuntimeError):
         gradients(out, x)
     f.register_autograd(backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward("text"))
-    with pytest.raises(TypeError, match="can only save"):
+    with pytest.raises(TypeError, match="expected an array or None"):
         f(x)
 
 
@@ -1350,7 +1370,7 @@ def test_keyword_only_arguments_and_defaults(ns, interpreter):
     (lambda ctx, g: g, lambda c, i, o: None, None, "setup_context"),
     (lambda ctx, g: g, lambda ctx, inputs, keyword_only_inputs, output: None, None, "'keyword_only_inputs'"),
     (lambda ctx, g: g, None, lambda ctx: None, "jvp .*it has no parameter for 'tangent_x'"),
-    (3, None, None, "backward is a function, not int"),
+    (3, None, None, "backward must be a function, not int"),
 ])
 def test_functions_that_cannot_be_called_are_refused_at_registration(ns, backward, setup_context, jvp, pattern):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
@@ -1447,7 +1467,7 @@ def test_lists_beside_other_arguments(ns):
 def test_the_structure_has_to_be_that_of_the_argument(ns, entry):
     f = custom_op(f"{ns}::f", lambda xs, n: total(xs), mutates_args=(), schema="(Tensor[] xs, int n) -> Tensor")
     f.register_autograd(lambda ctx, g: (entry(g), None))
-    with pytest.raises(AutogradError, match="same structure as the inputs"):
+    with pytest.raises(AutogradError, match="structure differs from that of the argument"):
         f([tracked(), tracked()], 1).backward(Tensor(ONE))
 
 
@@ -1566,7 +1586,7 @@ def test_jvp_of_several_results(ns):
     (lambda f: func.grad(lambda x: func.jvp(f, (x,), (ONE,))[1].sum())(VALUES), 6 * VALUES),
 ], ids=["jvp", "jvp jvp", "jvp grad", "grad jvp"])
 def test_arrays_kept_as_attributes_in_forward_mode(ns, program, expected, has_jvp):
-    """4.6: they come back as values of the interpreter where the functions run, in containers too."""
+    """Arrays come back as values of the interpreter that runs the functions, in containers too."""
     f = custom_op(f"{ns}::f", lambda x: x**3, mutates_args=(), schema="(Tensor x) -> Tensor")
 
     def setup_context(ctx, inputs, output):
@@ -1610,7 +1630,7 @@ def test_the_rule_is_kept_and_replaced(ns):
 
 @pytest.mark.parametrize(("rule", "pattern"), [
     (lambda info, in_dims: None, "'?x'?"), (lambda info, in_dims, x, n, y: None, "'y'"),
-    (lambda info, in_dims, x, n=7: None, "default for 'n' is 7"), (3, "a batching rule is a function, not int"),
+    (lambda info, in_dims, x, n=7: None, "default for 'n' is 7"), (3, "a batching rule must be a function, not int"),
 ])
 def test_batching_rules_that_cannot_be_called(ns, rule, pattern):
     f = custom_op(f"{ns}::f", lambda x, n=1: x, mutates_args=(), schema="(Tensor x, int n=1) -> Tensor")

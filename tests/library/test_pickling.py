@@ -31,7 +31,7 @@ def process():
 
 @pytest.fixture
 def ns(new_library):
-    """A namespace of the test's own; what is registered in it goes with the test."""
+    """A namespace of the test's own. What is registered in it goes with the test."""
     namespace = new_library().namespace
     yield namespace
     for name in [name for name in definitions if name.startswith(f"{namespace}::")]:
@@ -255,7 +255,7 @@ def test_an_operator_whose_functions_cannot_be_pickled_is_found_by_name(process,
                   schema="(Tensor x) -> Tensor")
     assert pickle.loads(pickle.dumps(f)) is f
     with pytest.raises(RuntimeError, match=rf"no operator {ns}::f: its definition could not be pickled, and this "
-                                           r"process does not know it: TypeError: .*generator.*\n.*cloudpickle"):
+                                           r"process does not have it: TypeError: .*generator.*\n.*cloudpickle"):
         process.call(f, X, by=cloudpickle)
 
 

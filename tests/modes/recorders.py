@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pydispatch import DispatchMode, OpOverload, Shell, Tensor
+from pydispatch import DispatchMode, OpOverload, Tensor
 from pydispatch._core import is_array
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
 
 
@@ -18,8 +19,15 @@ class Call(NamedTuple):
     kwargs: dict
 
 
+class Passing(DispatchMode):
+    """A mode that passes every call on."""
+
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **kwargs or {})
+
+
 class Recorder(DispatchMode):
-    """Passes every call on; keeps each in `calls`, and writes "name operator" into a log that may be shared."""
+    """Passes every call on. Keeps each in `calls`, and writes "name operator" into a log that may be shared."""
 
     def __init__(self, name="mode", log=None):
         self.name = name
@@ -58,7 +66,7 @@ class Declining(Recorder):
 
 
 class Polite(Recorder):
-    """Declines calls with an array of a class of its own; `accepted` counts the others."""
+    """Declines calls with an array of a class of its own. `accepted` counts the others."""
 
     accepted = 0
 
@@ -72,7 +80,7 @@ class Polite(Recorder):
 
 
 def wrapper_class(name="W", log=None, base=Tensor):
-    """A subclass that has an array, `inner`, and passes calls on to it; it writes "name operator" into the log."""
+    """A subclass that has an array, `inner`, and passes calls on to it. It writes "name operator" into the log."""
     log = [] if log is None else log
 
     def __init__(self, inner, *, requires_grad=False):  # noqa: N807
@@ -88,5 +96,5 @@ def wrapper_class(name="W", log=None, base=Tensor):
 
 
 def unwrap(value):
-    """The array that an instance of a wrapper class has; anything else as it is."""
+    """The array that an instance of a wrapper class has. Anything else as it is."""
     return getattr(value, "inner", value)

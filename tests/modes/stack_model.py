@@ -1,8 +1,9 @@
 """A model of the stack in plain Python: who handles a call, in which order, under which stack.
 
 A stack is a tuple of modes and interpreters, outermost first. An interpreter stands for a running `vjp`: it takes calls
-that own one of its values, or make an array, and does them below. A mode takes every call. Whoever declines is passed
-over; classes of arguments come last, under the stack of the call. Every handler that runs is noted, with the modes that
+that own one of its values, or make an array, and does them below. A value of another interpreter that comes of a call
+which it passes on becomes a value of it. A mode takes every call. Whoever declines is passed
+over. Classes of arguments come last, under the stack of the call. Every handler that runs is noted, with the modes that
 are on in it.
 """
 
@@ -47,7 +48,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Class:
-    """A subclass that has an array; it passes, declines, or raises."""
+    """A subclass that has an array. It passes, declines, or raises."""
 
     name: str
     behaviour: str
@@ -74,11 +75,11 @@ class Owned:
 
 
 class Raised(Exception):  # noqa: N818
-    """A handler raised; the argument is its name."""
+    """A handler raised. The argument is its name."""
 
 
 class AllDeclined(Exception):  # noqa: N818
-    """Nobody took the call; the arguments are the names of all who were asked, in order."""
+    """Nobody took the call. The arguments are the names of all who were asked, in order."""
 
 
 class Misplaced(Exception):  # noqa: N818
@@ -92,7 +93,7 @@ class NoData(Exception):  # noqa: N818
 class Model:
     """Calls operators, and notes each handler: (name, operator, names of the modes that are on).
 
-    `rules` are behaviours by (class of a mode, or a Class; operator); with `quiet`, handlers of subclasses are off.
+    `rules` are behaviours by (class of a mode, or a Class, operator), with `quiet`, handlers of subclasses are off.
     """
 
     def __init__(self, rules=(), quiet=False):
@@ -103,23 +104,25 @@ class Model:
     def call(self, op, args, stack):
         if any(isinstance(value, Owned) and value.interpreter not in stack for value in args):
             raise Misplaced
-        declined = []
+        declined, passed = [], []
         for position in reversed(range(len(stack))):
             entry = stack[position]
             below, here = stack[:position], stack[: position + 1]
             if isinstance(entry, Interpreter):
                 if op in MAKES or any(isinstance(value, Owned) and value.interpreter is entry for value in args):
-                    return self.composite(args, here) if op == COMPOSITE else self.run_under(entry, op, args, below)
+                    result = self.composite(args, here) if op == COMPOSITE else self.run_under(entry, op, args, below)
+                    return taken(result, passed)
+                passed.append(entry)
             else:
                 result = self.by_rule(entry.kind, entry.name, op, args, below)
                 if result is NotImplemented and op == COMPOSITE and not entry.whole:
-                    return self.composite(args, here)
+                    return taken(self.composite(args, here), passed)
                 if result is NotImplemented:
                     result = self.handle(entry, op, args, below)
                 if result is not NotImplemented:
-                    return result
+                    return taken(result, passed)
                 declined.append(entry.name)
-        return self.bottom(op, args, stack, declined)
+        return taken(self.bottom(op, args, stack, declined), passed)
 
     def composite(self, args, stack):
         x, y = args
@@ -169,6 +172,14 @@ class Model:
 
     def note(self, name, op, stack):
         self.notes.append((name, op, tuple(entry.name for entry in stack if isinstance(entry, Mode))))
+
+
+def taken(result, passed):
+    """A result as the interpreters make it theirs that the call has passed, the innermost one first."""
+    for interpreter in reversed(passed):
+        if isinstance(result, Owned):
+            result = Owned(interpreter, result)
+    return result
 
 
 def classes_of(args):

@@ -1,8 +1,6 @@
-"""Modes and derivatives: the tape below every mode, transforms where they were entered (spec 4.2, 4.4, design 5)."""
+"""Modes and derivatives: the tape below every mode, transforms where they were entered."""
 
 from __future__ import annotations
-
-import warnings
 
 import numpy as np
 import pytest
@@ -14,8 +12,8 @@ from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AutogradError, UntrackedResultWarning
 from pydispatch.modes import mode_stack
 from pydispatch.tree import tree_leaves
-from tests.cases import in_one_case
 from tests.modes.recorders import Declining, Polite, Recorder, Whole, wrapper_class
+from tests.warning_filters import all_warnings
 
 NP = ops.np
 X = np.array([0.5, -1.5, 2.0])
@@ -119,7 +117,6 @@ STARTS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
 def test_what_derivatives_start_from_is_made_by_operators(start):
     x = Tensor(X.copy())
@@ -130,7 +127,6 @@ def test_what_derivatives_start_from_is_made_by_operators(start):
     assert follower.others == []
 
 
-@in_one_case
 @pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
 def test_of_a_raw_array_too(start):
     x = X.copy()
@@ -288,8 +284,7 @@ def constant_mode(name="Constant", base=DispatchMode):
 
 def untracked(run):
     """How many UntrackedResultWarnings a function gives, with their texts."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with all_warnings() as caught:
         run()
     assert all(warning.category is UntrackedResultWarning for warning in caught)
     return [str(warning.message) for warning in caught]
@@ -365,7 +360,7 @@ def test_no_warning_for_a_constant_of_one_level_that_is_tracked_in_another():
 
 @pytest.mark.parametrize("key", ["CompositeImplicitAutograd", "CPU"])
 def test_a_constant_for_an_operator_that_has_no_formula(fresh, define, key):
-    """The handler has answered, so no derivative is looked for; the warning is the same."""
+    """The handler has answered, so no derivative is looked for. The warning is the same."""
     op = define(fresh, "f(Tensor x) -> Tensor", **{key: lambda x: NP.exp(NP.negative(x))})
     mode = constant_mode("Whole", Whole)()
     with mode, pytest.warns(UntrackedResultWarning, match="Whole"):
@@ -421,7 +416,7 @@ def test_forward_and_backward_in_one_block():
 
 
 def test_a_mode_changes_what_backward_computes():
-    """The derivative of -cos is sin; the formula is called, and the mode turns its sin into a cos."""
+    """The derivative of -cos is sin. The formula is called, and the mode turns its sin into a cos."""
     x = leaf()
     y = NP.negative(NP.cos(x))
     with SinIsCos() as mode:

@@ -37,7 +37,7 @@ def state():
 
 
 def without_members(names):
-    """Names of keys, with the alias Autograd in place of its members; a backend registered meanwhile adds to these."""
+    """Names of keys, with the alias Autograd in place of its members. A backend registered meanwhile adds to these."""
     names, members = frozenset(names), frozenset(key.name for key in DispatchKey.Autograd.members)
     return names - members | {"Autograd"} if members <= names else names
 
@@ -465,7 +465,7 @@ def test_a_decorated_method_and_kernel(fresh, define):
 
 @traced
 def conversation(log):
-    """Yields what it is sent; survives a ValueError; says when it is closed."""
+    """Yields what it is sent. Survives a ValueError. Says when it is closed."""
     received = None
     try:
         while received != "stop":

@@ -10,13 +10,15 @@ import time
 import numpy as np
 import pytest
 
-from pydispatch import DispatchMode, Tensor, _core, autograd, modes, ops
+from pydispatch import Tensor, _core, autograd, modes, ops
+from pydispatch.autograd.grad_modes import set_forward_enabled
 from pydispatch.func import Transform, functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.higher_order import cond, scan
 from pydispatch.library import custom_op
 from pydispatch.registry import registrations
 from pydispatch.testing.logging import LoggingMode, _logs, capture_logs
 from pydispatch.tracing import FakeMode, make_fx
+from tests.modes.recorders import Passing
 
 needs_whole_entrances = pytest.mark.skipif(
     sys.version_info[:2] == (3, 14),
@@ -33,17 +35,12 @@ def errors_as_before():
         yield
 
 
-class Passing(DispatchMode):
-    def __pydispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
 class Interpreter(Transform):
     pass
 
 
 def run_interrupted(action, times, seconds, state_now=_core.current_state):
-    """Do something so often under a timer; how many times it ended in an interrupt, and with another state.
+    """Do something so often under a timer. How many times it ended in an interrupt, and with another state.
 
     `state_now` is written in C, so that no interrupt hits it.
     """
@@ -58,7 +55,7 @@ def run_interrupted(action, times, seconds, state_now=_core.current_state):
     state = state_now()
     hit = changed = 0
     before, hook = signal.signal(signal.SIGALRM, interrupt), sys.unraisablehook
-    sys.unraisablehook = id     # told of interrupts in finalizers, which Python drops; no signal comes into C
+    sys.unraisablehook = id     # told of interrupts in finalizers, which Python drops, and no signal comes into C
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
         for _ in range(times):
@@ -88,7 +85,7 @@ GUARDS = {
     "enable_grad": autograd.enable_grad,
     "inference_mode": autograd.inference_mode,
     "set_grad_enabled": lambda: autograd.set_grad_enabled(False),
-    "set_forward_enabled": lambda: autograd.set_forward_enabled(False),
+    "set_forward_enabled": lambda: set_forward_enabled(False),
     "detect_anomaly": autograd.detect_anomaly,
     "saved_tensors_hooks": lambda: autograd.saved_tensors_hooks(lambda x: x, lambda x: x),
     "disable_saved_tensors_hooks": lambda: autograd.disable_saved_tensors_hooks("no"),

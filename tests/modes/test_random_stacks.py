@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pydispatch import DispatchMode, Shell, Tensor, _core, func, ops
+from pydispatch import DispatchMode, Tensor, _core, func, ops
 from pydispatch.exceptions import AutogradError, NoDataError, NoHandlerError
 from pydispatch.library import register_pydispatch
 from pydispatch.modes import mode_stack, no_dispatch
 from pydispatch.registry.operators import find_or_raise
+from pydispatch.subclasses import Shell
 from tests.modes import stack_model as model
 
 X = np.array([1.0, 2.0])
@@ -99,7 +100,7 @@ def real_classes(run):
 
 @dataclass
 class Run:
-    """One program, run for real and by the model side by side; `values` are pairs (real, of the model)."""
+    """One program, run for real and by the model side by side. `values` are pairs (real, of the model)."""
 
     composite: object
     calls: list
@@ -125,7 +126,7 @@ class Run:
         self.notes.append((name, op, tuple(mode.description.name for mode in mode_stack())))
 
     def enter(self, entries):
-        """Do the entries one by one, each around the rest; at the end, the calls."""
+        """Do the entries one by one, each around the rest. At the end, the calls."""
         if not entries:
             for call in self.calls:
                 self.compare(*call)
@@ -254,7 +255,7 @@ class Run:
 
 
 def is_deep(value):
-    """Is a value of an interpreter inside of a subclass?"""
+    """Return whether a value of an interpreter is inside a subclass."""
     if isinstance(value, model.Owned):
         return is_deep(value.below)
     return isinstance(value, model.Instance) and (isinstance(value.inner, model.Owned) or is_deep(value.inner))
@@ -306,7 +307,7 @@ def test_handlers_run_as_the_model_says_at_length(composite, entries, calls):
 
 
 def notes_of(op, args, *stack):
-    """What the model notes of a call, without namespaces; the call may end with all declining."""
+    """What the model notes of a call, without namespaces. The call may end with all declining."""
     reference = model.Model()
     with suppress(model.AllDeclined):
         reference.call(op, args, stack)

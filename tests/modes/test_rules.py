@@ -1,14 +1,15 @@
-"""Rules for an operator and a class: of modes, subclasses, transforms; `py_impl` (spec, Python dispatch 1.14, 6.3)."""
+"""Rules for an operator and a class: of modes, subclasses, transforms. `py_impl`."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchMode, Shell, Tensor, _core, exclude_keys, func, ops
+from pydispatch import DispatchKey, DispatchMode, Tensor, _core, exclude_keys, func, ops
 from pydispatch.exceptions import DispatchTypeError, NoHandlerError, OverrideWarning, RegistrationError
 from pydispatch.library import Library, register_pydispatch
 from pydispatch.modes import mode_stack
+from pydispatch.subclasses import Shell
 from tests.modes.recorders import Declining, Recorder, Whole, wrapper_class
 
 NP = ops.np
@@ -216,7 +217,7 @@ def test_a_rule_of_a_subclass_is_of_the_exact_class(op):
 
 
 def test_a_rule_that_declines_leaves_the_call_to_the_handler_of_its_subclass(op):
-    """Spec R1.31: in PyTorch the rule is then called once more, with an argument missing."""
+    """In PyTorch the rule is then called once more, with an argument missing."""
     log = []
     Wrapper = wrapper_class("Wrapper", log)
     rule = Noted()
@@ -291,7 +292,7 @@ def test_the_same_rule_object_for_several_classes(op):
 
 
 def test_of_two_rules_for_a_pair_the_newest_is_in_force_until_it_is_removed(op):
-    """As with kernels under one key. In PyTorch a second `py_impl` for a class fails an assertion (R6.14)."""
+    """As with kernels under one key. In PyTorch a second `py_impl` for a class fails an assertion."""
     first, second = Noted(X.copy()), Noted(X.copy())
     with register_pydispatch(op, Recorder, first), Recorder():
         with pytest.warns(OverrideWarning, match=rf"{op.name}[\s\S]*Recorder"):
@@ -432,7 +433,7 @@ def test_py_impl_for_a_transform(op):
 
 
 def test_py_impl_for_a_key_is_an_ordinary_kernel(fresh, define):
-    """Spec R6.11: in PyTorch it has no effect until a Python dispatcher is turned on."""
+    """In PyTorch it has no effect until a Python dispatcher is turned on."""
     op = define(fresh, "f(Tensor x, *, int times=2) -> Tensor")
 
     @op.py_impl("CPU")

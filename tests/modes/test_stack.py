@@ -1,4 +1,4 @@
-"""The stack of modes: entering, leaving in any order, threads, tasks, generators, turning modes off (spec 4.1-4.4)."""
+"""The stack of modes: entering, leaving in any order, threads, tasks, generators, turning modes off."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_handler_may_open_and_close_other_modes():
 
 @pytest.mark.parametrize("left", [0, 1])
 def test_leaving_out_of_order_takes_out_exactly_its_own_entry(left):
-    """Spec R4.5: in PyTorch leaving pops whatever is innermost."""
+    """In PyTorch leaving pops whatever is innermost."""
     modes = [Recorder("first"), Recorder("second"), Recorder("third")]
     for mode in modes:
         mode.__enter__()
@@ -667,7 +667,7 @@ def careless(mode):
 
 
 def test_a_mode_held_across_a_yield_stays_on_in_the_consumer():
-    """A plain generator runs in the context of whoever asks it for the next item; so the mode leaks, until it ends."""
+    """A plain generator runs in the context of whoever asks it for the next item, so the mode leaks, until it ends."""
     mode = Recorder()
     generator = careless(mode)
     assert next(generator) == (mode,)

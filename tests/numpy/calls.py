@@ -24,7 +24,7 @@ def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
 
 
 class case_named:  # noqa: N801
-    """One of several cases of a test, which its failure names; what names it is printed only then."""
+    """One of several cases of a test, which its failure names. What names it is printed only then."""
 
     def __init__(self, *name: Any) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class case_named:  # noqa: N801
 def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Callable[..., None]]:
     """Have a check of one sample run on all samples of a function, as one case, which tells of each one that fails.
 
-    `calls` are parameters of pytest; samples with marks, "slow" say, are a case of their own.
+    `calls` are parameters of pytest. Samples with marks, "slow" say, are a case of their own.
     """
     groups: dict[tuple[str, ...], list[Sample]] = {}
     for call in calls:
@@ -108,7 +108,7 @@ def check_stacked(found: Any, expected: list[Any], tolerance: float) -> None:
 
 
 def function_of_arrays(called: Callable[..., Any], sample: Sample) -> tuple[Callable[..., Any], list[np.ndarray]]:
-    """A call as a function of its arrays, and these; it gives the arrays among the results."""
+    """A call as a function of its arrays, and these. It gives the arrays among the results."""
     def function(*values: Any) -> Any:
         left = list(values)
         args, kwargs = mapped(lambda leaf: left.pop(0), (sample.args, sample.kwargs))

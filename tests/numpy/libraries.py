@@ -1,4 +1,4 @@
-"""Functions of SciPy and scikit-learn on Tensors, which they take by the array API standard; prints what came out.
+"""Functions of SciPy and scikit-learn on Tensors, which they take by the array API standard. Prints what came out.
 
 `python -m tests.numpy.libraries` in an environment with SCIPY_ARRAY_API=1, which both read when they are imported.
 """
@@ -46,6 +46,7 @@ SMOOTH: dict[str, Callable[[Any], Any]] = {
     "stats.variation": lambda x: scipy.stats.variation(x + 5),
     "stats.sem": scipy.stats.sem,
     "stats.iqr": scipy.stats.iqr,
+    "stats.f_oneway": lambda x: scipy.stats.f_oneway(x[:, 0], x[:, 1]).statistic,
     "stats.circmean": scipy.stats.circmean,
     "stats.quantile": lambda x: scipy.stats.quantile(x, 0.3),
     "fft.irfft": lambda x: scipy.fft.irfft(x + 1j * x),

@@ -1,16 +1,13 @@
-"""The table of docs/numpy.md: `python -m tests.numpy.page` writes it."""
+"""The tables of docs/numpy.md."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import numpy as np
 
 from pydispatch.numpy import fft, lib, linalg, passed_on, random
 from pydispatch.numpy.declare import FUNCTIONS, KINDS, REASONS
+from tests.pages import with_tables
 
-PAGE = Path(__file__).parents[2] / "docs" / "numpy.md"
 NAMESPACES = {"": np, "linalg": np.linalg, "fft": np.fft, "lib.stride_tricks": np.lib.stride_tricks}
 WRITTEN_FOR = "2.4"
 """The version of NumPy whose functions the tables have."""
@@ -40,7 +37,7 @@ def table() -> list[str]:
 
 
 def reasons() -> list[str]:
-    """Every refused function, with the reason; those with the same reason together."""
+    """Every refused function, with the reason. Those with the same reason together."""
     groups: dict[str, list[str]] = {}
     for name, reason in sorted(REASONS.items()):
         groups.setdefault(" ".join(reason.split()), []).append(f"`{name}`")
@@ -49,13 +46,8 @@ def reasons() -> list[str]:
 
 
 def renewed(text: str) -> str:
-    """The page with its tables as they should be."""
-    for title, rows in (("functions", table()), ("refused", reasons())):
-        between = re.compile(rf"(<!-- {title}: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
-        text = between.sub(lambda match, rows=rows: "\n".join([match[1].rstrip(), "", *rows, "", match[2]]), text)
-    return text
+    """Return the text of the page with its tables as they should be."""
+    return with_tables(text, {"functions": table(), "refused": reasons()})
 
 
-if __name__ == "__main__":
-    assert all((fft, lib, linalg))   # they are loaded on first use
-    PAGE.write_text(renewed(PAGE.read_text()))
+assert all((fft, lib, linalg))   # they are loaded on first use

@@ -1,4 +1,4 @@
-"""What functions that are written with operators give, for the stubs: `GIVES`; and which parameters are arrays.
+"""What functions that are written with operators give, for the stubs: `GIVES`, and which parameters are arrays.
 
 `{}` stands for a Tensor where an argument is one, for an array where they are arrays. Functions that are not here give
 what depends on more than that: `gradient` on the number of axes, `apply_along_axis` on a function.
@@ -47,6 +47,7 @@ GIVES = {
     "int": "ndim size",
     "tuple[int, ...]": "shape",
     "str": "array2string array_repr array_str",
+    "tuple[list[Any], builtins.str]": "einsum_path",
     "None": "copyto fill_diagonal place put put_along_axis putmask save savetxt savez savez_compressed",
 }
 RESULTS = {name: result for result, names in GIVES.items() for name in names.split()}

@@ -1,6 +1,6 @@
 """Calls of every function and operator of the Python array API standard, written for any namespace.
 
-A call is a function of a namespace and of arrays; `CALLS` has, by name, calls with the arrays that they are made for.
+A call is a function of a namespace and of arrays. `CALLS` has, by name, calls with the arrays that they are made for.
 Source: "Python array API standard", version 2025.12.
 """
 
@@ -30,7 +30,7 @@ CALLS: dict[str, list[Call]] = {}
 
 
 def values(dtype: str, *shape: int, shift: int = 0) -> np.ndarray:
-    """Different numbers that every dtype has; small enough for powers of them."""
+    """Different numbers that every dtype has. Small enough for powers of them."""
     n = int(np.prod(shape))
     numbers = np.roll(np.arange(n), shift).reshape(shape)
     if dtype == "bool":
@@ -186,7 +186,7 @@ add("from_dlpack", lambda xp, x: xp.from_dlpack(x, copy=True), values("int16", 2
 
 
 def describe(name: str, x: Any) -> Any:
-    """The array; what is told of an empty one."""
+    """The array. What is told of an empty one."""
     return x if "empty" not in name else [x.shape, str(x.dtype).rpartition(".")[2]]
 
 

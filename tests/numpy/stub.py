@@ -1,8 +1,8 @@
-"""What type checkers see of `pydispatch.numpy` and `pydispatch.scipy`: `python -m tests.numpy.stub` writes the stubs.
+"""What type checkers see of `pydispatch.numpy` and `pydispatch.scipy`.
 
-A function that is an operator has the operator's arrays and results, by its schema; `results.py` says what those give
+A function that is an operator has the operator's arrays and results, by its schema. `results.py` says what those give
 that are written with operators. Of others, checkers know the names of parameters. `pydispatch.scipy` imports what loops
-define in it from stubs of `pydispatch/namespaces`. Universal functions of as many arguments and results have one class.
+define in it from stubs of `pydispatch/_stubs`. Universal functions of as many arguments and results have one class.
 """
 
 from __future__ import annotations
@@ -39,12 +39,8 @@ from tests.numpy.results import (
     SEQUENCES,
 )
 
-STUB = Path(pnp.__file__).with_suffix(".pyi")
-MODULE_STUBS = {f"numpy.{name}": STUB.with_name(f"{name}.pyi") for name in ("linalg", "fft")}
-HIDDEN = {name: STUB.parents[1] / "namespaces" / f"{name.replace('.', '_')}.pyi" for name in (
-    "scipy.special", "scipy.linalg", "scipy.signal")}
-UNIVERSAL = STUB.parents[1] / "namespaces" / "universal.pyi"
-MODULES = ("fft", "lib", "linalg", "random")
+HIDDEN = ("scipy.special", "scipy.linalg", "scipy.signal")
+MODULES = ("fft", "lib", "linalg", "polynomial", "random")
 CLASSES = {"vectorize": "mapping", "r_": "indexing", "c_": "indexing"}
 
 
@@ -53,7 +49,7 @@ OF_NUMBERS = {"reduction", "interp", "linalg_det", "matmul", "searchsorted", "ta
 """Operators, and a tag, for which arrays often give a number: checkers would refuse it as a float were it an array."""
 NOT_THE_OPERATORS = {"linalg_cho_factor"}       # gives a pair, unlike the operator of its name
 HEAD = """\
-# Written by `python -m tests.numpy.stub`.  # ruff: noqa: I001
+# Written by `python tools/regenerate.py`.  # ruff: noqa: I001
 
 import builtins
 from collections.abc import Sequence
@@ -121,7 +117,7 @@ class Typed(NamedTuple):
 
 
 def positional(function: ArrayFunction) -> list[inspect.Parameter]:
-    """Its parameters but those that come by keyword only; NumPy's names of the arrays of a universal function."""
+    """Its parameters but those that come by keyword only. NumPy's names of the arrays of a universal function."""
     ufunc = function.numpy_function
     if isinstance(ufunc, np.ufunc):
         names = ["x"] if ufunc.nin == 1 else [f"x{i}" for i in range(1, ufunc.nin + 1)]
@@ -137,7 +133,7 @@ def takes_out(function: ArrayFunction) -> bool:
 
 
 def parameters_of(function: ArrayFunction, hints: dict[str, str], needed: Collection[str]) -> str:
-    """Its parameters, Any where `hints` says nothing; after `out`, if that is needed, everything is a keyword."""
+    """Its parameters, Any where `hints` says nothing. After `out`, if that is needed, everything is a keyword."""
     if isinstance(function.numpy_function, np.ufunc):
         names = [parameter.name for parameter in positional(function)]
         out = "out: _Out | tuple[_Out]" if "out" in needed else "out: None = ..."
@@ -266,7 +262,7 @@ def shared() -> dict[tuple[str, ...], str]:
 
 
 def universal() -> str:
-    """The stub with the classes of universal functions; those of NumPy have its methods besides."""
+    """The stub with the classes of universal functions. Those of NumPy have its methods besides."""
     lines = []
     for found, numbers in sorted(shared().items(), key=lambda item: item[1]):
         inner = overloads("__call__", [f"(self, {call.removeprefix('(')}" for call in found])
@@ -278,7 +274,7 @@ def universal() -> str:
 def imported_classes(lines: Collection[str]) -> list[str]:
     """The import of the classes that lines like `add: Universal21` name."""
     names = sorted({match[1] for line in lines if (match := re.fullmatch(r"\w+: ((?:Universal|Function)\d+)", line))})
-    return [f"from pydispatch.namespaces.universal import {', '.join(names)}\n"] if names else []
+    return [f"from pydispatch._stubs.universal import {', '.join(names)}\n"] if names else []
 
 
 def definition(name: str, call: str) -> str:
@@ -353,12 +349,3 @@ def hidden_in(name: str) -> str:
         each.partition(".")[2] for each in FACE.functions if each.startswith(f"{family}.")]))
     lines = of_functions(FACE, family, names - defined - {"LinAlgError", "LinAlgWarning"})
     return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *imported_classes(lines), TYPES, *lines, ""])
-
-
-if __name__ == "__main__":
-    UNIVERSAL.write_text(universal())
-    STUB.write_text(text())
-    for name, path in MODULE_STUBS.items():
-        path.write_text(of_module(name))
-    for name, path in HIDDEN.items():
-        path.write_text(hidden_in(name))

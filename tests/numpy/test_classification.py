@@ -11,7 +11,6 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch.numpy import fft, linalg, passed_on
 from pydispatch.numpy.declare import FUNCTIONS, KINDS, OF_NUMPY, REASONS, Adapter
-from tests.cases import in_one_case
 from tests.numpy import page
 
 PUBLIC = sorted([name for name in np.__all__ if not name.startswith("_") and hasattr(np, name)])
@@ -24,7 +23,6 @@ OBJECTS = ("vectorize", "r_", "c_")
 """What is neither a function nor passed on: our own classes of NumPy's names."""
 
 
-@in_one_case
 @pytest.mark.parametrize("name", CALLABLE)
 def test_each_is_one_thing(name):
     numpys = operator.attrgetter(name)(np)
@@ -38,7 +36,6 @@ def test_each_is_one_thing(name):
         assert found is numpys
 
 
-@in_one_case
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_there(name):
     assert hasattr(pnp, name)
@@ -51,14 +48,14 @@ def test_modules_have_what_they_list():
         assert all(hasattr(module, name) for name in module.__all__)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_function_has_a_kind(name):
     assert KINDS[name] in (*page.KINDS_IN_ORDER, "refused")
     assert (name in REASONS) == (KINDS[name] == "refused")
 
 
-ADDED = {"flatnonzero", "nonzero", "argwhere", "unique", "bincount", "fft.fftfreq", "fft.rfftfreq"}
+ADDED = {
+    "flatnonzero", "nonzero", "argwhere", "unique", "bincount", "fft.fftfreq", "fft.rfftfreq", "polydiv", "roots"}
 """Functions that take one more keyword, or two, which says how many elements to give."""
 OTHERWISE = {"arange", "array2string", "asmatrix", "bmat", "einsum", "save", "savetxt", "savez", "savez_compressed"}
 """Functions that hand on what they get, or whose signature NumPy 2.4 tells otherwise than it takes."""
@@ -68,7 +65,6 @@ def parameters_of(function):
     return [(parameter.name, parameter.kind) for parameter in inspect.signature(function).parameters.values()]
 
 
-@in_one_case
 @pytest.mark.skipif(np.__version__.split(".")[:2] != page.WRITTEN_FOR.split("."), reason="versions add arguments")
 @pytest.mark.parametrize("name", [
     name for name, function in FUNCTIONS.items() if name not in OTHERWISE and not name.startswith("random.")
@@ -93,13 +89,6 @@ def test_kinds(name):
     assert KINDS[name] == KINDS_BY_HAND[name]
 
 
-@in_one_case
 @pytest.mark.parametrize("name", REASONS)
 def test_a_refusal_says_what_to_write(name):
     assert len(REASONS[name].split()) > 6
-
-
-def test_the_page_has_the_tables():
-    text = page.PAGE.read_text()
-    if np.__version__.split(".")[:2] == page.WRITTEN_FOR.split("."):
-        assert page.renewed(text) == text, "write them: python -m tests.numpy.page"

@@ -10,7 +10,6 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch.func import functionalize, grad, hessian, jacrev, jvp, linearize, vmap
 from pydispatch.tracing import make_fx
-from tests.cases import in_one_case
 
 POINTS, VALUES = np.linspace(-9, 9, 7), np.arange(7.0) ** 2
 FUNCTIONS = {
@@ -61,7 +60,6 @@ COMPOSITIONS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_transforms_compose(name, composition):

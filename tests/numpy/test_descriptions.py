@@ -1,4 +1,4 @@
-"""Text, files and memory of Tensors; and NumPy's indexing objects."""
+"""Text, files and memory of Tensors, and NumPy's indexing objects."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_joining_by_index_has_gradients_and_batches():
     gradient, = grad((pnp.r_[x, 1.0, x] * np.arange(7.0)).sum(), x)
     np.testing.assert_array_equal(gradient.numpy(), [4.0, 6.0, 8.0])
     np.testing.assert_array_equal(vmap(lambda x: pnp.c_[x, x])(X), [np.c_[x, x] for x in X])
-    with pytest.raises(DispatchTypeError, match="asks for a matrix"):
+    with pytest.raises(DispatchTypeError, match="requests a matrix"):
         pnp.r_["r", x]
 
 

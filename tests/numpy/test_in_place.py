@@ -9,7 +9,6 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.func import vmap
-from tests.cases import in_one_case
 
 ARRAY = np.arange(12.0).reshape(3, 4)
 WRITES = {
@@ -30,7 +29,6 @@ WRITES = {
 FLAT = np.linspace(20.0, 31.0, 12)
 
 
-@in_one_case
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
 @pytest.mark.parametrize("xp", [np, pnp], ids=["numpy", "pydispatch.numpy"])
 def test_writes_are_numpys(xp, write):
@@ -79,6 +77,6 @@ def test_batches_are_written_as_a_loop_writes(write):
                          ids=[name for name in WRITES if "list" not in name])
 def test_an_array_cannot_hold_a_tracked_tensor(write):
     array = ARRAY.copy()
-    with pytest.raises((DispatchTypeError, AutogradError), match=r"as the first argument|used as a NumPy array"):
+    with pytest.raises((DispatchTypeError, AutogradError), match=r"a NumPy array, cannot hold|used as a NumPy array"):
         write(np, array, Tensor(FLAT, requires_grad=True))
     np.testing.assert_array_equal(array, ARRAY)

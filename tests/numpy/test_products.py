@@ -12,7 +12,6 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import grad, gradcheck, gradgradcheck
 from pydispatch.func import jvp, vmap
 from pydispatch.operators.products import product_of_two
-from tests.cases import in_one_case
 from tests.numpy.samples.sample import grid
 
 SUBSCRIPTS = (
@@ -20,7 +19,6 @@ SUBSCRIPTS = (
 )
 
 
-@in_one_case
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
 @pytest.mark.parametrize("n", [2, 9, 16])
 def test_products_of_matrices_are_einsum(subscripts, n):
@@ -49,11 +47,10 @@ PAIRS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("dtypes", [("d", "d"), ("f", "f"), ("D", "D"), ("d", "f"), ("l", "l"), (">d", ">d")])
 @pytest.mark.parametrize("name", PAIRS)
 def test_large_products_of_two_by_blas(name, dtypes):
-    """Where both have a dtype of BLAS; values and dtype are those of NumPy's loop in any case."""
+    """Where both have a dtype of BLAS. Values and dtype are those of NumPy's loop in any case."""
     subscripts, *shapes = PAIRS[name]
     x, y = [(9 * grid(*shape, seed=i)).astype(dtypes[i]) for i, shape in enumerate(shapes)]
     assert product_of_two(subscripts, *shapes) is not None
@@ -93,7 +90,6 @@ def test_operands_that_are_constant_have_no_gradient(tracked):
         np.testing.assert_allclose(grad(function(x).sum(), x)[0].array, expected, rtol=1e-12)
 
 
-@in_one_case
 @pytest.mark.parametrize("in_axes", [axes for axes in product((0, 1, None), repeat=3) if axes != (None,) * 3])
 def test_batches_of_each_operand(in_axes):
     arrays = [grid(4, 4, 4, seed=i) if axis is not None else grid(4, 4, seed=i) for i, axis in enumerate(in_axes)]

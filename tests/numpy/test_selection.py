@@ -12,8 +12,8 @@ from pydispatch import Tensor
 from pydispatch.autograd import grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import ConversionError, DataDependentError
+from pydispatch.func import functionalize, hessian, jacfwd, vmap
 from pydispatch.func import grad as func_grad
-from pydispatch.func import vmap
 from pydispatch.tracing import make_fx
 
 X = np.array([[0.0, 2.0, 0.0, 3.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [4.0, 5.0, 6.0, 7.0]])
@@ -197,6 +197,29 @@ def test_piecewise_with_a_condition_for_each_row():
     np.testing.assert_array_equal(func_grad(lambda x: doubled(x).sum())(PAIR), [[0, 0], [2, 2]])
     two = pnp.piecewise(Tensor(PAIR[0]), [Tensor(PAIR[0, 0]) > 1, Tensor(PAIR[0, 1]) > 1], [5, 6])
     np.testing.assert_array_equal(two.numpy(), [6, 5])
+
+
+def by_size(x):
+    """Its functions use how many elements they get."""
+    return pnp.piecewise(x, [x > 1.5, x < 0], [lambda v: v * v.size, lambda v: v.sum(), lambda v: -v * v.size])
+
+
+@pytest.mark.parametrize("run", [
+    lambda f: f, functionalize, lambda f: functionalize(f, remove="mutations_and_views"),
+    lambda f: functionalize(functionalize(f))], ids=["raw", "functionalize", "without views", "twice"])
+def test_piecewise_under_functionalize_passes_the_elements_of_each_condition(run):
+    x = np.array([1.0, 2.0, 3.0, -0.5, -1.5])
+    np.testing.assert_array_equal(run(by_size)(x), np.piecewise(
+        x, [x > 1.5, x < 0], [lambda v: v * v.size, lambda v: v.sum(), lambda v: -v * v.size]))
+    for derivative in (jacfwd, lambda f: func_grad(lambda x: (f(x) ** 2).sum()), hessian):
+        np.testing.assert_array_equal(derivative(run(by_size))(x), derivative(by_size)(x))
+
+    def on_written(x):
+        y = x.copy()
+        y[0] = 7.0
+        return by_size(y)
+
+    np.testing.assert_array_equal(run(on_written)(x), on_written(x))
 
 
 @pytest.mark.parametrize("conditions", [[[True]], [PAIR > 0], [[True, False, True]]])

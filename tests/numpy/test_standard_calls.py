@@ -1,4 +1,4 @@
-"""Functions and operators of the array API standard on Tensors, against `array-api-strict`; special cases."""
+"""Functions and operators of the array API standard on Tensors, against `array-api-strict`. Special cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from pydispatch import Tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.numpy import tensors
 from pydispatch.operators.declare import IS_NUMPY_2_0
-from tests.cases import in_one_case
 from tests.numpy.standard_calls import CALLS, FLOATING
 
 OTHERWISE_IN_NUMPY_2_0 = ("ceil", "floor", "trunc", "clip")
@@ -35,7 +34,7 @@ def parts_of(result: Any) -> Any:
 
 
 def check(found: Any, expected: Any) -> None:
-    """Tensors where the strict namespace gives arrays, of the same shape, dtype and values; else equal objects."""
+    """Tensors where the strict namespace gives arrays, of the same shape, dtype and values. Else equal objects."""
     if not isinstance(expected, type(array_api_strict.ones(1))):
         assert type(found) is type(expected)
         assert found == expected or found != found
@@ -47,7 +46,6 @@ def check(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, array, rtol=tolerance, atol=tolerance, strict=True)
 
 
-@in_one_case
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 @pytest.mark.parametrize("name", [name for name in CALLS if not (IS_NUMPY_2_0 and name in OTHERWISE_IN_NUMPY_2_0)])
 def test_calls_give_what_the_strict_namespace_gives(name):
@@ -142,7 +140,7 @@ BINARY = {
 
 
 def same_to_the_sign(found: Any, expected: Any) -> bool:
-    """Equal, with the sign of 0; any nan is nan."""
+    """Equal, with the sign of 0. Any nan is nan."""
     if isinstance(expected, bool):
         return found is expected
     if expected != expected:
@@ -150,7 +148,6 @@ def same_to_the_sign(found: Any, expected: Any) -> bool:
     return math.isclose(found, expected, rel_tol=1e-6) and math.copysign(1, found) == math.copysign(1, expected)
 
 
-@in_one_case
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", [*UNARY, *BINARY])
 def test_special_cases(name, dtype):
@@ -221,7 +218,6 @@ def test_what_the_standard_refuses(call):
         call(Tensor(np.ones(3)))
 
 
-@in_one_case
 @pytest.mark.parametrize("options", [
     {}, {"stream": None}, {"max_version": (0, 8)}, {"max_version": (1, 0)}, {"max_version": (2, 0)}, {"copy": True},
     {"copy": False}, {"copy": None, "dl_device": (1, 0)},

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pydispatch import Tensor, ops
+from pydispatch import ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
@@ -49,10 +49,6 @@ def is_error(result: Any) -> bool:
     return isinstance(result, type)
 
 
-def to_tensor(leaf: Any) -> Any:
-    return Tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
 def to_meta(leaf: Any) -> Any:
     return MetaArray(leaf.shape, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
 
@@ -66,7 +62,7 @@ def copied(leaf: Any) -> Any:
 
 
 def identical(one: Any, other: Any) -> bool:
-    """Same dtype, shape and values?"""
+    """Return whether two arrays have the same dtype, shape and values."""
     one, other = np.asarray(one), np.asarray(other)
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
@@ -114,7 +110,7 @@ def outs_for(result: Any) -> list[np.ndarray]:
 
 
 def numpy_out(name: str, args: Any, kwargs: Any, out: np.ndarray) -> np.ndarray:
-    """What NumPy writes into `out`; for a function that does not, a copy of the result of the same kind and shape."""
+    """What NumPy writes into `out`, for a function that does not, a copy of the result of the same kind and shape."""
     function = numpy_function(name)
     if name in EXACT and np.shape(function(*args, **kwargs)) != out.shape:
         raise ValueError("out")
@@ -207,7 +203,7 @@ def case_of(name: str, sample: Sample) -> Case:
 
 
 def is_usable(case: Case) -> bool:
-    """Has it something to differentiate, and a finite result of floating-point or complex numbers?"""
+    """Return whether a call has differentiable arguments and a finite result of floating-point or complex numbers."""
     if not case.places:
         return False
     results = outcome(case.call, (numpy_function(case.name), case.values), {})
@@ -237,7 +233,7 @@ def likewise(values: Any, seed: int) -> list[np.ndarray]:
 
 
 def is_single(case: Case) -> bool:
-    """Is something in the call in single precision?"""
+    """Return whether the call has a value in single precision."""
     return any(in_double_precision(leaf) is not leaf for leaf in case.leaves)
 
 
@@ -252,12 +248,12 @@ def assert_near(found: Any, expected: Any, case: Case, what: str, scale: float =
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """For calls of operators themselves, which warn as NumPy does; derivatives must not warn at such points."""
+    """For calls of operators themselves, which warn as NumPy does. Derivatives must not warn at such points."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
         yield
 
 
 def precise_cases(name: str) -> list[Case]:
-    """Those in double precision; finite differences of our own gradients say nothing in single precision."""
+    """Those in double precision. Finite differences of our own gradients say nothing in single precision."""
     return [case for case in cases(name) if not is_single(case)]

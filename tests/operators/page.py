@@ -1,20 +1,18 @@
-"""The tables of docs/operators.md: `python -m tests.operators.page` writes them."""
+"""The tables of docs/operators.md."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from pydispatch.operators import DECLARATIONS, VARIANTS, decompositions, distributions, fourier
 from pydispatch.operators.declare import LIBRARY, OF_FAMILIES
 from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
+from tests.pages import with_tables
 
 CATEGORIES = (
     "pointwise", "reduction", "accumulation", "sorting", "linalg", "calculus", "view", "join", "rearrangement",
     "indexing", "creation", "conversion", "random",
 )
-PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 
 
 def category(name: str) -> str:
@@ -83,16 +81,9 @@ def summary(names: list[str]) -> str:
 
 
 def renewed(text: str) -> str:
-    """The page with its tables as they should be."""
-    for title, table in (
-            ("operators", operators_table()), ("families", families_table()), ("left out", left_out_table())):
-        between = re.compile(rf"(<!-- {title}: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
-        text = between.sub(lambda match, table=table: "\n".join([match[1].rstrip(), "", *table, "", match[2]]), text)
-    return text
+    """Return the text of the page with its tables as they should be."""
+    return with_tables(text, {
+        "operators": operators_table(), "families": families_table(), "left out": left_out_table()})
 
 
 assert all((decompositions, distributions, fourier))   # they declare what is loaded on first use
-
-
-if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text()))

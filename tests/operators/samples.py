@@ -9,7 +9,9 @@ from itertools import count, product
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
+from pydispatch.memory import overlaps_itself
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.operators.special import i0_derivative_of_double, sinc_derivative_of_double
@@ -296,7 +298,7 @@ LISTED: dict[str, list[Sample]] = {
         call("ij,jk", EMPTY, array((3, 2))), call("ij,jk", strided(), strided().T), call("i,i->i", array((1,)), SHORT),
         call("i", 2.5), call("i,j", SHORT),
     ],
-    # what NumPy finds between points that are not sorted depends on more than one element; the tests roll arrays
+    # what NumPy finds between points that are not sorted depends on more than one element, and the tests roll arrays
     "interval": [
         *(call(x, xp) for x in (CUBE, ints([0, 4], [2, 1]), SCALAR, 0.5, EMPTY) for xp in (np.full(3, 0.5), ints(1))),
         call(0.5, np.array([0.0, 1.0])), call(0.5, ints(-1, 0, 1, 2)),
@@ -358,6 +360,18 @@ LISTED: dict[str, list[Sample]] = {
         *(call(values) for values in (*LAYOUTS, MASK)),
         *(call(CUBE, axis) for axis in (0, -1, (0, 2), (), 3)), call(CUBE, axis=1),
     ],
+    "diagonal": [
+        *(call(values, *rest) for values, rest in product(
+            (*LAYOUTS, array((3, 3)), array((2, 4), np.int8), COMPLEX), ((), (1,), (-1,), (9,), (0, 1, 0), (0, 0, 0)))),
+        *(call(CUBE, *rest) for rest in ((1, 0, 2), (-1, -1, 0), (0, 2, 1), (0, 1, 3))), call(CUBE, axis2=2),
+    ],
+    "sliding_window_view": [
+        *(call(values, *rest) for values, rest in product(
+            (array((5,)), array((5,))[::2], array((3, 4)), array((3, 4)).T),
+            (((2,),), ((2,), 0), ((1,), (-1,)), ((3, 2),), ((2, 2), (0, 0)), ((9,), 0), ((-1,), 0), ((0,), 0)))),
+        call(CUBE, (2, 2), (2, 0)), call(SCALAR, ()), call(CUBE, (2,), 5),
+    ],
+    "read_only": [call(values) for values in (*LAYOUTS, COMPLEX, MASK, SCALAR, EMPTY)],
     "split": [
         *(call(values, sections) for values, sections in product(
             (array((6,)), array((6, 2)), array((6, 2))[::2], EMPTY), (2, 3, (1, 4), (2,), [1, 2, 9], 4, 0))),
@@ -489,7 +503,7 @@ LISTED: dict[str, list[Sample]] = {
 
 @cache
 def samples(name: str) -> list[Sample]:
-    """The sample calls of an operator; empty for one that has none."""
+    """The sample calls of an operator. Empty for one that has none."""
     if name in LISTED:
         return LISTED[name]
     return [sample for tag in DECLARATIONS[name].tags if tag in BY_TAG for sample in BY_TAG[tag](name)]
@@ -523,7 +537,7 @@ def regular(leaf: Any, domain: tuple[float, float] | None, turn: int) -> np.ndar
 def smoothed(name: str, sample: Sample) -> Sample:
     """The call with regular values in place of floats and complex numbers.
 
-    Integers of pointwise operators get positive; elsewhere they stay, since they may be indices, as do Python scalars.
+    Integers of pointwise operators get positive. Elsewhere they stay, since they may be indices, as do Python scalars.
     """
     domains = DOMAINS.get(name, (None,))
     turns = count()
@@ -678,7 +692,7 @@ def complex_numbers(real: Any, imag: Any) -> Any:
 
 
 def einsum(subscripts, x1, x2=None, others=(), **kwargs):
-    """A copy, where NumPy's result is a view; a scalar where it is one."""
+    """A copy, where NumPy's result is a view. A scalar where it is one."""
     return np.einsum(subscripts, *[x for x in (x1, x2) if x is not None], *others, **kwargs).copy()
 
 
@@ -690,9 +704,38 @@ def covariance(a, divisor):
     return products / (number if number.dtype == np.uint64 else number.item())      # as its schema says
 
 
+def writeable_diagonal(a, offset=0, axis1=0, axis2=1):
+    """NumPy's views of diagonals that can be written to are those of einsum."""
+    first, second = normalize_axis_tuple((axis1, axis2), np.ndim(a))
+    key = [slice(None)] * a.ndim
+    key[first], key[second] = slice(max(-offset, 0), None), slice(max(offset, 0), None)
+    n = min(a[tuple(key)].shape[axis] for axis in (first, second))
+    key[first], key[second] = (slice(key[axis].start, key[axis].start + n) for axis in (first, second))
+    letters = list(range(2, 2 + a.ndim))
+    letters[first] = letters[second] = 0
+    return np.einsum(a[tuple(key)], letters, [*[letter for letter in letters if letter], 0])
+
+
+def windows(x, window_shape, axis=None):
+    """Overlapping windows are read-only: which of two values goes into an element is undefined."""
+    found = np.lib.stride_tricks.sliding_window_view(x, window_shape, axis, writeable=True)
+    if overlaps_itself(found):
+        found.flags.writeable = False
+    return found
+
+
+def read_only(a):
+    view = np.asarray(a).view()
+    view.flags.writeable = False
+    return view
+
+
 STATEMENTS: dict[str, Callable[..., Any]] = {
     "complex": complex_numbers,
     "detach": lambda a: np.asarray(a).view(),
+    "diagonal": writeable_diagonal,
+    "sliding_window_view": windows,
+    "read_only": read_only,
     "getitem": lambda x, key: np.asarray(x[as_key(key)]),
     "index": lambda x, key: x[as_key(key)],
     "setitem": setitem,
@@ -735,7 +778,7 @@ def take_along_axis(arr, indices, axis=-1):
 
 
 def lacks(function: Callable[..., Any], later: Callable[..., Any]) -> bool:
-    """Has a later version of the function a parameter more than this one, or a default?"""
+    """Return whether a later version of the function has one more parameter or default."""
     present = inspect.signature(function).parameters
     return any(
         name not in present or (present[name].default is parameter.empty and parameter.default is not parameter.empty)

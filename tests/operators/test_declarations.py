@@ -34,7 +34,7 @@ def tells_parameters(name: str) -> bool:
 
 
 def numpy_parameters(name: str) -> dict[str, inspect.Parameter]:
-    """The parameters of the NumPy function; where it takes any keyword, those of ufuncs."""
+    """The parameters of the NumPy function, where it takes any keyword, those of ufuncs."""
     parameters = dict(inspect.signature(LATER.get(name) or getattr(np, name)).parameters)
     if parameters.pop("kwargs", None):
         parameters |= {key: value for key, value in inspect.signature(np.sin).parameters.items() if key != "x"}
@@ -116,7 +116,7 @@ def test_every_operator_has_a_kernel_and_a_meta_rule(name):
 
 @pytest.mark.parametrize("name", [*DECLARATIONS, *OF_FAMILIES])
 def test_kernels_take_every_argument_with_its_default(name):
-    """So tables need not compare them with their schemas."""
+    """Tables need not compare kernels with their schemas."""
     declaration = LIBRARY.declaration(name)
     composites = filter(None, (declaration.differentiated_as, declaration.planned_as))
     for kernel in (*declaration.kernels.values(), *composites):

@@ -41,6 +41,26 @@ from tests.operators.samples import numpy_function, samples, schema_of
 CONSTANT = [name for name in NAMES if not DECLARATIONS[name].differentiable]
 
 
+STEEP = {"sqrt": (ops.np.sqrt, 0.0), "square root": (lambda x: x ** 0.5, 0.0), "arcsin": (ops.np.arcsin, 1.0),
+         "arccos": (ops.np.arccos, -1.0), "arccosh": (ops.np.arccosh, 1.0)}
+
+
+@pytest.mark.parametrize("name", STEEP)
+def test_a_constant_has_no_tangent_where_a_slope_is_infinite(name):
+    function, edge = STEEP[name]
+    near = edge + 0.25 if name != "arcsin" else edge - 0.25
+    x, step = np.array([edge, near, edge]), np.array([0.0, 1.0, 0.0])
+    _, found = jvp(function, (x,), (step,))
+    slope = func_grad(function)(near)
+    np.testing.assert_allclose(found, [0.0, slope, 0.0])
+    with np.errstate(all="ignore"):
+        assert np.isinf(jvp(function, (x,), (np.ones(3),))[1][0])       # it is infinite still
+        second = jvp(lambda x: jvp(function, (x,), (x * 0.0,))[1], (np.array(edge),), (np.array(1.0),))[1]
+        assert not np.isfinite(second) or second == 0
+        kink = jvp(lambda x: jvp(lambda x: ops.np.sqrt(x * x), (x,), (1.0,))[1], (0.0,), (1.0,))[1]
+        assert not np.isfinite(kink)
+
+
 def protected(value: np.ndarray) -> np.ndarray:
     """A copy that nobody may write to, of the same layout in memory."""
     copy = np.array(value)
@@ -49,7 +69,7 @@ def protected(value: np.ndarray) -> np.ndarray:
 
 
 def product(ones: Any, others: Any) -> float:
-    """Re(sum(conj(ones) * others)); None stands for zeros."""
+    """Re(sum(conj(ones) * others)). None stands for zeros."""
     return sum(
         float(np.real(np.sum(np.conj(np.asarray(one)) * np.asarray(other))))
         for one, other in zip(ones, others, strict=True) if one is not None
@@ -70,7 +90,7 @@ def tracked(values: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_first_derivatives(name):
-    """Tangents are finite differences, gradients their transpose; shapes and dtypes are right."""
+    """Tangents are finite differences, gradients their transpose. Shapes and dtypes are right."""
     for case in cases(name):
         directions = likewise(case.values, 1)
         with quiet():
@@ -198,7 +218,7 @@ def test_gradients_on_meta_have_shape_and_dtype(name):
 
 
 def is_writable_in_place(case: Case) -> bool:
-    """Does the first argument require grad, and can NumPy write the result into it?"""
+    """Return whether the first argument requires grad and NumPy can write the result into it."""
     if case.places[0] != 0 or not isinstance(case.leaves[0], np.ndarray):
         return False
     with quiet():
@@ -225,12 +245,47 @@ def test_in_place_variants_have_the_derivatives_of_the_function(name):
             assert one is None or np.allclose(one.array, other.array, rtol=1e-5 if is_single(case) else 1e-13), case
 
 
+def filling(function: Callable[..., Any], target: Any) -> Callable[..., Any]:
+    """The function with this array as `out`."""
+    return lambda *args, **kwargs: function(*args, out=target, **kwargs)
+
+
 @pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if VARIANTS[name].out])
-def test_variants_with_out_raise(name):
-    case = checks(name, 1)[0]
-    values = tracked(case.values)
-    with quiet(), pytest.raises(AutogradError, match=f"np::{name}.out.*out="):
-        case.call(lambda *args, **kwargs: getattr(ops.np, name)(*args, out=np.empty(0), **kwargs), values)
+def test_variants_with_out_have_the_derivatives_of_the_function(name):
+    for case in checks(name, 3):
+        values = tracked(case.values)
+        with quiet():
+            results = case.ours(*values)
+            target = Tensor(np.zeros(results[0].shape, results[0].dtype))
+            if is_error(outcome(case.call, (filling(numpy_function(name), target.array), case.values), {})):
+                continue        # concatenate() only takes `out` or `dtype`
+            written = case.call(filling(getattr(ops.np, name), target), values)
+        assert written[0] is target
+        np.testing.assert_array_equal(target.array, results[0].array)
+        cotangents = likewise([results[0].array], 7)
+        expected = gradients(values, results, cotangents)
+        for one, other in zip(gradients(values, written, cotangents), expected, strict=True):
+            assert (one is None) == (other is None), case
+            assert one is None or np.allclose(one.array, other.array, rtol=1e-5 if is_single(case) else 1e-13), case
+
+
+def test_out_may_be_an_argument_and_of_another_dtype():
+    x = Tensor(np.array([1.0, 2.0]), requires_grad=True)
+    y = x * 1.0
+    ops.np.multiply(y, ops.np.exp(y), out=y)
+    ops.np.sin(y, out=y)
+    gradient, = grad(ops.np.sum(y), x)
+    e = np.exp(x.array)
+    np.testing.assert_allclose(gradient.array, np.cos(x.array * e) * (1 + x.array) * e)
+    single = Tensor(np.zeros(2, np.float32))
+    ops.np.add(x, 1.0, out=single)
+    assert (single.dtype, single.requires_grad) == (np.float32, True)
+    with pytest.raises(TypeError, match="same_kind"):
+        ops.np.add(x, 1.0, out=Tensor(np.zeros(2, int)))
+    with pytest.raises(ValueError, match="shape"):
+        ops.np.add(x, 1.0, out=Tensor(np.zeros(3)))
+    with pytest.raises(AutogradError, match="raw array"):
+        ops.np.add(x, 1.0, out=np.zeros(2))
 
 
 @pytest.mark.parametrize("name", CONSTANT)
@@ -258,7 +313,7 @@ WITHOUT_GRADIENT = {
 
 
 def formulas_of(name: str) -> dict[str, Any]:
-    """The formula of each argument that holds arrays; None for one without."""
+    """The formula of each argument that holds arrays. None for one without."""
     arguments = [argument.name for argument in schema_of(name).arguments if argument.type.contains_arrays]
     vjp = DECLARATIONS[name].vjp
     formulas = vjp if isinstance(vjp, tuple) else (vjp,)
@@ -291,7 +346,7 @@ def test_variants_share_their_formulas(name):
 
 
 def test_operators_named_in_formulas_exist():
-    """`operators` makes packets before their operators are declared; a wrong name would leave one empty."""
+    """`operators` makes packets before their operators are declared. A wrong name would leave one empty."""
     assert [name for name, packet in packets["np"].items() if not packet.overloads] == []
 
 
@@ -309,7 +364,7 @@ def test_operators_named_in_formulas_are_those_of_the_library():
     ("i0", 709.0, 1.2306788896524786e+306), ("i0", -709.0, -1.2306788896524786e+306),
 ])
 def test_slopes_of_extreme_arguments(name, x, expected):
-    """No square overflows, and no sum cancels; NumPy warns of nothing."""
+    """No square overflows, and no sum cancels. NumPy warns of nothing."""
     call = getattr(ops.np, name)
     with np.errstate(all="raise", under="ignore", divide="ignore"):
         found = {"backward": func_grad(call)(np.float64(x)), "forward": jvp(call, (np.float64(x),), (1.0,))[1]}
@@ -424,7 +479,7 @@ def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, 
          ([1.0, 2.0, 3.0], [1, 2, 0])),
 ])
 def test_conventions_where_operators_are_not_smooth(call, values, expected):
-    """Section 3.11 of the specification of transforms; in forward mode as in reverse mode."""
+    """Forward mode and reverse mode use the same convention."""
     values = [np.array(value) for value in values]
     leaves = tracked(values)
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -497,7 +552,7 @@ def test_the_slope_of_a_power_by_its_base_depends_on_an_exponent_of_0(base):
 
 
 def test_where_lets_nan_through_from_the_branch_that_is_not_chosen():
-    """The derivative of that branch is infinite or nan, and times 0 it is nan; forward mode chooses tangents."""
+    """The derivative of that branch is infinite or nan, and times 0 it is nan. Forward mode chooses tangents."""
     def root_or_zero(x):
         return ops.np.where(x > 0, ops.np.sqrt(x), 0.0)
 
@@ -516,7 +571,7 @@ def test_where_lets_nan_through_from_the_branch_that_is_not_chosen():
     pytest.param((2, 3), {"axis": 1, "where": np.array([[True], [False]])}, id="none by a mask in one row"),
 ])
 def test_the_mean_of_nothing_has_a_gradient_of_zeros(shape, options):
-    """The mean is nan, with a warning; nothing else is to be said about elements that had no part in it."""
+    """The mean is nan, with a warning. Nothing else is to be said about elements that had no part in it."""
     x = Tensor(np.ones(shape), requires_grad=True)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
@@ -525,3 +580,24 @@ def test_the_mean_of_nothing_has_a_gradient_of_zeros(shape, options):
     assert gradient.shape == shape
     counted = np.broadcast_to(options.get("where", True), shape) / 3
     assert np.array_equal(gradient.array, counted)
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", ">c16"])
+@pytest.mark.parametrize("name", ["max", "min", "mean", "var", "std"])
+def test_reductions_of_foreign_byte_order(name, dtype):
+    def reduced(x, **options):
+        return getattr(x, name)(**options).real.sum()
+
+    x = np.array([[1.0, 3.0, 3.0], [2.0, 0.5, 4.0]]).astype(dtype)
+    native = x.astype(x.dtype.newbyteorder("="))
+    masked = {"where": np.array([True, False, True])} | ({"initial": -9.0} if name in ("max", "min") else {})
+    for options in ({}, {"axis": 1}, masked):
+        def function(x, options=options):
+            return reduced(x, **options)
+
+        expected = func_grad(function)(native)
+        np.testing.assert_array_equal(func_grad(function)(x), expected)
+        np.testing.assert_array_equal(grad(function(leaf := Tensor(x, requires_grad=True)), leaf)[0].array, expected)
+        np.testing.assert_array_equal(jvp(function, (x,), (x,))[1], jvp(function, (native,), (native,))[1])
+        if dtype != ">c16":
+            np.testing.assert_allclose(jacfwd(function)(x), expected, rtol=1e-6)

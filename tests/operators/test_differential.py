@@ -12,6 +12,7 @@ from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.pointwise import round_of_numpy_2_0
 from pydispatch.operators.shapes import reshape_of_numpy_2_0
 from pydispatch.tree import tree_leaves, tree_map
+from tests.comparing import to_tensor
 from tests.operators.oracles import (
     ABOUT_VALUES,
     IN_PLACE,
@@ -26,14 +27,13 @@ from tests.operators.oracles import (
     outcome,
     outs_for,
     to_meta,
-    to_tensor,
     unless_mask,
 )
 from tests.operators.samples import DTYPES, Sample, array, numpy_function, samples, schema_of
 
 
 def with_metas(name: str, sample: Sample) -> Sample:
-    """The call on meta arrays; masks in a key stay arrays, since the shape of the result depends on their values."""
+    """The call on meta arrays. Masks in a key stay arrays, since the shape of the result depends on their values."""
     args = dict(zip((argument.name for argument in schema_of(name).arguments), sample.args, strict=False))
     metas = tree_map(to_meta, args)
     if "key" in args:
@@ -200,7 +200,7 @@ def test_numbers_of_extended_precision(name, args, kwargs):
 BOOL_KINDS = (bool, np.bool_)        # of them alone NumPy makes no range
 REAL_KINDS = (int, float, *[np.dtype(char).type for char in "bhilqBHILQefdg"])
 # NumPy counts the numbers of a range in the precision of its scalars, and those of complex ranges otherwise for its own
-# scalars than for Python's; an operator gets Python's where Python has the kind.
+# scalars than for Python's. An operator gets Python's where Python has the kind.
 EXACT_KINDS = (int, float, np.longdouble, complex, np.complex128, np.clongdouble)
 
 

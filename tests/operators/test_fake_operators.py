@@ -15,6 +15,7 @@ from pydispatch.func import jvp
 from pydispatch.operators import VARIANTS
 from pydispatch.tracing import FakeMode, FakeTensor
 from pydispatch.tree import tree_leaves, tree_map
+from tests.comparing import to_tensor
 from tests.operators.oracles import (
     ABOUT_VALUES,
     DIFFERENTIABLE,
@@ -27,7 +28,6 @@ from tests.operators.oracles import (
     is_error,
     outcome,
     outs_for,
-    to_tensor,
     unless_mask,
 )
 from tests.operators.samples import Sample, functional_names, samples, schema_of
@@ -47,7 +47,7 @@ def some(samples: list[Sample]) -> list[Sample]:
 
 
 def fake_call(mode: FakeMode, name: str, sample: Sample) -> Sample:
-    """The call on fakes; masks in a key stay arrays, since the shape of the result depends on their values."""
+    """The call on fakes. Masks in a key stay arrays, since the shape of the result depends on their values."""
     names = [argument.name for argument in schema_of(name).arguments]
 
     def faked(leaf: Any) -> Any:
@@ -63,7 +63,7 @@ def fake_call(mode: FakeMode, name: str, sample: Sample) -> Sample:
 
 
 def twice(mode: FakeMode, operator: Any, fakes: Sample) -> Any:
-    """The outcome of a call; the second time, which may be answered from memory, is to be like the first."""
+    """The outcome of a call. The second time, which may be answered from memory, is to be like the first."""
     with mode:
         first, second = outcome(operator, *fakes), outcome(operator, *fakes)
     if is_error(first):
@@ -198,7 +198,7 @@ def test_gradients(name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_tangents(name):
-    """So are tangents."""
+    """Tangents are fake too."""
     n_found = 0
     for case in cases(name):
         mode, fake_case = faked(case)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, compile, ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.func import vjp, vmap
+from pydispatch.func import functionalize, jvp, vjp, vmap
 
 INDEX_ARRAYS = [np.array([0, 1]), np.array(1), np.array([True, False]), True, np.True_, (slice(None), np.array([0]))]
 
@@ -17,7 +19,7 @@ def array():
     return np.arange(6.0).reshape(2, 3)
 
 
-@pytest.mark.parametrize("key", [0, (1, 2), (0, ..., 1), ..., None, slice(None, None, -2), (), (None, 1)])
+@pytest.mark.parametrize("key", [0, (1, 2, ...), (0, ..., 1), ..., None, slice(None, None, -2), (), (None, 1)])
 def test_getitem_gives_views(key):
     x = array()
     view = ops.np.getitem(x, key)
@@ -42,12 +44,22 @@ def test_basic_operators_send_index_arrays_to_their_twins(key):
         ops.np.setitem_(array(), key, 1)
 
 
-@pytest.mark.parametrize("key", [0, (1, slice(None)), ..., None, np.int64(1)])
+@pytest.mark.parametrize("key", [0, (1, slice(None)), ..., None])
 def test_operators_for_index_arrays_send_basic_keys_to_their_twins(key):
-    with pytest.raises(DispatchTypeError, match=r"index: .* no index array and no mask\nuse ops\.np\.getitem"):
+    with pytest.raises(DispatchTypeError, match=r"index: .* no index array or mask\nuse ops\.np\.getitem"):
         ops.np.index(array(), key)
-    with pytest.raises(DispatchTypeError, match=r"index_put_: .* no mask\n.*np\.setitem_, or ops\.np\.setitem "):
+    with pytest.raises(DispatchTypeError, match=r"index_put_: .* or mask\n.*np\.setitem_, or ops\.np\.setitem "):
         ops.np.index_put_(array(), key, 1)
+
+
+def test_an_integer_of_numpys_is_an_index_array_without_axes():
+    x = array()
+    row = ops.np.index(x, np.int64(1))
+    np.testing.assert_array_equal(row, x[1])
+    assert not np.may_share_memory(row, x)
+    np.testing.assert_array_equal(ops.np.index(x, (slice(None), np.int64(1))), x[:, 1])
+    ops.np.index_put_(x, np.int64(1), 7)
+    np.testing.assert_array_equal(x[1], 7)
 
 
 class Position:
@@ -70,32 +82,50 @@ def no_key(name, key, remedy):
 
 
 NO_KEYS = [
-    no_key("range", range(2), "pass tuple(range(0, 2)) for one item per axis, or np.array(range(0, 2))"),
-    no_key("range beside an int", (0, range(2)), "pass tuple(range(0, 2)) for one item per axis"),
-    no_key("range beside an array", (range(2), np.array([0])), "pass tuple(range(0, 2)) for one item per axis"),
+    no_key("range", range(2), "pass tuple(range(0, 2)) for one index per axis, or np.array(range(0, 2))"),
+    no_key("range beside an int", (0, range(2)), "pass tuple(range(0, 2)) for one index per axis"),
+    no_key("range beside an array", (range(2), np.array([0])), "pass tuple(range(0, 2)) for one index per axis"),
     no_key("set", {1}, "pass np.array(list(...))"),
     no_key("iterator", iter([1]), "pass np.array(list(...))"),
-    no_key("text", "a", "pass int(...) of a number, an index array, or a slice"),
-    no_key("text beside an int", (0, "a"), "pass int(...) of a number"),
-    no_key("float", 1.0, "pass int(...) of a number"),
-    no_key("NumPy float", np.float64(1), "pass int(...) of a number"),
-    no_key("object", object(), "pass int(...) of a number"),
+    no_key("text", "a", "pass int(number), an index array, or a slice"),
+    no_key("text beside an int", (0, "a"), "pass int(number)"),
+    no_key("float", 1.0, "pass int(number)"),
+    no_key("NumPy float", np.float64(1), "pass int(number)"),
+    no_key("object", object(), "pass int(number)"),
 ]
 
 
-@pytest.mark.parametrize(("key", "remedy"), NO_KEYS)
-@pytest.mark.parametrize("use", [
-    lambda x, key: Tensor(x)[key],
-    lambda x, key: Tensor(x).__setitem__(key, 1),
-    ops.np.index,
-    lambda x, key: ops.np.index_put(x, key, 1),
-    lambda x, key: vmap(lambda row: row[key])(np.stack([x, x])),
-    lambda x, key: ops.np.index(MetaArray(x.shape), key),
-], ids=["t[key]", "t[key] = v", "index", "index_put", "vmap", "Meta"])
+TAKES_NUMPYS_KEYS = {
+    "t[key]": lambda x, key: Tensor(x)[key],
+    "t[key] = v": lambda x, key: Tensor(x).__setitem__(key, 1),
+    "vmap": lambda x, key: vmap(lambda rows: rows[key])(np.stack([x, x])),
+}
+TAKES_NO_RANGES = {
+    "index": ops.np.index,
+    "index_put": lambda x, key: ops.np.index_put(x, key, 1),
+    "Meta": lambda x, key: ops.np.index(MetaArray(x.shape), key),
+}
+
+
+@pytest.mark.parametrize(("use", "key", "remedy"), [
+    pytest.param(use, *row.values, id=f"{name}-{row.id}")
+    for name, use in {**TAKES_NUMPYS_KEYS, **TAKES_NO_RANGES}.items() for row in NO_KEYS
+    if name in TAKES_NO_RANGES or "range" not in row.id
+])
 def test_what_is_no_key_is_refused_with_a_remedy(use, key, remedy):
     with pytest.raises(DispatchTypeError, match=r"^[a-z_]+: argument key holds \w+ .*, expected ints") as caught:
         use(array(), key)
     assert str(caught.value).splitlines()[1].startswith(remedy)
+
+
+@pytest.mark.parametrize("key", [range(2), (0, range(2)), (range(2), np.array([0])), (..., range(1))])
+def test_ranges_are_keys(key):
+    x, written = array(), array()
+    assert np.array_equal(Tensor(x)[key].numpy(), x[key])
+    assert np.array_equal(vmap(lambda rows: rows[key])(np.stack([x, x])), np.stack([x[key], x[key]]))
+    Tensor(written)[key] = 7
+    x[key] = 7
+    assert np.array_equal(written, x)
 
 
 @pytest.mark.parametrize(("key", "remedy"), NO_KEYS)
@@ -205,3 +235,32 @@ def test_values_that_share_memory_with_what_is_written_to(key):
     expected = x.copy()
     expected[key] = x[:, ::-1].copy()
     assert np.array_equal(ops.np.index_put_(x, key, x[:, ::-1]), expected)
+
+
+def assigned(x, key, value):
+    x = x.copy()
+    x[key] = value
+    return x
+
+
+@pytest.mark.parametrize("key", [0, (0,), ..., (0, ...), None, slice(0, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
+def test_one_element_takes_what_it_takes_in_numpy(key, shape):
+    """An array with axes is no element, even if it has one: this is an error of NumPy 2.4, and a warning before."""
+    def outcome(f, *args):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)
+            try:
+                return np.asarray(f(*args)).tolist()
+            except (ValueError, DeprecationWarning) as error:
+                return type(error)
+
+    x, value = np.arange(3.0), np.full(shape, 7.0)
+    expected = outcome(assigned, x, key, value)
+    assert outcome(lambda x: compile(lambda x, v: assigned(x, key, v))(x, value), x) == expected
+    assert outcome(lambda x: compile(lambda x: assigned(x, key, value))(x), x) == expected
+    assert outcome(lambda x: functionalize(lambda x: assigned(x, key, value))(x), x) == expected
+    assert outcome(lambda x: jvp(lambda x: assigned(x, key, value), (x,), (x,))[0], x) == expected
+    for dims, values in ((0, 0), np.stack([value, value])), ((0, None), value):
+        batched = vmap(lambda x, v: assigned(x, key, v), dims)
+        assert outcome(lambda x, v: batched(x, v)[0], np.stack([x, x]), values) == expected     # noqa: B023

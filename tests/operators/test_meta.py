@@ -38,6 +38,9 @@ CALLS = {
     "squeeze": call(MetaArray((1, 10**9))),
     "broadcast_to": call(META, (5, *HUGE)),
     "flip": call(META),
+    "diagonal": call(META, 5),
+    "sliding_window_view": call(META, (10, 10)),
+    "read_only": call(META),
     "split": call(META, 10),
     "concatenate": call((META, META)),
     "stack": call((META, META)),
@@ -119,7 +122,7 @@ def test_calls_without_arrays_on_meta():
     MetaArray((3,), bool), (slice(None), MetaArray((4,), bool)), (np.array([0]), MetaArray((4,), bool)),
 ])
 def test_masks_without_values_tell_no_shape(key):
-    with pytest.raises(DataDependentError, match=r"index.*mask on Meta, which has no data(.|\n)*where\("):
+    with pytest.raises(DataDependentError, match=r"index.*mask on Meta, whose data(.|\n)*where\("):
         ops.np.index(MetaArray((3, 4)), key)
 
 

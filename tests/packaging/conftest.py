@@ -28,7 +28,7 @@ class Environment:
         self.folder.mkdir()
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the environment's Python; the caller looks at the return code and the output."""
+        """Run the environment's Python. The caller looks at the return code and the output."""
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.run(
             [str(self.interpreter), *arguments],

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import pydispatch
-from tests.cases import in_one_case
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
@@ -22,7 +21,7 @@ FILES = [file for page in ("CHANGELOG.md", "SECURITY.md")
 
 
 def found(name):
-    """What a name relative to the package stands for; AttributeError or ModuleNotFoundError if nothing."""
+    """What a name relative to the package stands for. AttributeError or ModuleNotFoundError if nothing."""
     def step(parent, part):
         return getattr(parent, part) if hasattr(parent, part) else import_module(f"{parent.__name__}.{part}")
     return reduce(step, name.split("."), pydispatch)
@@ -43,7 +42,6 @@ def test_changes_are_of_the_six_kinds():
     assert kinds
 
 
-@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_changelog_names_exists(name):
     for library, prefix in (("scipy", "scipy."), ("dask", "backends.dask.")):

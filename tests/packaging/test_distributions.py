@@ -16,10 +16,11 @@ pytestmark = pytest.mark.slow
 PACKAGE = Path(__file__).parents[2] / "pydispatch"
 CORE_SOURCES, TYPES = [
     {path.relative_to(PACKAGE.parent).as_posix() for pattern in patterns for path in PACKAGE.glob(pattern)}
-    for patterns in (("**/*.pyx", "**/*.pxd"), ("**/*.pyi", "py.typed"))
+    for patterns in (("**/*.pyx", "**/*.pxd", "**/*.h"), ("**/*.pyi", "py.typed"))
 ]
 TOP_LEVEL = {
-    "CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py",
+    "CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md", "MANIFEST.in", "conftest.py",
+    "pyproject.toml", "setup.py",
 }
 
 
@@ -47,7 +48,7 @@ def wheel_names(wheel: Path) -> set[str]:
 
 def test_sdist_holds_every_source(sdist_names: set[str], pytestconfig: pytest.Config) -> None:
     checkout = pytestconfig.rootpath
-    folders = ("pydispatch", "tests", "benchmarks", "docs", "examples")
+    folders = ("pydispatch", "tests", "benchmarks", "docs", "examples", "tools")
     wanted = CORE_SOURCES | TYPES | TOP_LEVEL | {".ci/run", "docs/index.md"}
     wanted |= {name for folder in folders for name in python_files(checkout / folder)}
     assert wanted <= sdist_names

@@ -63,10 +63,10 @@ def test_a_transform_in_c_is_a_part_an_entry_point_and_a_line_in_each_list(
     checkout = tmp_path / "checkout"
     shutil.copytree(CHECKOUT, checkout, ignore=NOT_SOURCE)
     package = checkout / "pydispatch"
-    for name, folder in (("counting.pyx", "core"), ("counting.pxd", "core"), ("counting.py", "func")):
+    for name, folder in (("counting.pyx", "core/stack"), ("counting.pxd", "core/stack"), ("counting.py", "func")):
         shutil.copy(SOURCES / name, package / folder)
-    add_line(package / "_core.pyx", 'include "core/vmap.pyx"', 'include "core/counting.pyx"')
-    add_line(package / "_core.pxd", 'include "core/vmap.pxd"', 'include "core/counting.pxd"')
+    add_line(package / "_core.pyx", 'include "core/stack/vmap.pyx"', 'include "core/stack/counting.pyx"')
+    add_line(package / "_core.pxd", 'include "core/stack/vmap.pxd"', 'include "core/stack/counting.pxd"')
     add_line(package / "func/__init__.py", "from pydispatch.func.concrete",
              "from pydispatch.func.counting import counting")
     setup = checkout / "setup.py"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.needs import not_installed
+
 pytestmark = pytest.mark.slow
 
 OLDEST_NUMPY = {11: "2.0.0", 12: "2.0.0", 13: "2.1.0", 14: "2.3.2", 15: "2.5.2"}
@@ -51,11 +53,11 @@ def interpreter_at_hand(name: str) -> Path:
     for path in paths:
         if path.exists() and not subprocess.call([path, "-c", "import venv"], stderr=subprocess.DEVNULL):
             return path
-    pytest.skip(f"no {name} at hand")
+    pytest.skip(not_installed(name))
 
 
 def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-    """What a command prints; nothing that it imports is found by the PYTHONPATH of the one who runs the tests."""
+    """What a command prints. Nothing that it imports is found by the PYTHONPATH of the one who runs the tests."""
     around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     completed = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd=cwd,
                                env=around | variables)

@@ -1,4 +1,4 @@
-"""A rod that cools, by finite differences; every step is written into a new array."""
+"""A rod that cools, by finite differences. Every step is written into a new array."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Gaussian elimination with pivots, one column after the other; the factors are written in place."""
+"""Gaussian elimination with pivots, one column after the other. The factors are written in place."""
 
 import numpy as np
 

@@ -14,7 +14,6 @@ from pydispatch import Tensor
 from pydispatch.autograd import gradcheck
 from pydispatch.func import vmap
 from pydispatch.tree import tree_leaves
-from tests.cases import in_one_case
 
 PROGRAMS = sorted(path.stem for path in Path(__file__).parent.glob("*.py")
                   if path.stem not in ("__init__", "test_programs"))
@@ -99,7 +98,6 @@ def test_in_a_batch_as_in_a_loop(name, program):
         numpy.testing.assert_allclose(numpy.asarray(leaf), loop, rtol=1e-9, atol=1e-11)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_knows_numpy_alone(name):
     text = (Path(__file__).parent / f"{name}.py").read_text()

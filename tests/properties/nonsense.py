@@ -4,7 +4,7 @@ compute, either an error or NumPy's result.
     python -m tests.properties.nonsense SECONDS TURNS SEED NOTES
 
 calls until the seconds or the turns are over, in a process of its own, which a crash ends. NOTES is a file for the call
-that runs; what is printed at the end is JSON.
+that runs. What is printed at the end is JSON.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from pydispatch.numpy.declare import FUNCTIONS
 from pydispatch.operators import VARIANTS
 from pydispatch.tensor import LATER, METHODS
 from pydispatch.tree import tree_map
+from tests.comparing import to_tensor
 from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED, numpy_in_place
 from tests.operators.samples import Sample, numpy_function, samples
 
@@ -226,7 +227,7 @@ NOT_COMPARED = {
     "unique_values",                                                    # in any order
     "histogram_bin_edges", "histogramdd", "bartlett",                   # float64, also of objects and of longdouble
     "quantile", "percentile", "nanquantile", "nanpercentile",           # q=True is another weight than 1.0 to NumPy
-    "conj", "conjugate",                                                # of bools; NumPy's method is not its function
+    "conj", "conjugate",                                                # of bools: the method differs
     "geomspace",                                                        # beyond the largest number anything will do
     "tri",                                                              # counts diagonals in fractions
     "polyval",                                                          # coefficients in objects are Python's numbers
@@ -257,10 +258,6 @@ def give_up(*_: Any) -> None:
     raise TimeoutError
 
 
-def to_tensor(leaf: Any) -> Any:
-    return Tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
 def untensored(leaf: Any) -> Any:
     return leaf.array if isinstance(leaf, Tensor) else leaf
 
@@ -274,7 +271,7 @@ def copied(leaf: Any) -> Any:
 
 
 def is_internal(ours: BaseException, theirs: BaseException | None, target: Target) -> bool:
-    """Is an error one that no argument explains?"""
+    """Return whether no argument explains an error."""
     if isinstance(ours, AttributeError) and ours.name == target.name.rpartition(".")[2]:
         return False        # a ufunc of NumPy's looks for a method of an object by its own name
     if isinstance(ours, KeyError) and target.name.startswith("operator."):
@@ -283,7 +280,7 @@ def is_internal(ours: BaseException, theirs: BaseException | None, target: Targe
 
 
 def agree(found: Any, expected: Any, target: Target) -> bool:
-    """Has a call given what NumPy gives?"""
+    """Return whether a call had NumPy's result."""
     if isinstance(expected, np.ndenumerate):
         found, expected = tree_map(untensored, (list(found), list(expected)))
     if isinstance(expected, (tuple, list)):
@@ -292,6 +289,8 @@ def agree(found: Any, expected: Any, target: Target) -> bool:
     if not isinstance(expected, (np.ndarray, np.generic, int, float, complex)):
         return type(found) is type(expected)
     one, other = np.asarray(found), np.asarray(expected)
+    if one.dtype.hasobject and not one.ndim and not isinstance(expected, (np.ndarray, np.generic)):
+        one = np.asarray(one.item())        # what NumPy takes out of an array of one object, a Tensor holds
     if one.dtype.kind == other.dtype.kind and one.dtype.kind in "SU":
         other = other.astype(one.dtype)     # NumPy's texts forget how wide the array was that they are out of
     if (one.dtype.newbyteorder("="), one.shape) != (other.dtype.newbyteorder("="), other.shape):
@@ -359,7 +358,7 @@ class Fuzzer:
             self.note(target, seed, sample, "".join(traceback.format_exception(ours)))
 
     def agrees_for_numbers(self, target: Target, sample: Sample, found: Any) -> bool:
-        """Is the result NumPy's where arrays of one element, behind the first argument, are numbers?
+        """Return whether NumPy has this result if arrays of one element, after the first argument, are numbers.
 
         Schemas make numbers of them where they ask for one.
         """
@@ -370,7 +369,7 @@ class Fuzzer:
 
     def is_comparable(self, target: Target, sample: Sample) -> bool:
         if "where" in sample.kwargs and sample.kwargs.get("out") is None:
-            return False        # what is not written is anything; None is a mask for NumPy
+            return False        # elements that are not written are arbitrary, and None is a mask for NumPy
         if target.name.rpartition(".")[2] in ("eq", "ne", "lt", "le", "gt", "ge"):
             # Python's answer, where Tensors have none
             return all(isinstance(x, (np.ndarray, np.generic, int, float, complex)) for x in sample.args)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from pydispatch import ops
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import CUBE, Sample, call, functional_names, numpy_function, samples, schema_of
+from tests.warning_filters import quiet
 
 SCOPE = {"ops": ops, "np": np, "dtype": np.dtype, "nan": np.nan, "inf": np.inf}
 """The names that the source of a program may use: `repr` of what stands in it."""
@@ -35,7 +35,7 @@ LARGEST = 150
 
 @dataclass(frozen=True)
 class Value:
-    """What a program calls `v0`, `v1`, ...; the inputs come first."""
+    """What a program calls `v0`, `v1` and so on. The inputs come first."""
 
     index: int
 
@@ -44,7 +44,7 @@ class Value:
 
 
 class Step(NamedTuple):
-    """One call of an operator, by the name of its declaration; a step that splits has several results."""
+    """One call of an operator, by the name of its declaration. A step that splits has several results."""
 
     operator: str
     args: tuple[Any, ...]
@@ -141,7 +141,7 @@ def put(x: np.ndarray, key: Any, values: Any, accumulate: bool = False) -> np.nd
 
 
 def added_along(x: np.ndarray, indices: np.ndarray, values: Any, axis: int) -> np.ndarray:
-    """`x` with values added where take_along_axis reads; x itself, which may be a view of any kind."""
+    """`x` with values added where take_along_axis reads. X itself, which may be a view of any kind."""
     places = np.take_along_axis(np.arange(x.size).reshape(x.shape), indices, axis)
     np.add.at(x, np.unravel_index(places, x.shape), np.broadcast_to(values, places.shape))
     return x
@@ -159,7 +159,7 @@ def rounded(a: Any, decimals: int = 0) -> Any:
 
 
 IN_NUMPY: dict[str, Callable[..., Any]] = {
-    "getitem": viewed, "detach": lambda x: viewed(x, ...), "where.out": where_into,
+    "getitem": lambda x, key: x[key], "detach": lambda x: viewed(x, ...), "where.out": where_into,
     "astype": lambda x, dtype, *, copy=True: np.asarray(x).astype(dtype, copy=copy),
     "round": rounded, "setitem_": put, "index_put_": put, "scatter_add_": added_along,
 }
@@ -183,7 +183,7 @@ def step_in_numpy(operator: str, args: Any, kwargs: Any) -> Any:
 def is_defined(
     operator: str, args: Any, kwargs: Any, target: Any, results: list[Any], others: list[list[Any]]
 ) -> bool:
-    """Do the values of the arguments, before the call, determine those of the results, to the last bit?
+    """Return whether the values of the arguments before the call determine the results to the last bit.
 
     Not where conversions, signs of nan or the choice of a loop are the processor's: NumPy has other loops for other
     layouts, and where operand and result overlap. `others` are results of such loops.
@@ -211,7 +211,7 @@ UNNUMBERED = (np.dtype, slice, str, type(None), type(Ellipsis))
 
 
 def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    """Same dtype, shape and bits, but any nan is like any other?"""
+    """Return whether dtypes, shapes and bits are the same, with all nans alike."""
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
     if one.dtype.kind == "c":
@@ -224,7 +224,7 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def zeros_of_both_signs_meet(x1: Any, x2: Any) -> bool:
-    """Is there 0.0 in one array where -0.0 is in the other?"""
+    """Return whether one array has 0.0 where the other has -0.0."""
     x1, x2 = np.asarray(x1), np.asarray(x2)
     if "c" in (x1.dtype.kind, x2.dtype.kind):
         return False
@@ -239,7 +239,7 @@ def in_new_memory(operator: str, args: Any, kwargs: Any) -> list[Any]:
 
 
 def agree(results: list[Any], others: list[Any]) -> bool:
-    """Are these the same, once they have the same dtype?"""
+    """Return whether two arrays are the same after a cast to one dtype."""
     pairs = [(np.asarray(result), np.asarray(other)) for result, other in zip(results, others, strict=True)]
     return all(same_bits(result, other.astype(result.dtype)) for result, other in pairs)
 
@@ -253,7 +253,7 @@ def copied(leaf: Any) -> Any:
 
 
 def overlaps(target: np.ndarray, operands: Any) -> bool:
-    """Does an array among the operands share memory with the target?"""
+    """Return whether an array among the operands shares memory with the target."""
     return any(isinstance(leaf, np.ndarray) and np.may_share_memory(leaf, target) for leaf in tree_leaves(operands))
 
 
@@ -272,7 +272,7 @@ class Builder:
         self.has_masks = False
 
     def step(self, operator: str, *args: Any, **kwargs: Any) -> tuple[Value, ...]:
-        """Take a step, or raise Refused; gives its results."""
+        """Take a step, or raise Refused. Gives its results."""
         given_args, given_kwargs = given = resolved((args, kwargs), self.values)
         before = tree_map(copied, given)
         target = self.target_of(operator, given_args, given_kwargs)
@@ -299,7 +299,7 @@ class Builder:
         return values
 
     def target_of(self, operator: str, args: Any, kwargs: Any) -> Any:
-        """The array that a step writes to; Refused where it cannot, or must not since operands lie there too."""
+        """The array that a step writes to. Refused where it cannot, or must not since operands lie there too."""
         variants = VARIANTS[operator]
         if operator == variants.functional:
             return None
@@ -321,14 +321,6 @@ class Builder:
 
     def finished(self, returned: Any) -> Program:
         return Program(self.inputs, tuple(self.steps), returned, self.has_masks)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without NumPy's warnings of divisions, overflows and casts."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
 
 
 # --- a program for every operator ------------------------------------------------------------------------------------
@@ -395,7 +387,7 @@ DTYPES = tuple(map(np.dtype, ("float64", "float32", "int64", "int8", "complex128
 
 
 def numbers(shape: tuple[int, ...], kind: str, shift: int) -> np.ndarray:
-    """Some of each sign, small and with few digits; of bytes without a sign, and truth values, likewise."""
+    """Some of each sign, small and with few digits, of bytes without a sign, and truth values, likewise."""
     count = int(np.prod(shape))
     steps = (np.arange(count) * 7 + shift * 3) % 11
     values = (steps - 5) / (4 if kind.startswith(("float", "complex")) else 1)
@@ -414,7 +406,7 @@ def special(shape: tuple[int, ...], kind: str, shift: int) -> np.ndarray:
 
 @st.composite
 def inputs(draw: st.DrawFn) -> Inputs:
-    """Two to four arrays, and one of indices; every other one may be a view of one before."""
+    """Two to four arrays, and one of indices. Every other one may be a view of one before."""
     bases, views = [], []
     for i in range(draw(st.integers(2, 4))):
         layout = LAYOUTS[draw(st.sampled_from(list(LAYOUTS)))]
@@ -443,7 +435,7 @@ class Chooser(Builder):
         return self.draw(st.integers(0, count - 1)) == count - 1
 
     def where(self, fits: Callable[[Any], bool], *, only: Any = None) -> Value:
-        """One of the values that fit, half of the time a late one; Refused where there is none."""
+        """One of the values that fit, half of the time a late one. Refused where there is none."""
         indices = range(len(self.values)) if only is None else only
         found = [Value(i) for i in reversed(indices) if fits(self.values[i])]
         if not found:
@@ -457,7 +449,7 @@ class Chooser(Builder):
         return self.one_of(SCALARS) if self.once_in(4) else self.any()
 
     def target(self) -> Value:
-        """A value to write to; views rather than others, since their bases change too."""
+        """A value to write to. Views rather than others, since their bases change too."""
         indices = [i for i, writable in enumerate(self.writable) if writable]
         views = [i for i in indices if self.values[i].base is not None]
         return self.where(lambda value: True, only=indices if not views or self.once_in(3) else views)
@@ -470,7 +462,7 @@ class Chooser(Builder):
         return self.step("zeros", np.shape(result), dtype=result.dtype)[0]
 
     def indices(self) -> Value:
-        """An array of indices of most axes; not of 0 dimensions, for scalars of NumPy's are one number of a key."""
+        """An array of indices of most axes, not of 0 dimensions, for scalars of NumPy's are one number of a key."""
         return self.where(
             lambda value: np.ndim(value) > 0 and value.dtype.kind == "i" and (np.abs(value) <= 1).all()
         )
@@ -582,7 +574,7 @@ def sorting_arguments(builder: Chooser, name: str, first: Value) -> Sample:
 
 
 def shape_first(*after: Callable[[Chooser], Any]) -> Arguments:
-    """A shape, then those; the first argument is of no use."""
+    """A shape, then those. The first argument is of no use."""
     return lambda builder, name, first: call(builder.one_of(SHAPES), *(make(builder) for make in after))
 
 
@@ -636,6 +628,10 @@ BY_NAME: dict[str, Arguments] = {
     "squeeze": one_of_these(()),
     "broadcast_to": lambda builder, name, first: call(first, (2, *builder.shape(first))),
     "flip": lambda builder, name, first: call(first, *builder.one_of(((), (builder.axis(first),)))),
+    "diagonal": lambda builder, name, first: call(
+        builder.where(lambda value: np.ndim(value) > 1), *builder.one_of(((), (1,), (-1, -1, 0)))),
+    "sliding_window_view": along_an_axis(lambda builder: (2,)),
+    "read_only": one_of_these(()),
     "detach": one_of_these(()),
     "split": along_an_axis(lambda builder: builder.one_of(((1,), 1, (1, 2)))),
     "repeat": one_of_these((2,), (2, 0)),

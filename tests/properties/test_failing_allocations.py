@@ -15,7 +15,6 @@ import pytest
 import pydispatch.numpy
 from pydispatch import (
     DispatchKeySet,
-    DispatchMode,
     Tensor,
     WrapperTensor,
     _core,
@@ -31,11 +30,13 @@ from pydispatch import (
 from pydispatch.debug import check_invariants
 from pydispatch.registry import registrations
 from pydispatch.tracing import make_fx, source
+from tests.comparing import raw
+from tests.modes.recorders import Passing
 
 testcapi = pytest.importorskip("_testcapi")
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.slow, pytest.mark.usefixtures("no_other_thread"),
     pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning"),
 ]
 # From 3.12 CPython releases the code of a function twice where it fails to make the function.
@@ -47,12 +48,7 @@ TX, TY, TM = Tensor(X), Tensor(Y), Tensor(M)
 LEAF, OTHER = Tensor(X.copy(), requires_grad=True), Tensor(Y.copy(), requires_grad=True)
 
 
-class Forwarding(DispatchMode):
-    def __pydispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-class Setting(Forwarding):
+class Setting(Passing):
     """After its handler the state cannot be put back but by writing the context variable, which takes memory."""
 
     def __pydispatch__(self, func, types, args=(), kwargs=None):
@@ -68,7 +64,7 @@ def branch_of(variable):
 def variable_apart():
     """A variable on another branch than those of a context inside of a mode: see the test of CPython alone."""
     def variables_in_a_mode():
-        with Forwarding():
+        with Passing():
             return list(copy_context())
 
     taken = {branch_of(variable) for variable in Context().run(variables_in_a_mode)}
@@ -106,7 +102,7 @@ class Square(autograd.Function):
         return 2 * x * g
 
 
-MODE, SETTING, OWN, DOUBLING = Forwarding(), Setting(), Own(X.copy()), Doubling(X.copy())
+MODE, SETTING, OWN, DOUBLING = Passing(), Setting(), Own(X.copy()), Doubling(X.copy())
 
 
 def scaled(x, rate=0.1):
@@ -367,7 +363,7 @@ CALLS = {
     "table": with_new_table,
 }
 # They lead through functions of Python whose arguments closures hold: when CPython 3.11 cannot make the cell of such
-# an argument, it loses a reference to it; so do `list` and `tuple`. NumPy loses a Tensor that a ufunc is called with.
+# an argument, it loses a reference to it, as `list` and `tuple` do. NumPy loses a Tensor that a ufunc is called with.
 # Tests below show both.
 LEAKING_ELSEWHERE = {
     "Function", "array function", "checkpoint", "compile", "cond", "functionalize", "grad of a plan", "graph",
@@ -397,7 +393,7 @@ def innermost(error):
 
 
 def is_of_numpy(error):
-    """Did NumPy return NULL without an exception? Its iterator does so: see the test of NumPy alone."""
+    """Return whether NumPy returned NULL without an exception, as its iterator does in the test of NumPy alone."""
     if "ufunc" in str(error):
         return "returned NULL without setting an exception" in str(error)
     frame = innermost(error)
@@ -434,12 +430,8 @@ def references():
     return [sys.getrefcount(value) for value in (*WATCHED, ops.failing.scale.default)]
 
 
-def array_of(value):
-    return value.array if isinstance(value, Tensor) else value
-
-
 def test_numpy_forgets_to_raise():
-    """Why a SystemError of NumPy passes below; where this fails, that is over."""
+    """Why a SystemError of NumPy passes below, where this fails, that is over."""
     np.add.reduce(X)
     assert any(isinstance(failing_at(n, lambda: np.add.reduce(X))[1], SystemError) for n in range(10))
 
@@ -510,20 +502,20 @@ def check_with_failing_allocations(monkeypatch, kind):
     monkeypatch.setattr(source, "compile", compiled_once, raising=False)
     call = CALLS[kind]
     for _ in range(3):
-        expected = np.array(array_of(call()))
+        expected = np.array(raw(call()))
     before, held, depth = ambient(), references(), depth_left()
     n_right = 0
     for n in itertools.count():
         result, error = failing_at(n, call)
         if error is None:
-            np.testing.assert_array_equal(array_of(result), expected, err_msg=str(n))
+            np.testing.assert_array_equal(raw(result), expected, err_msg=str(n))
             n_right += 1
         else:
             assert isinstance(error, MemoryError) or is_of_numpy(error), (n, error)
             n_right = 0
         result = error = None
         assert ambient() == before, n
-        np.testing.assert_array_equal(array_of(call()), expected, err_msg=str(n))
+        np.testing.assert_array_equal(raw(call()), expected, err_msg=str(n))
         if kind not in LEAKING_ELSEWHERE:
             assert references() == held, n
         if n_right == (10 if kind in TRACING else 3):       # no allocation is left that could fail

@@ -1,22 +1,24 @@
-"""A fast path gives what its general path gives: each call here takes both, and all that can be seen is compared.
+"""A fast path computes what its general path computes: each call takes both, and every visible effect is compared.
 
-What sends a call down the general path, and changes nothing else:
+These detours send a call down the general path and change nothing else:
 
-- a tracer that does nothing. The fast paths of calls, of the tape and of `vmap`, and fused formulas, run only where
-  there is none.
-- a name of an argument that is not interned. `bind_directly` compares names by identity.
-- a mode that passes every call on as it is. Under it tangents come from `autograd/forward.py`.
-- an entry point that answers NOT_FLAT, or a position counted from the end, which it leaves to Python.
-- a Function that is said not to be simple: it goes through `autograd/function.py` and `autograd/custom_derivatives.py`.
+- a tracer that does nothing. The fast paths of calls, of the tape and of `vmap`, and fused formulas, run only without
+  a tracer.
+- the name of an argument, not interned. `bind_directly` compares names by identity.
+- a mode that passes every call on, composite operators in one piece. Under it `autograd/forward.py` computes tangents.
+- an entry point that returns NOT_FLAT, or a position counted from the end, which it leaves to Python.
+- a Function whose parts are marked as not simple. `autograd/function.py` and `autograd/custom_derivatives.py` run it.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,15 +31,17 @@ from pydispatch import Tensor, _core, autograd, func, library, ops
 from pydispatch.autograd.backward import grad_in_general
 from pydispatch.autograd.function import UserFunction, _parts_of
 from pydispatch.backends import MetaArray
-from pydispatch.modes import DispatchMode, Guard
+from pydispatch.modes import Guard
 from pydispatch.operators import VARIANTS
-from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.tree import tree_leaves, tree_map
-from tests.cases import in_one_case
+from tests.comparing import raw, to_tensor
 from tests.core.test_elementwise import operands
+from tests.functions import FUNCTIONS
+from tests.modes.recorders import Passing
 from tests.operators.oracles import DIFFERENTIABLE, IN_PLACE, NAMES, UNDEFINED, WITH_OUT, to_meta
 from tests.operators.samples import Sample, call, samples, schema_of, smooth_samples
 from tests.operators.test_batching import mapped_calls
+from tests.warning_filters import all_warnings
 
 # --- general paths ----------------------------------------------------------------------------------------------------
 
@@ -54,13 +58,10 @@ class Silent:
         pass
 
 
-class PassedOn(DispatchMode):
-    """A mode that passes every call on as it is."""
+class PassedOn(Passing):
+    """A mode that passes every call on, composite operators in one piece."""
 
-    composites = "whole"
-
-    def __pydispatch__(self, func, types, args, kwargs):
-        return func(*args, **kwargs)
+    decompose_composites = False
 
 
 def traced():
@@ -72,7 +73,7 @@ def not_interned(name):
 
 
 def bound_in_general(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call with all that has a name passed by that, and no name interned; one that does not bind as it is."""
+    """The call with all that has a name passed by that, and no name interned. One that does not bind as it is."""
     try:
         names = [argument.name for argument in op.default.schema.arguments if not argument.kw_only]
     except AttributeError:
@@ -83,12 +84,6 @@ def bound_in_general(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 # --- what can be seen of a call ---------------------------------------------------------------------------------------
-
-
-def raw(value):
-    while isinstance(value, Tensor):
-        value = value.array
-    return value
 
 
 class Near:
@@ -110,11 +105,11 @@ class Near:
 
 
 def described_array(array: Any, known: list[Any], exactly: bool) -> Any:
-    """Type, dtype and shape; layout, bits, and which of the known arrays it shares memory with; or what is near."""
+    """Type, dtype and shape. Layout, bits, and which of the known arrays it shares memory with, or what is near."""
+    if not exactly and isinstance(array, (np.ndarray, np.generic)):
+        return type(array).__name__, array.dtype.str, array.shape, Near(np.asarray(array))
     if not isinstance(array, np.ndarray):
         return type(array).__name__, repr(array), str(getattr(array, "dtype", None)), getattr(array, "shape", None)
-    if not exactly:
-        return type(array).__name__, array.dtype.str, array.shape, Near(array)
     layout = [stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1] if array.size else []
     return (
         type(array).__name__, array.dtype.str, array.shape, tuple(layout), array.flags.writeable,
@@ -129,7 +124,7 @@ PLACES = re.compile(r"(?<=\.py:)\d+|(?<=0x)[0-9a-f]+|\bt\d+(?=::)")
 
 
 def described_tape(node: Any, numbers: dict[int, int]) -> Any:
-    """The nodes that can be reached, by name; each one's edges, in order."""
+    """The nodes that can be reached, by name. Each one's edges, in order."""
     if node is None or not hasattr(node, "next_functions"):
         return type(node).__name__
     if id(node) in numbers:
@@ -140,7 +135,7 @@ def described_tape(node: Any, numbers: dict[int, int]) -> Any:
 
 
 def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
-    """All that can be seen of a result."""
+    """All that can be seen of a result. NumPy's scalars, which a mode does not get, as arrays."""
     if isinstance(value, (tuple, list)):
         return type(value).__name__, [described(item, known, exactly) for item in value]
     if isinstance(value, dict):
@@ -171,8 +166,7 @@ def outcome(call: Callable[..., Any], values: Any, exactly: bool = True) -> Any:
     known = [leaf for leaf in tree_leaves(values) if isinstance(leaf, (Tensor, np.ndarray))]
     state = _core.current_state()
     describe = described
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with all_warnings() as caught:
         try:
             found = described(call(values), known, exactly)
         except Exception as error:
@@ -198,7 +192,7 @@ def compare(
     fast: Callable[[Any], Any], general: Callable[[Any], Any], make: Callable[[], Any], what: Any = "",
     exactly: bool = True,
 ) -> None:
-    """Make a call in both ways, on arguments made anew for each; in the fast one twice, as much is remembered then.
+    """Make a call in both ways, on arguments made anew for each, in the fast one twice, as much is remembered then.
 
     `exactly=False` leaves out how results lie in memory, and the last bits: on Tensors, sums run in other orders.
     """
@@ -215,13 +209,63 @@ def compare(
     lambda x: func.jvp(lambda x: x * x, (x,), (x,)),
 ], ids=["plain", "on the tape", "grad", "vmap", "jvp"])
 def test_the_tracer_sees_every_call(call):
-    """Else the comparisons below would compare a path with itself."""
+    """Without a tracer that sees them, the comparisons below would compare a path with itself."""
     before = Silent.seen
     call(np.ones(3))
     assert Silent.seen == before
     with traced():
         call(np.ones(3))
     assert Silent.seen > before
+
+
+def functions_run(call: Callable[[], Any]) -> set[str]:
+    """Return the Python functions that a call runs, as `forward.propagate`."""
+    found = set()
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call":
+            found.add(f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}")
+
+    call()      # loads what the first call loads
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def gradient_on_the_tape(function: Callable[..., Any], x: np.ndarray) -> Any:
+    leaf = Tensor(x, requires_grad=True)
+    return autograd.grad(ops.np.sum(function(leaf)), leaf)
+
+
+DETOURS: dict[str, tuple[Callable[[], Any], str, Callable[[Any], Any]]] = {
+    "mode, jvp": (PassedOn, "forward.propagate", lambda x: func.jvp(lambda x: ops.np.sin(x) * x, (x,), (x,))),
+    "mode, tape": (PassedOn, "backward.grad_in_general", lambda x: gradient_on_the_tape(ops.np.sin, x)),
+    "entry point, vjp": (lambda: never_flat(), "grad.record", lambda x: func.vjp(ops.np.sin, x)),
+    "entry point, jvp": (lambda: never_flat(), "jvp.propagate", lambda x: func.jvp(ops.np.sin, (x,), (x,))),
+    "entry point, vmap": (lambda: never_flat(), "vmap._batch_size", lambda x: func.vmap(ops.np.sin)(x)),
+    "Function, tape": (lambda: general_function(GIVEN["products"])(), "custom_derivatives.attach_node",
+                       lambda x: gradient_on_the_tape(lambda x: GIVEN["products"].apply(x, x), x)),
+    "Function, vjp": (lambda: general_function(GIVEN["products"])(), "custom_derivatives.attach_node",
+                      lambda x: func.vjp(lambda x: GIVEN["products"].apply(x, x), x)),
+}
+
+
+@pytest.mark.parametrize("detour", DETOURS)
+def test_detours_lead_through_the_general_path(detour):
+    guard, general, call = DETOURS[detour]
+    assert general not in functions_run(lambda: call(np.ones(3)))
+    with guard():
+        assert general in functions_run(lambda: call(np.ones(3)))
+
+
+@pytest.mark.parametrize("entry_point", ["grad", "value_and_grad", "grad, positions"])
+def test_positions_from_the_end_lead_through_the_general_path(entry_point):
+    of_squares = {"value_and_grad": lambda x: (ops.np.sum(x * x), x)}.get(entry_point, lambda x: ops.np.sum(x * x))
+    fast, general = (functions_run(lambda way=way: way(of_squares)(np.ones(3))) for way in ENTRY_POINTS[entry_point])
+    assert "grad._differentiate_in_general" in general - fast
 
 
 # --- calls of the library ---------------------------------------------------------------------------------------------
@@ -252,26 +296,21 @@ def replica(leaf):
     return copy
 
 
-def as_tensor(leaf):
-    return Tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
 def as_leaf(leaf):
-    return Tensor(leaf, requires_grad=True) if is_inexact(leaf) else as_tensor(leaf)
+    return Tensor(leaf, requires_grad=True) if is_inexact(leaf) else to_tensor(leaf)
 
 
 def as_view(leaf):
     return Tensor(leaf)[...] if isinstance(leaf, np.ndarray) else leaf
 
 
-KINDS = {"raw": lambda leaf: leaf, "Tensor": as_tensor, "view": as_view, "tracked": as_leaf, "meta": to_meta}
+KINDS = {"raw": lambda leaf: leaf, "Tensor": to_tensor, "view": as_view, "tracked": as_leaf, "meta": to_meta}
 
 
 @pytest.mark.parametrize("name", DEFINED)
-@in_one_case
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_calls_of_operators(name, amount):
-    """Binding, keys, table, kernel, results; with tracked arguments, recording too."""
+    """Binding, keys, table, kernel, results, with tracked arguments, recording too."""
     op = getattr(ops.np, name)
     for sample in few(samples(name), amount):
         for kind, convert in KINDS.items():
@@ -294,7 +333,7 @@ ON_BACKENDS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("checked", [False, True], ids=["as it is", "checked for shared memory"])
 @pytest.mark.parametrize("kernel", ON_BACKENDS)
 def test_calls_on_arrays_of_backends(kernel, checked, new_library, backends):
-    """Binding, kernel and results; arrays that can be no views, and masked ones, which can."""
+    """Binding, kernel and results. Arrays that can be no views, and masked ones, which can."""
     with new_library() as lib:
         name, schema = f"{lib.namespace}::f", "(Tensor x, Tensor? y=None, *, int n=1) -> Tensor"
         function = ON_BACKENDS[kernel]
@@ -324,7 +363,6 @@ def test_calls_on_arrays_of_backends(kernel, checked, new_library, backends):
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-@in_one_case
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_calls_of_in_place_variants(name, amount):
     op = getattr(ops.np, VARIANTS[name].in_place)
@@ -335,7 +373,6 @@ def test_calls_of_in_place_variants(name, amount):
                     lambda sample=sample, kind=kind: tree_map(KINDS[kind], tree_map(replica, sample)), (kind, sample))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if VARIANTS[name].in_place])
 def test_in_place_variants_on_the_tape(name):
     op = getattr(ops.np, VARIANTS[name].in_place)
@@ -351,7 +388,6 @@ def test_in_place_variants_on_the_tape(name):
 
 
 @pytest.mark.parametrize("name", WITH_OUT)
-@in_one_case
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_calls_with_out(name, amount):
     op = getattr(ops.np, name)
@@ -365,7 +401,7 @@ def test_calls_with_out(name, amount):
             continue
         results = [np.asarray(result) for result in (results if n > 1 else [results])]
 
-        def make(sample=sample, results=results, convert=as_tensor):
+        def make(sample=sample, results=results, convert=to_tensor):
             out = [convert(np.zeros_like(result)) for result in results]
             return Sample(sample.args, {**sample.kwargs, "out": out[0] if n == 1 else tuple(out)})
 
@@ -394,7 +430,6 @@ def gradients_of(op: Any) -> Callable[[Any], Any]:
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-@in_one_case
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_gradients(name, amount):
     """`call_recorded` and `call_and_record`, fused formulas and formulas: under a tracer, and in a mode."""
@@ -409,7 +444,7 @@ def test_gradients(name, amount):
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_loops_of_any_type_and_layout(data):
-    """Loops called directly, on Tensors, in fused formulas and where gradients are added up; and NumPy's ufuncs."""
+    """Loops called directly, on Tensors, in fused formulas and where gradients are added up, and NumPy's ufuncs."""
     name = data.draw(st.sampled_from(["add", "multiply", "subtract", "maximum", "where", "tanh", "exp", "square", "sum",
                                       "max", "mean", "clip"]))
     op = getattr(ops.np, name)
@@ -467,7 +502,6 @@ def with_jvp(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-@in_one_case
 @pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("transform", [with_vjp, with_jvp], ids=["vjp", "jvp"])
 def test_derivatives_by_transforms(name, transform, amount):
@@ -476,14 +510,18 @@ def test_derivatives_by_transforms(name, transform, amount):
         function, values = as_function(getattr(ops.np, name), sample)
         if values:
             call = transform(function)
-            for kind in (lambda leaf: leaf, as_tensor):
+            for kind in (lambda leaf: leaf, to_tensor):
                 def make(kind=kind, values=values):
                     return tuple(map(kind, values))
                 compare(call, guarded(call, traced), make, sample)
                 compare(call, guarded(call, PassedOn), make, sample, exactly=False)
 
 
-@in_one_case
+def without_signs_of_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A gradient of parts is added up in one array, or from one with zeros for each part, which turns -0.0 into 0.0."""
+    return lambda values: tree_map(lambda leaf: leaf + 0.0 if isinstance(leaf, np.ndarray) else leaf, function(values))
+
+
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_of_derivatives(name):
     for sample in few(smooth_samples(name), 2):
@@ -494,7 +532,7 @@ def test_derivatives_of_derivatives(name):
             def second(*given, inner=inner, function=function):
                 derivative = inner(function)(given)[1]
                 return derivative if isinstance(derivative, tuple) else (derivative,)
-            call = outer(second)
+            call = without_signs_of_zeros(outer(second))
             compare(call, guarded(call, traced), lambda values=values: values, sample)
 
 
@@ -504,7 +542,6 @@ BATCHABLE = [name for name in DEFINED if any(argument.type.contains_arrays for a
 
 
 @pytest.mark.parametrize("name", BATCHABLE)
-@in_one_case
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_batches(name, amount):
     """`run_batching_fast_path` and what `call_batched` does by kind of batching rule."""
@@ -512,7 +549,7 @@ def test_batches(name, amount):
     for mapped in few(islice(mapped_calls(name, samples(name)), 2000), amount):
         def call(values, mapped=mapped):
             return mapped.batched(op)(*values)
-        for kind in (lambda leaf: leaf, as_tensor):
+        for kind in (lambda leaf: leaf, to_tensor):
             def make(kind=kind, mapped=mapped):
                 return [kind(value) for value in mapped.values]
             compare(call, guarded(call, traced), make, mapped)
@@ -629,7 +666,6 @@ SURROUNDINGS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize(("surroundings", "step"), [
     pytest.param("plain", 5, id="plain, some"),
     *[pytest.param(name, 1, id=name, marks=pytest.mark.slow) for name in SURROUNDINGS]])
@@ -646,7 +682,6 @@ def test_arguments_of_all_sorts(edge_call, surroundings, step):
                     lambda first=first, second=second: arguments(first(), second()), (one, other))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", DEFINED)
 def test_floating_point_errors(name):
     op = getattr(ops.np, name)
@@ -661,7 +696,7 @@ def test_floating_point_errors(name):
                 return op(*call.args, **call.kwargs)
 
         for way in (made, raised):
-            compare(way, guarded(way, traced), lambda sample=sample: tree_map(as_tensor, sample), sample)
+            compare(way, guarded(way, traced), lambda sample=sample: tree_map(to_tensor, sample), sample)
 
         def raised_in_grad(call):
             with np.errstate(all="raise"):
@@ -740,7 +775,6 @@ SCHEMAS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_results_are_fresh(schema, kernel, new_library):
@@ -835,7 +869,6 @@ AROUND: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 PRIMALS = [name for name in OPERANDS if name not in ("uninitialized", "objects", "strings")]
 
 
-@in_one_case
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_entry_points(entry_point, around):
@@ -1022,7 +1055,6 @@ USES = list(uses_of_function(len))
 SAMPLES = {sample.name: (sample.function, sample.arguments) for sample in FUNCTIONS if sample.deterministic}
 
 
-@in_one_case
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("name", [*SAMPLES, *GIVEN])
 def test_functions_of_users(name, use):
@@ -1065,7 +1097,6 @@ SETUPS: dict[str, Callable[..., Any]] = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("setup", SETUPS)
 @pytest.mark.parametrize("backward", BACKWARD_OF_OPERATORS)
 def test_custom_operators(backward, setup, new_library):

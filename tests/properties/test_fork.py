@@ -44,7 +44,7 @@ WORK = {"registration": register, "backward": differentiate, "tables": build_tab
 
 
 def ends_well(work, seconds=20):
-    """Does a forked child do this, and end?"""
+    """Return whether a forked child does this and ends."""
     child = os.fork()
     if child == 0:
         code = 1

@@ -1,6 +1,6 @@
 """No call, however spelled and however it ends, keeps memory or references.
 
-By default each row runs a thousand times and the blocks that Python has allocated are counted; the slow run
+By default each row runs a thousand times and the blocks that Python has allocated are counted. The slow run
 repeats it 100,000 times, and looks at the resident memory of the process as well.
 """
 
@@ -21,7 +21,6 @@ import pytest
 from pydispatch import (
     DispatchKey,
     DispatchKeySet,
-    Stack,
     Tensor,
     below_autograd,
     debug,
@@ -32,7 +31,7 @@ from pydispatch import (
 )
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import StateOrderError
-from pydispatch.library import Library, get_kernel
+from pydispatch.library import Library, Stack, get_kernel
 from pydispatch.tree import register_pytree_node
 from tests.properties.test_errors import ROWS as ERRORS
 
@@ -58,7 +57,7 @@ def stays_flat(call, watched, repetitions):
 
 
 def is_flat(name, grown):
-    """References may not be lost either; memory may shrink."""
+    """References may not be lost either. Memory may shrink."""
     if name == "resident":
         return grown < SLACK_BYTES
     return grown < SLACK and (grown > -SLACK or name == "blocks")
@@ -70,7 +69,7 @@ def run(call, repetitions):
             call()
 
 
-# The interpreter's cache of attributes holds on to strings that C made for a look-up; thousands fit.
+# The interpreter's cache of attributes holds on to strings that C made for a look-up. Thousands fit.
 forget_attributes = getattr(sys, "_clear_internal_caches", None) or sys._clear_type_cache    # from 3.13 on, before
 
 

@@ -68,6 +68,7 @@ DOUBLED = func.vmap(lambda x: x * 2.0)
 makes_functions = pytest.mark.skipif(sys.version_info >= (3, 12), reason="CPython fails at making functions")
 
 
+@pytest.mark.usefixtures("no_other_thread")
 @pytest.mark.parametrize("call", [
     in_guard, lambda: GRADIENT(X), lambda: GRADIENTS(np.stack((X, X))), lambda: DOUBLED(X),
     lambda: func.jvp(NP.sin, (X,), (X,))[1], lambda: NP.concatenate((Tensor(X), Tensor(X))).array,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-import warnings
 from functools import partial
 
 import numpy as np
@@ -41,13 +40,14 @@ from pydispatch.exceptions import (
     StaleOperatorError,
     StateOrderError,
     UnknownKeyError,
-    UntakenArgumentError,
+    UnsupportedArgumentError,
 )
 from pydispatch.library import Library, fallthrough_kernel
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find
 from pydispatch.registry.tables import Label
 from tests.properties.tiny_dispatcher_model import load
+from tests.warning_filters import all_warnings
 
 CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 CEANF = CEA + "NonFunctional"
@@ -59,7 +59,7 @@ RUNTIME_KEYS = (
 )
 LABELS = {"Autograd": Label.AUTOGRAD, CIA: Label.COMPOSITE} | dict.fromkeys((CEA, CEANF), Label.DEFAULT_BACKEND)
 
-# The schemas that each operator may get; how to call it with two values; the parameters that a kernel may have,
+# The schemas that each operator may get, how to call it with two values, the parameters that a kernel may have,
 # each of which fits some schemas and not others.
 SCHEMAS = {
     "f": ("(Tensor x) -> str", "(Tensor x, Tensor y) -> str"),
@@ -96,8 +96,8 @@ REASONS = (     # type of an error, words in it, what the model says
     (StaleOperatorError, "no schema", "no schema"),
     (UnknownKeyError, "", "unknown key"),
     (RegistrationError, "defined already", "duplicate definition"),
-    (RegistrationError, "do not fit", "schema mismatch"),
-    (UntakenArgumentError, "", "schema mismatch"),
+    (RegistrationError, "does not fit", "schema mismatch"),
+    (UnsupportedArgumentError, "", "schema mismatch"),
     (RegistrationError, "fallback already", "fallback taken"),
 )
 # Pairs of the values that calls are tried with.
@@ -240,9 +240,8 @@ class Comparison(RuleBasedStateMachine):
             return None, side.reason(error), self.log
 
     def agree(self, on_real, on_model):
-        """Do the same registration on both sides; a handle if both accept it."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        """Do the same registration on both sides. A handle if both accept it."""
+        with all_warnings() as caught:
             handle, why_not, _ = self.on(self.real, on_real)
         registrations, expected, _ = self.on(self.model, on_model)
         assert why_not == expected
@@ -259,7 +258,7 @@ class Comparison(RuleBasedStateMachine):
         return ((handle, registrations),)
 
     def shadows(self, operator, key):
-        """Will a kernel that is registered here warn that it shadows another one?"""
+        """Return whether registering a kernel here warns that it shadows another one."""
         return [OverrideWarning] * (self.tiny.active(self.full(operator), key) is not None and "Meta" not in key)
 
     def drop(self, registrations):
@@ -429,7 +428,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(guard=consumes(guards))
     def leave(self, guard):
-        """In any order; not in that of entering it is an error, and is left all the same."""
+        """In any order, not in that of entering it is an error, and is left all the same."""
         index = next(i for i, (entered, _) in enumerate(self.entered) if entered is guard)
         if index == len(self.entered) - 1:
             guard.__exit__(None, None, None)
@@ -507,7 +506,7 @@ class Comparison(RuleBasedStateMachine):
                 assert self.line(entries.get(key)) == self.expected_line(name, key), key
 
     def line(self, text):
-        """Token and label of an entry; the label alone for what no user registered."""
+        """Token and label of an entry. The label alone for what no user registered."""
         if text is None:
             return None
         kernel, label = re.fullmatch(r"(?:fallthrough )?(\w+) at .* \[([\w ]+)(?:, without .*)?\]", text).groups()
@@ -522,7 +521,7 @@ class Comparison(RuleBasedStateMachine):
         if found.kernel is self.tiny.choose_backend:
             return str(Label.FALLBACK)
         if key == "Python" and not any(found is registration for registration in self.tiny.registrations):
-            return str(Label.FALLBACK)       # what asks the handlers of subclasses; without any it is passed over
+            return str(Label.FALLBACK)       # what calls the handlers of subclasses, skipped without any
         label = Label.FALLBACK if found.operator == "*" else LABELS.get(found.key, Label.KERNEL)
         return self.token(found.kernel), str(label)
 

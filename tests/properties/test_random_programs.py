@@ -20,16 +20,8 @@ from pydispatch.operators import DECLARATIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import FakeMode, FakeTensor, Graph, Node, make_fx
 from pydispatch.tree import tree_flatten, tree_map
-from tests.properties.programs import (
-    HANDS,
-    LEFT_OUT,
-    OPERATORS,
-    Program,
-    programs,
-    programs_ending_in,
-    quiet,
-    same_bits,
-)
+from tests.properties.programs import HANDS, LEFT_OUT, OPERATORS, Program, programs, programs_ending_in, same_bits
+from tests.warning_filters import quiet
 
 SOME, MANY = 4, 25
 """Random programs for each hand of operators, in a run and in a long one."""
@@ -175,13 +167,13 @@ def check_fakes(program: Program, expected: list[np.ndarray]) -> None:
 
 
 def spread(found: list[Program], count: int) -> list[Program]:
-    """So many of them, from the first to the last."""
+    """Return `count` of them, from the first to the last."""
     return found if len(found) <= count else [found[i * len(found) // count] for i in range(count)]
 
 
 @functools.cache
 def covered_by_samples(operator: str, count: int) -> Counter[str]:
-    """Run programs that end in the operator; which operators were called, and how often."""
+    """Run programs that end in the operator, which operators were called, and how often."""
     covered: Counter[str] = Counter()
     for program in spread([*programs_ending_in(operator)], count):
         check(program)

@@ -218,6 +218,31 @@ run = lambda x: F.apply(leaf()).sum().backward()
                 return pnp.median(args[0])
         run = lambda x: pnp.median(Deep(X))
     """,
+    "the look-up of the state, beside another variable": """
+        import contextvars, itertools
+
+        def place(variable):            # where the mapping of a context looks for it first
+            return (hash(variable) ^ hash(variable) >> 32) & 31
+
+        def variables_inside():
+            with autograd.no_grad():
+                return set(contextvars.copy_context())
+
+        states, = contextvars.Context().run(variables_inside)
+        others = (contextvars.ContextVar(f"other {i}") for i in itertools.count())
+        beside = next(variable for variable in others if place(variable) == place(states))
+
+        def deeper():
+            contextvars.copy_context().run(look)
+            deeper()
+
+        def look():
+            assert _core.current_state() is outside
+
+        outside = _core.current_state()
+        beside.set(None)
+        run = lambda x: deeper()
+    """,
     "nested lists": """
         from pydispatch import numpy as pnp
         deep = []

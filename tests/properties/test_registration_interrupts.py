@@ -7,6 +7,7 @@ the state of the process is here once. Removing can be repeated.
 import enum
 import itertools
 import linecache
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,7 +22,6 @@ from pydispatch import (
     DispatchKeySet,
     DispatchMode,
     Tensor,
-    custom_ops,
     is_array,
     keys,
     library,
@@ -34,6 +34,7 @@ from pydispatch import (
 from pydispatch.autograd import Function, register_multi_grad_hook
 from pydispatch.autograd.function import _parts_of
 from pydispatch.autograd.hooks import leaf_hooks_of
+from pydispatch.compat import custom_ops
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import Transform
 from pydispatch.higher_order import HigherOrderOperator
@@ -111,7 +112,7 @@ TOTAL = HigherOrderOperator("torn_total")
 LEAVES = [Tensor(np.ones(2), requires_grad=True) for _ in range(3)]
 
 
-OWN = "torn", "torn_too"        # namespaces; those of other tests keep thousands of packets, which nothing touches here
+OWN = "torn", "torn_too"        # namespaces. Those of other tests keep thousands of packets, which nothing touches here
 
 
 def state():
@@ -124,7 +125,6 @@ def state():
         "other packets": {namespace: len(family) for namespace, family in registrations.packets.items()
                           if namespace not in OWN},
         "fallbacks": list(registrations.fallbacks),
-        "listeners": list(registrations.listeners),
         "namespaces": dict(registration._definers),
         "libraries": set(registration._used),
         "custom operators": {name: (owner, owner.target, dict(vars(owner))) for name, owner in definitions.items()},
@@ -152,7 +152,7 @@ def check_consistency():
         has_definition = registrations.definition_of(op) is not None
         packet = registrations.packets.get(op.name.namespace, {}).get(op.name.name)
         assert has_definition == (packet is not None and op in packet.overloads), name
-    assert all(handle.active for handle in (*registrations.fallbacks, *registrations.listeners))
+    assert all(handle.active for handle in registrations.fallbacks)
     assert all(packet.overloads for family in registrations.packets.values() for packet in family.values())
 
 
@@ -167,9 +167,9 @@ def is_passed_over(line):
 
 
 def lines_of(action, last=None, error=KeyboardInterrupt):
-    """Run an action, with an error at the last of so many lines in the package; how many lines were run."""
+    """Run an action, with an error at the last of so many lines in the package. How many lines were run."""
     n = 0
-    latest = {}     # a comprehension jumps back to its line; of an error there, CPython 3.12 tells no `with` around it
+    latest = {}     # a comprehension jumps back to its line. Of an error there, CPython 3.12 tells no `with` around it
 
     def trace(frame, event, argument):
         nonlocal n
@@ -199,7 +199,7 @@ def lines_of(action, last=None, error=KeyboardInterrupt):
 
 
 def interrupted(action, n):
-    """Run an action with an interrupt at the n-th line in the package; was there one?"""
+    """Run an action with an interrupt at the n-th line in the package, and return whether there was one."""
     return lines_of(action, n) >= n
 
 
@@ -220,7 +220,7 @@ def given():
         lib.impl("triple", twice, "CompositeExplicitAutograd")
         for name in ("quad", "half"):
             custom_ops.custom_op(f"torn::{name}", "(Tensor x) -> Tensor")
-            stack.callback(custom_ops._destroy, f"torn::{name}")
+            stack.callback(lambda name: custom_ops._known.pop(name).remove(), f"torn::{name}")
         custom_ops.impl_save_for_backward("torn::half", func=save)
         off = custom_op("torn::off", twice, mutates_args=(), device_types="CPU")
         stack.callback(off.remove)
@@ -271,7 +271,6 @@ REGISTERING = {
     "HigherOrderOperator.py_impl of a class": lambda lib, op: TOTAL.py_impl(Mode)(twice),
     "register_hook": lambda lib, op: LEAVES[0].register_hook(abs),
     "register_multi_grad_hook": lambda lib, op: register_multi_grad_hook(LEAVES, print),
-    "add_listener": lambda lib, op: registrations.add_listener(str, str),
 }
 LAST_FOR_THE_PROCESS = {     # these return nothing that undoes them
     "register_opaque_type": lambda: library.unregister_opaque_type(Pair),
@@ -336,7 +335,6 @@ HANDLES = {
     "a definition and a kernel": lambda: Library("torn", "FRAGMENT").define("new(Tensor x) -> Tensor", twice, "CPU"),
     "a fallback": lambda: Library("_", "IMPL").fallback(library.fallthrough_kernel, "AutogradOther"),
     "a custom operator": lambda: custom_op("torn::new", twice, mutates_args=()),
-    "a listener": lambda: registrations.add_listener(str, str),
     "a rule of a Function": lambda: register_pydispatch(Doubled, Interpreter, twice),
     "hooks of several Tensors": lambda: register_multi_grad_hook(LEAVES, print),
 }
@@ -365,19 +363,14 @@ def test_a_namespace_is_free_again_when_nobody_has_the_library():
         Library("torn", "DEF").close()
 
 
-def test_an_interrupted_redefinition_tells_listeners_both_ways():
-    """Of the operator that goes, and of the one that comes; when it is over they know what there is."""
-    known = set()
+def test_an_interrupted_redefinition_leaves_one_of_the_two():
     owner = custom_op("torn::new", twice, mutates_args=())
-    with registrations.add_listener(known.add, known.discard):
-        for n in itertools.count(1, 7):
-            if not interrupted(lambda: custom_op("torn::new", quad, mutates_args=()), n):
-                break
-            assert owner(np.ones(1)).tolist() == [2.0]
-            assert ops.torn.new.default in known
-        assert owner.operator not in known
-        assert ops.torn.new.default in known
-        assert ops.torn.new(np.ones(1)).tolist() == [4.0]
+    for n in itertools.count(1, 7):
+        if not interrupted(lambda: custom_op("torn::new", quad, mutates_args=()), n):
+            break
+        assert owner(np.ones(1)).tolist() == [2.0]
+        assert ops.torn.new.default is owner.operator
+    assert ops.torn.new(np.ones(1)).tolist() == [4.0]
     definitions["torn::new"].remove()
 
 
@@ -417,14 +410,14 @@ for n in range(1000):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="it crashes, or is mended")
 def test_cpython_crashes_for_want_of_memory_to_compile():
-    """Why two registrations are missing below; where this fails, they can be there."""
+    """Why two registrations are missing below, where this fails, they can be there."""
     pytest.importorskip("_testcapi")
     child = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, check=False, timeout=60)
     assert child.returncode < 0
 
 
 def fails_for_want_of_memory(name, arguments, n):
-    """Register something, while the n-th allocation fails, and undo it if it succeeds; did it fail?"""
+    """Register something while the n-th allocation fails, undo it on success, and return whether it failed."""
     testcapi = pytest.importorskip("_testcapi")
     register = REGISTERING[name]
     try:
@@ -444,9 +437,10 @@ def fails_for_want_of_memory(name, arguments, n):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
+@pytest.mark.usefixtures("no_other_thread")
 @pytest.mark.parametrize("name", [name for name in REGISTERING if name not in CRASHING_IN_CPYTHON])
 def test_what_a_failing_allocation_leaves_has_changed_nothing(name, monkeypatch):
-    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)      # generators' that are closed; it keeps frames
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)      # generators' that are closed. It keeps frames
     with given() as arguments:
         before = state()
         n = quiet = 0
@@ -454,3 +448,56 @@ def test_what_a_failing_allocation_leaves_has_changed_nothing(name, monkeypatch)
             n += 1
             quiet = 0 if fails_for_want_of_memory(name, arguments, n) else quiet + 1
             assert state() == before, n
+
+
+# --- signals, and what is left of a namespace ------------------------------------------------------------------------
+
+
+class LateError(Exception):
+    pass
+
+
+def test_a_signal_that_comes_while_an_operator_is_defined_leaves_none(count, monkeypatch):
+    """Python handles a signal at its next step, which may be behind the block that defines."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)      # a step of a callback of the garbage collector
+    is_armed, hits = False, 0
+
+    def come_late(number, frame):
+        if is_armed:
+            raise LateError
+
+    before = signal.signal(signal.SIGALRM, come_late)
+    try:
+        with Library("torn_by_signals", "FRAGMENT") as lib:
+            for i in range(2000):
+                handle = None
+                try:
+                    is_armed = True
+                    signal.setitimer(signal.ITIMER_REAL, (i % 150 + 1) * 1e-6)
+                    handle = lib.define(f"f{i}(Tensor x) -> Tensor")
+                    is_armed = False
+                except LateError:
+                    is_armed = False
+                    hits += 1
+                    assert handle is not None or find(f"torn_by_signals::f{i}") is None
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    count("definitions left by a signal", hits)
+    assert hits
+
+
+def test_a_namespace_ends_with_its_library():
+    for i in range(3):
+        with Library(f"torn_in_turn{i}", "DEF") as lib:
+            lib.define("f(Tensor x) -> Tensor", twice, "CPU")
+            namespace = getattr(ops, f"torn_in_turn{i}")
+            namespace.f(np.ones(2))
+        assert f"torn_in_turn{i}" not in vars(ops)
+        assert f"torn_in_turn{i}" not in registrations.packets
+    with Library("torn_in_turn2", "DEF") as lib:        # the same object finds what comes later
+        lib.define("g(Tensor x) -> Tensor", twice, "CPU")
+        np.testing.assert_array_equal(namespace.g(np.ones(2)), 2 * np.ones(2))
+        assert dir(namespace) == ["g"]
+        assert namespace.g is ops.torn_in_turn2.g

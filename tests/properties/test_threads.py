@@ -1,4 +1,4 @@
-"""Threads: calls while others register and remove; first calls at the same time; counters; guards.
+"""Threads: calls while others register and remove. First calls at the same time. Counters. Guards.
 
 Time is a counter that every thread advances, so "before" and "after" are exact.
 """
@@ -15,9 +15,9 @@ import time
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKeySet, Stack, Tensor, debug, include_keys, ops
+from pydispatch import DispatchKeySet, Tensor, debug, include_keys, ops
 from pydispatch.exceptions import NoKernelError, RegistrationError
-from pydispatch.library import Library
+from pydispatch.library import Library, Stack
 
 X = np.arange(3.0)
 N_CALLERS, N_WRITERS = 8, 3
@@ -33,7 +33,7 @@ def switching_often():
 
 
 def run_together(functions):
-    """Run each function in a thread of its own, all starting at once; raise what any of them raised."""
+    """Run each function in a thread of its own, all starting at once. Raise what any of them raised."""
     errors, start = [], threading.Barrier(len(functions))
 
     def guarded(function):
@@ -233,7 +233,7 @@ def test_operators_come_and_go_while_they_are_called(new_library):
 
 
 def test_first_calls_at_the_same_time(fresh, define, token):
-    """The table is computed once or several times; every caller runs the right kernel."""
+    """The table is computed once or several times. Every caller runs the right kernel."""
     for i in range(50):
         op = define(fresh, f"f{i}(Tensor x) -> str", CPU=token("CPU"), CIA=token("CIA"))
         answers = []

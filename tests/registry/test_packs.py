@@ -1,8 +1,9 @@
-"""Packs: found by entry points, loaded at the first use of their namespace; errors name the pack."""
+"""Packs: found by entry points, loaded at the first use of their namespace. Errors name the pack."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,10 @@ def test_an_operator_says_what_it_is_in_a_plan(tmp_path):
     script.write_text(PLANNED)
     done = python(tmp_path, str(script))
     line = 1 + PLANNED[:PLANNED.index("    return ops.planned")].count("\n")
-    assert done.stdout == f"invalid value encountered in subtract (at {script}:{line})\n", done.stderr
+    site = re.fullmatch(r"invalid value encountered in subtract \(at (?:\.{3})?(.*)\)\n", done.stdout)
+    assert site is not None, done.stderr
+    assert f"{script}:{line}".endswith(site[1])        # NumPy keeps a hundred characters
+    assert "planned.py" in site[1]
 
 
 USES = {
@@ -133,7 +137,7 @@ BAD = {
         "operator found::twice: vjp has 2 formulas, but the schema has 1 arrays among its arguments"),
     "part of a declaration": (
         GOOD.replace("vjp=", "gradient="),
-        "operator found::twice: a declaration has no `gradient`, expected some of "),
+        "operator found::twice: unknown parameter `gradient`, expected some of "),
 }
 
 
@@ -169,7 +173,7 @@ def test_two_packs_of_one_namespace(folder):
 def test_modules_share_no_namespace():
     program = "from pydispatch.packs import Pack; Pack('np')"
     done = python(Path(), "-c", program)
-    assert "Pack: namespace 'np' belongs to pydispatch.operators already" in done.stderr
+    assert "Pack: namespace 'np' already belongs to pydispatch.operators" in done.stderr
 
 
 def test_families_are_loaded_when_one_of_their_operators_is_asked_for(folder):

@@ -11,9 +11,10 @@ import warnings
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, custom_ops, ops
+from pydispatch import Tensor, ops
+from pydispatch.compat import custom_ops
 from pydispatch.exceptions import OverrideWarning, RegistrationError
-from tests.cases import in_one_case
+from tests.warning_filters import all_warnings
 
 IMPORTS = """
 import enum
@@ -57,7 +58,7 @@ def f(x: Tensor) -> Tensor:
 f.register_autograd(lambda ctx, g: g * 2)
 f.register_fake(lambda x: x)""",
     "interface of 2023": """
-from pydispatch.custom_ops import *
+from pydispatch.compat.custom_ops import *
 @custom_op("again{n}::f")
 def f(x: Tensor) -> Tensor: ...
 @impl("again{n}::f")
@@ -97,9 +98,8 @@ def session():
 
 
 def run(scope, source, file):
-    """Run a cell as IPython does, statement by statement; returns the warnings."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    """Run a cell as IPython does, statement by statement, and returns the warnings."""
+    with all_warnings() as caught:
         for statement in ast.parse(source).body:
             exec(compile(ast.Module([statement], []), file, "exec"), scope)
     return caught
@@ -109,7 +109,6 @@ def values_of(n):
     return getattr(ops, f"again{n}").f(np.ones(2)).tolist()
 
 
-@in_one_case
 @pytest.mark.parametrize(("n", "name"), ROWS)
 def test_a_cell_runs_twice_and_again_after_an_edit(n, name):
     scope, source = session(), CELLS[name].format(n=n)
@@ -125,7 +124,6 @@ def test_a_cell_runs_twice_and_again_after_an_edit(n, name):
 
 
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
-@in_one_case
 @pytest.mark.parametrize(("n", "name"), [row for row in ROWS if row[1] != "custom operator"])
 def test_another_place_still_clashes(n, name):
     n += 100
@@ -235,7 +233,7 @@ def test_a_kernel_of_another_name_shadows_the_former_one():
 def test_one_half_of_a_formula_runs_again():
     scope = session()
     run(scope, CELLS["interface of 2023"].format(n=500), "<cell 1>")
-    half = ('from pydispatch.custom_ops import *\n@impl_backward("again500::f")\n'
+    half = ('from pydispatch.compat.custom_ops import *\n@impl_backward("again500::f")\n'
             'def backward(ctx, saved, g): return {"x": g * 5}')
     with pytest.raises(RegistrationError, match="already has a backward impl"):     # a statement at another line
         run(scope, "def elsewhere():\n    " + half.replace("import *", "import impl_backward").replace(

@@ -69,7 +69,7 @@ def live(op, *keys: str) -> str:
     return " ".join(word(rows[parse_key(key).slot]) for key in keys)
 
 
-# --- 5.6: one entry -----------------------------------------------------------------------------------------
+# --- one entry ----------------------------------------------------------------------------------------------
 
 
 @examples
@@ -122,7 +122,7 @@ def test_labels_of_the_computed_table(operator, registered, row):
         ("CIA CEA CEANF Autograd", "Tracer", "FB"),
     ],
 )
-def test_consequence_a_direct_beats_alias_beats_fallback(operator, token, registered, key, runs):
+def test_a_kernel_beats_an_alias_which_beats_a_fallback(operator, token, registered, key, runs):
     with Library("_", "IMPL") as everywhere:
         if parse_key(key).functionality in ("Dense", "Sparse", "Autograd"):
             everywhere.fallback(token("fallback"), key)
@@ -131,25 +131,25 @@ def test_consequence_a_direct_beats_alias_beats_fallback(operator, token, regist
     assert live(operator(registered), key) == runs.replace("fallback", "-")
 
 
-def test_consequence_b_composite_or_autograd(operator):
+def test_an_autograd_kernel_replaces_the_composite(operator):
     """CIA beats Autograd where no backend kernel exists, Autograd beats CIA where one does."""
     assert live(operator("CPU CIA Autograd"), "AutogradCPU", "AutogradA") == "Autograd CIA"
 
 
-def test_consequence_c_default_kernel_switches_composite_off_for_autograd_keys(operator):
-    """All but AutogradMeta: a default kernel does not cover Meta (design 4), the composite does."""
+def test_a_default_kernel_switches_the_composite_off_for_autograd_keys(operator):
+    """All but AutogradMeta: a default kernel does not cover Meta, the composite does."""
     op = operator("CEA CIA Autograd")
     assert live(op, "AutogradCPU", "AutogradA", "AutogradOther") == "Autograd Autograd Autograd"
     assert live(op, "Meta", "AutogradMeta") == "CIA CIA"
 
 
-def test_consequence_d_nonfunctional_default_kernel_does_not(operator):
+def test_a_nonfunctional_default_kernel_keeps_the_composite(operator):
     op = operator("CEANF CIA")
     assert live(op, "CPU", "AutogradCPU", "AutogradA", "AutogradOther") == "CEANF CIA CIA CIA"
     assert live(operator("CEANF CIA Autograd"), "CPU", "AutogradCPU") == "CEANF CIA"
 
 
-def test_consequence_e_fallthrough_counts_as_kernel(operator, fresh):
+def test_a_fallthrough_counts_as_a_kernel(operator, fresh):
     op = operator("CIA Autograd")
     with fresh.impl(op, fallthrough_kernel, "CPU"):
         assert live(op, "CPU", "AutogradCPU", "AutogradA") == "fallthrough Autograd CIA"
@@ -160,7 +160,7 @@ def test_consequence_e_fallthrough_counts_as_kernel(operator, fresh):
         assert live(op, "AutogradOther") == "ambiguous"
 
 
-def test_consequence_f_ambiguity_is_an_error_with_remedies(operator, backends):
+def test_ambiguity_is_an_error_with_remedies(operator, backends):
     op = operator("CIA SparseCPU CEA Autograd")
     with pytest.raises(AmbiguousKernelError) as raised:
         op(Tensor(backends.SparseArray(1)))
@@ -173,7 +173,7 @@ def test_consequence_f_ambiguity_is_an_error_with_remedies(operator, backends):
     assert any(line.startswith("SparseCPU: token_SparseCPU") for line in dump)
 
 
-def test_consequence_f_the_remedies_work(operator, backends, fresh, token):
+def test_remedies_of_ambiguity_work(operator, backends, fresh, token):
     op = operator("CIA SparseCPU")
     sparse = Tensor(backends.SparseArray(1))
     with below_autograd():
@@ -182,8 +182,8 @@ def test_consequence_f_the_remedies_work(operator, backends, fresh, token):
         assert op(sparse) == "own"
 
 
-def test_consequence_g_sparse_arrays_carry_autograd_other(operator, backends):
-    """So a composite never bypasses the sparse kernel in silence, nor does that disturb dense autograd."""
+def test_sparse_arrays_carry_autograd_other(operator, backends):
+    """A composite never silently bypasses the sparse kernel, and dense autograd is not disturbed."""
     sparse, dense = backends.SparseArray(1), np.ones(1)
     assert Tensor(sparse).keys == DispatchKeySet("SparseCPU", "AutogradOther")
     op = operator("CIA SparseCPU")
@@ -196,7 +196,7 @@ def test_consequence_g_sparse_arrays_carry_autograd_other(operator, backends):
     assert op(Tensor(dense)) == "AutogradCPU"
 
 
-def test_consequence_h_default_kernels_exclude_meta(operator):
+def test_default_kernels_exclude_meta(operator):
     """In place of nested tensors, which we do not have: Meta is what CEA excludes and CIA includes."""
     assert live(operator("CEA CEANF"), "Meta", "SparseMeta") == "- -"
     assert live(operator("CIA"), "Meta", "SparseMeta", "AutogradMeta") == "CIA CIA CIA"
@@ -206,7 +206,7 @@ def test_consequence_h_default_kernels_exclude_meta(operator):
     ("registered", "runs"),
     [("CEANF CEA CIA", "CEANF"), ("CEA CIA", "CEA"), ("CIA", "CIA"), ("CPU A Autograd", None)],
 )
-def test_consequence_i_undefined(operator, registered, runs):
+def test_which_kernel_undefined_runs(operator, registered, runs):
     op = operator(registered)
     with force_keys():                                      # not even BackendSelect is left
         if runs:
@@ -216,14 +216,14 @@ def test_consequence_i_undefined(operator, registered, runs):
                 op()
 
 
-def test_consequence_i_backend_select_catches_calls_without_arrays(operator):
+def test_backend_select_catches_calls_without_arrays(operator):
     assert operator("BackendSelect CPU")() == "BackendSelect"
     assert operator("CPU CEA")() == "CPU"                   # its fallback chooses the default backend
     with pytest.raises(NoKernelError, match="no kernel for the key CPU"):
         operator("A")()
 
 
-# --- 5.6: the whole of it, against a second statement of the rules ------------------------------------------
+# --- the whole of it, against a second statement of the rules -----------------------------------------------
 
 
 def expected(key: DispatchKey, keys: frozenset[str]) -> str:
@@ -303,7 +303,7 @@ def test_compute_table_is_pure(operator):
         assert [word(row) for row in rows] == [word(row) for row in second.rows]
 
 
-# --- 5.5: fall-through --------------------------------------------------------------------------------------
+# --- fall-through -------------------------------------------------------------------------------------------
 
 
 def test_undefined_when_masking_removes_everything(operator, fresh):
@@ -369,7 +369,7 @@ def test_operators_share_the_entries_of_fallbacks_while_these_are_in_force(opera
     assert gone() is None
 
 
-# --- 5.7: keeping fresh -------------------------------------------------------------------------------------
+# --- keeping fresh ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -535,10 +535,10 @@ def test_membership_is_what_covers_says():
 def what_shows(table):
     """All that a table shows, but for the objects that each table has of its own."""
     rows = [entry and (entry.kernel, entry.label, entry.is_raw, entry.is_composite, entry.is_fallthrough,
-                       entry.asks_handlers, entry.asks_device, entry.untaken_names) for entry in table.rows]
+                       entry.asks_handlers, entry.asks_device, entry.unsupported_names) for entry in table.rows]
     composite = table.differentiated_as
     return (rows, table.masks_by_backend(), table.schema, table.array_arguments, table.batching is None,
-            table.derivative, composite and (composite.kernel.function, composite.label, composite.untaken_names))
+            table.derivative, composite and (composite.kernel.function, composite.label, composite.unsupported_names))
 
 
 def test_a_declaration_alone_gives_the_table_that_its_registrations_give(monkeypatch):

@@ -8,7 +8,6 @@ from pydispatch import ops
 from pydispatch.exceptions import SchemaError
 from pydispatch.operators.declare import DECLARATIONS, OF_FAMILIES
 from pydispatch.schema import parse_declared_signature, parse_signature
-from tests.cases import in_one_case
 
 assert all((ops.np.linalg_inv, ops.np.fft_fft, ops.np.random_normal))     # they declare their families
 LIBRARY = sorted({"(" + declaration.schema_text.partition("(")[2]
@@ -44,7 +43,6 @@ REFUSED = [
 ]
 
 
-@in_one_case
 @pytest.mark.parametrize("text", [*LIBRARY, *SIGNATURES])
 def test_it_is_what_the_parser_reads(text):
     expected = parse_signature(text)
@@ -56,7 +54,6 @@ def test_it_is_what_the_parser_reads(text):
     assert (found.written, found.takes_generator) == (expected.written, expected.takes_generator)
 
 
-@in_one_case
 @pytest.mark.parametrize("text", REFUSED)
 def test_errors_are_the_parsers(text):
     with pytest.raises(SchemaError) as expected:

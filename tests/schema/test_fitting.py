@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from pydispatch.schema import Fit, compare_signature, first_difference, fitting, parse_signature
-from tests.cases import in_one_case
 from tests.schema.samples import ARRAY, assert_says
 
 
-@in_one_case
 @pytest.mark.parametrize(
     ("real", "inferred", "difference"),
     [
@@ -65,7 +63,6 @@ class Method:
     def __call__(self, x, y, n, *, alpha=1, out): ...
 
 
-@in_one_case
 @pytest.mark.parametrize(
     ("schema", "function", "fill"),
     [
@@ -103,7 +100,7 @@ def test_signature_of_a_kernel(schema, function, fill):
 
 
 @pytest.mark.parametrize(
-    ("schema", "function", "fill", "untaken"),
+    ("schema", "function", "fill", "unsupported"),
     [
         (SCHEMA, lambda x, y, *, alpha=1, out: x, "", "n"),
         (SCHEMA, lambda x, y, *, out: x, "", "n alpha"),
@@ -115,12 +112,11 @@ def test_signature_of_a_kernel(schema, function, fill):
         ("(Tensor x, *, ScalarType? dtype=None) -> Tensor", np.linalg.inv, "", "dtype"),
     ],
 )
-def test_arguments_that_a_kernel_does_not_take(schema, function, fill, untaken):
+def test_arguments_that_a_kernel_does_not_take(schema, function, fill, unsupported):
     fit = compare_signature(parse_signature(schema), function)
-    assert fit == Fit(frozenset(fill.split()), frozenset(untaken.split()))
+    assert fit == Fit(frozenset(fill.split()), frozenset(unsupported.split()))
 
 
-@in_one_case
 @pytest.mark.parametrize(
     ("schema", "function", "parts"),
     [
@@ -153,7 +149,7 @@ def test_key_set_is_not_compared():
     schema = parse_signature("(Tensor x, int n=1) -> Tensor")
     assert compare_signature(schema, lambda keys, x, n: x, with_keyset=True) == Fit(frozenset("n"))
     assert compare_signature(schema, lambda keys, /, x, n=1: x, with_keyset=True) == Fit()
-    assert compare_signature(schema, lambda keys, x: x, with_keyset=True) == Fit(untaken=frozenset("n"))
+    assert compare_signature(schema, lambda keys, x: x, with_keyset=True) == Fit(unsupported=frozenset("n"))
     with pytest.raises(ValueError, match="takes 0 positional"):
         compare_signature(schema, lambda keys: keys, with_keyset=True)
 

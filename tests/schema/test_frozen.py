@@ -1,4 +1,4 @@
-"""Frozen values; equality of converted ones."""
+"""Frozen values. Equality of converted ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pickle
 import pytest
 
 from pydispatch.schema import parse_schema, same_value
-from tests.cases import in_one_case
 from tests.schema.samples import ACCEPTED, ARRAY
 
 
@@ -26,7 +25,6 @@ def test_values_are_frozen():
         assert str(value) in repr(value)
 
 
-@in_one_case
 @pytest.mark.parametrize("text", [text for text, _ in ACCEPTED], ids=str)
 def test_pickle_and_copy(text):
     schema = parse_schema(text)

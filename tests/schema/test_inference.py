@@ -16,7 +16,6 @@ import pytest
 
 from pydispatch.exceptions import SchemaError
 from pydispatch.schema import DEVICE, infer_kernel_schema, infer_schema, parse_schema, parse_signature
-from tests.cases import in_one_case
 from tests.schema.samples import Access, Color, Plan, SubArray, assert_says
 
 Alias = list[np.ndarray]
@@ -47,14 +46,13 @@ if sys.version_info >= (3, 12):
 
 
 def with_annotations(ret=None, **annotations):
-    """A function of these parameters, annotated with these objects; `ret` is the annotation of its return."""
+    """A function of these parameters, annotated with these objects. `ret` is the annotation of its return."""
     function = eval(f"lambda {', '.join(annotations)}: None", globals())
     function.__annotations__ = {**annotations, "return": ret}
     function.__name__ = function.__qualname__ = "made"
     return function
 
 
-@in_one_case
 @pytest.mark.parametrize(("annotation", "spelled"), ANNOTATIONS, ids=lambda x: str(x)[:40])
 def test_annotation_of_a_parameter(annotation, spelled):
     function = with_annotations(x=annotation)
@@ -78,7 +76,7 @@ def test_annotation_of_the_return(annotation, returns):
 
 
 UNMAPPED = [
-    (list, ["'list'", "Say of what: list[int]"]),
+    (list, ["'list'", "Name the type of its elements: list[int]"]),
     (tuple, ["'tuple'", "tuple[str, int]"]),
     (dict, ["'dict'", "dict[str, int]"]),
     (set[int], ["set[int]", "np.ndarray, int"]),

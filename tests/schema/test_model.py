@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from pydispatch.schema import REQUIRED, AliasInfo, OperatorName, parse_schema
-from tests.cases import in_one_case
 from tests.schema.samples import argument
 
 
@@ -13,7 +12,6 @@ def alias(before: str = "", write: bool = False, after: str | None = None, conta
     return AliasInfo(frozenset(before), write, None if after is None else frozenset(after), contained)
 
 
-@in_one_case
 @pytest.mark.parametrize(
     ("text", "info", "mutable"),
     [
@@ -91,7 +89,6 @@ PAIRS = [
 ]
 
 
-@in_one_case
 @pytest.mark.parametrize(("one", "other", "equal"), PAIRS, ids=[f"{a} / {b}" for a, b, _ in PAIRS])
 def test_equality(one, other, equal):
     a, b = parse_schema(f"f({one}) -> ()"), parse_schema(f"f({other}) -> ()")

@@ -13,11 +13,9 @@ from pydispatch.schema import (
     parse_signature,
     validate_namespace,
 )
-from tests.cases import in_one_case
 from tests.schema.samples import assert_says, caret, message_of
 
 
-@in_one_case
 @pytest.mark.parametrize(
     ("text", "fields"),
     [
@@ -46,7 +44,6 @@ def test_name(text, fields):
     assert str(name) == text.split("#")[0].replace(" ", "").replace("\t", "").strip()
 
 
-@in_one_case
 @pytest.mark.parametrize(
     ("text", "at", "parts"),
     [

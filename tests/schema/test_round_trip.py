@@ -89,7 +89,7 @@ values = {
 
 
 def defaults(type):
-    """Values that a default of this type can have; nothing if there are none."""
+    """Values that a default of this type can have. Nothing if there are none."""
     match type:
         case OptionalType():
             return st.one_of(st.none(), defaults(type.inner))
@@ -125,7 +125,7 @@ def schemas(draw):
     names = draw(st.lists(identifiers, max_size=5, unique=True))
     n_positional = draw(st.integers(0, len(names)))
     made = [draw(arguments(text, i >= n_positional)) for i, text in enumerate(names)]
-    # Those without a default first: rule 8.
+    # arguments without a default come first
     made.sort(key=lambda a: (a.kw_only, not a.kw_only and a.has_default))
     returns = []
     for text in draw(st.lists(st.just("") | identifiers, max_size=3, unique_by=lambda text: text or object())):

@@ -1,16 +1,14 @@
-"""The tables of docs/scipy.md: `python -m tests.scipy.page` writes them."""
+"""The tables of docs/scipy.md."""
 
 from __future__ import annotations
 
-import re
 from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 
 from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON, SOLVERS
 from tests.numpy.page import KINDS_IN_ORDER
+from tests.pages import with_tables
 
-PAGE = Path(__file__).parents[2] / "docs" / "scipy.md"
 OF_STRUCTURES = ("sparse", "interpolate")
 """Modules whose functions take or make structures of arrays, and so are not declared one by one."""
 WRITTEN_FOR = "1.17"
@@ -50,7 +48,7 @@ def public(module: str) -> list[str]:
 
 
 def reasons() -> list[str]:
-    """Every refused function, with the reason; those with the same reason together."""
+    """Every refused function, with the reason. Those with the same reason together."""
     groups: dict[str, list[str]] = {}
     for name, reason in sorted(FACE.reasons.items()):
         groups.setdefault(" ".join(reason.split()), []).append(name)
@@ -59,13 +57,5 @@ def reasons() -> list[str]:
 
 
 def renewed(text: str) -> str:
-    """The page with its tables as they should be."""
-    for title, make in (("functions", table), ("refused", reasons)):
-        between = re.compile(rf"(<!-- {title}: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
-        rows = make()
-        text = between.sub(lambda match, rows=rows: "\n".join([match[1].rstrip(), "", *rows, "", match[2]]), text)
-    return text
-
-
-if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text()))
+    """Return the text of the page with its tables as they should be."""
+    return with_tables(text, {"functions": table(), "refused": reasons()})

@@ -11,14 +11,12 @@ import scipy
 import pydispatch.scipy
 from pydispatch.numpy.declare import OF_NUMPY
 from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON
-from tests.cases import in_one_case
 from tests.scipy import page
 
 for family in FAMILIES:
     import_module(f"pydispatch.scipy.{family}")
 
 
-@in_one_case
 @pytest.mark.parametrize("name", sorted(FACE.functions))
 def test_each_function_has_a_kind(name):
     assert FACE.kinds[name] in (*page.KINDS_IN_ORDER, "refused")
@@ -27,19 +25,11 @@ def test_each_function_has_a_kind(name):
     assert OF_NUMPY[FACE.original(name)] is FACE.functions[name]
 
 
-@in_one_case
 @pytest.mark.parametrize("name", [f"{family}.{name}" for family in PASSED_ON for name in PASSED_ON[family]])
 def test_what_is_passed_on_is_scipys(name):
     assert operator.attrgetter(name)(pydispatch.scipy) is operator.attrgetter(name)(scipy)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", sorted(FACE.reasons))
 def test_a_refusal_says_what_to_write(name):
     assert len(FACE.reasons[name].split()) > 6
-
-
-@pytest.mark.skipif(scipy.__version__.split(".")[:2] != page.WRITTEN_FOR.split("."), reason="versions add functions")
-def test_the_page_has_the_tables():
-    text = page.PAGE.read_text()
-    assert page.renewed(text) == text, "write them: python -m tests.scipy.page"

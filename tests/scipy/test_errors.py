@@ -17,7 +17,6 @@ import pydispatch
 from pydispatch import Tensor, ops
 from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.scipy import linalg, ndimage, signal, special, stats
-from tests.cases import in_one_case
 
 OURS = {"linalg": linalg, "ndimage": ndimage, "signal": signal, "special": special, "stats": stats}
 THREE, SQUARE, WIDE = np.array([0.2, 0.3, 0.5]), np.eye(3), np.ones((3, 2))
@@ -93,7 +92,6 @@ def call_of(name, call):
     return lambda x: call(function, x), error_for
 
 
-@in_one_case
 @pytest.mark.parametrize("way", {**WAYS, **BATCHES})
 @pytest.mark.parametrize("name", SHAPES)
 def test_wrong_shapes(name, way):
@@ -106,7 +104,6 @@ def test_wrong_shapes(name, way):
     assert issubclass(caught.type, ValueError if issubclass(expected, ValueError) else expected)
 
 
-@in_one_case
 @pytest.mark.parametrize("way", {**WAYS, **BATCHES})
 @pytest.mark.parametrize("name", VALUES)
 def test_bad_values(name, way):
@@ -120,7 +117,6 @@ def test_bad_values(name, way):
         assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
 
 
-@in_one_case
 @pytest.mark.parametrize("way", {**WAYS, **BATCHES})
 @pytest.mark.parametrize("name", COVARIANCES)
 def test_covariances(name, way):
@@ -153,7 +149,6 @@ def test_errors_that_name_the_function_stay_what_they_are():
         special.comb(Tensor(THREE), 1)
 
 
-@in_one_case
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("name", "call"), {
     "lu_solve": lambda f, lu: f((lu, np.array([1, 1, 2])), THREE),
@@ -161,7 +156,7 @@ def test_errors_that_name_the_function_stay_what_they_are():
     "cho_solve": lambda f, c: f((c, True), THREE),
 }.items())
 def test_singular_factors_give_infinite_solutions_as_scipys(way, name, call):
-    """SciPy looks at factors no more; neither does a Tensor's solution raise."""
+    """SciPy looks at factors no more, neither does a Tensor's solution raise."""
     singular = np.array([[2.0, 1.0, 3.0], [0.5, 0.0, 2.0], [0.25, 0.5, 1.0]])
     theirs, ours = [getattr(module, name.partition(" ")[0]) for module in (scipy.linalg, linalg)]
     with np.errstate(all="ignore"):

@@ -22,7 +22,6 @@ from pydispatch.scipy.pack import FACE, SCIPY
 from pydispatch.testing import opcheck
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
-from tests.cases import in_one_case
 from tests.numpy.calls import (
     case_named,
     check_same,
@@ -72,7 +71,6 @@ def examples(x: np.ndarray) -> list[np.ndarray]:
     return [x * factor if is_differentiable(x) else x.copy() for factor in (1.0, 0.95, 0.9)]
 
 
-@in_one_case
 @pytest.mark.parametrize("name", TAKEN)
 def test_every_function_has_a_sample(name):
     assert name in SAMPLES
@@ -87,7 +85,6 @@ def tells_parameters(name: str) -> bool:
         return False
 
 
-@in_one_case
 @pytest.mark.parametrize("name", list(filter(tells_parameters, TAKEN)))
 def test_parameters_are_scipys(name):
     """Their names, order and defaults."""

@@ -62,7 +62,7 @@ def gaussian_by_hand(s):
 
 
 def between(s):
-    """The limits depend on s; the values are a pytree."""
+    """The limits depend on s. The values are a pytree."""
     found, _ = quad(lambda x, s: (ops.np.exp(s[0] * x), s * x), s[0], s[1] + 1.0, (s,), epsabs=1e-13, epsrel=1e-13)
     return found
 
@@ -171,7 +171,7 @@ def both(k, y0, t, gradient):
 @pytest.mark.parametrize("gradient", ["adjoint", "direct"])
 @pytest.mark.parametrize("argument", [0, 1, 2], ids=["parameters", "y0", "t"])
 def test_finite_differences(gradient, argument):
-    """First order in both modes, and second order; of a nonlinear equation that depends on time."""
+    """First order in both modes, and second order, of a nonlinear equation that depends on time."""
     args = [X + 0.4, X, TIMES]
     e, direction = 1e-5, np.cos(np.arange(args[argument].size))
 
@@ -341,7 +341,7 @@ BAD = {
     "blow_up": (lambda: odeint(lambda y, t: y * y, [1.0], [0.0, 2.0]), ConvergenceError,
                 "the step size has become too small at t = 1"),
     "mxstep": (lambda: odeint(lambda y, t: ops.np.cos(50 * t) * y, [1.0], TIMES, mxstep=4), ConvergenceError,
-               "4 steps do not lead from t = 0 to 0.3"),
+               "4 steps are not enough to get from t = 0 to 0.3"),
     "order": (lambda: odeint(lambda y, t: y, [1.0], [0.0, 1.0, 0.5]), ValueError, "not in order"),
     "nan_t": (lambda: odeint(lambda y, t: y, [1.0], [0.0, np.nan]), ValueError, "not in order"),
     "no_times": (lambda: odeint(lambda y, t: y, [1.0], 1.0), ValueError, "one-dimensional"),
@@ -351,7 +351,7 @@ BAD = {
              "func returns 3 numbers for 2 unknowns"),
     "structure": (lambda: odeint(lambda y, t: y["a"], {"a": X}, TIMES), DispatchTypeError, "the structure of y0"),
     "gradient": (lambda: odeint(lambda y, t: y, [1.0], TIMES, gradient="x"), ValueError, "gradient is 'x'"),
-    "limits": (lambda: quad(lambda x: x, np.zeros(2), 1.0), DispatchTypeError, "a is no real number"),
+    "limits": (lambda: quad(lambda x: x, np.zeros(2), 1.0), DispatchTypeError, "a is not a real number"),
     "integrand": (lambda: quad(lambda x: "x", 0.0, 1.0), DispatchTypeError, "result 0 is a str"),
     "no_function": (lambda: quad(1.0, 0.0, 1.0), DispatchTypeError, "func is a float"),
 }
@@ -424,7 +424,7 @@ def test_direct_gradient_needs_data():
     pytest.param(lambda k: quad(lambda x: -k * x * ops.np.exp(-k * x) + ops.np.exp(-k * x), 0.0, 1.0)[0], id="quad"),
 ])
 def test_tolerances_are_relative_to_the_gradient_that_comes_in(program, size):
-    """Each is exp(-k); a small gradient is as exact as a large one."""
+    """Each is exp(-k). A small gradient is as exact as a large one."""
     k = np.array(0.5)
     np.testing.assert_allclose(grad(lambda k: size * program(k))(k), -size * np.exp(-0.5), rtol=1e-6)
     np.testing.assert_allclose(jvp(program, (k,), (np.array(size),))[1], -size * np.exp(-0.5), rtol=1e-6)
@@ -439,3 +439,23 @@ def test_a_gradient_of_zeros_or_of_what_is_not_finite():
     assert grad(lambda k: 0.0 * program(k))(k) == 0.0
     with pytest.raises(ConvergenceError, match="is not finite"):
         grad(lambda k: np.nan * program(k))(k)
+
+
+def test_functions_that_return_the_same_buffer_at_each_call():
+    slope, values = np.zeros(1), np.zeros(2)
+
+    def decay(y, t):
+        slope[0] = -y[0]
+        return slope
+
+    def sine_and_square(x):
+        values[:] = np.sin(x), x * x
+        return values
+
+    found = odeint(decay, np.array([1.0]), np.array([0.0, 5.0]))
+    np.testing.assert_allclose(found[-1], np.exp(-5.0), atol=1e-6)
+    expected = odeint(lambda y, t: -y, np.array([1.0]), np.array([0.0, 5.0]))
+    np.testing.assert_array_equal(found, expected)
+    found, error = quad(sine_and_square, 0.0, 1.0)
+    np.testing.assert_allclose(found, [1 - np.cos(1.0), 1 / 3], rtol=1e-12)
+    assert error < 1e-10

@@ -12,7 +12,6 @@ from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.func import grad, hessian, jvp, vmap
 from pydispatch.scipy import interpolate
 from pydispatch.tracing import make_fx
-from tests.cases import in_one_case
 from tests.scipy.samples.linalg import entries
 
 POINTS = np.array([-0.4, 0.5, 1.1, 2.5, 3.0, 4.2])
@@ -43,7 +42,6 @@ def check_like_scipys(found, expected):
         np.testing.assert_allclose(found.integrate(*bounds), expected.integrate(*bounds), **CLOSE)
 
 
-@in_one_case
 @pytest.mark.parametrize("dtype", [float, complex])
 @pytest.mark.parametrize("n", [2, 3, 4, 6])
 @pytest.mark.parametrize("bc", CONDITIONS)
@@ -141,7 +139,7 @@ def test_the_gradient_of_an_integral_by_its_end_is_the_value():
 
 
 def test_a_cubic_is_its_own_spline():
-    """So its slopes by points and values cancel: moving a point along the curve changes nothing."""
+    """The slopes by points and values cancel: moving a point along the curve changes nothing."""
     def cubic(x):
         return ops.np.multiply(x, ops.np.square(x))
 
@@ -167,7 +165,6 @@ def test_energy_is_quadratic_in_the_values():
 # --- transforms ------------------------------------------------------------------------------------------------------
 
 
-@in_one_case
 @pytest.mark.parametrize("in_dims", [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0)],
                          ids=["points", "values", "places", "all"])
 @pytest.mark.parametrize("name", SPLINES)
@@ -241,7 +238,6 @@ WAYS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_name_the_spline(name, way):

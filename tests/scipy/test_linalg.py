@@ -11,7 +11,6 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.scipy import linalg
-from tests.cases import in_one_case
 from tests.scipy.samples.linalg import definite, entries, regular
 
 DTYPES = pytest.mark.parametrize("dtype", [float, complex])
@@ -260,7 +259,6 @@ WAYS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ERRORS)
 def test_bad_values_are_named(name, way):
@@ -271,7 +269,6 @@ def test_bad_values_are_named(name, way):
         assert caught.value.__notes__ == ["in example 2 of a batch of 3"]
 
 
-@in_one_case
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", SHAPES)
 def test_wrong_shapes_are_named(name, way):

@@ -11,14 +11,12 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.scipy import ndimage
 from pydispatch.testing import opcheck
-from tests.cases import in_one_case
 from tests.scipy.samples.sample import between
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap"]
 IMAGE = between(-1, 1, 5, 6)
 
 
-@in_one_case
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 5), (9, 13)], ids=str)
 @pytest.mark.parametrize("origin", ["first", "middle", "last"])
@@ -37,7 +35,7 @@ def test_gradients_are_adjoints(shape, mode, origin):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_gradient_is_the_transposed_matrix(mode):
-    """Column by column, from filtered unit vectors; of an image of one element too."""
+    """Column by column, from filtered unit vectors, of an image of one element too."""
     weights = between(-1, 1, 7)
     for n in (1, 2, 5):
         matrix = np.stack([theirs.convolve1d(row, weights, mode=mode, origin=2) for row in np.eye(n)], 1)
@@ -67,7 +65,6 @@ def test_many_weights_have_the_gradient_of_few():
         np.testing.assert_allclose(gradient[place], (theirs.convolve(IMAGE, unit) * slopes).sum(), atol=1e-12)
 
 
-@in_one_case
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("batched", [(0, None), (None, 0), (0, 0)], ids=["images", "weights", "both"])
 @pytest.mark.parametrize("shape", [(3, 2), (1, 3), (9, 8)], ids=str)
@@ -140,7 +137,6 @@ def test_integers_are_averaged_as_scipy_does(size):
 EVERY_MODE = [*MODES, "grid-constant", "grid-wrap", "grid-mirror"]
 
 
-@in_one_case
 @pytest.mark.parametrize("mode", EVERY_MODE)
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("n", [1, 2, 5])
@@ -220,7 +216,6 @@ def test_filters_are_those_of_torch():
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-12)
 
 
-@in_one_case
 @pytest.mark.parametrize("mode", [*MODES, "grid-wrap", "grid-constant"])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 5), (1, 1), (9, 13)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -248,7 +243,6 @@ def test_weights_of_0_leave_out_what_is_not_finite():
     np.testing.assert_allclose(found, expected, atol=1e-13)
 
 
-@in_one_case
 @pytest.mark.parametrize("mode", [*MODES, "grid-wrap", "grid-constant", "grid-mirror"])
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
@@ -284,7 +278,6 @@ WAYS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize(("function", "error", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_errors_name_the_function(function, error, message, way):

@@ -10,7 +10,6 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
 from pydispatch.scipy.optimize import fixed_point, minimize, root
-from tests.cases import in_one_case
 from tests.higher_order import compositions
 
 X = np.array([0.3, 0.9])
@@ -257,7 +256,7 @@ BAD = {
     "maxfev": (lambda: root(lambda x: np.exp(x) - 5.0, 0.0, options={"maxfev": 2}), ConvergenceError,
                "The number of calls to function has reached maxfev = 2"),
     "lm_minimum": (lambda: root(lambda x: x * x + 1.0, 1.0, method="lm"), ConvergenceError,
-                   "a minimum that is no root, where fun is 1"),
+                   "a minimum that is not a root, where fun is 1"),
     "few_equations": (lambda: root(lambda x: x[:1], np.ones(2)), DispatchTypeError,
                       "fun returns 1 numbers for 2 unknowns"),
     "singular": (lambda: grad(lambda p: root(lambda x: (x - p) ** 2, p + 0.0).x)(np.array(1.0)),
@@ -283,7 +282,6 @@ BAD = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input(case):
     call, error, message = BAD[case]

@@ -179,7 +179,7 @@ def test_gradient_of_a_tensor_on_the_tape(name):
 
 
 def test_solvers_within_solvers():
-    """The end of a trajectory is steered to a target; the gradient of the control in the target goes through all."""
+    """The end of a trajectory is steered to a target. The gradient of the control in the target goes through all."""
     def end(u):
         return odeint(lambda y, t: u - y, np.zeros(1), [0.0, 1.0], rtol=1e-11, atol=1e-11)[-1]
 

@@ -16,7 +16,6 @@ from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.sparse.arrays import Structure
 from pydispatch.testing import opcheck
 from pydispatch.tracing import make_fx
-from tests.cases import in_one_case
 from tests.scipy.samples.linalg import entries, regular
 
 DTYPES = pytest.mark.parametrize("dtype", [float, complex])
@@ -238,7 +237,6 @@ WAYS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_name_the_function(name, way):

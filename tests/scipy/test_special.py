@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from pydispatch.higher_order import scan
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.scipy import special
 from pydispatch.scipy.pack import FACE, PASSED_ON
-from tests.cases import in_one_case
 from tests.numpy.calls import check_same, quietly
+from tests.warning_filters import all_warnings
 
 
 def slope(name: str, i: int, *args: Any) -> Any:
@@ -30,7 +29,6 @@ def slope(name: str, i: int, *args: Any) -> Any:
     return quietly(func.grad(getattr(special, name), i), args, {})
 
 
-@in_one_case
 @pytest.mark.parametrize("name", [name for name in scipy.special.__all__ if not name.startswith("_")])
 def test_every_name_of_scipys_is_one_thing(name):
     assert (f"special.{name}" in FACE.functions) + (name in PASSED_ON["special"]) == 1
@@ -136,7 +134,6 @@ BY_MANY_DIGITS = [
 ]
 
 
-@in_one_case
 @pytest.mark.parametrize(("name", "i", "args", "expected"), BY_MANY_DIGITS)
 def test_derivatives_by_many_digits(name, i, args, expected):
     assert slope(name, i, *args) == pytest.approx(expected, rel=5e-12, abs=0)
@@ -182,10 +179,31 @@ LIMITS = [
 ]
 
 
-@in_one_case
 @pytest.mark.parametrize(("name", "i", "args", "expected"), [row for row in LIMITS if hasattr(scipy.special, row[0])])
 def test_derivatives_at_edges(name, i, args, expected):
     assert slope(name, i, *args) == pytest.approx(expected, rel=2e-12, abs=1e-15)
+
+
+N_ARGUMENTS = {"sici": 1, "shichi": 1, "fresnel": 1, "airy": 1, "airye": 1, "itairy": 1, "ellipj": 2, "it2j0y0": 1,
+               "iti0k0": 1, "itj0y0": 1, "it2i0k0": 1, "pbdv": 2, "pbvv": 2, "pbwa": 2}
+
+
+@pytest.mark.parametrize("name", N_ARGUMENTS)
+def test_gradients_of_several_results_have_the_dtype_of_the_argument(name):
+    n, function = N_ARGUMENTS[name], getattr(special, name)
+    x = np.array([0.25, 0.5], "f4")
+    others = [np.array([[1.0], [1.5], [0.5]], "f4")] * (n - 1)
+    place = n - 1 if name.startswith("pb") else 0
+
+    def total(x):
+        args = [*others, x] if place else [x, *others]
+        return function(*args)[0].sum()
+
+    gradient = func.grad(total)(x)
+    assert (gradient.dtype, gradient.shape) == (np.float32, (2,))
+    tensor = Tensor(x, requires_grad=True)
+    total(tensor).backward()
+    np.testing.assert_array_equal(tensor.grad.numpy(), gradient)
 
 
 def test_derivatives_of_a_pair_of_results():
@@ -196,7 +214,6 @@ def test_derivatives_of_a_pair_of_results():
     assert func.jvp(lambda x: special.airy(x)[1], (np.float64(0.0),), (np.float64(1.0),))[1] == 0
 
 
-@in_one_case
 @pytest.mark.parametrize(("name", "args", "n_slopes"), [
     ("bdtrik", (0.4, 7.3, 0.3), (2, 3, 2)), ("bdtrin", (2.2, 0.4, 0.3), (3, 1, 1)),
     ("nbdtrik", (0.4, 5.3, 0.3), (1, 2, 1)), ("nbdtrin", (2.2, 0.4, 0.3), (2, 1, 1)),
@@ -222,7 +239,6 @@ FLAT = {        # arguments where SciPy's function does not move with any of the
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("name", FLAT)
 def test_slopes_where_a_function_is_constant_are_0(name):
     flat, sloping = FLAT[name]
@@ -269,7 +285,7 @@ def test_functions_that_are_not_holomorphic_refuse_complex_arguments(name):
     args = (1, 1.0 + 1j) if name != "log_ndtr" else (1.0 + 1j,)
     x = Tensor(np.array(args[-1]), requires_grad=True)
     result = getattr(special, name)(*args[:-1], x)
-    with pytest.raises(NoDerivativeError, match=f"special_{name} has a derivative for real arguments alone"):
+    with pytest.raises(NoDerivativeError, match=f"special_{name} has a derivative for real arguments only"):
         ops.np.real(result).backward()
 
 
@@ -346,8 +362,7 @@ def test_softmax_is_scipys(name, values):
 
 def with_warnings(function, *args):
     """The result, and what NumPy warns of, without lines."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with all_warnings() as caught:
         result = function(*args)
     return np.asarray(result), [str(warning.message).partition(" (at")[0] for warning in caught]
 
@@ -387,7 +402,7 @@ def test_they_are_steps_of_a_plan(name, kind):
 
 @pytest.mark.parametrize("kind", IN_PLANS)
 def test_logsumexp_is_scipys_to_the_bit(kind):
-    """As an operator, and as steps of a plan, with its gradient; where numbers are complex, as a call."""
+    """As an operator, and as steps of a plan, with its gradient, where numbers are complex, as a call."""
     a = IN_PLANS[kind]
     infinite = a.copy()
     if a.dtype.kind == "f":
@@ -485,11 +500,10 @@ SEVERAL = {name: getattr(scipy.special, name) for name in scipy.special.__all__
            and FACE.kinds.get(f"special.{name}") not in (None, "refused")}
 
 
-@in_one_case
 @pytest.mark.parametrize("n", [0, 3, 20_000])
 @pytest.mark.parametrize("name", SEVERAL)
 def test_functions_of_several_results_are_steps_of_a_plan(name, n):
-    """One loop writes all of them; those that are not asked for, too."""
+    """One loop writes all of them. Those that are not asked for, too."""
     ufunc, ours = SEVERAL[name], getattr(special, name)
     if name.startswith("mathieu"):
         n = min(n, 200)     # a millisecond for each
@@ -563,7 +577,6 @@ def points(*intervals: tuple[float, float]) -> list[np.ndarray]:
     return [np.random.default_rng(i).uniform(low, high, 5) for i, (low, high) in enumerate(intervals)]
 
 
-@in_one_case
 @pytest.mark.parametrize("name", BY_TORCH)
 def test_gradients_are_torchs(name):
     torch = pytest.importorskip("torch")

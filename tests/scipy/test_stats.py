@@ -16,7 +16,6 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import grad, jacfwd, vmap
 from pydispatch.scipy import stats
-from tests.cases import in_one_case
 from tests.scipy.samples.sample import between
 
 SHAPES = {"norm": (), "t": (3.5,), "gamma": (1.7,), "beta": (1.5, 2.5), "expon": (), "uniform": (), "laplace": (),
@@ -60,7 +59,6 @@ def test_quantiles_are_the_inverse(name):
     np.testing.assert_allclose(vmap(grad(back))(q), np.ones(4), rtol=1e-6)
 
 
-@in_one_case
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", BOUNDED)
 def test_outside_of_the_support_there_is_no_gradient(name, method):

@@ -176,7 +176,7 @@ for n, (text, error) in enumerate(json.load(sys.stdin)):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "docs" / "index.md"], ids=lambda page: page.stem)
 def test_the_examples_of_a_page_can_be_typed_at_a_prompt(page):
-    """Each is a file of its own there, and all of them are one place; doctest has one file."""
+    """Each is a file of its own there, and all of them are one place. Doctest has one file."""
     if page.stem in ("backends", "scale"):
         pytest.importorskip("dask")
     typed = []

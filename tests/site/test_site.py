@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from tests.needs import find, not_installed
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -160,11 +161,10 @@ def address(site: Path) -> Iterator[str]:
 def browser() -> Iterator[Any]:
     """A headless Chromium."""
     api = pytest.importorskip("playwright.sync_api")
-    names = ("chromium", "chromium-browser", "google-chrome")
     with api.sync_playwright() as driver:
-        program = next(filter(None, map(shutil.which, names)), driver.chromium.executable_path)
+        program = find("chromium") or driver.chromium.executable_path
         if not Path(program).exists():
-            pytest.skip("no Chromium is installed")
+            pytest.skip(not_installed("chromium"))
         opened = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])     # CI may be root
         yield opened
         opened.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import OpOverload, Shell, Tensor, WrapperTensor
-from pydispatch.subclasses import return_and_correct_aliasing
+from pydispatch import OpOverload, Tensor, WrapperTensor
+from pydispatch.subclasses import Shell, return_and_correct_aliasing
 from pydispatch.tree import tree_map
 
 
@@ -30,7 +30,7 @@ def wrapped(cls: type[Any], values: Any) -> Any:
 
 
 class Wrapped(Tensor):
-    """Has an array, or a Tensor, in `inner`; what its calls are is written down in `calls`, while someone reads."""
+    """Has an array, or a Tensor, in `inner`. What its calls are is written down in `calls`, while someone reads."""
 
     calls: list[OpOverload] | None = None
 
@@ -71,7 +71,7 @@ class Around(WrapperTensor):
 
 
 class Is(Tensor):
-    """Is an array; what the base handler returns is made one again."""
+    """Is an array. What the base handler returns is made one again."""
 
     calls: list[OpOverload] | None = None
 

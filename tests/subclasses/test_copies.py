@@ -1,4 +1,4 @@
-"""Copies and pickles of subclasses: rows 21 and 22."""
+"""Copies and pickles of subclasses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pickle
 import numpy as np
 import pytest
 
-from pydispatch import Shell, Tensor, ops
+from pydispatch import Tensor, ops
 from pydispatch.exceptions import AutogradError
+from pydispatch.subclasses import Shell
 from pydispatch.testing import LoggingTensor
-from tests.cases import in_one_case
 from tests.subclasses.classes import Around, Is, Two, Wrapped, bottom
 
 
@@ -20,7 +20,7 @@ class Plain(Tensor):
 
 
 class Named(Tensor):
-    """No handler; what it is made of is not what its constructor takes."""
+    """No handler. What it is made of is not what its constructor takes."""
 
     def __init__(self, name, size):
         super().__init__(np.arange(float(size)))
@@ -130,7 +130,6 @@ def state_of(tensor):
     return {name: value for name, value in found.items() if not isinstance(value, (Tensor, np.ndarray))}
 
 
-@in_one_case
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_class_values_and_state_are_kept(make, copied):
@@ -152,7 +151,6 @@ def test_class_values_and_state_are_kept(make, copied):
     assert y._version == 0
 
 
-@in_one_case
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_leaves_stay_leaves(make, copied):
@@ -176,7 +174,6 @@ SELF = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", SELF.values(), ids=SELF.keys())
 def test_an_object_that_refers_to_itself(make, copied):
@@ -224,7 +221,7 @@ def test_what_a_call_recorded_is_refused(copied):
 
 
 def test_copying_needs_no_operator():
-    """So no handler can spoil it: not one that returns another class, and not one that declines."""
+    """No handler can spoil it, whether it returns another class or declines."""
 
     class Spoils(Is):
         @classmethod
@@ -258,7 +255,6 @@ def test_a_class_may_say_itself_how_it_is_copied():
 # --- shallow copies, and detach --------------------------------------------------------------------------------------
 
 
-@in_one_case
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_copy_keeps_class_and_state(make):
     x = make()
@@ -274,7 +270,7 @@ def test_copy_keeps_class_and_state(make):
 
 
 def test_copy_of_an_array_copies_it():
-    """As copy.copy of an ndarray does; what a wrapper has is shared, as with any object."""
+    """As copy.copy of an ndarray does. What a wrapper has is shared, as with any object."""
     x = Is(ARRAY.copy())
     assert not np.shares_memory(copy.copy(x).array, x.array)
     w = Wrapped(ARRAY)

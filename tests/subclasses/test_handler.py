@@ -1,4 +1,4 @@
-"""When a handler is called, with what, in which state, and how it calls on: spec 1.2 to 1.5, 1.7, 1.8, 1.10, 1.11."""
+"""When a handler is called, with what, in which state, and how it calls on."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import sys
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchKeySet, Shell, Stack, Tensor, exclude_keys, include_keys, ops
+from pydispatch import DispatchKey, DispatchKeySet, Tensor, exclude_keys, include_keys, ops
 from pydispatch.autograd import Function, enable_grad, grad, inference_mode, no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, StateOrderError
+from pydispatch.library import Stack
 from pydispatch.modes import below_python, no_dispatch, restore_entry_state
 from pydispatch.registry.operators import find_or_raise
+from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
-from tests.cases import in_one_case
 from tests.subclasses.classes import Is, Wrapped, bottom, calls_of
 
 ONES = np.ones((2, 2))
@@ -27,7 +28,7 @@ def name(func):
     return str(func.name)
 
 
-# --- 1.2: who takes part ---------------------------------------------------------------------------------------------
+# --- who takes part --------------------------------------------------------------------------------------------------
 
 
 class NoHandler(Tensor):
@@ -129,7 +130,7 @@ def test_many_objects_over_one_array(make):
     assert again.dispatches_to_python is (make is Is)
 
 
-# --- 1.3: which calls reach it ---------------------------------------------------------------------------------------
+# --- which calls reach it --------------------------------------------------------------------------------------------
 
 EXPRESSIONS = {
     "shape and the like": (lambda x: (x.shape, x.dtype, x.ndim, x.size, x.nbytes, x.strides, x.requires_grad), []),
@@ -172,7 +173,6 @@ EXPRESSIONS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
 @pytest.mark.parametrize(("expression", "expected"), EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
 def test_what_reaches_the_handler(cls, expression, expected):
@@ -184,7 +184,7 @@ def test_what_reaches_the_handler(cls, expression, expected):
 
 @pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
 def test_numbers_are_those_of_the_array(cls):
-    x = cls(np.array([[2.5]]))
+    x = cls(np.array(2.5))
     assert (x.item(), float(x), int(x), bool(x), complex(x)) == (2.5, 2.5, 2, True, 2.5 + 0j)
     assert type(x.item()) is float
     assert [10, 20, 30][cls(np.array(1))] == 20
@@ -336,7 +336,7 @@ def test_formatting_a_number_asks_for_it(cls):
     assert calls == [ops.np.item.default] * (cls is Wrapped)
 
 
-# --- 1.5: arguments --------------------------------------------------------------------------------------------------
+# --- arguments -------------------------------------------------------------------------------------------------------
 
 got: list[tuple] = []
 
@@ -413,7 +413,7 @@ def test_the_operator_tells():
     assert {func: 1}[ops.np.add.out] == 1
 
 
-# --- 1.7: the state inside -------------------------------------------------------------------------------------------
+# --- the state inside ------------------------------------------------------------------------------------------------
 
 
 class Runs(Tensor):
@@ -464,7 +464,7 @@ def test_grad_mode_is_as_it_was_but_of_no_effect():
 
 
 def test_functionalities_above_python_are_off(fresh, define, tracer, token):
-    """Though a guard includes them; `restore_entry_state` brings them back."""
+    """Though a guard includes them. `restore_entry_state` brings them back."""
     from_inside = []
     op = define(fresh, "f(Tensor x) -> str", Tracer=token("tracer"), CPU=token("cpu"))
 
@@ -481,7 +481,7 @@ def test_functionalities_above_python_are_off(fresh, define, tracer, token):
 
 
 def test_functionalities_come_before_handlers(fresh, define, tracer):
-    """They see the object; what they redispatch reaches its handler."""
+    """They see the object. What they redispatch reaches its handler."""
     seen = []
 
     def kernel(keys, x):
@@ -594,7 +594,7 @@ def test_what_a_handler_leaves_open_ends_with_it(guard):
         opened[0].__exit__(None, None, None)
 
 
-# --- 1.8: ways to call on --------------------------------------------------------------------------------------------
+# --- ways to call on -------------------------------------------------------------------------------------------------
 
 
 def test_super_call():
@@ -714,7 +714,7 @@ class Inside(Wrapped):
 
 
 def test_restore_entry_state():
-    """The inner array requires grad, the outer does not; autograd runs inside."""
+    """The inner array requires grad, the outer does not. Autograd runs inside."""
     x = Tensor(ONES, requires_grad=True)
     out = ops.np.exp(Inside(x))
     assert not out.requires_grad

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pydispatch import Shell, Tensor, WrapperTensor, _core, func, ops
+from pydispatch import Tensor, WrapperTensor, _core, func, ops
 from pydispatch.autograd import Function, grad
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoKernelError
 from pydispatch.library import Library, get_kernel
-from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
+from pydispatch.subclasses import Shell
 from pydispatch.tree import register_pytree_node
+from tests.custom_operators import CUSTOM_OPERATORS
 from tests.subclasses.classes import Around, Is, Wrapped, bottom
 
 VALUES = np.array([1.0, 2.0])

@@ -11,7 +11,6 @@ from pydispatch.backends import MetaArray
 from pydispatch.func import jvp
 from pydispatch.operators import VARIANTS
 from pydispatch.tree import tree_leaves
-from tests.cases import in_one_case
 from tests.numpy.calls import case_named
 from tests.operators.oracles import DIFFERENTIABLE, cases, is_single, likewise, weights
 from tests.subclasses.classes import Around, Is, Two, Wrapped
@@ -29,7 +28,7 @@ IN_PLACE = [name for name in DIFFERENTIABLE if VARIANTS[name].in_place]
 
 
 def inner(value):
-    """The array inside all wrappers; of the first of two."""
+    """The array inside all wrappers, of the first of two."""
     while isinstance(value, Tensor):
         value = value.a if isinstance(value, Two) else getattr(value, "inner", value.array)
     assert not isinstance(value, MetaArray), "a kernel ran on a Shell"
@@ -67,7 +66,6 @@ def check(case, wrap, expected, found):
                 np.testing.assert_allclose(inner(other), one.array, tolerance, tolerance)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients(name):
     for case in cases(name):
@@ -77,21 +75,18 @@ def test_gradients(name):
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
-@in_one_case
 @pytest.mark.parametrize("wrap", [CLASSES["has has-a"], CLASSES["two"]], ids=["has has-a", "two"])
 def test_gradients_of_deeper_ones(name, wrap):
     for case in cases(name)[::4]:
         check(case, wrap, gradients(case, Tensor), gradients(case, wrap))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_second_gradients(name):
     for case in cases(name)[::3]:
         check(case, Wrapped, gradients(case, Tensor, again=True), gradients(case, Wrapped, again=True))
 
 
-@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_tangents(name):
     for case in cases(name)[::3]:
@@ -115,7 +110,6 @@ def gradients_in_place(name, case, wrap):
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-@in_one_case
 @pytest.mark.parametrize("wrap", [Is, Wrapped, Around, CLASSES["two"]], ids=["is-a", "has-a", "WrapperTensor", "two"])
 def test_gradients_in_place(name, wrap):
     usable = 0

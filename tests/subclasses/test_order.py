@@ -1,4 +1,4 @@
-"""Whose handler is tried first: spec 1.6, and NEP 18's rule written out as a model."""
+"""Whose handler is tried first, and NEP 18's rule written out as a model."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_other_errors_arrive(error, call):
 
 
 class Answers(Tensor):
-    """A, and B(A), that answer: row 13."""
+    """A class, and its subclass, whose handlers raise errors of their own."""
 
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):

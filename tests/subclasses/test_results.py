@@ -1,4 +1,4 @@
-"""What a handler may return: spec 1.9, checked against the schema like what a kernel returns."""
+"""What a handler may return, checked against the schema like what a kernel returns."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_detach_is_checked_too():
 
 
 def test_list_return():
-    """A handler may return a list or a tuple for a list of Tensors; the caller gets a tuple."""
+    """A handler may return a list or a tuple for a list of Tensors. The caller gets a tuple."""
 
     class Splits(Wrapped):
         container = tuple

@@ -1,4 +1,4 @@
-"""Handlers do not get what equals its default: spec 2.2, 2.3, 2.5. Tables and the model are those of kernels."""
+"""Handlers do not get what equals its default. Tables and the model are those of kernels."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Rows(Seen):
 Y = Rows(np.ones((2, 3)))
 LIBRARY = [
     *kernels.LIBRARY_EXAMPLES,
-    ("cumprod", call(kernels.Y, 0, np.float32), call(kernels.Y, 0, np.dtype(np.float32))),          # row 5
+    ("cumprod", call(kernels.Y, 0, np.float32), call(kernels.Y, 0, np.dtype(np.float32))),
     ("zeros_like", call(kernels.Y, dtype=np.int8), call(kernels.Y, dtype=np.dtype(np.int8))),
     ("concatenate", call([kernels.Y, kernels.Y]), call((kernels.Y, kernels.Y))),
     ("concatenate", call([kernels.Y, kernels.Y], 0), call((kernels.Y, kernels.Y))),

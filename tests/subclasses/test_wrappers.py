@@ -1,4 +1,4 @@
-"""Tensors that are arrays, that have arrays, that have such Tensors; taking them apart; results that share memory."""
+"""Tensors that are arrays, that have arrays, that have such Tensors. Taking them apart. Results that share memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pydispatch import Shell, Tensor, WrapperTensor, _core, ops
+from pydispatch import Tensor, WrapperTensor, _core, ops
 from pydispatch.autograd import inference_mode, no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.operators import VARIANTS
-from pydispatch.subclasses import flatten, is_traceable_wrapper, return_and_correct_aliasing, unflatten
+from pydispatch.subclasses import Shell, flatten, is_traceable_wrapper, return_and_correct_aliasing, unflatten
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
-from tests.cases import in_one_case
 from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
 from tests.operators.samples import samples
 from tests.subclasses.classes import Around, Is, NaiveTwo, Two, Wrapped, bottom, calls_of, noting_arguments
@@ -152,7 +151,7 @@ def test_a_wrapper_tensor_needs_a_handler_and_an_array():
         with pytest.raises(DispatchTypeError):
             Around(nothing)
     w = Around(Tensor(CUBE))
-    with pytest.raises(DispatchTypeError, match="never replaced"):
+    with pytest.raises(DispatchTypeError, match="cannot be replaced"):
         w.__init__(Tensor(CUBE))
 
 
@@ -196,7 +195,6 @@ WRAPS = {
 }
 
 
-@in_one_case
 @pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS.keys())
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_programs_give_what_they_give_plain(wrap, program):
@@ -425,7 +423,7 @@ def counting(call, result):
 
 
 def check_like_dense(operator, sample, name):
-    """Is the same call on Two the same as on Tensors, in values, identity and sharing?"""
+    """Check that a call on Two equals the call on Tensors, in values, identity and sharing."""
     plain_call = dense(sample)
     two_call = doubled(Two, dense(sample))
     if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(plain_call)):
@@ -445,7 +443,6 @@ def check_like_dense(operator, sample, name):
     assert counting(two_call, two) == counting(plain_call, plain), (name, sample)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_like_dense(name):
     """Out-of-place, list input, view, multi-output view."""
@@ -453,7 +450,6 @@ def test_like_dense(name):
         check_like_dense(getattr(ops.np, name), sample, name)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_like_dense_in_place(name):
     for sample in samples(name):
@@ -461,7 +457,6 @@ def test_like_dense_in_place(name):
             check_like_dense(getattr(ops.np, VARIANTS[name].in_place), sample, name)
 
 
-@in_one_case
 @pytest.mark.parametrize("name", WITH_OUT)
 def test_like_dense_out(name):
     for sample in samples(name):
@@ -479,7 +474,7 @@ def test_strides_of_a_slice():
 
 
 def test_called_directly():
-    """The helper alone gives the argument; nobody else is needed."""
+    """The helper alone gives the argument. Nobody else is needed."""
     w, v = Two(CUBE, CUBE), Two(CUBE, CUBE)
     fresh = object()
     assert return_and_correct_aliasing(ops.np.add_.default, (w, 1), {}, fresh) is w
@@ -596,13 +591,13 @@ def test_versions_of_views():
     np.testing.assert_array_equal(w.b[0], CUBE[0] + 3)
 
 
-def test_writing_to_a_view_of_what_was_saved_is_an_error():
+def test_what_was_saved_survives_writes_to_a_view():
     w = Two(CUBE.copy(), CUBE.copy(), requires_grad=True)
     x = w * 1
     y = (x * x).sum()
     ops.np.add_(x[0].detach(), 1)
-    with pytest.raises(AutogradError):
-        y.backward()
+    y.backward()
+    np.testing.assert_array_equal(w.grad.a, 2 * CUBE)
 
 
 @pytest.mark.parametrize("target", ["view", "base"])
@@ -667,7 +662,7 @@ def test_the_helper_tells_copies_from_views():
     assert not _core.have_one_memory(part, w)
 
 
-# --- row 18 ----------------------------------------------------------------------------------------------------------
+# --- tracing ---------------------------------------------------------------------------------------------------------
 
 
 def test_tracing_a_function_that_uses_a_wrapper():

@@ -16,10 +16,10 @@ from pydispatch.exceptions import NoDerivativeError
 from pydispatch.library.batching import batching_of
 from pydispatch.library.fakes import fake_of
 from pydispatch.registry.operators import find
-from pydispatch.testing import custom_operators, opcheck
-from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
+from pydispatch.testing import opcheck
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
-from tests.cases import in_one_case
+from tests import custom_operators
+from tests.custom_operators import CUSTOM_OPERATORS
 
 NAMESPACES = ("samples", "samples_by_name")
 BY_NAME = {sample.name: sample for sample in CUSTOM_OPERATORS}
@@ -99,7 +99,6 @@ def test_all_of_the_database():
     ]
 
 
-@in_one_case
 @each()
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["array", "Tensor"])
 def test_values(sample, number, namespace, wrap):
@@ -113,7 +112,6 @@ def test_values(sample, number, namespace, wrap):
     close(arguments, before, rtol=0)
 
 
-@in_one_case
 @each(lambda sample: sample.name != "numpy_nms")
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8", "?"])
 def test_values_of_other_dtypes(sample, number, namespace, dtype):
@@ -138,7 +136,6 @@ def test_values_of_other_dtypes(sample, number, namespace, dtype):
         np.testing.assert_allclose(left, np.asarray(right).astype(np.asarray(left).dtype), rtol=rtol)
 
 
-@in_one_case
 @each(lambda sample: sample.has_fake)
 def test_fakes(sample, number, namespace):
     arguments, keywords = arguments_of(sample, number)
@@ -180,14 +177,12 @@ def tracked(case):
     return [Tensor(array.copy(), requires_grad=True) for array in case.arrays]
 
 
-@in_one_case
 @each(has_formula)
 def test_gradients_and_tangents_by_finite_differences(sample, number, namespace):
     case = Case(sample, number, namespace)
     assert gradcheck(case, tracked(case), check_forward_ad=namespace == "samples")
 
 
-@in_one_case
 @each()
 def test_opcheck(sample, number, namespace):
     arguments, keywords = arguments_of(sample, number)
@@ -200,14 +195,12 @@ def test_opcheck(sample, number, namespace):
     assert set(checks.values()) == {"SUCCESS"}
 
 
-@in_one_case
 @each(has_formula)
 def test_second_derivatives_by_finite_differences(sample, number, namespace):
     case = Case(sample, number, namespace)
     assert gradgradcheck(case, tracked(case))
 
 
-@in_one_case
 @each(has_formula)
 def test_what_is_tracked(sample, number, namespace):
     case = Case(sample, number, namespace)
@@ -217,7 +210,6 @@ def test_what_is_tracked(sample, number, namespace):
         assert {leaf.requires_grad for leaf in tree_leaves(value) if isinstance(leaf, Tensor)} <= {flag}
 
 
-@in_one_case
 @each(has_formula, namespaces=("samples",))
 def test_both_formulas_give_the_same(sample, number, namespace):
     found = []
@@ -230,7 +222,6 @@ def test_both_formulas_give_the_same(sample, number, namespace):
         np.testing.assert_array_equal(left.numpy(), right.numpy(), strict=True)
 
 
-@in_one_case
 @each(has_formula)
 def test_functional_gradients(sample, number, namespace):
     case = Case(sample, number, namespace)
@@ -269,7 +260,6 @@ def test_multiply_with_some_gradients_needed(namespace, needed):
         assert tensor.grad is None if not flag else np.array_equal(tensor.grad.numpy(), gradient)
 
 
-@in_one_case
 @each(lambda sample: sample.has_fake)
 def test_checks_of_arrays_without_data_are_refused(sample, number, namespace):
     """Upstream calls them a success."""
@@ -294,7 +284,7 @@ BATCH = 3
 
 
 def batched(leaf, dim, seed):
-    """Examples that differ, stacked along `dim`; and those examples."""
+    """Examples that differ, stacked along `dim`, and those examples."""
     if dim is None or not isinstance(leaf, np.ndarray):
         return leaf, [leaf] * BATCH
     generator = np.random.default_rng(seed)
@@ -305,7 +295,6 @@ def batched(leaf, dim, seed):
     return np.stack(examples, dim), examples
 
 
-@in_one_case
 @each(lambda sample: sample.has_fake, namespaces=("samples",))
 @pytest.mark.parametrize("pattern", ["front", "behind", "mixed", "some"])
 def test_batching_rules_agree_with_a_loop(sample, number, namespace, pattern):

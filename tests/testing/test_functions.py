@@ -12,10 +12,10 @@ from pydispatch import Tensor, autograd, ops
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.exceptions import VmapError
 from pydispatch.func import grad, jvp, value_and_grad, vjp, vmap
-from pydispatch.testing import functions
-from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
-from tests.cases import in_one_case
+from tests import functions
+from tests.functions import FUNCTIONS
+from tests.warning_filters import loops_allowed
 
 STEP = 1e-5
 
@@ -104,7 +104,7 @@ def random_like(array, seed):
 
 
 def directional(f, arrays, tangents):
-    """The derivative of f along the tangents, by central differences; tuples of outputs one by one."""
+    """The derivative of f along the tangents, by central differences. Tuples of outputs one by one."""
     above, below = (f(*[array + sign * STEP * t for array, t in zip(arrays, tangents, strict=True)])
                     for sign in (1, -1))
     return [(a - b) / (2 * STEP) for a, b in zip(tree_leaves(above), tree_leaves(below), strict=True)]
@@ -130,7 +130,6 @@ def test_names_are_unique_and_every_function_is_listed():
     assert {sample.function for sample in FUNCTIONS} == written
 
 
-@in_one_case
 @pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
 def test_entry_agrees_with_its_class(sample):
     function = sample.function
@@ -141,7 +140,6 @@ def test_entry_agrees_with_its_class(sample):
         == sample.forward_mode
 
 
-@in_one_case
 @pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
 def test_arguments_are_made_anew_and_are_the_same(sample):
     first, second = list(sample.arguments()), list(sample.arguments())
@@ -155,7 +153,6 @@ def test_arguments_are_made_anew_and_are_the_same(sample):
 # --- values -------------------------------------------------------------------------------------------------
 
 
-@in_one_case
 @each()
 def test_value_of_raw_arrays(sample, number):
     case = Case(sample, number)
@@ -164,7 +161,6 @@ def test_value_of_raw_arrays(sample, number):
     all_close(output, case.reference(*case.arrays))
 
 
-@in_one_case
 @each()
 def test_value_of_tensors(sample, number):
     case = Case(sample, number)
@@ -175,7 +171,6 @@ def test_value_of_tensors(sample, number):
     all_close(output, case.reference(*case.arrays))
 
 
-@in_one_case
 @each()
 def test_tracked_outputs_are_those_of_floats(sample, number):
     case = Case(sample, number)
@@ -198,7 +193,6 @@ def test_in_place_result_is_its_argument(sample, number):
 # --- the eager tape -----------------------------------------------------------------------------------------
 
 
-@in_one_case
 @each(slope=None, deterministic=True)
 def test_gradcheck(sample, number):
     case = Case(sample, number)
@@ -206,7 +200,6 @@ def test_gradcheck(sample, number):
     assert gradcheck(case.outputs, tensors, check_forward_ad=sample.forward_mode)
 
 
-@in_one_case
 @each(slope=None, deterministic=True, double_backward=True)
 def test_gradgradcheck(sample, number):
     case = Case(sample, number)
@@ -222,7 +215,6 @@ def test_second_derivative_is_an_error(sample, number):
         autograd.grad(sum((g * g).sum() for g in gradients), tensors)
 
 
-@in_one_case
 @each()
 def test_gradient_of_the_eager_tape(sample, number):
     case = Case(sample, number)
@@ -232,7 +224,7 @@ def test_gradient_of_the_eager_tape(sample, number):
 
 
 def check_gradients(case, gradients):
-    """Against finite differences of the reference; against the claim of those that claim something else."""
+    """Against finite differences of the reference. Against the claim of those that claim something else."""
     for gradient, array in zip(gradients, case.arrays, strict=True):
         assert (gradient.shape, gradient.dtype) == (array.shape, array.dtype)
     if case.sample.slope is None:
@@ -247,7 +239,6 @@ def check_gradients(case, gradients):
 # --- grad, vjp, jvp -----------------------------------------------------------------------------------------
 
 
-@in_one_case
 @each(transforms=True)
 def test_value_and_grad(sample, number):
     case = Case(sample, number)
@@ -256,7 +247,6 @@ def test_value_and_grad(sample, number):
     check_gradients(case, gradients)
 
 
-@in_one_case
 @each(transforms=True)
 def test_grad_of_tracked_tensors_equals_that_of_raw_arrays(sample, number):
     case = Case(sample, number)
@@ -266,7 +256,6 @@ def test_grad_of_tracked_tensors_equals_that_of_raw_arrays(sample, number):
     all_close([gradient.detach() for gradient in tensors], list(raw))
 
 
-@in_one_case
 @each(transforms=True)
 def test_vjp_equals_the_eager_tape(sample, number):
     case = Case(sample, number)
@@ -277,7 +266,6 @@ def test_vjp_equals_the_eager_tape(sample, number):
     all_close(list(pull(cotangents)), list(expected))
 
 
-@in_one_case
 @each(transforms=True, forward_mode=True)
 def test_jvp(sample, number):
     case = Case(sample, number)
@@ -292,7 +280,6 @@ def test_jvp(sample, number):
         close(result, np.asarray(value, output.dtype), rtol=1e-7)
 
 
-@in_one_case
 @each(transforms=True, forward_mode=True)
 def test_jvp_agrees_with_vjp(sample, number):
     case = Case(sample, number)
@@ -367,7 +354,6 @@ def hessian_vector_products(case, tangents):
         yield "vjp(jvp)", vjp(lambda *arrays: jvp(f, arrays, tangents)[1], *arrays)[1](np.ones(()))
 
 
-@in_one_case
 @each(transforms=True, double_backward=True, deterministic=True, slope=None)
 def test_second_derivatives_by_every_composition(sample, number):
     case = Case(sample, number)
@@ -380,7 +366,6 @@ def test_second_derivatives_by_every_composition(sample, number):
             np.testing.assert_allclose(np.asarray(actual), desired, rtol=1e-6, atol=1e-6, err_msg=composition)
 
 
-@in_one_case
 @each(transforms=True, double_backward=True, forward_mode=True, deterministic=True, slope=None)
 def test_jvp_of_jvp(sample, number):
     case = Case(sample, number)
@@ -433,14 +418,14 @@ class Batch:
 
     @staticmethod
     def example(array, dim, number):
-        """What is mapped differs a little from one example to the next; of integers, by their order."""
+        """What is mapped differs a little from one example to the next, of integers, by their order."""
         if dim is None:
             return array
         return array * (1 + number / 50) if is_float(array) else array if number % 2 == 0 else np.array(array)
 
     @staticmethod
     def join(rows, dims):
-        """One batch per column; what is not mapped is in every row the same."""
+        """One batch per column. What is not mapped is in every row the same."""
         columns = zip(*rows, strict=True)
         return [column[0] if dim is None else np.stack(column, dim) for column, dim in zip(columns, dims, strict=True)]
 
@@ -472,7 +457,7 @@ class Batch:
         return [list(column) for column in zip(*rows, strict=True)]
 
     def gradients_of_all(self, function):
-        """Of what gives gradients for one example: those for all of them; summed for what they share."""
+        """Of what gives gradients for one example: those for all of them. Summed for what they share."""
         return [
             sum(column) if dim is None else np.stack(column, dim)
             for column, dim in zip(self.columns(function), self.dims[:self.n], strict=True)
@@ -634,11 +619,7 @@ def mappable(**flags):
             and all(getattr(sample, flag) == value for flag, value in flags.items())]
 
 
-quiet = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
-
-
-@in_one_case
-@quiet
+@loops_allowed
 @pytest.mark.parametrize("sample", mappable(), ids=lambda sample: sample.name)
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_compositions_with_vmap_against_a_loop(sample, composition):
@@ -647,8 +628,7 @@ def test_compositions_with_vmap_against_a_loop(sample, composition):
         all_close(program(batch), loop(batch), rtol=1e-10)
 
 
-@in_one_case
-@quiet
+@loops_allowed
 @pytest.mark.parametrize("sample", mappable(double_backward=True), ids=lambda sample: sample.name)
 @pytest.mark.parametrize("composition", OF_SECOND_ORDER)
 def test_second_derivatives_with_vmap(sample, composition):
@@ -665,7 +645,7 @@ def test_vmap_without_a_rule_is_an_error(sample):
         vmap(case)(*[np.stack([array, array]) for array in case.arrays])
 
 
-@quiet
+@loops_allowed
 def test_random_mask_of_each_example_is_kept_for_its_gradient():
     x = np.arange(1.0, 61.0).reshape(3, 20)
 
@@ -747,7 +727,6 @@ def batchings():
                         yield pytest.param(sample, number, batched, last, id=name)
 
 
-@in_one_case
 @pytest.mark.parametrize(("sample", "number", "batched", "last"), list(batchings()))
 def test_own_batching_rule_equals_the_loop(sample, number, batched, last):
     generator = np.random.default_rng(5)
@@ -769,7 +748,7 @@ def test_own_batching_rule_equals_the_loop(sample, number, batched, last):
 
 
 def varied(arguments, n, generator):
-    """Other values for the argument; permutations stay permutations."""
+    """Other values for the argument. Permutations stay permutations."""
     argument = arguments[n]
     if argument.dtype.kind in "fc":
         return generator.normal(size=argument.shape)

@@ -1,4 +1,4 @@
-"""LoggingTensor and LoggingMode: the traces of Python dispatch 5.3, and the format by its rules F1 to F10."""
+"""LoggingTensor and LoggingMode: their logs and the format of a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pydispatch import Tensor, autograd, ops
 from pydispatch.exceptions import AutogradError
 from pydispatch.library import Library
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs, log_input
-from tests.cases import in_one_case
 
 Pair = namedtuple("Pair", "left right")
 
@@ -47,7 +46,7 @@ def samples():
         yield ops.logged
 
 
-# --- the traces of 5.3 ---
+# --- logs ---
 
 
 def test_a_gradients_are_logged_like_calls():
@@ -252,7 +251,6 @@ def test_scalars_of_numpy_are_arrays():
     assert log == ["$1: f64[] = np.sum($0)", "$2: f64[] = np.multiply($1, 2)"]
 
 
-@in_one_case
 @pytest.mark.parametrize(("dtype", "text"), [
     ("f8", "f64"), ("f4", "f32"), ("f2", "f16"), ("c8", "c64"), ("c16", "c128"), ("i1", "i8"), ("i2", "i16"),
     ("i4", "i32"), ("i8", "i64"), ("u1", "u8"), ("u2", "u16"), ("u4", "u32"), ("u8", "u64"), ("?", "b8"),

@@ -1,4 +1,4 @@
-"""Operators with one mistake each, and the checks of opcheck that find it; and some that have none."""
+"""Operators with one mistake each, and the checks of opcheck that find it, and some that have none."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def with_vmap(rule: Callable[..., Any], **fails: str) -> Operator:
                     vmap=rule)
 
 
-DIFFERS = r"f: vmap, in_dims=\(0,\): result 0 is .* for one example after the other"
+DIFFERS = r"f: vmap, in_dims=\(0,\): result 0 is .* for the examples one by one"
 
 WRONG = {
     # 119
@@ -206,7 +206,7 @@ WRONG = {
         test_transforms=DIFFERS),
     "writes what it drew": Operator(
         "f(Tensor(a!) x) -> ()", {"CPU": lambda x: x.__setitem__(0, next(calls)), "Meta": lambda x: None},
-        lambda: (array(),), {"test_determinism": "what is in argument 'x' afterwards differs between calls",
+        lambda: (array(),), {"test_determinism": "the content of argument 'x' after the call differs between calls",
                              "test_transforms": DIFFERS}),
     "returns a cached array": unary(into_a_cache, test_determinism="two calls returned the same memory"),
     # 127
@@ -257,11 +257,11 @@ WRONG = {
     "backward is not deterministic": unary(
         square, args=lambda: (tracked(),), formula=Formula(lambda g, x: (g * x * (2 + 1e-8 * next(calls)),)),
         test_gradcheck="backward is not deterministic", test_gradgradcheck=": analytic .*, numerical ",
-        test_transforms=r"vmap\(grad\), in_dims=\(0,\): result 0 is .* for one example after the other"),
+        test_transforms=r"vmap\(grad\), in_dims=\(0,\): result 0 is .* for the examples one by one"),
     "an autograd kernel that loses the gradient": Operator(
         "f(Tensor x) -> Tensor", {"CPU": square, "Meta": like, "Autograd": detached}, lambda: (tracked(),),
         dict.fromkeys(("test_gradcheck", "test_forward_mode", "test_gradgradcheck"),
-                      "output 0, which requires no grad, with respect to input 0")),
+                      "output 0, which does not require grad, with respect to input 0")),
     "wrong tangents": unary(
         square, args=lambda: (tracked(),), formula=Formula(SQUARE.of_gradients, lambda t, x: t * x),
         test_forward_mode=r"input 0 \(argument x\): .*: forward mode "),

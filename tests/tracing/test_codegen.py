@@ -1,4 +1,4 @@
-"""The source of a graph: the verified texts of spec 6.1 for our operators, literals that evaluate to themselves."""
+"""The source of a graph: its text for each kind of call, literals that evaluate to themselves."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ def forward(x_1):
     add_ = ops.np.add_(sin, 1);  sin = None
     multiply = ops.np.multiply(add_, 2);  add_ = None
     return multiply
-""", id="6.1 sin(x).add_(1) * 2"),
+""", id="sin(x).add_(1) * 2"),
     pytest.param(lambda graph, x: graph.call_function(ops.np.var, (x, 0), {"ddof": 1, "keepdims": True}), ["x_1"], """\
 def forward(x_1):
     var = ops.np.var(x_1, 0, ddof=1, keepdims=True);  x_1 = None
     return var
-""", id="6.1 keyword arguments, spaced as PEP 8 says"),
+""", id="keyword arguments, spaced as PEP 8 says"),
     pytest.param(with_constant, ["x_1"], """\
 def forward(x_1):
     constant = constants['constant']
     add = ops.np.add(x_1, constant);  x_1 = constant = None
     return add
-""", id="6.1 x + constant"),
+""", id="x + constant"),
     pytest.param(split_and_max, ["x_1"], """\
 def forward(x_1):
     split = ops.np.split(x_1, 2, 0);  x_1 = None
@@ -96,27 +96,27 @@ def forward(x_1):
     getitem_1 = split[1];  split = getitem_1 = None
     add = ops.np.add(getitem, 1);  getitem = None
     return add
-""", id="6.1 split, several results"),
+""", id="split, several results"),
     pytest.param(
         lambda graph, x: graph.call_function(ops.np.sum, (x, 0), {"keepdims": True, "where": None}), ["x_1"], """\
 def forward(x_1):
     sum_1 = ops.np.sum(x_1, 0, keepdims=True, where=None);  x_1 = None
     return sum_1
-""", id="6.1 sum is a builtin"),
+""", id="sum is a builtin"),
     pytest.param(lambda graph, x, o: graph.call_function(ops.np.absolute, (x,), {"out": o}), ["x_1", "o_1"], """\
 def forward(x_1, o_1):
     absolute = ops.np.absolute.out(x_1, out=o_1);  x_1 = o_1 = None
     return absolute
-""", id="6.1 out="),
+""", id="out="),
     pytest.param(lambda graph, x: graph.call_function(ops.np.add_, (x, 1)), ["x_1"], """\
 def forward(x_1):
     add_ = ops.np.add_(x_1, 1);  x_1 = None
     return add_
-""", id="6.1 an argument is written to"),
+""", id="an argument is written to"),
     pytest.param(lambda graph, x: [x, {"a": (None, 2.5)}, (x,)], ["x_1"], """\
 def forward(x_1):
     return [x_1, {'a': (None, 2.5)}, (x_1,)]
-""", id="6.2 nested output"),
+""", id="nested output"),
     pytest.param(lambda graph, x: graph.call_function(ops.np.getitem, (x, (slice(None, 2), ..., None, -1))), ["x"], """\
 def forward(x):
     getitem = ops.np.getitem(x, (slice(None, 2), ..., None, -1));  x = None
@@ -131,7 +131,7 @@ def forward(x):
 def forward(x):
     clip = ops.np.clip(x, -inf, inf);  x = None
     return clip
-""", id="6.2 inf"),
+""", id="inf"),
     pytest.param(lambda graph, x: graph.call_function(max, (graph.call_function(len, (x,)), 7)), ["x"], """\
 def forward(x):
     len_1 = len(x);  x = None
@@ -468,7 +468,7 @@ def test_pickled_graphs_run_alike(names, keywords):
 def test_a_name_that_was_set_is_checked(name, run):
     graph = graph_of(lambda graph, x, y: [x, y], "x_1", "y_1")
     graph.placeholders[1].name = name
-    with pytest.raises(GraphError, match=r"its name .* is taken, hides something, or is no identifier"):
+    with pytest.raises(GraphError, match=r"its name .* is taken, hides something, or is not an identifier"):
         run(graph)
 
 

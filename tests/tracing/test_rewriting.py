@@ -14,7 +14,6 @@ from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.library import Library
 from pydispatch.tracing import Graph
 from pydispatch.tracing.symbolic import trace_with_proxies
-from tests.cases import in_one_case
 
 X, Y, Z = np.random.default_rng(0).standard_normal((3, 2, 3))
 
@@ -67,7 +66,6 @@ def forward(x, y, z):
 # --- what matches ---
 
 
-@in_one_case
 @pytest.mark.parametrize(("program", "pattern", "replacement", "left", "n"), [
     pytest.param(lambda x, y: x * x, lambda a: a * a, ops.np.square, ["np::square"], 1,
                  id="a parameter twice, one value"),
@@ -322,29 +320,28 @@ def write_to_argument(a):
     return a
 
 
-@in_one_case
 @pytest.mark.parametrize(("pattern", "replacement", "error", "message"), [
-    pytest.param(write_to_argument, lambda a: a, GraphError, "node add_ does more than make a value", id="writes"),
+    pytest.param(write_to_argument, lambda a: a, GraphError, "node add_ has side effects", id="writes"),
     pytest.param(lambda a: a * 2, lambda a: write_to_argument(a), GraphError,
-                 "replacement's node add_ writes, or may write, to a parameter", id="replacement writes"),
+                 "replacement's node add_ writes, or can write, to a parameter", id="replacement writes"),
     pytest.param(lambda a: a * 2, lambda a: write_to_argument(a[0]), GraphError,
-                 "replacement's node add_ writes, or may write, to a parameter", id="replacement writes to a view"),
-    pytest.param(lambda a: a, lambda a: a, GraphError, "returns a, which no operator of it made", id="no operator"),
-    pytest.param(lambda a: 3, lambda a: 3, GraphError, "returns 3, which no operator of it made", id="literal"),
+                 "replacement's node add_ writes, or can write, to a parameter", id="replacement writes to a view"),
+    pytest.param(lambda a: a, lambda a: a, GraphError, "returns a, which is not a result of", id="no operator"),
+    pytest.param(lambda a: 3, lambda a: 3, GraphError, "returns 3, which is not a result of", id="literal"),
     pytest.param(lambda a: (), lambda a: (), GraphError, "does not use its parameter a", id="nothing"),
     pytest.param(lambda: (), lambda: (), GraphError, "returns nothing", id="nothing at all"),
     pytest.param(lambda a, b: a + 1, lambda a, b: a, GraphError, "does not use its parameter b", id="unused"),
     pytest.param(lambda a: (ops.np.sin(a), a + 1)[1], lambda a: a, GraphError, "no node uses the pattern's node sin",
                  id="dead"),
-    pytest.param(lambda a: a + 1, lambda a, b: a, GraphError, "has 1 parameters, the replacement 2", id="parameters"),
+    pytest.param(lambda a: a + 1, lambda a, b: a, GraphError, "1 parameters, but the replacement 2", id="parameters"),
     pytest.param(lambda a: a + 1, lambda a: (a, a), GraphError, "return different structures", id="results"),
-    pytest.param(lambda a: a.shape, lambda a: a, GraphError, "no shapes or dtypes", id="shape"),
+    pytest.param(lambda a: a.shape, lambda a: a, GraphError, "cannot read shapes or dtypes", id="shape"),
     pytest.param(lambda a: ops.np.split(a, 2)[0], lambda a: a, GraphError, r"np::split returns Tensor\[\]", id="list"),
-    pytest.param(lambda a, *, b: a + b, lambda a: a, DispatchTypeError, r"positional parameters, not \(a, \*, b\)",
+    pytest.param(lambda a, *, b: a + b, lambda a: a, DispatchTypeError, r"has the parameters \(a, \*, b\)",
                  id="keyword-only"),
-    pytest.param(lambda *a: a[0] + 1, lambda a: a, DispatchTypeError, r"positional parameters, not \(\*a\)",
+    pytest.param(lambda *a: a[0] + 1, lambda a: a, DispatchTypeError, r"has the parameters \(\*a\)",
                  id="varargs"),
-    pytest.param(3, lambda a: a, DispatchTypeError, "a pattern is a function or a Graph, not int", id="no function"),
+    pytest.param(3, lambda a: a, DispatchTypeError, "pattern is an int, expected a function", id="no function"),
 ])
 def test_errors(pattern, replacement, error, message):
     graph = traced(lambda x: ops.np.sin(x) * 2)
@@ -356,7 +353,7 @@ def test_errors(pattern, replacement, error, message):
 
 
 def test_numbers_cannot_be_taken_from_symbols():
-    with pytest.raises(GraphError, match="np::item returns Scalar, whose value a pattern does not know"):
+    with pytest.raises(GraphError, match=r"whose value is unknown in a pattern|a pattern cannot read shapes"):
         traced(lambda x: x * float(x))
 
 

@@ -13,7 +13,6 @@ from pydispatch import Tensor, func, ops
 from pydispatch.operators import DECLARATIONS
 from pydispatch.tracing import Graph, make_fx
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
-from tests.cases import in_one_case
 from tests.operators.samples import functional_names, smooth_samples
 
 NAMES = [name for name in functional_names() if name not in ("detach", "item", "empty", "empty_like")]     # no samples
@@ -77,13 +76,11 @@ def check(call: Callable[..., Any], values: list[np.ndarray]) -> bool:
     return True
 
 
-@in_one_case
 @pytest.mark.parametrize("name", NAMES)
 def test_operator(name):
     assert sum(check(call, values) for call, values in calls(name, steps(name))) > 0
 
 
-@in_one_case
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradient(name):
     assert sum(check(pulled_back(call), values) for call, values in calls(name, steps(name)) if values) > 0

@@ -1,4 +1,4 @@
-"""What mypy and pyright are expected to know; `test_types.py` runs them over this file.
+"""What mypy and pyright are expected to know. `test_types.py` runs them over this file.
 
 A line with `# type: ignore` must be an error, each other line must be none.
 """
@@ -39,7 +39,7 @@ assert_type(tensor.sum(), Tensor)
 assert_type(tensor.grad, Tensor | None)
 
 
-# arrays of any shape; those of an unknown dtype, for which NumPy answers before it asks the Tensor
+# arrays of any shape. Those of an unknown dtype, for which NumPy answers before it asks the Tensor
 
 
 def typed(known: NDArray[np.float64], unknown: NDArray[Any]) -> None:

@@ -29,7 +29,7 @@ CLASSES = {"Tensor": Tensor, "complex": (int, float, complex), "np.generic": np.
 def calls_of_universal() -> dict[str, list[ast.FunctionDef]]:
     """The calls of each class of universal functions, without `self`."""
     found = {}
-    for node in ast.parse((FOLDER.parent / "namespaces" / "universal.pyi").read_text()).body:
+    for node in ast.parse((FOLDER.parent / "_stubs" / "universal.pyi").read_text()).body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Function"):
             calls = [each for each in node.body if isinstance(each, ast.FunctionDef)]
             for call in calls:
@@ -52,7 +52,7 @@ def overloads_in(module: str) -> dict[str, list[ast.FunctionDef]]:
 
 
 def is_of(value: Any, hint: ast.expr) -> bool:
-    """Is this value of the type that is written there?"""
+    """Return whether a value has the annotated type."""
     text = ast.unparse(hint)
     if text in CLASSES:
         return isinstance(value, CLASSES[text])
@@ -92,7 +92,7 @@ def binder_of(overload: ast.FunctionDef) -> Callable[..., dict[str, Any]]:
 
 
 def hints_of(overload: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """(argument, its hint); TypeError if it does not take these arguments."""
+    """(argument, its hint). TypeError if it does not take these arguments."""
     arguments = overload.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     hints: dict[str, Any] = {each.arg: each.annotation for each in every}

@@ -1,6 +1,7 @@
 """Dask's arrays as raw arrays, and functions over their chunks. Needs the extra `dask`.
 
-Imported when the first of its arrays is seen; what needs the scheduler is imported when it is asked for.
+The package is imported when the first of Dask's arrays is used. Its modules that need the scheduler are imported on
+request.
 """
 
 from __future__ import annotations

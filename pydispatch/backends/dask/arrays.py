@@ -1,7 +1,7 @@
-"""The backend `Dask`: `dask.array.Array`, the functions of `dask.array`, and kernels for what these lack.
+"""The backend `Dask`: `dask.array.Array`, the functions of `dask.array`, and kernels for operators that these lack.
 
-Kernels are lazy: they look at shapes, dtypes and chunks, never at values. A kernel that works along an axis makes one
-chunk of it.
+Kernels are lazy. They use shapes, dtypes and chunks, never values. A kernel that works along an axis makes one chunk of
+it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NAME = "Dask"
 
 
 def sort(a: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
-    """The elements in order along an axis."""
+    """Sort elements along an axis."""
     return _ordered(ops.np.sort.default, a, axis, kind, stable)
 
 
 def argsort(a: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None) -> Any:
-    """Where those are."""
+    """Return the indices that sort elements along an axis."""
     return _ordered(ops.np.argsort.default, a, axis, kind, stable)
 
 
@@ -44,7 +44,7 @@ def _ordered(operator: OpOverload, a: Any, axis: int | None, kind: str | None, s
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    """For each row, the elements at positions of its own."""
+    """Return the elements at the positions that are given for each row."""
     if axis is None:
         arr, axis = shaping.ravel(arr), 0
     rows = [da.moveaxis(as_dask(a), axis, -1) for a in (arr, indices)]
@@ -53,40 +53,40 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 
 
 def searchsorted(a: Any, v: Any, side: str = "left") -> Any:
-    """Where elements belong in a sorted array, which is one chunk."""
+    """Find the positions of elements in a sorted array, which becomes one chunk."""
     return on_rows(ops.np.searchsorted.default, "(n),()->()", as_dask(a), as_dask(v), side)
 
 
 def interval(x: Any, xp: Any) -> Any:
-    """Which two neighbours among sorted points an element lies between."""
+    """Return the number of the interval between sorted points that each element lies in."""
     core = core_of_points(x, xp)
     return on_rows(ops.np.interval.default, f"({core}),(n)->({core})", as_dask(x), as_dask(xp))
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
-    """Values between those at sorted points, on straight lines."""
+    """Interpolate linearly between values at sorted points."""
     core = core_of_points(x, xp)
     ends = ",()" * sum(isinstance(end, (da.Array, np.ndarray)) for end in (left, right))
     return on_rows(ops.np.interp.default, f"({core}),(n),(n){ends}->({core})", *map(as_dask, (x, xp, fp)), left, right)
 
 
 def core_of_points(x: Any, xp: Any) -> str:
-    """The axes of points that belong to one row of sorted points, for a signature."""
+    """Return the axes of the points that belong to one row of sorted points, for a signature."""
     return "" if xp.ndim == 1 else ",".join(f"k{axis}" for axis in range(x.ndim - xp.ndim + 1))
 
 
 def item(a: Any) -> Any:
-    """The only element as a number of Python's: this is what programs call to compute it."""
+    """Compute the only element, as a Python number."""
     return a.compute().item()
 
 
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    """The convolution of rows."""
+    """Compute the convolution of rows."""
     return on_rows(ops.np.convolve.default, "(n),(m)->(k)", as_dask(a), as_dask(v), mode)
 
 
 def fft(operator: OpOverload, a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """A Fourier transform along an axis."""
+    """Compute a Fourier transform along an axis."""
     return along(operator, (axis,), a, n, axis, norm)
 
 
@@ -94,7 +94,7 @@ def fft(operator: OpOverload, a: Any, n: int | None = None, axis: int = -1, norm
 
 
 def bound(name: str, function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
-    """A kernel of this name, for messages, that calls a function with these arguments first."""
+    """Return a kernel that calls a function with these arguments first. Messages show its name."""
     def kernel(*args: Any, **options: Any) -> Any:
         return function(*first, *args, **options)
     kernel.__name__ = kernel.__qualname__ = name
@@ -107,7 +107,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "clip": bound("clip", on_elements, ops.np.clip.default),
     "getitem": indexing.index, "index": indexing.index, "setitem": indexing.setitem, "index_put": indexing.index_put,
     "take": indexing.take, "item": item, "scatter_add": indexing.scatter_add,
-    "reshape": shaping.reshape, "ravel": shaping.ravel, "repeat": shaping.repeat, "split": shaping.split,
+    "reshape": shaping.reshape, "ravel": shaping.ravel, "repeat": shaping.repeat, "roll": shaping.roll,
+    "split": shaping.split,
     "concatenate": shaping.concatenate, "stack": shaping.stack, "broadcast_to": shaping.broadcast_to,
     "linspace": shaping.linspace, "full": shaping.full, "full_like": shaping.full_like,
     "zeros_like": shaping.zeros_like, "ones_like": shaping.ones_like, "empty_like": shaping.empty_like,
@@ -118,22 +119,23 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "linalg_inv": matrices.inv, "linalg_cholesky": matrices.cholesky, "linalg_solve": matrices.solve,
     "linalg_qr": matrices.qr, "linalg_svd": matrices.svd, "linalg_vector_norm": matrices.vector_norm,
 }
-"""By operator: what `dask.array` has no function for, or one that takes less or gives something else than NumPy's."""
+"""Kernels of operators that `dask.array` lacks, or where its function takes less than NumPy's or differs from it."""
 
 SIGNATURES = {
-    "linalg_cofactor": "(m,m)->(m,m)", "linalg_det": "(m,m)->()", "linalg_slogdet": "(m,m)->(),()",
-    "linalg_eigh": "(m,m)->(m),(m,m)", "linalg_eigvalsh": "(m,m)->(m)", "linalg_eig": "(m,m)->(m),(m,m)",
-    "linalg_eigvals": "(m,m)->(m)", "linalg_svdvals": "(m,n)->(k)", "linalg_pinv": "(m,n)->(n,m)",
+    "linalg_cofactor": "(m,m)->(m,m)", "linalg_cofactor_slope": "(m,m),(m,m)->(m,m)", "linalg_det": "(m,m)->()",
+    "linalg_slogdet": "(m,m)->(),()", "linalg_eigh": "(m,m)->(m),(m,m)", "linalg_eigvalsh": "(m,m)->(m)",
+    "linalg_eig": "(m,m)->(m),(m,m)", "linalg_eigvals": "(m,m)->(m)", "linalg_svdvals": "(m,n)->(k)",
+    "linalg_pinv": "(m,n)->(n,m)",
 }
-"""Operators on stacks of matrices, as generalized universal functions."""
+"""Operators on stacks of matrices, which run as generalized universal functions."""
 OF_NUMPYS = ("einsum", "linalg_inv", "linalg_cholesky", "linalg_solve", "linalg_qr", "linalg_svd", "cumsum", "cumprod",
              "setitem", "index_put", "argmax", "argmin")
-"""Operators that Dask computes with the elements of NumPy's arrays, whatever the chunks are."""
+"""Operators that Dask computes on NumPy's arrays, whichever kind the chunks are."""
 TRANSFORMS = ("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft")
 
 
 def pointwise(name: str) -> Callable[..., Any]:
-    """The kernel of a pointwise operator: Dask's function if it has one, which takes arrays of NumPy's chunks alone."""
+    """Return the kernel of a pointwise operator: Dask's function, if there is one, for chunks of NumPy's only."""
     operator = getattr(ops.np, name).default
     by_chunk = bound(name, on_elements, operator)
     function = getattr(da, name, None)
@@ -148,7 +150,7 @@ def pointwise(name: str) -> Callable[..., Any]:
 
 
 class Functions(SimpleNamespace):
-    """The functions of `dask.array`, but for pointwise ones."""
+    """The functions of `dask.array`, except pointwise ones."""
 
     __name__ = "dask.array"
 
@@ -172,7 +174,7 @@ def register() -> None:
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
-    """Those that are registered, by operator."""
+    """Return the kernels to register, by operator."""
     of_signatures = {name: bound(name, on_rows, getattr(ops.np, name).default, signature)
                      for name, signature in SIGNATURES.items()}
     of_transforms = {name: bound(name, fft, getattr(ops.np, name).default) for name in TRANSFORMS}

@@ -1,4 +1,4 @@
-"""`map_chunks`: a function over the chunks of Dask arrays, as a higher-order operator."""
+"""`map_chunks`: a higher-order operator that calls a function for each chunk of Dask arrays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dask.base import compute as compute_lazy
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.captures import tensors_in_reach
 from pydispatch.autograd.values import bottom_of
 from pydispatch.backends.dask.functions import (
     CHUNKED,
@@ -30,7 +31,6 @@ from pydispatch.backends.dask.functions import (
 from pydispatch.backends.dask.graphs import over_chunks
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
-from pydispatch.higher_order.closures import tensors_in_reach
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import (
     axes_swapped,
@@ -51,22 +51,40 @@ def map_chunks(
     f: Callable[..., Any], *args: Any, reduce: Any = None, chunked: int | Sequence[int] | None = None,
     compiled: bool = True, compute: bool = False,
 ) -> Any:
-    """The results of `f(*args)` for each chunk of rows: joined along axis 0, or with `reduce="sum"` summed over chunks.
+    """Call `f(*args)` for each chunk of rows, and join or sum the results.
 
-    Arguments that are Dask arrays, or pytrees of them, are chunked along axis 0: `f` gets one chunk of each, as NumPy
-    arrays, and the chunks are aligned. All others, arrays or pytrees with arrays in them, are the same for every chunk.
-    `chunked` gives the positions of the chunked arguments where that is not what you mean. `f` returns arrays, in a
-    pytree too; `reduce` is "sum" or None for all of them, or a pytree of these, nested as the output is, as far as it
-    goes.
+    The results are lazy Dask arrays, and so are their derivatives. `func.grad` and every other transform see one
+    operator, whose backward pass is also a `map_chunks`.
 
-    Results are lazy Dask arrays, and so are their derivatives: `func.grad` and every other transform see one operator,
-    whose backward pass is a `map_chunks` too. With `compute=True`, results that are summed are computed at once, and
-    are NumPy arrays, as are the gradients of arguments that are not chunked.
+    Parameters
+    ----------
+    f
+        Function that returns arrays, also in a pytree. It may call transforms. `cloudpickle` pickles it, so it can be
+        a closure, but it must not capture Tensors.
+    *args
+        Arguments that are Dask arrays, or pytrees of them, are chunked along axis 0. `f` gets one chunk of each, as
+        NumPy arrays, and the chunks are aligned. All other arguments, arrays or pytrees with arrays in them, are the
+        same for every chunk.
+    reduce
+        None joins the results of the chunks along axis 0. "sum" sums them over chunks. A pytree of these sets it for
+        parts of the output. It is nested like the output, down to any depth.
+    chunked
+        Positions of the chunked arguments, if they are not those that hold Dask arrays.
+    compiled
+        Whether each worker process compiles `f`, once. See `pydispatch.compile` for its requirements.
+    compute
+        Whether to compute summed results immediately. They are then NumPy arrays, and so are the gradients of arguments
+        that are not chunked.
 
-    `f` may call transforms, and is pickled: by `cloudpickle`, so it may be a closure. It must not capture Tensors.
-    `compiled` says whether each worker process compiles it, once; see `pydispatch.compile` for what that asks of `f`.
+    Returns
+    -------
+    Any
+        The arrays that `f` returns, nested in the same way.
 
-    Raises DispatchTypeError for arguments or a `reduce` that do not fit.
+    Raises
+    ------
+    DispatchTypeError
+        If an argument or `reduce` does not fit.
     """
     if not callable(f):
         raise DispatchTypeError(f"map_chunks: f is {_core.a_type(f)}, expected a function\nwrite map_chunks(f, x)")
@@ -84,7 +102,7 @@ def map_chunks(
 
 
 def _sorted_leaves(args: tuple[Any, ...], chunked: Any) -> tuple[list[Any], Any, list[ArgumentMarker | None]]:
-    """The leaves of the arguments, and for each its place: CHUNKED, SHARED, or None for what is no array."""
+    """Return the leaves of the arguments, and for each CHUNKED, SHARED, or None if it is not an array."""
     positions = _positions(args, chunked)
     leaves, spec = tree_flatten(args)
     places: list[ArgumentMarker | None] = []
@@ -95,13 +113,13 @@ def _sorted_leaves(args: tuple[Any, ...], chunked: Any) -> tuple[list[Any], Any,
                                         "arrays with rows\nleave its position out of `chunked`")
             places.append(None if not _core.is_array(leaf) else CHUNKED if i in positions else SHARED)
     if CHUNKED not in places:
-        raise DispatchTypeError("map_chunks: no argument is a Dask array, expected one whose chunks to go over\n"
+        raise DispatchTypeError("map_chunks: no argument is a Dask array, expected at least one\n"
                                 "pass dask.array.from_array(x, chunks=...), or name positions: chunked=(0,)")
     return leaves, spec, places
 
 
 def _specs_of_first_chunks(values: Sequence[Any]) -> Specs:
-    """Shapes and dtypes of the first chunks; two rows where Dask does not know how many."""
+    """Return the shapes and dtypes of the first chunks. Assume two rows if Dask does not know their number."""
     chunked = next((bottom for bottom in map(bottom_of, values) if isinstance(bottom, da.Array)), None)
     n_rows = len(values[0]) if chunked is None else chunked.chunks[0][0]
     return tuple([((2 if np.isnan(n_rows) else n_rows, *shape[1:]), dtype) for shape, dtype in specs_of(values)])
@@ -122,11 +140,11 @@ def _positions(args: tuple[Any, ...], chunked: Any) -> tuple[int, ...]:
 
 
 def _is_chunked(i: int, leaves: Sequence[Any]) -> bool:
-    """Does an argument hold Dask arrays and nothing else? An error where it holds both."""
+    """Return whether an argument holds only Dask arrays. Raise DispatchTypeError if it also holds other values."""
     flags = [isinstance(bottom_of(leaf), da.Array) and leaf.ndim > 0 for leaf in leaves]
     if any(flags) and not all(flags):
         raise DispatchTypeError(f"map_chunks: argument {i} holds Dask arrays and other values\n"
-                                "say which arguments are chunked: chunked=(0, 1)")
+                                "specify which arguments are chunked: chunked=(0, 1)")
     return bool(flags) and all(flags)
 
 
@@ -134,23 +152,24 @@ def _check_captured(f: Callable[..., Any]) -> None:
     for tensor in tensors_in_reach(f):
         if isinstance(tensor, _core.Wrapper) or tensor.requires_grad or isinstance(bottom_of(tensor), da.Array):
             raise DispatchTypeError(
-                f"map_chunks: f captures {_core.a_type(tensor)} of shape {tuple(tensor.shape)}, which cannot go to "
-                "workers with its derivatives\npass it as an argument: map_chunks(f, x, captured)")
+                f"map_chunks: f captures {_core.a_type(tensor)} of shape {tuple(tensor.shape)}, which cannot be sent "
+                "to workers with its derivatives\npass it as an argument: map_chunks(f, x, captured)")
 
 
 def _are_summed(reduce: Any, outline: Any, spec: Any, leaves: Sequence[Any]) -> tuple[bool, ...]:
-    """For each array that f returns: is it summed over chunks?"""
+    """Return, for each array that f returns, whether it is summed over chunks."""
     flags = spread(reduce, spec)
     if flags is None or any(flag not in (None, "sum") for flag in flags):
-        raise DispatchTypeError(f"map_chunks: reduce is {reduce!r}, f returns {described_structure(spec)}; expected "
-                                'None, "sum", or a pytree of these, nested alike\nwrite reduce="sum"')
+        raise DispatchTypeError(f"map_chunks: reduce is {reduce!r}, but f returns {described_structure(spec)}, "
+                                'expected None, "sum", or a pytree of these with the same structure\n'
+                                'write reduce="sum"')
     summed = []
     for n, (leaf, flag) in enumerate(zip(leaves, flags, strict=True)):
         if is_number_of_array(leaf):
             if flag is None and not outline[leaf][0]:
                 raise DispatchTypeError(
                     f"map_chunks: the result{path_of_leaf(spec, n)} has no axis, expected one for the rows "
-                    'along which chunks are joined\nsum it over chunks: reduce="sum"; or return result[None]')
+                    'along which chunks are joined\nsum it over chunks: reduce="sum", or return result[None]')
             summed.append(flag == "sum")
     return tuple(summed)
 
@@ -159,7 +178,7 @@ def _are_summed(reduce: Any, outline: Any, spec: Any, leaves: Sequence[Any]) -> 
 
 
 class ChunkCall:
-    """What a call does with each chunk, and which results it sums over chunks."""
+    """A function to call with each chunk, which of its results are summed over chunks, and the options of the call."""
 
     __slots__ = ("compiled", "compute", "function", "summed")
 
@@ -170,7 +189,7 @@ class ChunkCall:
         self.compute = compute
 
     def of(self, function: ChunkFunction, summed: Sequence[bool]) -> ChunkCall:
-        """Another function, called in the same way."""
+        """Return a call of another function with the same options."""
         return ChunkCall(function, tuple(summed), self.compiled, self.compute)
 
 
@@ -180,12 +199,12 @@ register_common_rules(MAP_CHUNKS)
 
 @MAP_CHUNKS.py_impl("CompositeExplicitAutograd")
 def run(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """The graph over the chunks; where no array is Dask's, the function itself."""
+    """Build the graph over the chunks. If no array is Dask's, call the function itself."""
     values, others = [bottom_of(value) for value in chunked], [bottom_of(value) for value in shared]
     if any(map(is_masked, (*values, *others))):
         raise DispatchTypeError(
             "map_chunks: an argument is masked, or has masked chunks, expected arrays without masks, which compiled "
-            "functions and sums over chunks would forget\npass the elements and the mask: "
+            "functions and sums over chunks would lose\npass the elements and the mask: "
             "array.map_blocks(numpy.ma.filled, 0.0), dask.array.ma.getmaskarray(array)")
     if not any(isinstance(value, da.Array) for value in values):
         return as_arrays(call.function(*values, *others))
@@ -198,13 +217,13 @@ def run(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
 
 @MAP_CHUNKS.py_impl("Meta")
 def run_without_data(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """The function on all rows at once, for shapes and dtypes."""
+    """Call the function on all rows together, for shapes and dtypes."""
     return call.function(*chunked, *shared)
 
 
 @MAP_CHUNKS.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """The function on batches of each chunk."""
+    """Call the function on batches of each chunk."""
     flags = owned((*chunked, *shared), interpreter)
     values = tuple([axes_swapped(_core.value_below(value, interpreter)) if flag else value
                     for value, flag in zip(chunked, flags[:len(chunked)], strict=True)])
@@ -216,7 +235,7 @@ def run_on_batches(interpreter: Vmap, call: ChunkCall, chunked: Arrays, shared: 
 
 @MAP_CHUNKS.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """One pass over chunks of values and of tangents."""
+    """Compute results and tangents in one pass over chunks of values and of tangents."""
     tangents = [tangents_of(values, interpreter) for values in (chunked, shared)]
     flags = [[tangent is not None for tangent in found] for found in tangents]
     function = Pushforward(call.function, [*flags[0], *flags[1]])
@@ -230,7 +249,7 @@ def run_with_tangents(interpreter: Jvp, call: ChunkCall, chunked: Arrays, shared
 
 @MAP_CHUNKS.py_impl(Grad)
 def run_and_record(interpreter: Interpreter | None, call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """The pass over the chunks below, as one node; its backward is another one."""
+    """Run the operator below and record it as one node, whose backward pass is another `map_chunks`."""
     results = wrapped(MAP_CHUNKS(call, below(chunked, interpreter), below(shared, interpreter)), interpreter)
     n = len(chunked)
 
@@ -243,14 +262,14 @@ def run_and_record(interpreter: Interpreter | None, call: ChunkCall, chunked: Ar
 
 @MAP_CHUNKS.py_impl("Autograd")
 def run_on_tape(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """`run_and_record` on the tape."""
+    """Record the call on the tape of eager autograd."""
     return run_and_record(None, call, chunked, shared)
 
 
 def gradients(
     call: ChunkCall, chunked: Arrays, shared: Arrays, wanted: Sequence[bool], grads: Sequence[Any]
 ) -> Arrays:
-    """The gradients that are wanted: per chunk for chunked arguments, summed over chunks for the others."""
+    """Return the wanted gradients: per chunk for chunked arguments, summed over chunks for the others."""
     moving = [grad is not None for grad in grads]
     kinds = [*zip(grads, moving, call.summed, strict=True)]
     function = Pullback(call.function, wanted, moving, call.summed)

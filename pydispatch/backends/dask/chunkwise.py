@@ -1,6 +1,6 @@
-"""Operators over the chunks of Dask's arrays: each chunk, or each whole row of chunks, is an array of NumPy's.
+"""Runs operators over the chunks of Dask's arrays. Each chunk, or each whole row of chunks, is an array of NumPy's.
 
-A result's shape and dtype come from the operator's kernel for Meta, so nothing is computed to find them.
+A result's shape and dtype come from the operator's kernel for Meta. Finding them computes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_
 
 
 class Call(NamedTuple):
-    """A call of an operator whose arrays are left open, as a function of these; pickled by the operator's name."""
+    """A call of an operator as a function of its arrays. It is pickled by the operator's name."""
 
     operator: OpOverload
     leaves: tuple[Any, ...]
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 
 def opened(operator: OpOverload, *args: Any, **options: Any) -> tuple[Call, list[Any]]:
-    """A call without its arrays, and these."""
+    """Split a call into a function of its arrays and these arrays."""
     leaves, spec = tree_flatten((args, options))
     places = tuple([i for i, leaf in enumerate(leaves) if isinstance(leaf, (da.Array, np.ndarray))])
     rest = tuple([None if i in places else leaf for i, leaf in enumerate(leaves)])
@@ -54,7 +54,7 @@ def opened(operator: OpOverload, *args: Any, **options: Any) -> tuple[Call, list
 
 
 def metadata_of(operator: OpOverload, *args: Any, **options: Any) -> Any:
-    """The shape and dtype of the result of a call, as a MetaArray; a length that is unknown counts as 1."""
+    """Return the shape and dtype of a call's result as a MetaArray. An unknown length counts as 1."""
     args, options = tree_map(_as_meta, (args, options))
     return operator(*args, **options)
 
@@ -66,7 +66,7 @@ def _as_meta(leaf: Any) -> Any:
 
 
 def as_dask(value: Any) -> Any:
-    """NumPy's array, or a number, as an array of Dask's."""
+    """Convert a NumPy array or a number to a Dask array."""
     return value if isinstance(value, da.Array) else da.asarray(value)
 
 
@@ -76,7 +76,7 @@ _lock = Lock()
 
 
 def remember_chunks(a: Any) -> None:
-    """Keep in mind the chunks of an array that is reduced: its gradient is made later, of its shape alone."""
+    """Remember the chunks of an array that is reduced, because its gradient is later made from its shape only."""
     with _lock:
         _remembered.pop(a.shape, None)
         _remembered[a.shape] = a.chunks
@@ -85,14 +85,14 @@ def remember_chunks(a: Any) -> None:
 
 
 def remembered_chunks(shape: tuple[int, ...]) -> Any:
-    """The chunks of the last array of this shape that was reduced; None if there is none."""
+    """Return the chunks of the last reduced array of this shape, or None."""
     return _remembered.get(shape)
 
 
 def of_known_sizes(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel whose errors that unknown sizes have a part in name the operator, tell of the sizes and say what to do.
+    """Wrap a kernel so that errors caused by unknown sizes name the operator, the sizes and a remedy.
 
-    Dask's own speak of chunks where these meet, and of nan where they are computed with.
+    Dask's own errors speak of chunks if these meet, and of nan if unknown sizes are computed with.
     """
     @wraps(kernel)
     def checked(*args: Any, **options: Any) -> Any:
@@ -107,28 +107,28 @@ def of_known_sizes(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_axes(operator: OpOverload, a: Any, axes: Sequence[int]) -> None:
-    """UnsupportedError where the length of one of these axes is unknown, which an operator works along."""
+    """Raise UnsupportedError if an operator works along an axis of unknown length."""
     if any(math.isnan(a.shape[axis]) for axis in axes):
         raise unknown_sizes(f"operator {operator.name}", a,
-                            f"it needs to know the length of axis {' and '.join(map(str, axes))}")
+                            f"it requires the length of axis {' and '.join(map(str, axes))}")
 
 
 def on_elements(operator: OpOverload, *args: Any, **options: Any) -> Any:
-    """A pointwise operator: chunk by chunk."""
+    """Run a pointwise operator chunk by chunk."""
     check_chunks(operator, *args, **options)
     call, arrays = opened(operator, *args, **options)
     return elemwise(call, *arrays, dtype=metadata_of(operator, *args, **options).dtype)
 
 
 def on_masked(operator: OpOverload, a: Any, *args: Any) -> Any:
-    """An operator between masked arrays and ordinary ones, which the pack of masked arrays has: chunk by chunk."""
+    """Run an operator of the pack of masked arrays chunk by chunk."""
     call, arrays = opened(operator, a, *args)
     found = elemwise(call, *arrays, dtype=bool if operator is mask.default else a.dtype)
     return with_masked_chunks(found) if operator is with_mask.default else found
 
 
 def along(operator: OpOverload, axes: Sequence[int], a: Any, *args: Any, **options: Any) -> Any:
-    """An operator whose result has the axes of its first argument; those that it works along become one chunk."""
+    """Run an operator whose result has the axes of its first argument. It works along axes of one chunk."""
     axes = [axis % a.ndim for axis in axes]
     check_axes(operator, a, axes)
     check_chunks(operator, a)
@@ -142,13 +142,13 @@ def along(operator: OpOverload, axes: Sequence[int], a: Any, *args: Any, **optio
 
 
 def in_one_chunk(a: Any, axes: Sequence[int]) -> Any:
-    """The array with one chunk along each of these axes."""
+    """Join the chunks of an array along each of these axes."""
     split = {axis: -1 for axis in axes if len(a.chunks[axis]) > 1}
     return a.rechunk(split) if split else a
 
 
 def on_rows(operator: OpOverload, signature: str, *args: Any, **options: Any) -> Any:
-    """An operator with the signature of a generalized universal function: its core axes, the last ones, are whole."""
+    """Run an operator as a generalized universal function. Its core axes, the last ones, are in one chunk."""
     check_chunks(operator, *args, **options)
     call, arrays = opened(operator, *args, **options)
     inputs, outputs = (side[1:-1].split("),(") for side in signature.split("->"))
@@ -161,7 +161,7 @@ def on_rows(operator: OpOverload, signature: str, *args: Any, **options: Any) ->
         sizes |= dict(zip(core, result.shape[result.ndim - len(core):], strict=True))
     given = {name for names in inputs for name in names.split(",")}
     dtypes = [result.dtype for result in results]
-    is_empty = any(0 in array.shape for array in arrays)    # then Dask cannot tell how to divide it
+    is_empty = any(0 in array.shape for array in arrays)    # Dask cannot divide an empty array
     if is_empty:
         arrays = [in_one_chunk(as_dask(array), range(array.ndim)) for array in arrays]
     found = da.apply_gufunc(call, signature, *arrays, allow_rechunk=not is_empty,

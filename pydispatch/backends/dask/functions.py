@@ -1,6 +1,7 @@
-"""Functions of the chunks of arrays, and what transforms make of them. Workers get them by pickle.
+"""Functions of the chunks of arrays, and the functions that transforms derive from them. Workers get them by pickle.
 
-They take raw arrays, the chunked ones first, then those that are the same for all chunks, and return a tuple of arrays.
+They take raw arrays and return a tuple of arrays. Chunked arrays come first, then those that are the same for all
+chunks.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from pydispatch.higher_order.closures import unseen
 from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
 
 Arrays = tuple[Any, ...]
-Specs = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]      # of arrays: shape and dtype of each
+Specs = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]      # shape and dtype of each array
 
 
 class ArgumentMarker(Enum):
-    """What stands for an array in the arguments of a user's function: the same object in every process."""
+    """Replaces an array in the arguments of a user's function. Each marker is the same object in every process."""
 
     CHUNKED = "one chunk of it"
     SHARED = "the same for all chunks"
@@ -33,7 +34,7 @@ CHUNKED, SHARED = ArgumentMarker
 
 
 def specs_of(values: Sequence[Any]) -> Specs:
-    """Shape and dtype of each array."""
+    """Return the shape and dtype of each array."""
     return tuple([(tuple(value.shape), value.dtype) for value in values])
 
 
@@ -42,16 +43,16 @@ def _without_data(specs: Specs) -> list[Tensor]:
 
 
 class ChunkFunction:
-    """A function of arrays, with `n_chunked` chunked ones first."""
+    """A function of arrays. The first `n_chunked` arguments are chunked."""
 
     n_chunked: int
 
     def __call__(self, *values: Any) -> Arrays:
-        """The results for one chunk."""
+        """Return the results for one chunk."""
         raise NotImplementedError
 
     def specs_of_results(self, specs: Specs) -> Specs:
-        """Shapes and dtypes of the results for arguments of such shapes and dtypes."""
+        """Return the shapes and dtypes of the results for arguments of these shapes and dtypes."""
         known = _SPECS.setdefault(self, {})
         if specs not in known:
             known[specs] = specs_of(unseen(self, *_without_data(specs)))
@@ -59,11 +60,11 @@ class ChunkFunction:
 
 
 _SPECS: WeakKeyDictionary[ChunkFunction, dict[Specs, Specs]] = WeakKeyDictionary()
-"""By function and arguments, what is known of results. No attribute of the function, which is pickled."""
+"""Known shapes and dtypes of results, by function and arguments. They are not attributes, as functions are pickled."""
 
 
 class OfPytrees(ChunkFunction):
-    """A user's function. In `leaves`, the leaves of its arguments, CHUNKED and SHARED stand for arrays."""
+    """A user's function. In `leaves`, the leaves of its arguments, CHUNKED and SHARED replace arrays."""
 
     def __init__(self, f: Callable[..., Any], spec: TreeSpec, leaves: Sequence[Any]) -> None:
         self._f = f
@@ -72,13 +73,13 @@ class OfPytrees(ChunkFunction):
         self.n_chunked = sum(leaf is CHUNKED for leaf in leaves)
 
     def __call__(self, *values: Any) -> Arrays:
-        """The arrays that the function returns."""
+        """Return the arrays that the function returns."""
         return tuple([leaf for leaf in tree_flatten(self._output(values))[0] if _core.is_array(leaf)])
 
     def outline(self, specs: Specs) -> tuple[Specs, TreeSpec, list[Any]]:
-        """What the function returns for such arguments: shapes and dtypes of the arrays, and a pytree of results.
+        """Return the shapes and dtypes of the arrays that the function returns, and the spec and leaves of its output.
 
-        In its leaves an array is its number.
+        Each array among the leaves is replaced by its number.
         """
         output = unseen(self._output, _without_data(specs))
         leaves, spec = tree_flatten(output)
@@ -99,14 +100,14 @@ class _Number(int):
 
 
 def is_number_of_array(leaf: Any) -> bool:
-    """Does it stand for an array in an outline?"""
+    """Return whether a leaf of an outline replaces an array."""
     return type(leaf) is _Number
 
 
 class Pullback(ChunkFunction):
-    """The gradients of the arguments that are `wanted`: of these, and of cotangents of the results that are `moving`.
+    """The gradients of the `wanted` arguments, from the arguments and the cotangents of the `moving` results.
 
-    Cotangents of results per chunk come after the chunked arguments, those of the others at the end.
+    Cotangents of results that are joined follow the chunked arguments. Those of summed results come at the end.
     """
 
     def __init__(self, function: ChunkFunction, wanted: Sequence[bool], moving: Sequence[bool],
@@ -118,7 +119,7 @@ class Pullback(ChunkFunction):
         self.n_chunked = function.n_chunked + self._is_summed.count(False)
 
     def __call__(self, *values: Any) -> Arrays:
-        """The gradients."""
+        """Return the gradients."""
         primals, cotangents = self._sorted(values)
 
         def of_wanted(*chosen: Any) -> Arrays:
@@ -132,12 +133,12 @@ class Pullback(ChunkFunction):
         return gradients
 
     def specs_of_results(self, specs: Specs) -> Specs:
-        """Those of the arguments."""
+        """Return the shapes and dtypes of the wanted arguments, which their gradients share."""
         primals, _ = self._sorted(specs)
         return tuple([spec for spec, wanted in zip(primals, self._wanted, strict=True) if wanted])
 
     def _sorted(self, values: Sequence[Any]) -> tuple[Arrays, Arrays]:
-        """The arguments of the function, and the cotangents in the order of its results."""
+        """Return the arguments of the function, and the cotangents in the order of its results."""
         n, n_all = self._function.n_chunked, len(self._wanted)
         chunked, per_chunk = values[:n], iter(values[n:self.n_chunked])
         shared, summed = values[self.n_chunked:][:n_all - n], iter(values[self.n_chunked:][n_all - n:])
@@ -146,9 +147,9 @@ class Pullback(ChunkFunction):
 
 
 class Pushforward(ChunkFunction):
-    """The results and their tangents: of the arguments and of tangents of those that are `moving`.
+    """The results and their tangents, from the arguments and the tangents of those that are `moving`.
 
-    Tangents of chunked arguments come after these, those of the others at the end.
+    Tangents of chunked arguments follow these. Those of other arguments come at the end.
     """
 
     def __init__(self, function: ChunkFunction, moving: Sequence[bool]) -> None:
@@ -157,7 +158,7 @@ class Pushforward(ChunkFunction):
         self.n_chunked = function.n_chunked + sum(moving[:function.n_chunked])
 
     def __call__(self, *values: Any) -> Arrays:
-        """The results, then their tangents."""
+        """Return the results, then their tangents."""
         primals, tangents = self._sorted(values)
 
         def of_moving(*chosen: Any) -> Arrays:
@@ -170,7 +171,7 @@ class Pushforward(ChunkFunction):
         return (*results, *pushed)
 
     def specs_of_results(self, specs: Specs) -> Specs:
-        """Those of the function, twice."""
+        """Return the shapes and dtypes of the results, then those of their tangents."""
         return self._function.specs_of_results(self._sorted(specs)[0]) * 2
 
     def _sorted(self, values: Sequence[Any]) -> tuple[Arrays, Arrays]:
@@ -181,7 +182,7 @@ class Pushforward(ChunkFunction):
 
 
 class Batched(ChunkFunction):
-    """The function on batches: that of a chunked argument is axis 1, after the rows, that of another is axis 0."""
+    """A function on batches. The batch axis of chunked arguments is axis 1, after the rows. Others have it first."""
 
     def __init__(self, function: ChunkFunction, batched: Sequence[bool], summed: Sequence[bool],
                  randomness: str) -> None:
@@ -190,11 +191,11 @@ class Batched(ChunkFunction):
         self._mapped = func.vmap(function, tuple(in_dims), tuple([0 if flag else 1 for flag in summed]), randomness)
 
     def __call__(self, *values: Any) -> Arrays:
-        """The results of all examples."""
+        """Return the results of all examples."""
         results: Arrays = self._mapped(*values)
         return results
 
 
 def as_arrays(results: Sequence[Any]) -> Arrays:
-    """Results for one chunk as NumPy's arrays."""
+    """Convert the results for one chunk to NumPy arrays."""
     return tuple([np.asarray(bottom_of(result)) for result in results])

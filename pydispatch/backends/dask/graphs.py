@@ -1,4 +1,4 @@
-"""Dask's graphs of a function over chunks. Nothing here computes."""
+"""Builds Dask's graph of a function over chunks. Nothing here computes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pydispatch.backends.dask.workers import ShippedFunction, Work, run_on_chunk
 from pydispatch.exceptions import DispatchTypeError
 
 ADDED_AT_ONCE = 8
-"""So many results are added by one task of a sum over chunks."""
+"""The number of results that one task of a sum over chunks adds."""
 
 
 def over_chunks(
     function: ChunkFunction, summed: Sequence[bool], chunked: Sequence[Any], shared: Sequence[Any], is_compiled: bool
 ) -> list[Any]:
-    """The results of a function over aligned chunks as Dask arrays: joined along axis 0, or summed over chunks."""
+    """Return a function's results over aligned chunks as Dask arrays, joined along axis 0 or summed over chunks."""
     arrays = _aligned(chunked)
     n_rows = arrays[0].chunks[0]
     bundles = _bundles(ShippedFunction(function, is_compiled), arrays, shared)
@@ -39,40 +39,40 @@ def over_chunks(
 
 
 def _aligned(chunked: Sequence[Any]) -> list[Any]:
-    """The arrays as Dask's, with the same chunks along axis 0 and one chunk along the others."""
+    """Return Dask arrays with the same chunks along axis 0 and one chunk along each other axis."""
     first = next(array for array in chunked if isinstance(array, da.Array))
     arrays = [array if isinstance(array, da.Array) else da.from_array(array, chunks=(first.chunks[0], *array.shape[1:]))
               for array in chunked]
     for number, array in enumerate(arrays):
         if any(n_blocks > 1 for n_blocks in array.numblocks[1:]):
             raise DispatchTypeError(
-                f"map_chunks: chunked array {number} has chunks along several axes: {array.chunks}, expected axis 0 "
-                f"alone\npass array.rechunk({dict.fromkeys(range(1, array.ndim), -1)})")
+                f"map_chunks: chunked array {number} has chunks along several axes: {array.chunks}, expected only "
+                f"axis 0\npass array.rechunk({dict.fromkeys(range(1, array.ndim), -1)})")
         if array.shape[0] != first.shape[0] and not np.isnan(array.shape[0]):
             raise DispatchTypeError(f"map_chunks: chunked array {number} has {array.shape[0]} rows, expected "
-                                    f"{first.shape[0]} as in the first\npass arrays with the same rows")
+                                    f"{first.shape[0]} as in the first\npass arrays with the same number of rows")
     _, unified = da.core.unify_chunks(*_with_indices(arrays))
     return list(unified)
 
 
 def _with_indices(arrays: Sequence[Any]) -> list[Any]:
-    """Each array, followed by names for its axes: 0 for that of the rows, and for each of the others its own."""
+    """Return each array, followed by labels for its axes: 0 for the rows, and a separate label for each other axis."""
     names = count(1)
     return [item for array in arrays for item in (array, (0, *[next(names) for _ in array.shape[1:]]))]
 
 
 def _specs_of_chunk(arrays: Sequence[Any], n_rows: float, shared: Sequence[Any]) -> Specs:
-    """Shapes and dtypes of the arguments for a chunk of so many rows; of two, where Dask does not know."""
+    """Return shapes and dtypes of the arguments for a chunk. Assume two rows if Dask does not know their number."""
     size = 2 if np.isnan(n_rows) else int(n_rows)
     return (*[((size, *map(int, array.shape[1:])), array.dtype) for array in arrays],
             *[(tuple(map(int, value.shape)), value.dtype) for value in shared])
 
 
 def _bundles(function: ShippedFunction, arrays: Sequence[Any], shared: Sequence[Any]) -> Any:
-    """A Dask array whose chunks are tuples: the results for each chunk.
+    """Return a Dask array whose chunks are tuples: the results for each chunk.
 
-    It has the axes of all arrays, one block along each but the first: Dask would join blocks along axes that it lacks,
-    or else not fuse it with what makes the chunks.
+    It has the axes of all arrays, with one block along each but the first. Without these axes, Dask would join blocks
+    along them, or not fuse the array with the tasks that make the chunks.
     """
     if any(isinstance(value, da.Array) for value in shared):
         work = delayed(_work_of, pure=True)(function, *shared)
@@ -89,7 +89,7 @@ def _work_of(function: ShippedFunction, *shared: Any) -> Work:
 
 
 def _joined(bundles: Any, number: int, spec: Any, n_rows: tuple[int, ...]) -> Any:
-    """One result of each chunk, along axis 0."""
+    """Join one result of each chunk along axis 0."""
     shape, dtype = spec
     unknown = any(map(np.isnan, bundles.chunks[0]))
     return da.blockwise(
@@ -100,14 +100,14 @@ def _joined(bundles: Any, number: int, spec: Any, n_rows: tuple[int, ...]) -> An
 
 
 def _chosen(results: Any, number: int) -> Any:
-    """One of the results of a chunk, which are in a list for each axis that it does not have."""
+    """Return one result of a chunk. The results are nested in a list for each axis that this one lacks."""
     while isinstance(results, list):
         (results,) = results
     return results[number]
 
 
 def _parts(bundles: Any, chosen: Sequence[bool]) -> Any:
-    """The bundles with the results that are chosen."""
+    """Return the bundles with the chosen results only."""
     if all(chosen):
         return bundles
     axes = tuple(range(bundles.ndim))
@@ -121,10 +121,9 @@ def _part(results: Arrays, numbers: tuple[int, ...]) -> Arrays:
 
 
 def _sums(parts: Any, specs: Sequence[Any]) -> list[Any]:
-    """Each result of the chunks summed over all of them, by a tree in which the order is always the same.
+    """Sum the results of all chunks by a tree, whose order is always the same.
 
-    `dask.array.reduction` would put a function of its own around that for each chunk, which costs more than small
-    chunks.
+    `dask.array.reduction` would wrap this in a function for each chunk, which costs more than small chunks.
     """
     keys = list(flatten(parts.__dask_keys__()))
     name = f"map_chunks-sum-{tokenize(parts.name)}"
@@ -140,7 +139,7 @@ def _sums(parts: Any, specs: Sequence[Any]) -> list[Any]:
 
 
 def _element(total: Any, number: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """One of the sums. `total[number]` as an array would be two tasks, which Dask fuses into a third kind."""
+    """Return one of the sums as an array. `total[number]` would need two tasks, which Dask fuses into a third kind."""
     name = f"{total.key[0]}-{number}"
     key: Any = (name, *(0,) * len(shape))
     graph = HighLevelGraph.from_collections(
@@ -149,7 +148,7 @@ def _element(total: Any, number: int, shape: tuple[int, ...], dtype: Any) -> Any
 
 
 def _added(*parts: Arrays) -> Arrays:
-    """The sums of the results of some chunks."""
+    """Add the results of several chunks."""
     first, *rest = parts
     if not rest:
         return tuple(first)

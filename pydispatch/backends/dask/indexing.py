@@ -1,4 +1,4 @@
-"""Indexing, where Dask's arrays do it otherwise than NumPy's: several index arrays, and writing what they select."""
+"""Indexing where Dask's arrays differ from NumPy's: several index arrays, and assignments through them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ALL = slice(None)
 
 
 class Selection(NamedTuple):
-    """A key of an array in two steps: a basic key, then index arrays along axes of what that leaves.
+    """A key of an array in two steps: a basic key, then index arrays along axes of the array that the basic key leaves.
 
-    `place` is the axis of the result from which on the axes of the index arrays stand.
+    The axes of the index arrays begin at the axis `place` of the result.
     """
 
     basic: tuple[Any, ...]
@@ -32,7 +32,7 @@ class Selection(NamedTuple):
 
 
 def index(x: Any, key: Any) -> Any:
-    """The elements that a key selects, as NumPy does; UnsupportedError where their number depends on several masks."""
+    """Return the elements that a key selects. Raise UnsupportedError if several masks decide their number."""
     x = as_dask(x)
     if is_taken_by_dask(x, key):
         return x[key]
@@ -41,7 +41,10 @@ def index(x: Any, key: Any) -> Any:
 
 
 def is_taken_by_dask(x: Any, key: Any) -> bool:
-    """Does `x[key]` do what NumPy does? So it is with at most one index array, of one axis, or a mask for all axes."""
+    """Return whether Dask's `x[key]` does what NumPy's does.
+
+    It does for at most one index array, of one axis, and for one mask of Dask's for one axis or all axes.
+    """
     arrays = [item for item in as_items(key) if is_array(item)]
     if len(arrays) == 1 and arrays[0].dtype.kind == "b" and isinstance(arrays[0], da.Array):
         return arrays[0].ndim in (1, x.ndim)
@@ -50,7 +53,7 @@ def is_taken_by_dask(x: Any, key: Any) -> bool:
 
 
 def as_items(key: Any) -> tuple[Any, ...]:
-    """The items of a key, lists as arrays."""
+    """Return the items of a key, with lists converted to arrays."""
     items = key if isinstance(key, tuple) else (key,)
     return tuple([np.asarray(item, np.intp if not item else None) if isinstance(item, list) else item
                   for item in items])
@@ -61,11 +64,11 @@ def is_array(item: Any) -> bool:
 
 
 def selection_of(x: Any, key: Any) -> Selection:
-    """A key with index arrays in two steps."""
+    """Split a key with index arrays into two steps."""
     basic: list[Any] = []
     arrays: dict[int, Any] = {}
-    places: list[int] = []      # of the key's items that are index arrays, or numbers beside them
-    axis = 0        # of what the basic key leaves
+    places: list[int] = []      # positions in the key of index arrays, and of numbers next to them
+    axis = 0        # of the array that the basic key leaves
     for place, item in enumerate(expanded(as_items(key), x.ndim)):
         if is_array(item) and item.dtype.kind == "b":
             for one in positions_in(item):
@@ -86,7 +89,7 @@ def selection_of(x: Any, key: Any) -> Selection:
 
 
 def expanded(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """The items of a key with slices in place of an ellipsis, and of what it leaves out."""
+    """Return the items of a key with slices for an ellipsis, and for axes that the key leaves out."""
     used = sum(item.ndim if is_array(item) and item.dtype.kind == "b" else item is not None and item is not Ellipsis
                for item in items)
     place = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
@@ -94,15 +97,15 @@ def expanded(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 
 def positions_in(mask: Any) -> tuple[Any, ...]:
-    """Where a mask is true, along each of its axes; UnsupportedError for Dask's, whose number of these is unknown."""
+    """Return the positions where a mask is true, along each axis. Raise UnsupportedError for a mask of Dask's."""
     if isinstance(mask, da.Array):
         raise UnsupportedError(f"a mask of {mask.ndim} axes beside other index arrays, whose number of elements is "
-                               "known only when it is computed\npass mask.compute(), or write where(mask, x, 0)")
+                               "unknown until it is computed\npass mask.compute(), or write where(mask, x, 0)")
     return np.nonzero(mask)
 
 
 def gathered(x: Any, selection: Selection) -> Any:
-    """The elements of an array that index arrays along some of its axes select."""
+    """Return the elements that index arrays along some axes of an array select."""
     axes = list(selection.arrays)
     if any(isinstance(item, da.Array) for item in selection.arrays.values()):
         flat, indices = with_one_axis(x, selection)
@@ -118,7 +121,7 @@ def gathered(x: Any, selection: Selection) -> Any:
 
 
 def with_one_axis(x: Any, selection: Selection) -> tuple[Any, Any]:
-    """The array with those axes joined to its first one, and positions along it."""
+    """Join the axes of the index arrays to a first one. Return the array and the positions along that axis."""
     axes = list(selection.arrays)
     rest = [axis for axis in range(x.ndim) if axis not in axes]
     extents = [x.shape[axis] for axis in axes]
@@ -134,12 +137,12 @@ def with_one_axis(x: Any, selection: Selection) -> tuple[Any, Any]:
 
 
 def setitem(x: Any, key: Any, value: Any) -> Any:
-    """The array with other elements where a key selects them."""
+    """Return a copy of the array with assigned elements."""
     return index_put(x, key, value)
 
 
 def index_put(x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Any:
-    """`setitem` with index arrays; with `accumulate`, the sum of an element and all that they put there."""
+    """Return a copy of the array with assigned elements, or, with `accumulate`, with added ones."""
     x = as_dask(x)
     if is_masked(values) and not is_masked(x):
         x = with_mask(x, False)
@@ -156,19 +159,19 @@ def index_put(x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Any
 
 
 def is_writable_by_dask(key: Any, arrays: list[Any]) -> bool:
-    """Does Dask take this key when it writes?"""
+    """Return whether Dask can assign to this key."""
     return not arrays or (len(arrays) == 1 and arrays[0].ndim == 1 and isinstance(arrays[0], np.ndarray) and not any(
         item is None or isinstance(item, (int, np.integer)) for item in as_items(key)))
 
 
 def is_mask_of_rows(key: Any) -> bool:
-    """Is the key one mask of Dask's for the first axis?"""
+    """Return whether the key is one mask of Dask's for the first axis."""
     items = as_items(key)
     return len(items) == 1 and isinstance(items[0], da.Array) and items[0].dtype.kind == "b" and items[0].ndim == 1
 
 
 def put_by_mask(x: Any, mask: Any, values: Any, accumulate: bool) -> Any:
-    """Each chunk of values, of unknown length, belongs to a chunk of the mask."""
+    """Assign or add values by a mask of rows. Each chunk of values, of unknown length, belongs to one of the mask."""
     x = x.rechunk({0: mask.chunks[0]})
     labels = tuple(range(x.ndim))
     pairs: list[Any] = [x, labels, mask, (0,)]
@@ -182,16 +185,16 @@ def put_by_mask(x: Any, mask: Any, values: Any, accumulate: bool) -> Any:
 
 
 def put_in_chunk(x: Any, mask: Any, values: Any, accumulate: bool) -> Any:
-    """The chunk with other rows where the mask is true."""
+    """Return the chunk with assigned or added rows where the mask is true."""
     result = x.copy()
     result[mask] = result[mask] + values if accumulate else values
     return result
 
 
 def added(x: Any, key: Any, values: Any) -> Any:
-    """The array plus the values at the elements that index arrays select.
+    """Add values to the elements that index arrays select.
 
-    Each chunk of values gives a sum over it alone, and these are added up in a tree.
+    Each chunk of values is summed on its own first, and a tree adds these sums.
     """
     selection = selection_of(x, key)
     part = x[selection.basic]
@@ -216,13 +219,13 @@ def added(x: Any, key: Any, values: Any) -> Any:
 
 
 def index_shape(x: Any, selection: Selection, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what a selection reads, whose index arrays broadcast to `shape`."""
+    """Return the shape of a selection's result, whose index arrays broadcast to `shape`."""
     rest = tuple([x.shape[axis] for axis in range(x.ndim) if axis not in selection.arrays])
     return (*rest[:selection.place], *shape, *rest[selection.place:])
 
 
 def summed_at(n: int, position: Any, rows: Any) -> Any:
-    """An array of n rows: the sums of those that have the same position."""
+    """Return an array of n rows. Each is the sum of the given rows with its position."""
     position = position.rechunk({0: rows.chunks[0]})
     labels = tuple(range(1, rows.ndim + 1))
     partial = da.blockwise(
@@ -232,16 +235,16 @@ def summed_at(n: int, position: Any, rows: Any) -> Any:
 
 
 def rows_summed(position: Any, rows: Any, n: int) -> Any:
-    """The sums of the rows of a chunk, as the only element along a new first axis."""
+    """Return the sums of the rows of a chunk, as the only element along a new first axis."""
     result = np.zeros((1, n, *rows.shape[1:]), rows.dtype)
     np.add.at(result[0], position, rows)
     return result
 
 
 def in_one_task(operator: Any, x: Any, *args: Any, **options: Any) -> Any:
-    """An operator over whole arrays, whose result has the shape of its first argument."""
+    """Run an operator over whole arrays. Its result has the shape of its first argument."""
     if has_unknown_sizes(x):
-        raise unknown_sizes(f"operator {operator.name}", x, "it works on whole arrays")
+        raise unknown_sizes(f"operator {operator.name}", x, "it requires whole arrays")
     call, arrays = opened(operator, x, *args, **options)
     pairs: list[Any] = []
     axes = tuple(range(x.ndim))
@@ -253,7 +256,7 @@ def in_one_task(operator: Any, x: Any, *args: Any, **options: Any) -> Any:
 
 
 def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Any:
-    """The elements at positions along an axis."""
+    """Return the elements at positions along an axis."""
     a = as_dask(a)
     if axis is None:
         a, axis = ravel(a), 0
@@ -265,7 +268,7 @@ def take(a: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
 
 
 def scatter_add(x: Any, indices: Any, values: Any, axis: int) -> Any:
-    """The array plus the values at the elements that take_along_axis would read."""
+    """Add values to the elements that take_along_axis would read."""
     x, indices, values = map(as_dask, (x, indices, values))
     if x.ndim == indices.ndim == 1:
         rows = da.broadcast_to(values, indices.shape).astype(x.dtype)

@@ -1,4 +1,4 @@
-"""Reductions over a part of the elements, and from a first value on, for which Dask's functions have no argument."""
+"""Reductions with a mask of elements and with an initial value, for which Dask's functions have no argument."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from pydispatch.backends.dask.shaping import ravel
 from pydispatch.registry.backends import has_unknown_sizes, is_masked
 
 IDENTITIES = {"sum": 0, "prod": 1, "all": True, "any": False}
-"""By reduction, what changes no result; where there is none, the first value takes its place."""
+"""The value that leaves each reduction's result unchanged. Reductions without one use the initial value instead."""
 COMBINING = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None,
             where: Any = None) -> Any:
-    """The sum and the like of the elements where a mask holds, and of a first value."""
+    """Reduce the elements where a mask holds, together with an initial value."""
     a = as_dask(a)
     remember_chunks(a)
     refuse_masked(name, a, {"initial": initial, "where": where})
     if where is not None:
         a = da.where(where, a, np.asarray(IDENTITIES.get(name, initial)).astype(a.dtype))
-    if name in ("max", "min") and a.size == 0 and initial is None:     # where Dask asks chunks for what they have not
+    if name in ("max", "min") and a.size == 0 and initial is None:     # Dask would reduce chunks without elements
         return da.zeros(getattr(np, name)(np.empty(a.shape, a.dtype), axis, keepdims=keepdims).shape, dtype=a.dtype)
     options = {} if dtype is None else {"dtype": dtype}
     if initial is not None and 0 in a.shape:
-        # a chunk without elements has no greatest one
+        # a chunk without elements has no maximum
         a = da.concatenate([a, da.full(with_ones(a, axis), initial, dtype=a.dtype)], first_of(axis))
         initial = None
     found = made_dense(getattr(da, name)(a, axis=axis, keepdims=keepdims, **options), a)
-    if name in ("max", "min") and is_masked(a):     # which Dask does not know of these
+    if name in ("max", "min") and is_masked(a):     # Dask does not know that these are masked
         found = with_masked_chunks(found)
     return found if initial is None else COMBINING[name](found, np.asarray(initial).astype(found.dtype))
 
 
 def accumulated(name: str, a: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """The running sums or products; where sizes are unknown, by the one of Dask's ways that asks for none."""
+    """Return running sums or products. For unknown sizes, use the method of Dask's that does not need them."""
     if axis is None:
         a, axis = ravel(a), 0
     options = {"method": "blelloch"} if has_unknown_sizes(a) else {}
@@ -47,18 +47,18 @@ def accumulated(name: str, a: Any, axis: int | None = None, dtype: Any = None) -
 
 
 def with_ones(a: Any, axis: Any) -> tuple[int, ...]:
-    """The shape of one more element along the first reduced axis."""
+    """Return the shape of an array that adds one element along the first reduced axis."""
     place = first_of(axis) % a.ndim
     return tuple([1 if i == place else n for i, n in enumerate(a.shape)])
 
 
 def first_of(axis: Any) -> int:
-    """The first of the axes that are reduced."""
+    """Return the first of the reduced axes."""
     return 0 if axis is None else axis if isinstance(axis, int) else axis[0]
 
 
 def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
-    """The mean of the elements where a mask holds."""
+    """Return the mean of the elements where a mask holds."""
     remember_chunks(as_dask(a))
     refuse_masked("mean", a, {"where": where})
     if where is None:
@@ -69,7 +69,7 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
 
 def var(a: Any, axis: Any = None, dtype: Any = None, *, ddof: Any = 0, keepdims: bool = False, where: Any = None,
         mean: Any = None, correction: Any = None) -> Any:
-    """The variance of the elements where a mask holds, around their mean or what is given for it."""
+    """Return the variance of the elements where a mask holds, around their mean or a given one."""
     refuse_masked("var", a, {"where": where, "mean": mean})
     ddof = ddof if correction is None else correction
     if where is None and mean is None:
@@ -86,15 +86,15 @@ _mean = mean
 
 
 def std(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
-    """The square root of that."""
+    """Return the standard deviation, with the arguments of `var`."""
     return da.sqrt(var(a, axis, dtype, **options))
 
 
 def number(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
-    """How many elements are reduced to one."""
+    """Count the elements that each result reduces."""
     return da.broadcast_to(as_dask(where), a.shape).sum(axis=axis, keepdims=keepdims)
 
 
 def mean_dtype(a: Any) -> Any:
-    """That of the mean of an array."""
+    """Return the dtype of an array's mean."""
     return np.empty(1, a.dtype).mean().dtype

@@ -1,4 +1,4 @@
-"""Shapes, joins and new arrays, where Dask's functions take less than NumPy's."""
+"""Shapes, joins and new arrays, for which Dask's functions take less than NumPy's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydispatch.registry.backends import has_unknown_sizes, is_masked
 
 
 def reshape(a: Any, shape: tuple[int, ...], *, copy: bool | None = None) -> Any:
-    """The elements in another shape; where its axes are no joins or parts of the old ones, by way of one axis."""
+    """Reshape an array. If the new axes do not join or divide the old ones, flatten it first."""
     a = as_dask(a)
     if a.size == 0:
         return da.zeros(np.empty(a.shape, bool).reshape(shape).shape, dtype=a.dtype)
@@ -29,12 +29,12 @@ def reshape(a: Any, shape: tuple[int, ...], *, copy: bool | None = None) -> Any:
 
 
 def ravel(a: Any) -> Any:
-    """The elements along one axis."""
+    """Flatten an array."""
     return reshape(a, (-1,))
 
 
 def repeat(a: Any, repeats: tuple[int, ...], axis: int | None = None) -> Any:
-    """Each element as often as its number, or all as often as one number, says."""
+    """Repeat elements along an axis, each by its own number, or all by the same one."""
     if axis is None:
         a, axis = ravel(a), 0
     if len(repeats) == 1:
@@ -42,26 +42,34 @@ def repeat(a: Any, repeats: tuple[int, ...], axis: int | None = None) -> Any:
     return da.take(a, np.repeat(np.arange(a.shape[axis]), repeats), axis=axis)
 
 
+def roll(a: Any, shift: tuple[int, ...], axis: tuple[int, ...] | None = None) -> Any:
+    """Roll elements along axes, each by its own shift, or all by the same one."""
+    if axis is None:
+        return da.roll(a, sum(shift))
+    shifts, axes = np.broadcast_arrays(shift, axis)
+    return da.roll(a, shifts.tolist(), axes.tolist())
+
+
 def concatenate(arrays: Any, axis: int | None = 0, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    """Arrays one after the other, in a dtype."""
+    """Join arrays along an axis, converted to a dtype."""
     if axis is None:
         arrays, axis = [ravel(a) for a in arrays], 0
     return da.concatenate(converted(arrays, dtype, casting), axis=axis, allow_unknown_chunksizes=True)
 
 
 def stack(arrays: Any, axis: int = 0, *, dtype: Any = None, casting: str = "same_kind") -> Any:
-    """Arrays of one shape along a new axis, in a dtype."""
+    """Join arrays of one shape along a new axis, converted to a dtype."""
     return da.stack(converted(arrays, dtype, casting), axis=axis, allow_unknown_chunksizes=True)
 
 
 def converted(arrays: Any, dtype: Any, casting: str) -> list[Any]:
-    """The arrays as Dask's, of a dtype."""
+    """Convert arrays to Dask arrays of a dtype."""
     arrays = list(map(as_dask, arrays))
     return arrays if dtype is None else [a.astype(dtype, casting=casting) for a in arrays]
 
 
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Parts of an array along an axis."""
+    """Split an array along an axis."""
     extent = ary.shape[axis]
     if isinstance(indices_or_sections, int):
         step = extent // indices_or_sections
@@ -75,7 +83,7 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, axis: int = 0, dtype: Any = None,
              device: Any = None) -> Any:
-    """Numbers from start to stop along a new axis, one chunk along it."""
+    """Return evenly spaced numbers along a new axis, which has one chunk."""
     ends = da.broadcast_arrays(as_dask(start), as_dask(stop))
     rows = [end[..., np.newaxis] for end in ends]
     result = metadata_of(ops.np.linspace.default, *ends, num, endpoint, dtype=dtype)
@@ -85,23 +93,24 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, axi
 
 
 def numbers_between(start: Any, stop: Any, num: int, endpoint: bool, requested: Any) -> Any:
-    """The numbers of one chunk, along its last axis."""
+    """Return the numbers of one chunk along its last axis."""
     return np.linspace(start[..., 0], stop[..., 0], num, endpoint, axis=-1, dtype=requested)
 
 
 def full(shape: tuple[int, ...], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """An array of one value, or of values that are broadcast."""
+    """Return an array of one value, or of values that are broadcast."""
     value = as_dask(fill_value)
     return broadcast_to(value if dtype is None else value.astype(dtype), shape)
 
 
 def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
-    """The elements repeated along axes, in the chunks of the array whose gradient this may be.
+    """Repeat elements along axes, in the chunks of the last reduced array of this shape, whose gradient this may be.
 
-    Else it is one chunk along each axis, or chunks of Dask's usual size if that is larger.
+    Without such an array, the result has one chunk along each axis. If it is larger than Dask's usual size of chunks,
+    it has chunks of that size.
     """
     array, shape = as_dask(array), tuple(shape)
-    if is_masked(array):        # whose masks Dask loses
+    if is_masked(array):        # Dask would lose the masks
         return with_mask(broadcast_to(da.ma.getdata(array), shape), broadcast_to(mask(array), shape))
     known = remembered_chunks(shape)
     is_small = array.dtype.itemsize * math.prod(shape) <= parse_bytes(dask.config.get("array.chunk-size"))
@@ -114,7 +123,7 @@ def broadcast_to(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def full_like(a: Any, fill_value: Any, *, shape: Any = None, dtype: Any = None, device: Any = None) -> Any:
-    """`full`, with the shape, the dtype and the chunks of an array."""
+    """Return an array of one value with the shape, the dtype and the chunks of another."""
     if has_unknown_sizes(a) and shape is None:
         return on_elements(ops.np.full_like.default, a, fill_value, dtype=dtype)
     value = as_dask(fill_value).astype(dtype or a.dtype)
@@ -125,17 +134,17 @@ def full_like(a: Any, fill_value: Any, *, shape: Any = None, dtype: Any = None, 
 
 
 def zeros_like(a: Any, *, shape: Any = None, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros with the shape, the dtype and the chunks of an array."""
+    """Return zeros with the shape, the dtype and the chunks of an array."""
     return _made_like(da.zeros, ops.np.zeros_like.default, a, shape, dtype)
 
 
 def ones_like(a: Any, *, shape: Any = None, dtype: Any = None, device: Any = None) -> Any:
-    """Ones, likewise."""
+    """Return ones with the shape, the dtype and the chunks of an array."""
     return _made_like(da.ones, ops.np.ones_like.default, a, shape, dtype)
 
 
 def empty_like(prototype: Any, *, shape: Any = None, dtype: Any = None, device: Any = None) -> Any:
-    """Elements of no particular value, likewise."""
+    """Return undefined elements with the shape, the dtype and the chunks of an array."""
     return _made_like(da.empty, ops.np.empty_like.default, prototype, shape, dtype)
 
 
@@ -147,7 +156,7 @@ def _made_like(make: Any, operator: Any, a: Any, shape: Any, dtype: Any) -> Any:
 
 
 def chunks_like(a: Any, shape: tuple[int, ...]) -> Any:
-    """The chunks of an array along axes of the same length; as long as its longest along axes that it is a part of."""
+    """Return chunks for a shape: those of an array along equal axes, as long as its longest along others."""
     if len(shape) == a.ndim:
         return tuple([pieces if sum(pieces) == n else -1 if len(pieces) == 1 else max((1, *pieces))
                       for n, pieces in zip(shape, a.chunks, strict=True)])

@@ -1,4 +1,4 @@
-"""What runs on Dask's workers: functions that arrive once per process, and the plugin that registers operators."""
+"""Code that runs on Dask's workers: functions that each process loads once, and the plugin that registers operators."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pydispatch.backends.dask.functions import Arrays, ChunkFunction, as_arrays
 from pydispatch.compiling import compile
 
 MOST_FUNCTIONS = 128
-"""So many functions a process keeps compiled, those that were used last."""
+"""The number of functions that a process keeps compiled. It drops the least recently used."""
 
 _loaded: OrderedDict[str, Callable[..., Any]] = OrderedDict()       # by token
 _lock = threading.Lock()
 
 
 class ShippedFunction:
-    """A function on its way to workers, each of which loads it, and compiles it, once."""
+    """A function as it is sent to workers. Each process loads it once, and compiles it once if requested."""
 
     __slots__ = ("data", "is_compiled", "token")
 
@@ -37,7 +37,7 @@ class ShippedFunction:
         return self.token
 
     def loaded(self) -> Callable[..., Any]:
-        """The function, as this process calls it."""
+        """Return the function, loaded and compiled in this process."""
         with _lock:
             function = _loaded.get(self.token)
             if function is not None:
@@ -54,22 +54,25 @@ class ShippedFunction:
 
 
 class Work(NamedTuple):
-    """What every chunk needs: the function, and the arrays that are the same for all chunks."""
+    """The input that all chunks share: the function, and the arrays that are the same for all chunks."""
 
     function: ShippedFunction
     shared: Arrays
 
 
 def run_on_chunk(work: Work, *chunks: Any) -> Arrays:
-    """The results for one chunk."""
+    """Return the results for one chunk."""
     return as_arrays(work.function.loaded()(*chunks, *work.shared))
 
 
 class RegisterOperators(WorkerPlugin):
-    """Registers operators on all workers, those that join later included: `client.register_plugin(...)`.
+    """Registers operators on all workers, also those that join later, by `client.register_plugin(...)`.
 
-    Takes modules, or their names, which every worker imports; and operators, or namespaces as `ops.my`, that travel
-    with what was registered for them.
+    Parameters
+    ----------
+    *sources
+        Modules, or their names, which every worker imports. Operators, or namespaces such as `ops.my`, which are sent
+        together with their registrations.
     """
 
     def __init__(self, *sources: Any) -> None:
@@ -80,7 +83,7 @@ class RegisterOperators(WorkerPlugin):
         self.name = f"pydispatch-operators-{hashlib.sha1(repr((self._modules, self._operators)).encode()).hexdigest()}"
 
     def setup(self, worker: Worker) -> None:
-        """Register them in the process of a worker."""
+        """Register the operators in the process of a worker."""
         for module in self._modules:
             import_module(module)
         cloudpickle.loads(self._operators)

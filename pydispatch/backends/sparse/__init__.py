@@ -1,10 +1,10 @@
-"""Sparse arrays, under the functionality `Sparse`: those of `scipy.sparse`, and of the library `sparse`.
+"""Sparse arrays of `scipy.sparse` and of the library `sparse`, under the functionality `Sparse`.
 
-Importing this registers SciPy's; `pydata` registers those of `sparse`. Both are packs, loaded when an array of theirs
-is first seen.
+Importing this package registers SciPy's arrays. The module `pydata` registers those of `sparse`. Both are packs, loaded
+when one of their arrays is first used.
 """
 
-from pydispatch.backends.sparse import kernels, scipy  # noqa: F401  which register when they are imported
+from pydispatch.backends.sparse import kernels, scipy  # noqa: F401  imported because they register
 from pydispatch.backends.sparse.densifying import densifying
 from pydispatch.backends.sparse.operators import from_values, sample, to_dense, values
 from pydispatch.loading import only_public

@@ -1,4 +1,4 @@
-"""What happens where an operator would make a dense array of a sparse one that is not asked for."""
+"""The policy for operators that would make a dense array of a sparse one without a request."""
 
 from __future__ import annotations
 
@@ -17,9 +17,26 @@ policy_now: ContextVar[Policy] = ContextVar("densifying", default="warn")
 
 @contextmanager
 def densifying(policy: Policy) -> Iterator[None]:
-    """In this block, operators that would make a dense array of a sparse one "raise", "warn" (the default) or do.
+    """Set what operators do in this block if they would make a dense array of a sparse one.
 
-    Raises ValueError for another policy. The error is an UnsupportedError, the warning a PerformanceWarning.
+    Parameters
+    ----------
+    policy
+        "raise" raises an UnsupportedError, "warn" (the default outside of all blocks) issues a PerformanceWarning, and
+        "allow" does neither.
+
+    Raises
+    ------
+    ValueError
+        If the policy is another one.
+
+    Examples
+    --------
+    >>> import pydispatch.numpy as pnp
+    >>> from scipy import sparse
+    >>> with densifying("allow"):
+    ...     pnp.exp(sparse.csr_array([[0.0, 0.0]]))
+    array([[1., 1.]])
     """
     if policy not in ("raise", "warn", "allow"):
         raise ValueError(f'densifying: found {policy!r}, expected "raise", "warn" or "allow"\n'
@@ -32,12 +49,12 @@ def densifying(policy: Policy) -> Iterator[None]:
 
 
 def announce(operator: str, shape: tuple[int, ...]) -> None:
-    """Say that an operator makes a dense array of this shape, as the policy wants it."""
+    """Warn or raise, depending on the policy, because an operator makes a dense array of a sparse one of this shape."""
     policy = policy_now.get()
     what = f"operator np::{operator}: the result has values where the sparse argument of shape {shape} has none"
     if policy == "raise":
-        raise UnsupportedError(f"{what}, and would be dense\nto have that, write densifying(\"allow\"), or "
+        raise UnsupportedError(f"{what}, so it would be dense\nto allow this, write densifying(\"allow\"), or "
                                "pydispatch.backends.sparse.to_dense(array)")
     if policy == "warn":
-        warnings.warn(f"{what}; it is dense\nto have that without a warning, write to_dense(array), or "
+        warnings.warn(f"{what}, so it is dense\nto avoid this warning, write to_dense(array), or "
                       'densifying("allow")', PerformanceWarning, stacklevel=frames_to_caller())

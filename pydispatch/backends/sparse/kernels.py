@@ -1,8 +1,8 @@
 """Kernels of the library's operators for sparse arrays.
 
-Raw arrays go to their library where it has the function. For values that are tracked or transformed, each operator is
-a composite, under AutogradOther, of operators on the stored values; so it has derivatives of every order in both modes,
-by the stored values, and no dense array is made on the way.
+Raw arrays are passed to their library if it has the function. For tracked or transformed values, each operator is a
+composite, under AutogradOther, of operators on the stored values. It therefore has derivatives of every order in both
+modes, with respect to the stored values, and makes no dense array on the way.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ SPARSE, TRACKED = "SparseCPU", "AutogradOther"
 
 
 def structure_of(a: Any, name: str) -> tuple[Any, Layout]:
-    """The raw array under a value, whose structure is constant, and its layout; VmapError for a batch."""
+    """Return the raw array under a value and its layout. Raise VmapError for a batch, as structures are constant."""
     raw = raw_array(a, name)
     return raw, layout_of(raw, f"np::{name}", "1")
 
 
 def raw_array(a: Any, name: str) -> Any:
-    """The array under all transforms; VmapError for a batch."""
+    """Return the array under all transforms. Raise VmapError for a batch."""
     try:
         return concrete_value(a)
     except DataDependentError as error:
@@ -49,7 +49,7 @@ def raw_array(a: Any, name: str) -> Any:
 
 
 def with_zeros(name: str, x: Any) -> Any:
-    """An argument of an operator that computes with dense arrays; VmapError for a batch of sparse ones."""
+    """Make a sparse argument dense and return any other as it is. Raise VmapError for a batch of sparse ones."""
     if not is_sparse_value(x):
         return x
     raw_array(x, name)
@@ -57,7 +57,7 @@ def with_zeros(name: str, x: Any) -> Any:
 
 
 def impl(name: str, kernel: Callable[..., Any], composite: Callable[..., Any] | None = None) -> None:
-    """Register a kernel for raw arrays, and the composite for tracked ones, by default the same."""
+    """Register a kernel for raw arrays and a composite for tracked ones. The composite is the kernel if not given."""
     library.impl(f"np::{name}", SPARSE, kernel)
     library.impl(f"np::{name}", TRACKED, composite or kernel, composite=True)
 
@@ -76,7 +76,7 @@ NOT_ZERO_AT_ZERO = (
 
 
 def of_each_value(name: str) -> Callable[..., Any]:
-    """The kernel of an operator that is zero at zero."""
+    """Return the kernel of an operator that maps 0 to 0. It computes with the stored values only."""
     op = getattr(ops.np, name)
 
     def kernel(x: Any, *args: Any, **options: Any) -> Any:
@@ -86,7 +86,7 @@ def of_each_value(name: str) -> Callable[..., Any]:
 
 
 def made_dense(name: str) -> Callable[..., Any]:
-    """The kernel of an operator that is not: its result is dense."""
+    """Return the kernel of an operator that does not map 0 to 0. Its result is dense."""
     op = getattr(ops.np, name)
 
     def kernel(x: Any, *args: Any, **options: Any) -> Any:
@@ -107,12 +107,12 @@ for each in NOT_ZERO_AT_ZERO:
 
 
 def is_number(x: Any) -> bool:
-    """Is this a number, or an array without axes?"""
+    """Return whether a value is a number, or an array without axes."""
     return not is_sparse_value(x) and np.ndim(x) == 0 if not hasattr(x, "ndim") else x.ndim == 0
 
 
 def scaled(name: str, a: Any, other: Any, apply: Callable[[Any, Any], Any]) -> Any:
-    """`apply` on each stored value of `a`, and on the number or the element of the dense array beside it."""
+    """Apply a function to each stored value of `a` and to `other`, which is a number or a dense array."""
     raw, _ = structure_of(a, name)
     if is_number(other):
         return from_values(raw, apply(values(a), other))
@@ -123,7 +123,7 @@ def scaled(name: str, a: Any, other: Any, apply: Callable[[Any, Any], Any]) -> A
 
 
 def multiply(x1: Any, x2: Any) -> Any:
-    """The product element by element: sparse, as one of the two is."""
+    """Multiply elements. The result is sparse, because one argument is."""
     if is_sparse_value(x1) and is_sparse_value(x2):
         same_shape("multiply", x1, x2)
         return matched("multiply", x1, x2, ops.np.multiply, common=True)
@@ -133,7 +133,7 @@ def multiply(x1: Any, x2: Any) -> Any:
 
 
 def divide(x1: Any, x2: Any) -> Any:
-    """A sparse array by a number or a dense array is sparse."""
+    """Divide elements. A sparse array divided by a number or a dense array is sparse."""
     if is_sparse_value(x2):
         dense = with_zeros("divide", x1), with_zeros("divide", x2)
         announce("divide", tuple(x2.shape))
@@ -142,7 +142,7 @@ def divide(x1: Any, x2: Any) -> Any:
 
 
 def power(x1: Any, x2: Any) -> Any:
-    """A positive number as the exponent keeps zeros."""
+    """Raise elements to a power. The result is sparse if the exponent is a positive number."""
     if is_sparse_value(x1) and isinstance(x2, (int, float)) and x2 > 0:
         return from_values(raw_array(x1, "power"), ops.np.power(values(x1), x2))
     dense = with_zeros("power", x1), with_zeros("power", x2)
@@ -151,7 +151,7 @@ def power(x1: Any, x2: Any) -> Any:
 
 
 def summed(name: str) -> Callable[[Any, Any], Any]:
-    """The kernel of `add` or `subtract`: of two sparse arrays sparse, beside a dense array dense."""
+    """Return the kernel of `add` or `subtract`. The result of two sparse arrays is sparse, and otherwise dense."""
     op = getattr(ops.np, name)
 
     def kernel(x1: Any, x2: Any) -> Any:
@@ -167,19 +167,19 @@ def summed(name: str) -> Callable[[Any, Any], Any]:
 
 
 def same_shape(name: str, x1: Any, x2: Any) -> None:
-    """ValueError for sparse arrays of two shapes."""
+    """Raise ValueError if sparse arrays differ in shape."""
     if tuple(x1.shape) != tuple(x2.shape):
         raise ValueError(f"operator np::{name}: sparse arrays of shapes {tuple(x1.shape)} and {tuple(x2.shape)} do not "
                          "broadcast\nmake one of them dense: to_dense(array)")
 
 
 def matched(name: str, x1: Any, x2: Any, op: Callable[[Any, Any], Any], *, common: bool) -> Any:
-    """`op` at each place where both store a value, or, not `common`, where one of them does."""
+    """Apply `op` at the positions where both store a value (`common`), or where at least one does (not `common`)."""
     (first, layout), (second, other) = structure_of(x1, name), structure_of(x2, name)
     shape = tuple(first.shape)
     places = [np.ravel_multi_index(each.coordinates_of(raw), shape) for each, raw in ((layout, first), (other, second))]
     if any(len(np.unique(each)) < len(each) for each in places):
-        raise UnsupportedError(f"operator np::{name}: a sparse array has several values at one place\n"
+        raise UnsupportedError(f"operator np::{name}: a sparse array has several values at one position\n"
                                "add them: array.sum_duplicates()")
     kept = (np.intersect1d if common else np.union1d)(places[0], places[1])
     pattern = layout.of_coordinates(np.unravel_index(kept, shape), np.arange(1, len(kept) + 1), shape)
@@ -189,7 +189,7 @@ def matched(name: str, x1: Any, x2: Any, op: Callable[[Any, Any], Any], *, commo
 
 
 def aligned(stored: Any, places: np.ndarray, wanted: np.ndarray) -> Any:
-    """The stored values at the places that are wanted, 0 where there is none."""
+    """Return the stored values at the wanted positions, 0 where no value is stored."""
     order = np.argsort(places)
     found = np.searchsorted(places, wanted, sorter=order)
     index = order[np.minimum(found, len(places) - 1)] if len(places) else np.zeros(len(wanted), int)
@@ -207,11 +207,11 @@ impl("add", summed("add"))
 impl("subtract", summed("subtract"))
 
 
-# --- the structure changed: shapes, parts ----------------------------------------------------------------------------
+# --- changing the structure ------------------------------------------------------------------------------------------
 
 
 def rearranged(name: str, kernel: Callable[..., Any]) -> None:
-    """Register an operator that moves values, or leaves some out; `kernel` is the library's function."""
+    """Register an operator that moves or drops values. The kernel is the library's function."""
 
     def composite(a: Any, *args: Any) -> Any:
         raw, layout = structure_of(a, name)
@@ -232,7 +232,7 @@ rearranged("getitem", operator.getitem)
 
 
 def swapped(ndim: int, axis1: int, axis2: int) -> tuple[int, ...]:
-    """The order of axes with two of them exchanged."""
+    """Return the order of axes with two of them exchanged."""
     order = list(range(ndim))
     order[axis1], order[axis2] = order[axis2], order[axis1]
     return tuple(order)
@@ -242,7 +242,7 @@ def swapped(ndim: int, axis1: int, axis2: int) -> tuple[int, ...]:
 
 
 def sum_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """The sum over axes, a dense array."""
+    """Sum over axes. The result is dense."""
     raw, layout = structure_of(a, "sum")
     axes = tuple(range(raw.ndim)) if axis is None else tuple(np.atleast_1d(axis) % raw.ndim)
     kept = tuple([n for i, n in enumerate(raw.shape) if i not in axes])
@@ -257,14 +257,14 @@ def sum_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 def mean_of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """The mean over axes, zeros included."""
+    """Average over axes, including zeros."""
     raw_array(a, "mean")
     count = np.prod([a.shape[i] for i in (range(a.ndim) if axis is None else np.atleast_1d(axis))])
     return ops.np.divide(sum_of(a, axis, keepdims=keepdims), float(count))
 
 
 def matmul(x1: Any, x2: Any) -> Any:
-    """The product of matrices: of two sparse arrays sparse, with a dense one dense."""
+    """Multiply matrices. The result is sparse for two sparse arrays, and dense for a sparse and a dense one."""
     if is_sparse_value(x1) and is_sparse_value(x2):
         raw_array(x1, "matmul"), raw_array(x2, "matmul")
         return product(x1, x2)

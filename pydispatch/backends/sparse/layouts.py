@@ -1,4 +1,4 @@
-"""What operators ask of sparse arrays, whatever library they are of."""
+"""The methods that operators require of sparse arrays, whichever library they come from."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from pydispatch.keys import register_array_type
 
 
 class Layout(Protocol):
-    """How the arrays of one library hold their values. The order of values is that of `values_of`, throughout."""
+    """How the arrays of one library store their values. All methods use the order of `values_of`."""
 
     def values_of(self, array: Any) -> np.ndarray:
-        """The stored values, of shape (n,)."""
+        """Return the stored values, of shape (n,)."""
 
     def coordinates_of(self, array: Any) -> tuple[np.ndarray, ...]:
-        """Where they are: for each axis, an array of shape (n,)."""
+        """Return the positions of the stored values: for each axis, an array of shape (n,)."""
 
     def with_values(self, array: Any, values: np.ndarray) -> Any:
-        """An array with other values at the same places, which shares them with `array`."""
+        """Return an array with other values at the same positions. It shares the positions with `array`."""
 
     def of_coordinates(self, coordinates: tuple[np.ndarray, ...], values: np.ndarray, shape: tuple[int, ...]) -> Any:
-        """A new array; values at one place are added."""
+        """Make an array of values at coordinates. Values at the same position are added."""
 
     def to_dense(self, array: Any) -> np.ndarray:
-        """The array with its zeros."""
+        """Return the dense array, with its zeros."""
 
     def sample(self, array: Any, coordinates: tuple[np.ndarray, ...]) -> np.ndarray:
-        """The elements at these places, 0 where no value is stored."""
+        """Return the elements at these positions, 0 where no value is stored."""
 
 
 LAYOUTS: dict[type, Layout] = {}
-"""By class of arrays, for the subclasses too."""
+"""The layout of each class of arrays, which its subclasses share."""
 
 
 def add_layout(array_type: type, layout: Layout) -> None:
-    """Arrays of this type are sparse arrays of NumPy's backend, which a user may have said before."""
+    """Register the layout of an array type. Register the type as sparse on NumPy's backend unless it is registered."""
     LAYOUTS[array_type] = layout
     if not _core.registered_word(array_type):
         register_array_type(array_type, "CPU", "Sparse")
 
 
 def layout_of(array: Any, operator: str, argument: str) -> Layout:
-    """That of a sparse array; DispatchTypeError for any other value."""
+    """Return the layout of a sparse array. Raise DispatchTypeError for any other value."""
     for cls in type(array).__mro__:
         if cls in LAYOUTS:
             return LAYOUTS[cls]
@@ -54,5 +54,5 @@ def layout_of(array: Any, operator: str, argument: str) -> Layout:
 
 
 def is_sparse(value: Any) -> bool:
-    """Is this a sparse array, no Tensor?"""
+    """Return whether a value is a raw sparse array."""
     return any(cls in LAYOUTS for cls in type(value).__mro__)

@@ -1,7 +1,8 @@
-"""Operators between a sparse array and its stored values: what derivatives of sparse arrays are made of.
+"""Operators between a sparse array and its stored values, from which derivatives of sparse arrays are made.
 
-A sparse array is a constant structure, which says where values are stored, and these values. A gradient by a sparse
-array has its structure. So `values` and `from_values` are each other's derivative, as are `to_dense` and `sample`.
+A sparse array consists of a constant structure, which specifies the stored positions, and of the values there. The
+gradient of a sparse array has its structure. `values` and `from_values` are therefore each other's derivative, and so
+are `to_dense` and `sample`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ values, from_values, sample, to_dense, product = SPARSE.operators(
 
 
 def is_sparse_value(value: Any) -> bool:
-    """Is this a sparse array, or a Tensor over one?"""
+    """Return whether a value is a sparse array, or a Tensor over one."""
     return any(key.is_sparse for key in _core.keys_of(value))
 
 
@@ -40,12 +41,12 @@ def _from_values(a: Any, values: Any) -> Any:
     values = np.array(values)
     if values.shape != (n,):
         raise ValueError(f"sparse::from_values: argument values has shape {values.shape}, expected ({n},)\n"
-                         "pass one value for each that a stores")
+                         "pass one value for each value that a stores")
     return layout.with_values(a, values)
 
 
 def _sample(a: Any, x: Any) -> np.ndarray:
-    """Elements of `x`, which may have axes before those of `a`, where `a` stores values."""
+    """Return the elements of `x` at the positions that `a` stores. `x` may have axes before those of `a`."""
     coordinates = layout_of(a, "sparse::sample", "a").coordinates_of(a)
     if tuple(x.shape)[-len(a.shape):] != tuple(a.shape):
         expected = ", ".join(["...", *map(str, a.shape)])
@@ -66,23 +67,23 @@ def _product(a: Any, b: Any) -> Any:
 
 
 def _no_meta(*args: Any) -> Any:
-    raise UnsupportedError("an array without data does not tell where a sparse array has values\n"
+    raise UnsupportedError("an array without data does not specify where a sparse array has values\n"
                            "trace a function of the values: pydispatch.backends.sparse.from_values(a, values)")
 
 
 def batch_error(operator: str, batch: Any) -> VmapError:
-    """The error that vmap maps an operator over a sparse array, the parts of which differ in structure."""
+    """Return the error for an operator on a batch of a sparse array, whose examples differ in structure."""
     kind = type(concrete_value(batch, batches=True)).__name__
-    return VmapError(f"operator {operator}: found a {kind}, which vmap maps over: the examples of a sparse array have "
-                     "no structure in common\nmap over array.todense(), or pass the array with in_dims=None; for "
-                     "matrices of one structure map over the values of pydispatch.scipy.sparse.csr_array")
+    return VmapError(f"operator {operator}: found a {kind}, which vmap maps over, but the examples of a sparse array "
+                     "do not share a structure\nmap over array.todense(), or pass the array with in_dims=None. For "
+                     "matrices of one structure, map over the values of pydispatch.scipy.sparse.csr_array")
 
 
 def _of_one_structure(op: OpOverload, info: Any, in_dims: Any, *args: Any) -> Any:
     batch = concrete_value(next(arg for arg, dim in zip(args, in_dims, strict=True) if dim is not None), batches=True)
     if is_sparse(batch):
         raise batch_error(str(op.name), batch)
-    raise VmapError(f"operator {op.name}: a batch of sparse arrays of one structure has no sparse array\n"
+    raise VmapError(f"operator {op.name}: a batch of sparse arrays of one structure is not a sparse array\n"
                     "map over the values, and use pydispatch.scipy.sparse.csr_array, which is a pytree")
 
 
@@ -93,12 +94,12 @@ def _batch_of_samples(op: OpOverload, info: Any, in_dims: Any, a: Any, x: Any) -
 
 
 def like(a: Any, g: Any) -> Any:
-    """A gradient with the structure of the sparse array that it belongs to."""
+    """Return a gradient with the structure of the sparse array that it belongs to."""
     return from_values(a, sample(a, g))
 
 
 def _scattered(g: Any, a: Any, x: Any) -> Any:
-    """The gradient by `x` of its elements where `a` stores values."""
+    """Return the gradient of `x` from that of its elements at the positions that `a` stores."""
     found = from_values(a, g)
     return like(x, found) if is_sparse_value(x) else to_dense(found)
 

@@ -1,1 +1,1 @@
-"""`python -m pydispatch doctor`: examine the installation, test it, and say what to do about what is wrong."""
+"""`python -m pydispatch doctor`: examine the installation, test it, and print remedies for problems."""

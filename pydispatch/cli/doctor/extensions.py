@@ -1,4 +1,4 @@
-"""Packs, backends and compilers: which load, and why the others fail."""
+"""Checks of packs, backends and compilers: which load, and why the others fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 import pydispatch
-from pydispatch.cli.doctor.findings import Finding, told
+from pydispatch.cli.doctor.findings import Finding, text_of
 from pydispatch.compiling import compilers
 from pydispatch.exceptions import CompilationError, PackError
 from pydispatch.registry.packs import (
@@ -44,7 +44,7 @@ def examine_backends() -> Iterator[Finding]:
 
 
 def examine_pack(subject: str, point: EntryPoint, load: Callable[[], object]) -> Finding:
-    """Load a pack. One of ours whose library is not installed is none that fails."""
+    """Load a pack. A pack of this distribution does not fail if only its library is not installed."""
     try:
         load()
     except PackError as error:
@@ -55,7 +55,7 @@ def examine_pack(subject: str, point: EntryPoint, load: Callable[[], object]) ->
 
 
 def wrong(subject: str, error: Exception) -> Finding:
-    """A finding of an error that ends with its remedy."""
+    """Return the finding for an error whose last line is its remedy."""
     first, *_, remedy = str(error).splitlines()
     return Finding(subject, first.removeprefix(f"{subject}: "), remedy)
 
@@ -70,11 +70,11 @@ def examine_compilers() -> Iterator[Finding]:
         elif isinstance(error, CompilationError) and missing_library(error.__cause__):
             yield Finding(subject, f"needs {missing_library(error.__cause__)}, not installed")
         else:
-            yield Finding(subject, f"failed to load: {told(error)}", f"upgrade or remove what {name!r} needs")
+            yield Finding(subject, f"failed to load: {text_of(error)}", f"upgrade or remove what {name!r} needs")
 
 
 def error_of_compiler(name: str) -> Exception | None:
-    """Load a compiler; returns what it raises."""
+    """Load a compiler, and return the exception that it raises, or None."""
     try:
         compilers.compiler_named(name)
     except Exception as error:
@@ -83,6 +83,6 @@ def error_of_compiler(name: str) -> Exception | None:
 
 
 def compiler_names() -> list[str]:
-    """Those of the package, then those of others."""
+    """List the compilers of the package, then those of other packages."""
     found = [point.name for point in entry_points(group=compilers.GROUP)]
     return list(dict.fromkeys(["plan", "python", *compilers.ON_DEMAND, *sorted(found)]))

@@ -1,4 +1,4 @@
-"""A short test of what is installed: dispatch, gradients, batches and compiled functions against NumPy."""
+"""A short test of the installation: dispatch, gradients, batches and compiled functions against NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from pydispatch import Tensor, func
 from pydispatch.cli.doctor.extensions import compiler_names, error_of_compiler
-from pydispatch.cli.doctor.findings import REINSTALL, Finding, told
+from pydispatch.cli.doctor.findings import REINSTALL, Finding, text_of
 from pydispatch.compiling import compile
 from pydispatch.debug import check_invariants
 
@@ -20,7 +20,7 @@ Pairs = Iterator[tuple[Any, Any]]
 Comparison = Callable[[Program, Any], Pairs]
 
 SECONDS = 7.0
-"""No program begins later than this; those that numba compiles take up to a second each."""
+"""No program starts later than this. Programs that numba compiles take up to a second each."""
 
 PROGRAMS: dict[str, Program] = {
     "arithmetic": lambda x: (2 * x + 1) / (x * x + 3),
@@ -34,7 +34,7 @@ PROGRAMS: dict[str, Program] = {
     "linear algebra": lambda x: np.linalg.solve(x @ x.T + np.eye(len(x)), x),
     "Fourier transform": lambda x: np.abs(np.fft.rfft(x)) ** 2,
 }
-"""What is compared: on arrays these are plain NumPy."""
+"""The programs to compare. On arrays they are plain NumPy."""
 
 
 def examine_calls(seconds: float = SECONDS) -> Iterator[Finding]:
@@ -49,11 +49,11 @@ def examine_calls(seconds: float = SECONDS) -> Iterator[Finding]:
 
 
 def examine_registrations() -> Finding:
-    """Do registrations and tables agree with each other?"""
+    """Check that registrations and tables agree with each other."""
     try:
         check_invariants()
     except AssertionError as error:
-        return Finding("registrations", told(error), remedy_of_self_test())
+        return Finding("registrations", text_of(error), remedy_of_self_test())
     return Finding("registrations", "consistent")
 
 
@@ -68,28 +68,28 @@ def examine_way(way: str, compare: Comparison, deadline: float) -> Finding:
             for found, expected in compare(program, values):
                 np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
         except Exception as error:
-            differing.append(f"{name} ({told(error)})")
+            differing.append(f"{name} ({text_of(error)})")
         else:
             agreeing += 1
     left_out = len(PROGRAMS) - agreeing - len(differing)
-    late = f", {left_out} left out for want of time" if left_out else ""
+    late = f", {left_out} skipped for lack of time" if left_out else ""
     if differing:
         return Finding(way, f"differs from NumPy: {'; '.join(differing)}{late}", remedy_of_self_test())
     return Finding(way, f"{agreeing} programs agree with NumPy{late}")
 
 
 def remedy_of_self_test() -> str:
-    """What to do where the package computes wrong."""
-    return f"{REINSTALL}; if that does not help, report it with all that doctor prints"
+    """Return the remedy for wrong results."""
+    return f"{REINSTALL}. If that does not help, report it with the whole output of doctor"
 
 
 def dispatched(program: Program, values: Any) -> Pairs:
-    """The program on a Tensor."""
+    """Yield the program's result on a Tensor, and NumPy's."""
     yield program(Tensor(values)).numpy(), program(values)
 
 
 def differentiated(program: Program, values: Any) -> Pairs:
-    """Its gradient by the tape and by the transform, and central differences of NumPy's."""
+    """Yield the gradients by the tape and by the transform, and NumPy's central differences."""
     steps = 1e-6 * np.eye(values.size).reshape(-1, *values.shape)
     differences = [(program(values + step).sum() - program(values - step).sum()) / 2e-6 for step in steps]
     expected = np.array(differences).reshape(values.shape)
@@ -100,18 +100,18 @@ def differentiated(program: Program, values: Any) -> Pairs:
 
 
 def batched(program: Program, values: Any) -> Pairs:
-    """The program on a batch, and a loop."""
+    """Yield the program's result on a batch, and that of a loop."""
     batch = np.stack([values, values[::-1], 2 * values])
     yield func.vmap(program)(batch), np.stack([program(each) for each in batch])
 
 
 def compiled(name: str, program: Program, values: Any) -> Pairs:
-    """The program compiled, on the array that it was compiled for, on another, and on one that machine code is for."""
+    """Yield the compiled program's results on the array that it was compiled for, on another, and on a tall one."""
     function = compile(program, backend=name)
     for array in (values, values[::-1].copy(), tall(values)):
         yield function(array), program(array)
 
 
 def tall(values: Any) -> Any:
-    """An array with so many rows that a compiler may write loops of its own."""
+    """Return an array with so many rows that a compiler may generate loops for it."""
     return np.tile(values, (128, 1))

@@ -1,4 +1,4 @@
-"""The library that multiplies NumPy's matrices, and its threads."""
+"""Checks of NumPy's BLAS library and its threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "OMP
 
 
 def examine_blas() -> Iterator[Finding]:
-    """Which BLAS NumPy was built with, and how many threads it and others use."""
+    """Examine which BLAS NumPy was built with, and how many threads it and other libraries use."""
     built: Any = np.show_config(mode="dicts")
     blas = built["Build Dependencies"]["blas"]
     yield Finding("BLAS", f"{blas.get('name', 'none')} {blas.get('version', '')}".strip())
@@ -26,25 +26,25 @@ def examine_blas() -> Iterator[Finding]:
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def loaded_pools() -> Iterator[tuple[str, int]]:
-    """Each loaded library that has threads, and their number."""
+    """Yield each loaded library that has threads, and their number."""
     for pool in import_module("threadpoolctl").threadpool_info():
         yield f"{pool['prefix']} {pool['version'] or ''}".strip(), pool["num_threads"]
 
 
 def chosen_threads() -> Iterator[tuple[str, int]]:
-    """The numbers of threads that environment variables choose."""
+    """Yield the numbers of threads that environment variables set."""
     for name in VARIABLES:
         if os.environ.get(name, "").isdecimal():
             yield name, int(os.environ[name])
 
 
 def examine_threads(library: str, threads: int, cores: int) -> Finding:
-    """More threads than cores wait for each other."""
+    """Check that a library has no more threads than cores, since the excess threads would wait."""
     found = f"{threads} threads, {cores} cores"
     if threads <= cores:
         return Finding(library, found)

@@ -1,4 +1,4 @@
-"""`numpy.lib`, with functions of arrays that are our own in `stride_tricks`."""
+"""`numpy.lib`, with our own functions of arrays in `stride_tricks`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`scipy.linalg` for arrays and Tensors: triangular systems, factors, functions of matrices, structured matrices.
 
-Operators take matrices and stacks of them; the rules of formulas are those of `operators/decompositions.py`.
+Operators take matrices and stacks of them. Formulas follow the same rules as in `operators/decompositions.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pydispatch.scipy.pack import SCIPY as _SCIPY
 _SCIPY.install("linalg")
 _FUNCTIONS = {name.removeprefix("linalg."): function for name, function in _FACE.functions.items()
               if name.startswith("linalg.")}
-if TYPE_CHECKING:       # which cannot see what the next line defines
-    from pydispatch.namespaces.scipy_linalg import *  # noqa: F403
+if TYPE_CHECKING:       # type checkers cannot see what the next line defines
+    from pydispatch._stubs.scipy_linalg import *  # noqa: F403
 globals().update(_FUNCTIONS)
 _FACE.kinds.update({f"linalg.{name}": _OPERATOR for name in _FUNCTIONS if f"linalg_{name}" in _SCIPY.of_families})
 __all__ = sorted([*_FUNCTIONS, "LinAlgError", "LinAlgWarning"])

@@ -1,4 +1,4 @@
-"""What kernels, meta kernels and batching rules of matrices have in common: checks, messages, stacks."""
+"""Checks, messages and stacks that kernels, meta kernels and batching rules of matrices share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydispatch.scipy.pack import FACE
 
 
 def check_finite_values(name: str, *arrays: np.ndarray) -> None:
-    """ValueError where an element is infinite or nan."""
+    """Raise ValueError if an element is infinite or nan."""
     for x in arrays:
         if x.dtype.kind in "fc" and not np.isfinite(x).all():
             raise ValueError(f"linalg.{name}: array must not contain infs or NaNs\n"
@@ -27,34 +27,34 @@ def check_finite_values(name: str, *arrays: np.ndarray) -> None:
 
 
 def check_square(name: str, shape: tuple[int, ...], argument: str = "a") -> None:
-    """LinAlgError, which is a ValueError, for what is no stack of square matrices: SciPy's functions raise either."""
+    """Raise LinAlgError unless the shape is one of square matrices. It is also a ValueError, as SciPy raises either."""
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise LinAlgError(f"linalg.{name}: expected square matrix, argument {argument} has shape {shape}\n"
                           "pass an array of shape (..., n, n)")
 
 
 def check_matrices(name: str, shape: tuple[int, ...]) -> None:
-    """ValueError for what is no stack of matrices."""
+    """Raise ValueError unless the shape is one of matrices."""
     if len(shape) < 2:
         raise ValueError(f"linalg.{name}: expected a matrix, argument a has shape {shape}\n"
                          "pass an array of shape (..., m, n)")
 
 
 def precise(x: Any) -> np.dtype:
-    """The dtype in which LAPACK computes with elements of this dtype."""
+    """Return the dtype in which LAPACK computes with elements of this dtype."""
     dtype = np.dtype(x)
     return dtype if dtype.char in "fdFD" else np.dtype(
         np.float32 if dtype.char == "e" else np.complex128 if dtype.kind == "c" else np.float64)
 
 
 def named_example(name: str, i: int, batch: tuple[int, ...], error: str) -> str:
-    """The message of an error in one of a stack of matrices."""
+    """Return the message of an error in one matrix of a stack."""
     where = f" in matrix {tuple(map(int, np.unravel_index(i, batch)))} of the stack" if batch else ""
     return f"linalg.{name}: {error}{where}"
 
 
 def over_stack(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A kernel of stacks of matrices from one of matrices; errors name the function, and the matrix in the stack."""
+    """Turn a kernel of one matrix into one of stacks. Errors name the function, and the matrix in the stack."""
     def of_stack(a: np.ndarray, *options: Any) -> Any:
         batch, core = a.shape[:-2], a.shape[-2:]
         found = []
@@ -73,7 +73,7 @@ def over_stack(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=256)
 def triangle(n: int, m: int, lower: bool, without_diagonal: bool, dtype: Any) -> np.ndarray:
-    """Ones in a triangle, zeros elsewhere."""
+    """Return a matrix of ones in a triangle and zeros elsewhere."""
     offset = -1 if without_diagonal else 0
     found = np.tri(n, m, offset, dtype) if lower else np.tri(m, n, offset, dtype).T
     found.flags.writeable = False
@@ -81,13 +81,13 @@ def triangle(n: int, m: int, lower: bool, without_diagonal: bool, dtype: Any) ->
 
 
 def in_triangle(x: Any, lower: bool, without_diagonal: bool = False) -> Any:
-    """The matrix with zeros outside of a triangle."""
+    """Return the matrix with zeros outside of a triangle."""
     dtype = x.dtype if x.dtype.kind == "f" else x.dtype.type(0).real.dtype
     return multiply(x, triangle(*x.shape[-2:], bool(lower), bool(without_diagonal), dtype))
 
 
 def check_systems(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the stack of systems with square matrices; ValueError where their shapes do not match."""
+    """Return the shape of the stack of systems with square matrices. Raise ValueError if shapes do not match."""
     check_square(name, shape)
     if not other or shape[-1] != other[-1 if len(other) == 1 else -2]:
         raise ValueError(f"linalg.{name}: shapes of a {shape} and b {other} are incompatible\n"
@@ -96,12 +96,12 @@ def check_systems(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> 
 
 
 def of_column(solve: Callable[[Any], Any], b: Any) -> Any:
-    """The solution for a vector, from a function of matrices: a stack of vectors would be taken for a matrix."""
+    """Solve for a vector as a matrix of one column, because a stack of vectors would be taken for a matrix."""
     return ops.np.getitem(solve(ops.np.expand_dims(b, -1)), (..., 0))
 
 
 def systems_batch(name):
-    """The batching rule of an operator of matrices and right-hand sides."""
+    """Return the batching rule of an operator of matrices and right-hand sides."""
     def batch(op, info, in_dims, a, b, *options):
         if rank(a) - (in_dims[0] == 0) < 2 or not rank(b) - (in_dims[1] == 0):
             check_systems(name, *[tuple(getattr(x, "shape", ()))[dim == 0:]
@@ -111,7 +111,7 @@ def systems_batch(name):
 
 
 def square_meta(name):
-    """The meta kernel of a function from square matrices to matrices of the same shape."""
+    """Return the meta kernel of a function from square matrices to matrices of the same shape."""
     def meta(a, *options, **more):
         check_square(name, shape_of(a))
         return MetaArray(shape_of(a), precise(dtype_of(a)))
@@ -119,7 +119,7 @@ def square_meta(name):
 
 
 def matrices_batch(name):
-    """The batching rule of an operator of one matrix."""
+    """Return the batching rule of an operator of one matrix."""
     def batch(op, info, in_dims, a, *options):
         if rank(a) - 1 < 2:
             check_square(name, tuple(a.shape)[1:])
@@ -128,7 +128,7 @@ def matrices_batch(name):
 
 
 def stacks_batch(op, info, in_dims, *arrays):
-    """A batch of matrices is a stack of them; stacks broadcast."""
+    """Call the operator with batches as stacks of matrices, which broadcast."""
     ndim = max(rank(x) - (dim == 0) for x, dim in zip(arrays, in_dims, strict=True))
     for x, dim in zip(arrays, in_dims, strict=True):
         if rank(x) - (dim == 0) < 2:
@@ -137,7 +137,7 @@ def stacks_batch(op, info, in_dims, *arrays):
 
 
 def of_every_version(implementation: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a function whose arguments differ between versions of SciPy: it shows those of the installed one."""
+    """Declare a function whose arguments depend on SciPy's version. It shows the signature of the installed one."""
     function = FACE.array_function("linalg")(implementation)
     FACE.functions[f"linalg.{implementation.__name__}"].__dict__["__wrapped__"] = getattr(
         linalg, implementation.__name__)

@@ -1,4 +1,4 @@
-"""The factors L and U, and solutions by them."""
+"""LU factors, and solutions from them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ lu_of_stack = over_stack(lu_of_one, "lu_factor")
 
 
 def lu_kernel(a, overwrite_a=False, check_finite=True):
-    """The factors L and U in one matrix, and which rows were exchanged, as constants."""
+    """Return the factors L and U in one matrix, and the row exchanges, as constants."""
     a = np.asarray(a)
     check_matrices("lu_factor", a.shape)
     if check_finite:
@@ -64,7 +64,7 @@ def lu_meta(a, overwrite_a=False, check_finite=True):
 
 
 def row_exchanges_kernel(lu, pivots):
-    """The matrix P for which P @ L @ U is the matrix that was factored."""
+    """Return the matrix P for which P @ L @ U is the matrix that was factored."""
     n = lu.shape[-2]
     pivots = np.asarray(pivots)
     order = np.broadcast_to(np.arange(n), (*pivots.shape[:-1], n)).copy()
@@ -85,13 +85,13 @@ def row_exchanges_batch(op, info, in_dims, lu, pivots):
 
 
 def identity_like(x: Any, n: int, first: int) -> Any:
-    """The identity of this size with zeros in the first places of its diagonal."""
+    """Return the identity of size n with zeros in the first places of its diagonal."""
     dtype = x.dtype.type(0).real.dtype
     return np.diag((np.arange(n) >= first).astype(dtype))
 
 
 def with_zeros(x: Any, n: int, axis: int) -> Any:
-    """The matrix with as many zeros at the end of an axis as make it `n` long."""
+    """Append zeros along an axis of a matrix up to the length `n`."""
     missing = n - x.shape[axis]
     if missing <= 0:
         return x
@@ -101,7 +101,7 @@ def with_zeros(x: Any, n: int, axis: int) -> Any:
 
 
 def unpacked(lu: Any) -> tuple[Any, Any]:
-    """L and U, both square: of a matrix that is not, one of them is completed with the identity."""
+    """Return square L and U. For a matrix that is not square, one of them is completed with the identity."""
     m, n = lu.shape[-2:]
     below, above = in_triangle(lu, True, True), in_triangle(lu, False)
     if m == n:
@@ -129,12 +129,12 @@ def lu_jvp(t, pivots, result):
 
 
 def lu_of_matrix_kernel(a, lu, pivots):
-    """The factors L and U in one matrix, which are known, as a function of the matrix: it gives them its gradient."""
+    """Return the known factors L and U in one matrix, as a function of the matrix, which gets their gradient."""
     return lu.copy()
 
 
 def lu_with_derivative(a, overwrite_a=False, check_finite=True):
-    """One factorization; the exchanges are constants, and so is the place of each element of L and U."""
+    """Factor once. The exchanges are constants, and so is the position of each element of L and U."""
     lu, pivots = constant_lu(a, check_finite=check_finite)
     return lu_of_matrix(a, lu, pivots), pivots
 
@@ -157,12 +157,12 @@ SCIPY.declare("linalg_row_exchanges", "Tensor lu, Tensor pivots", row_exchanges_
 
 @FACE.array_function("linalg")
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """L and U in one matrix, and the exchanges of rows, which are constants."""
+    """Return L and U in one matrix, and the row exchanges, which are constants."""
     return ops.scipy.linalg_lu_factor(as_nonscalar(a), check_finite=check_finite)
 
 
 def in_order(b: Any, order: Any) -> Any:
-    """The rows of right-hand sides, which may be infinite, in another order for each of a stack."""
+    """Reorder the rows of right-hand sides, differently for each of a stack. They may be infinite."""
     if order.ndim == 1:
         return ops.np.take(b, order, 0 if b.ndim == 1 else -2)
     rows = ops.np.expand_dims(order, -1)
@@ -172,7 +172,7 @@ def in_order(b: Any, order: Any) -> Any:
 
 @FACE.array_function("linalg")
 def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """The solution of a system from what `lu_factor` returned."""
+    """Solve a system from the result of `lu_factor`."""
     lu, pivots = map(as_nonscalar, lu_and_piv)
     b = as_nonscalar(b)
     check_systems("lu_solve", tuple(lu.shape), tuple(b.shape))
@@ -191,7 +191,7 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False,
 @FACE.array_function("linalg")
 def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
        p_indices: bool = False) -> Any:
-    """P, L and U with P @ L @ U = a; P may be the order of rows instead, or multiplied into L. P is a constant."""
+    """Return P, L and U with P @ L @ U = a. P is a constant. It can also be an order of rows, or multiplied into L."""
     a = as_nonscalar(a)
     m, n = a.shape[-2:] if a.ndim > 1 else (0, 0)
     packed, pivots = ops.scipy.linalg_lu_factor(a, check_finite=check_finite)

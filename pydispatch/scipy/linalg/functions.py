@@ -1,7 +1,7 @@
-"""Functions of matrices, and the equation of Sylvester.
+"""Functions of matrices, and Sylvester's equation.
 
-Source: Higham, "Functions of Matrices" (2008), theorem 3.6: a derivative is a block of the function of a matrix that is
-twice as large.
+Source: Higham, "Functions of Matrices" (2008), theorem 3.6: a derivative is a block of the function of a matrix
+that is twice as large.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ sylvester, = SCIPY.operators("linalg_solve_sylvester")
 
 
 def block_matrix(a, e):
-    """a beside e, over zeros beside a."""
+    """Return the block matrix [[a, e], [0, a]]."""
     shape = (*broadcast((a.shape[:-2], e.shape[:-2])), *a.shape[-2:])
     n = shape[-1]
     found = np.zeros((*shape[:-2], 2 * n, 2 * n), np.result_type(a, e))
@@ -59,19 +59,20 @@ def corner(x, n):
 
 
 def direction_kernel(function):
-    """The derivative of a function of matrices along a direction: a block of the function of a larger matrix.
+    """Return the kernel of a matrix function's derivative along a direction, a block of the function of a larger
+    matrix.
 
-    The direction is as large as the matrix there: a much larger one would cost precision.
+    The kernel scales the direction to the size of the matrix, because a much larger one would cost precision.
     """
     def kernel(a, e):
-        """The derivative of a function of matrices along a direction."""
+        """Return the derivative of a function of matrices along a direction."""
         scale = largest(e) / largest(a)
         return scale * corner(function(block_matrix(a, e / scale)), a.shape[-1])
     return kernel
 
 
 def largest(x):
-    """The largest element of each matrix, 1 where all are 0."""
+    """Return the largest magnitude in each matrix, or 1 where all elements are 0."""
     size = np.abs(x).max((-2, -1), keepdims=True, initial=0)
     return np.where(size == 0, size.dtype.type(1), size)
 
@@ -81,7 +82,7 @@ def direction_meta(a, e):
 
 
 def matrix_function(name, kernel, kernel_of_blocks):
-    """Declare a function of matrices, and its derivative along a direction, whose own derivatives are its blocks."""
+    """Declare a matrix function and its derivative along a direction, whose own derivatives are its blocks."""
     along, = SCIPY.operators(f"linalg_{name}_direction")
     of_matrix, = SCIPY.operators(f"linalg_{name}")
 
@@ -97,7 +98,7 @@ def matrix_function(name, kernel, kernel_of_blocks):
 
 
 def quietly(function):
-    """`function` without warnings."""
+    """Return `function` without warnings."""
     def kernel(a):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -106,7 +107,7 @@ def quietly(function):
 
 
 def checked(name, function):
-    """The kernel of a function of square matrices, also of integers and of half precision."""
+    """Return the kernel of a function of square matrices, also of integers and of half precision."""
     def kernel(A):
         A = np.asarray(A)
         check_square(name, A.shape, "A")
@@ -115,14 +116,17 @@ def checked(name, function):
 
 
 NODES, WEIGHTS = [x / 2 for x in np.polynomial.legendre.leggauss(12)]
-"""Gauss-Legendre quadrature, a Pade approximant of log(1 + x) that is exact to the last digits for a norm of 0.5."""
+"""Gauss-Legendre quadrature: a Padé approximant of log(1 + x), exact to the last digits for a norm of 0.5."""
 
 
 def logarithm(a):
-    """By square roots until the matrix is near the identity; SciPy's estimates norms at random, so results vary."""
+    """Compute a logarithm by square roots until the matrix is near the identity.
+
+    SciPy's function estimates norms at random, so its results vary.
+    """
     root, n_roots, unit = a, 0, np.eye(a.shape[-1], dtype=a.dtype)
     while np.abs(root - unit).sum(0).max() > 0.5:
-        if n_roots == 64:       # singular
+        if n_roots == 64:       # a singular matrix
             return linalg.logm(a)
         root, n_roots = linalg.sqrtm(root), n_roots + 1
     x = root - unit
@@ -132,7 +136,7 @@ def logarithm(a):
 
 
 def finite_logarithm(a):
-    """The same; ValueError for nan and infinity, as in SciPy."""
+    """Compute a logarithm. Raise ValueError for nan and infinity, as SciPy does."""
     if not np.isfinite(a).all():
         raise ValueError("array must not contain infs or NaNs")
     return logarithm(a)
@@ -140,7 +144,7 @@ def finite_logarithm(a):
 
 EXPM = checked("expm", linalg.expm)
 matrix_function("expm", EXPM, EXPM)
-# warnings and errors belong to the matrix itself, and not to the blocks of its derivative
+# warnings and errors are those of the matrix itself, not of the blocks of its derivative
 matrix_function("logm", checked("logm", over_stack(finite_logarithm, "logm")),
                 quietly(checked("logm", over_stack(logarithm, "logm"))))
 
@@ -156,7 +160,7 @@ SCIPY.declare("linalg_sqrtm", "Tensor A", checked("sqrtm", over_stack(linalg.sqr
 
 
 def as_square(name: str, A: Any) -> Any:
-    """The argument as an array; one element becomes a matrix. ValueError where it is not square."""
+    """Return the argument as an array of square matrices. One element becomes a matrix."""
     A = as_nonscalar(A)
     if A.ndim < 2 and A.size == 1:
         A = ops.np.reshape(A, (1, 1))
@@ -166,25 +170,25 @@ def as_square(name: str, A: Any) -> Any:
 
 def refuse_error_estimate(name: str, disp: Any) -> None:
     if disp is False:
-        raise NotImplementedError(f"linalg.{name}: a Tensor has no error estimate\nleave out disp=False")
+        raise NotImplementedError(f"linalg.{name}: a Tensor's error estimate is not supported\nleave out disp=False")
 
 
 @FACE.array_function("linalg")
 def expm(A: Any) -> Any:
-    """The exponential of a matrix."""
+    """Compute the exponential of a matrix."""
     return ops.scipy.linalg_expm(as_square("expm", A))
 
 
 @of_every_version
 def sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
-    """The principal square root of a matrix; complex where SciPy's is."""
+    """Compute the principal square root of a matrix. It is complex where SciPy's is."""
     refuse_error_estimate("sqrtm", disp)
     return ops.scipy.linalg_sqrtm(as_square("sqrtm", A))
 
 
 @of_every_version
 def logm(A: Any, disp: Any = None) -> Any:
-    """The principal logarithm of a matrix, in double precision; complex where SciPy's is."""
+    """Compute the principal logarithm of a matrix, in double precision. It is complex where SciPy's is."""
     refuse_error_estimate("logm", disp)
     A = as_square("logm", A)
     if A.dtype.char in "fF":
@@ -192,7 +196,7 @@ def logm(A: Any, disp: Any = None) -> Any:
     return ops.scipy.linalg_logm(A)
 
 
-# --- the equation of Sylvester ---------------------------------------------------------------------------------------
+# --- Sylvester's equation --------------------------------------------------------------------------------------------
 
 
 def check_sylvester(a, b, q):

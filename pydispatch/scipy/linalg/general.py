@@ -1,4 +1,4 @@
-"""Functions that NumPy has too, with the arguments and errors of SciPy."""
+"""Functions that NumPy also has, with the arguments and errors of SciPy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from pydispatch.scipy.pack import SCIPY
 
 
 def finite_squares(name, a, check_finite):
-    """The argument as an array of square matrices in the precision of LAPACK, once it is checked."""
+    """Check the argument and return it as square matrices in a precision of LAPACK."""
     a = np.asarray(a)
     check_square(name, a.shape)
     if check_finite:
@@ -48,7 +48,7 @@ def inv_kernel(a, check_finite=True):
     try:
         return np.linalg.inv(a)
     except LinAlgError:
-        return over_stack(np.linalg.inv, "inv")(a)      # which finds the matrix
+        return over_stack(np.linalg.inv, "inv")(a)      # finds the singular matrix
 
 
 def det_kernel(a, check_finite=True):
@@ -95,14 +95,16 @@ SCIPY.declare("linalg_solve", "Tensor a, Tensor b, bool check_finite=True", solv
 @of_every_version
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None,
         lower: bool = False) -> Any:
-    """The inverse of a matrix, from all of its elements whatever `assume_a` says."""
+    """Invert a matrix. `assume_a` specifies which elements of it are read."""
     check_structure("inv", assume_a)
-    return ops.scipy.linalg_inv(as_nonscalar(a), check_finite)
+    a = as_nonscalar(a)
+    check_square("inv", tuple(a.shape))
+    return ops.scipy.linalg_inv(as_read(a, assume_a, lower), check_finite)
 
 
 @of_every_version
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The determinant of a matrix, always in double precision."""
+    """Compute the determinant of a matrix, always in double precision."""
     a = as_nonscalar(a)
     if a.dtype.char in "fF":
         a = ops.np.astype(a, np.dtype(np.complex128 if a.dtype.kind == "c" else np.float64))
@@ -119,10 +121,35 @@ def check_structure(name: str, assume_a: Any) -> None:
         raise ValueError(f"linalg.{name}: {assume_a} is not a recognized matrix structure")
 
 
+def as_read(a: Any, assume_a: Any, lower: bool) -> Any:
+    """Return the matrix that SciPy reads if it has this structure, whichever values the other elements have.
+
+    Only the symmetric or Hermitian part of a change of the matrix counts, as in `cholesky`.
+    """
+    if assume_a in ("sym", "symmetric"):
+        return matrix_from(a, lower, ops.np.swapaxes(a, -1, -2))
+    if assume_a in ("her", "hermitian", "pos", "positive definite"):
+        return matrix_from(a, lower, ops.np.conjugate(ops.np.swapaxes(a, -1, -2)))
+    if assume_a in ("diagonal", "tridiagonal", "upper triangular", "lower triangular"):
+        n = a.shape[-1]
+        above, below = {"diagonal": (0, 0), "tridiagonal": (1, 1), "upper triangular": (n, 0)}.get(assume_a, (0, n))
+        return ops.np.where(np.tri(n, k=above, dtype=bool) & ~np.tri(n, k=-below - 1, dtype=bool), a, 0)
+    return a
+
+
+def matrix_from(a: Any, lower: bool, mirrored: Any) -> Any:
+    """Return a matrix with one triangle of `a` and the other of `mirrored`. Its derivative is that of their mean."""
+    below, above = (a, mirrored) if lower else (mirrored, a)
+    n = a.shape[-1]
+    read = ops.np.where(np.tri(n, k=-1, dtype=bool), below, above)
+    mean = ops.np.divide(ops.np.add(a, mirrored), 2)
+    return ops.np.add(mean, ops.np.detach(ops.np.subtract(read, mean)))
+
+
 @of_every_version
 def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
           check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Any:
-    """The solution of a system; `assume_a` may say that the matrix is positive definite or triangular."""
+    """Solve a system. `assume_a` specifies which elements of the matrix are read."""
     a, b = as_nonscalar(a), as_nonscalar(b)
     check_structure("solve", assume_a)
     check_systems("solve", tuple(a.shape), tuple(b.shape))
@@ -131,4 +158,5 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwr
     if assume_a in ("upper triangular", "lower triangular"):
         return ops.scipy.linalg_solve_triangular(a, b, int(transposed), assume_a.startswith("lower"),
                                                  check_finite=check_finite)
+    a = as_read(a, assume_a, lower)
     return ops.scipy.linalg_solve(ops.np.swapaxes(a, -1, -2) if transposed else a, b, check_finite)

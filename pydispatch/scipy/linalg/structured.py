@@ -14,7 +14,7 @@ from pydispatch.scipy.pack import FACE
 
 @FACE.array_function("linalg")
 def block_diag(*arrs: Any) -> Any:
-    """The matrix with these blocks along its diagonal, zeros elsewhere; vectors are rows, stacks broadcast."""
+    """Return a matrix with these blocks along its diagonal, and zeros elsewhere. Vectors are rows. Stacks broadcast."""
     blocks = [as_nonscalar(x) for x in arrs]
     blocks = [x if x.ndim > 1 else ops.np.reshape(x, (1, -1)) for x in blocks]
     batch = broadcast([tuple(x.shape[:-2]) for x in blocks])
@@ -32,7 +32,7 @@ def block_diag(*arrs: Any) -> Any:
 
 @FACE.array_function("linalg")
 def toeplitz(c: Any, r: Any = None) -> Any:
-    """The matrix whose diagonals are constant, from its first column and its first row."""
+    """Return a matrix with constant diagonals, from its first column and its first row."""
     c = as_nonscalar(c)
     c = c if c.ndim else ops.np.reshape(c, (1,))
     r = ops.np.conjugate(c) if r is None else as_nonscalar(r)

@@ -1,4 +1,4 @@
-"""Triangular systems, and the factors of Cholesky."""
+"""Triangular systems, and Cholesky factors."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ TRANSPOSITIONS = {"N": 0, "T": 1, "C": 2}
 
 def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True,
                       is_factor=False):
-    """SciPy's, whose checks take longer than a small system; of stacks too.
+    """Solve triangular systems, also in stacks, without SciPy's checks, which take longer than a small system.
 
-    What SciPy does with factors takes no notice of zeros on a diagonal, so that results are infinite, or nan.
+    For factors, SciPy ignores zeros on a diagonal, so that results are infinite or nan.
     """
     unchecked = unit_diagonal or is_factor
     a, b = np.asarray(a), np.asarray(b)
@@ -75,7 +75,7 @@ def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite
 
 
 def solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, unchecked, i, batch):
-    """The solution of one system; `solve` is BLAS's trsm, which wants columns to be contiguous.
+    """Solve one system by BLAS's trsm, which requires contiguous columns.
 
     LAPACK's trtrs, which SciPy calls, starts threads for the smallest system.
     """
@@ -100,12 +100,12 @@ def triangular_meta(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b
 
 
 def solved(a, b, trans, lower, unit_diagonal, is_factor=False):
-    """The solution for right-hand sides that are vectors, in a stack too, if `b` has fewer axes than `a` needs."""
+    """Solve without a check of values. Right-hand sides are vectors, also stacked, if `b` has fewer axes than `a`."""
     return triangular(a, b, trans, lower, unit_diagonal, check_finite=False, is_factor=is_factor)
 
 
 def solved_vectors(a, b, trans, lower, unit_diagonal, is_factor):
-    """`solved` for a `b` whose last axis is a vector, in each of a stack."""
+    """Solve for a `b` whose last axis is a vector, in each system of a stack."""
     if b.ndim == 1:
         return solved(a, b, trans, lower, unit_diagonal, is_factor)
     return solved(a, b[..., None], trans, lower, unit_diagonal, is_factor)[..., 0]
@@ -147,13 +147,13 @@ SCIPY.declare(
 @FACE.array_function("linalg", operator=(2, 2, ("lower", "unit_diagonal", "check_finite")))
 def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
                      overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """The solution of a triangular system; `b` is never overwritten where the result is a Tensor."""
+    """Solve a triangular system. `b` is never overwritten if the result is a Tensor."""
     return ops.scipy.linalg_solve_triangular(
         as_nonscalar(a), as_nonscalar(b), TRANSPOSITIONS.get(trans, trans), lower, unit_diagonal,
         check_finite=check_finite)
 
 
-# --- the factors of Cholesky -----------------------------------------------------------------------------------------
+# --- Cholesky factors ------------------------------------------------------------------------------------------------
 
 
 def cholesky_of_one(a, lower, clean):
@@ -177,13 +177,13 @@ def cholesky_kernel(name, clean):
             try:
                 return np.linalg.cholesky(a, upper=not lower)
             except LinAlgError:
-                pass                # the loop finds the matrix
+                pass                # the loop names the matrix
         return stacked(a, lower, clean) if a.size else a.copy()
     return kernel
 
 
 def factor_vjp(g, result, lower):
-    """The gradient of a factor; the other triangle holds elements of the matrix, which are taken for constants."""
+    """Return the gradient of a factor. The other triangle holds elements of the matrix and is treated as constant."""
     return cholesky_vjp(g, in_triangle(result, lower), not lower)
 
 
@@ -191,7 +191,7 @@ def factor_jvp(t, result, lower):
     return cholesky_jvp(t, in_triangle(result, lower), not lower)
 
 
-IS_CLEAN = np.lib.NumpyVersion(scipy.__version__) >= "1.18.0"   # is the other triangle of `cho_factor` zero?
+IS_CLEAN = np.lib.NumpyVersion(scipy.__version__) >= "1.18.0"   # whether the other triangle of `cho_factor` is zero
 for name, clean in (("cholesky", True), ("cho_factor", IS_CLEAN)):
     SCIPY.declare(
         f"linalg_{name}", "Tensor a, bool lower=False, bool overwrite_a=False, bool check_finite=True",
@@ -201,19 +201,19 @@ for name, clean in (("cholesky", True), ("cho_factor", IS_CLEAN)):
 
 @FACE.array_function("linalg")
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The triangular factor of a positive definite matrix; its gradient is symmetric."""
+    """Return the triangular factor of a positive definite matrix. Its gradient is symmetric."""
     return ops.scipy.linalg_cholesky(as_nonscalar(a), lower, check_finite=check_finite)
 
 
 @FACE.array_function("linalg")
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The triangular factor of a positive definite matrix, for `cho_solve`, and which triangle it is in."""
+    """Return the triangular factor of a positive definite matrix, for `cho_solve`, and whether it is the lower one."""
     return ops.scipy.linalg_cho_factor(as_nonscalar(a), lower, check_finite=check_finite), lower
 
 
 @FACE.array_function("linalg")
 def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
-    """The solution of a system from the factor that `cho_factor` returned."""
+    """Solve a system from the result of `cho_factor`."""
     c, lower = as_nonscalar(c_and_lower[0]), bool(c_and_lower[1])
     b = as_nonscalar(b)
     check_systems("cho_solve", tuple(c.shape), tuple(b.shape))

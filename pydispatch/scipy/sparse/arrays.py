@@ -1,4 +1,4 @@
-"""Sparse matrices as a constant structure and values that may be tracked; their operators."""
+"""Sparse matrices as a constant structure and values that may be tracked, and their operators."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ product, sampled_product, solution = SCIPY.operators("sparse_product", "sparse_s
 
 
 class Structure:
-    """Where the values of a sparse matrix are, row by row: a constant, which matrices of the same structure share.
+    """The positions of a sparse matrix's values, row by row: a constant that matrices of the same structure share.
 
     Raises ValueError for index arrays that make no matrix.
     """
@@ -39,13 +39,13 @@ class Structure:
         self.last_factors: tuple[np.ndarray, list[Any]] | None = None
 
     def matrix(self, data: np.ndarray) -> sparse.csr_array:
-        """SciPy's array with these values; its structure has been checked."""
+        """Return SciPy's array with these values, without a check of its structure."""
         found = copy(self.pattern)
         found.data = data
         return found
 
     def blocks(self, data: np.ndarray) -> sparse.csr_array:
-        """The matrices of a stack, each row of `data` the values of one, along the diagonal of one matrix."""
+        """Return the matrices of a stack along the diagonal of one matrix. Each row of `data` has the values of one."""
         n, (n_rows, n_columns) = len(data), self.shape
         each = np.arange(n)[:, None]
         indices = (self.indices + each * n_columns).reshape(-1)
@@ -59,13 +59,13 @@ class Structure:
 
     @cached_property
     def transposed(self) -> tuple[Structure, np.ndarray]:
-        """The structure of the transposed matrix, and which value each of its values is."""
+        """The structure of the transposed matrix, and for each of its values the index of the original one."""
         order = np.lexsort((self.rows, self.indices))
         counts = np.bincount(self.indices, minlength=self.shape[1])
         return Structure(self.rows[order], np.append(0, counts.cumsum()), self.shape[::-1]), order
 
     def factors(self, data: np.ndarray) -> list[Any]:
-        """L and U of each matrix of a stack; the last ones are kept, for the backward pass has the same values."""
+        """Return L and U of each matrix of a stack. The last ones are cached for the backward pass."""
         last = self.last_factors
         if last is not None and np.array_equal(last[0], data) and last[0].dtype == data.dtype:
             return last[1]
@@ -93,25 +93,25 @@ class Structure:
 
 # --- operators -------------------------------------------------------------------------------------------------------
 #
-# `data` is one row of values or a stack of rows, the other arrays are matrices or stacks of them; stacks broadcast.
+# `data` is one row of values or a stack of rows. The other arrays are matrices or stacks of them. Stacks broadcast.
 
 
 def check_values(name, data, structure):
-    """ValueError unless there is one value for each stored position."""
+    """Raise ValueError unless there is one value for each stored position."""
     if not data or data[-1] != len(structure.indices):
         raise ValueError(f"{name}: argument data has shape {data}, expected (..., {len(structure.indices)})\n"
                          "pass one value for each stored position, or a stack of such rows")
 
 
 def check_rows(name, shape, n):
-    """ValueError unless these are matrices of `n` rows."""
+    """Raise ValueError unless these are matrices of `n` rows."""
     if len(shape) < 2 or shape[-2] != n:
         raise ValueError(f"{name}: dimension mismatch, argument of shape {shape} beside a matrix of {n} columns\n"
                          f"pass an array of shape (..., {n}, k)")
 
 
 def precise(*arrays):
-    """The dtype of a product or solution."""
+    """Return the dtype of a product or solution."""
     return np.result_type(*map(dtype_of, arrays))
 
 
@@ -123,7 +123,7 @@ def product_shape(data, x, structure, transposed):
 
 
 def product_kernel(data, x, structure, transposed=False):
-    """The product of sparse matrices, given by values and structure, and dense ones."""
+    """Multiply sparse matrices, given by values and structure, with dense ones."""
     shape = product_shape(data.shape, x.shape, structure, transposed)
     *batch, n_rows, k = shape
     if not prod(shape):
@@ -143,7 +143,7 @@ def product_kernel(data, x, structure, transposed=False):
 def product_vjp(g, data, x, structure, transposed):
     left, right = (x, g) if transposed else (g, x)
     return (sum_to(sampled_product(left, right, structure), tuple(data.shape)),
-            sum_to(product(data, g, structure, not transposed), tuple(x.shape)))
+            sum_to(product(data, g, structure, not transposed), tuple(x.shape)), None)
 
 
 def product_batch(op, info, in_dims, data, x, structure, *options):
@@ -151,7 +151,7 @@ def product_batch(op, info, in_dims, data, x, structure, *options):
 
 
 def aligned(arrays, in_dims, core):
-    """Batches whose examples have equally many axes before those of one row or matrix."""
+    """Return batches whose examples have equally many axes before those of one row or matrix."""
     n = max(rank(x) - (dim == 0) - k for x, dim, k in zip(arrays, in_dims, core, strict=False))
     return [padded(x, n + k) if dim == 0 else x for x, dim, k in zip(arrays, in_dims, core, strict=False)]
 
@@ -163,7 +163,7 @@ def sampled_shape(left, right, structure):
 
 
 def sampled_kernel(left, right, structure):
-    """The elements of left @ right.T where the structure has values."""
+    """Return the elements of left @ right.T at the positions of the structure."""
     sampled_shape(left.shape, right.shape, structure)
     if left.shape[-1] == 1:
         return left[..., 0].take(structure.rows, -1) * right[..., 0].take(structure.indices, -1)
@@ -180,12 +180,12 @@ def solution_shape(data, b, structure):
 
 
 def in_doubles(dtype):
-    """The dtype in which systems are solved."""
+    """Return the dtype in which systems are solved."""
     return dtype if dtype.char in "fdFD" else np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
 
 
 def solution_kernel(data, b, structure, transposed=False):
-    """The solutions of systems whose matrices are sparse, given by values and structure."""
+    """Solve systems whose matrices are sparse, given by values and structure."""
     shape = solution_shape(data.shape, b.shape, structure)
     dtype = in_doubles(np.result_type(data, b))
     result = np.empty(shape, dtype)
@@ -201,7 +201,7 @@ def solution_kernel(data, b, structure, transposed=False):
 def solution_vjp(g, data, b_shape, structure, transposed, result):
     of_b = solution(data, g, structure, not transposed)
     left, right = (result, of_b) if transposed else (of_b, result)
-    return sum_to(-sampled_product(left, right, structure), tuple(data.shape)), sum_to(of_b, b_shape)
+    return sum_to(-sampled_product(left, right, structure), tuple(data.shape)), sum_to(of_b, b_shape), None
 
 
 SCIPY.declare(
@@ -238,8 +238,27 @@ SCIPY.declare(
 class csr_array:  # noqa: N801  SciPy's name
     """A sparse matrix: `csr_array((data, indices, indptr), shape=(m, n))`, or `csr_array(matrix)` of SciPy's.
 
-    `data` may be a Tensor; with more than one axis it is a stack of matrices of one structure. `A @ x` takes vectors,
-    matrices and stacks of matrices. Raises ValueError where the parts do not fit together.
+    `A @ x` takes vectors, matrices and stacks of matrices.
+
+    Parameters
+    ----------
+    arg1
+        A tuple of values, columns and starts of rows, or a sparse array. The values may be a Tensor. With more than
+        one axis, they are a stack of matrices of one structure.
+    shape
+        Shape of one matrix. By default, it is as small as the positions allow.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A = csr_array((np.array([2.0, 3.0]), [0, 1], [0, 1, 2]))
+    >>> A @ np.array([1.0, 1.0])
+    array([2., 3.])
     """
 
     __slots__ = ("data", "structure")
@@ -267,13 +286,13 @@ class csr_array:  # noqa: N801  SciPy's name
 
     @classmethod
     def of_structure(cls, data: Any, structure: Structure) -> csr_array:
-        """The matrix with these values at the places of another one's."""
+        """Return the matrix with these values at the positions of a structure."""
         self = object.__new__(cls)
         self.data, self.structure = data, structure
         return self
 
     def with_data(self, data: Any) -> csr_array:
-        """A matrix of the same structure with these values."""
+        """Return a matrix of the same structure with these values."""
         data = as_nonscalar(data)
         check_values("with_data", tuple(data.shape), self.structure)
         return self.of_structure(data, self.structure)
@@ -285,22 +304,22 @@ class csr_array:  # noqa: N801  SciPy's name
 
     @property
     def indptr(self) -> np.ndarray:
-        """Where the values of each row start."""
+        """The positions in the values where each row starts."""
         return self.structure.indptr
 
     @property
     def shape(self) -> tuple[int, int]:
-        """That of one matrix."""
+        """The shape of one matrix."""
         return self.structure.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """That of the values."""
+        """The dtype of the values."""
         return self.data.dtype
 
     @property
     def nnz(self) -> int:
-        """How many values are stored."""
+        """The number of stored values."""
         return len(self.structure.indices)
 
     @property
@@ -322,11 +341,11 @@ class csr_array:  # noqa: N801  SciPy's name
         return ops.np.swapaxes(self.T @ ops.np.swapaxes(x, -1, -2), -1, -2)
 
     def toarray(self) -> Any:
-        """The matrix with its zeros."""
+        """Return the dense matrix, with its zeros."""
         return self @ np.eye(self.shape[1], dtype=self.dtype)
 
     def to_scipy(self) -> sparse.csr_array:
-        """SciPy's array of one matrix whose values are not tracked."""
+        """Return SciPy's array of one matrix whose values are not tracked."""
         return self.structure.matrix(np.asarray(self.data))
 
     def __repr__(self) -> str:
@@ -338,7 +357,18 @@ register_pytree_node(csr_array, lambda matrix: ((matrix.data,), matrix.structure
 
 
 def from_scipy(matrix: Any) -> csr_array:
-    """The matrix with the values and the structure of a sparse array of SciPy's."""
+    """Return a `csr_array` with the values and the structure of a sparse array of SciPy's.
+
+    Parameters
+    ----------
+    matrix
+        A sparse array of SciPy's.
+
+    Returns
+    -------
+    csr_array
+        The matrix.
+    """
     return csr_array(matrix)
 
 
@@ -347,7 +377,25 @@ def as_sparse(A: Any) -> csr_array:
 
 
 def matvec(A: Any, x: Any) -> Any:
-    """A @ x for a vector `x` of shape (n,) or a column of shape (n, 1)."""
+    """Multiply a matrix with a vector.
+
+    Parameters
+    ----------
+    A
+        A `csr_array`, or a sparse array of SciPy's.
+    x
+        Vector of shape (n,), or column of shape (n, 1).
+
+    Returns
+    -------
+    array
+        The product A @ x.
+
+    Raises
+    ------
+    ValueError
+        If the shape of `x` does not fit.
+    """
     A, x = as_sparse(A), as_nonscalar(x)
     n = A.shape[1]
     if tuple(x.shape) not in ((n,), (n, 1)):
@@ -357,7 +405,25 @@ def matvec(A: Any, x: Any) -> Any:
 
 
 def matmat(A: Any, X: Any) -> Any:
-    """A @ X for a matrix `X`, or a stack of them."""
+    """Multiply a matrix with a matrix, or with a stack of them.
+
+    Parameters
+    ----------
+    A
+        A `csr_array`, or a sparse array of SciPy's.
+    X
+        Matrix, or stack of matrices.
+
+    Returns
+    -------
+    array
+        The product A @ X.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not a matrix.
+    """
     A, X = as_sparse(A), as_nonscalar(X)
     if X.ndim < 2:
         raise ValueError(f"matmat: argument X has shape {tuple(X.shape)}, expected a matrix\n"

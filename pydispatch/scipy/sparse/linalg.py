@@ -1,4 +1,4 @@
-"""`scipy.sparse.linalg`: solutions of sparse systems, with gradients in the values and in the right-hand side."""
+"""`scipy.sparse.linalg`: solutions of sparse systems, with gradients of the values and of the right-hand side."""
 
 from __future__ import annotations
 
@@ -14,10 +14,33 @@ __dir__ = only_public(globals())
 
 
 def spsolve(A: Any, b: Any) -> Any:
-    """The solution of A x = b by sparse factors, which serve the backward pass too.
+    """Solve A x = b by sparse factors, which also serve the backward pass.
 
-    `A` is a `csr_array`, or a sparse array of SciPy's as a constant; `b` a vector, or a matrix of columns. As in SciPy,
-    one column gives a vector. Raises ValueError for shapes that do not fit, RuntimeError for a singular matrix.
+    Parameters
+    ----------
+    A
+        A `csr_array`, or a sparse array of SciPy's as a constant.
+    b
+        A vector, or a matrix of columns.
+
+    Returns
+    -------
+    array
+        The solution. As in SciPy, one column gives a vector.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    RuntimeError
+        If the matrix is singular.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pydispatch.scipy.sparse import csr_array
+    >>> spsolve(csr_array((np.array([2.0, 4.0]), [0, 1], [0, 1, 2])), np.array([1.0, 1.0]))
+    array([0.5 , 0.25])
     """
     A, b = as_sparse(A), as_nonscalar(b)
     if b.ndim == 1 or (b.ndim == 2 and b.shape[1] == 1):

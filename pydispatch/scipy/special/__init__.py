@@ -31,8 +31,8 @@ _FUNCTIONS: dict[str, Any] = {
     **{name.removeprefix("special."): function for name, function in _FACE.functions.items()
        if name.startswith("special.")},
 }
-if TYPE_CHECKING:       # which cannot see what the next line defines
-    from pydispatch.namespaces.scipy_special import *  # noqa: F403
+if TYPE_CHECKING:       # type checkers cannot see what the next line defines
+    from pydispatch._stubs.scipy_special import *  # noqa: F403
 globals().update(_FUNCTIONS)
 __all__ = sorted(_FUNCTIONS)
 __dir__ = only_public(globals())

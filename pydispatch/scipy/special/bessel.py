@@ -54,12 +54,12 @@ OF_ORDER = "Tensor v, Tensor z"
 
 
 def yn_slope(n: Any, x: Any) -> Any:
-    """Of a whole order, which SciPy makes of any number."""
+    """Return the derivative of yn for a whole order. SciPy truncates any order to one."""
     return (yn(n - 1, x) - yn(n + 1, x)) * 0.5
 
 
 def kn_slope(n: Any, x: Any) -> Any:
-    """Likewise."""
+    """Return the derivative of kn for a whole order. SciPy truncates any order to one."""
     return (kn(n - 1, x) + kn(n + 1, x)) * -0.5
 
 
@@ -86,7 +86,7 @@ pointwise("hankel2e", OF_ORDER, (ORDER, lambda g, v, z, result: g * (
 pointwise("besselpoly", "Tensor a, Tensor lmb, Tensor nu", (
     lambda g, a, lmb, nu: g * (besselpoly(a, lmb + 1, nu - 1) - besselpoly(a, lmb + 1, nu + 1)), PARAMETER, ORDER))
 
-# --- their derivatives of given order, by the same recurrences -------------------------------------------------------
+# --- derivatives of given order, by the same recurrences -------------------------------------------------------------
 
 
 def derivative_of(name: str, of: str, phase: int) -> None:
@@ -111,11 +111,11 @@ for _name, _of, _phase in (("jvp", "jv", -1), ("yvp", "yv", -1), ("ivp", "iv", 1
                            ("h1vp", "hankel1", -1), ("h2vp", "hankel2", -1)):
     derivative_of(_name, _of, _phase)
 
-# --- spherical ones (10.51.2, 10.51.5), whose n-th derivative is one of neighbours too -------------------------------
+# --- spherical functions (10.51.2, 10.51.5), whose derivatives also combine neighbours -------------------------------
 
 
 def spherical(name: str, below: float, above: float) -> None:
-    """Declare a spherical Bessel function: its slope is (below n f(n - 1) + above (n + 1) f(n + 1)) / (2 n + 1)."""
+    """Declare a spherical Bessel function with the slope (below n f(n - 1) + above (n + 1) f(n + 1)) / (2 n + 1)."""
     function, = SCIPY.operators(f"special_{name}")
 
     def vjp(g: Any, n: Any, z: Any, derivative: bool) -> Any:
@@ -139,7 +139,7 @@ def airy_slopes(z: Any, result: Any) -> tuple[Any, ...]:
 
 
 def airye_slopes(z: Any, result: Any) -> tuple[Any, ...]:
-    """On the right they are multiplied by exp(2/3 z**1.5), or by its inverse."""
+    """Return the slopes of scaled Airy functions, which for z > 0 have a factor exp(2/3 z**1.5) or its inverse."""
     check_real("airye", z)
     ai, aip, bi, bip = result
     growth = sqrt(where(z > 0, z, 0.0))
@@ -161,7 +161,7 @@ several("itairy", "Tensor x", 4, lambda g, x: transposed(g, itairy_slopes(x)), l
 
 
 def over(slope: Any, x: Any, at_zero: float) -> Any:
-    """slope / x, which has a limit at 0."""
+    """Return slope / x, with its limit at 0."""
     zero = x == 0
     return where(zero, at_zero, slope / where(zero, 1.0, x))
 
@@ -179,7 +179,7 @@ pointwise("keip", "Tensor x", lambda g, x, result: g * (ker(x) - result / x))
 
 
 def struve_surplus(v: Any, x: Any) -> Any:
-    """The term that the recurrences of Bessel functions lack."""
+    """Return the term that the recurrences of Bessel functions lack."""
     return (x / 2) ** (v * 1.0) * rgamma(v + 1.5) / (2 * math.sqrt(math.pi))
 
 
@@ -192,7 +192,7 @@ pointwise("modstruve", "Tensor v, Tensor x", (ORDER, lambda g, v, x: g * (
 
 
 def integrals(name: str, slopes: Callable[[Any], tuple[Any, Any]]) -> None:
-    """Declare a pair of integrals from 0, or to infinity, by the integrands."""
+    """Declare a pair of integrals, from 0 or to infinity, by their integrands."""
     several(name, "Tensor x", 2, lambda g, x: transposed(g, slopes(x)), lambda t, x: scaled(t, slopes(x)))
 
 

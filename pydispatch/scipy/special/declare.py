@@ -1,8 +1,7 @@
-"""How a special function is declared: its operator, and the function of SciPy's name that calls it.
+"""Declares special functions: an operator, and the function with SciPy's name that calls it.
 
-Sources of the derivatives are the sections named beside them of the NIST Digital Library of Mathematical Functions.
-
-A name that the installed SciPy does not have is left out.
+The derivatives are taken from the NIST Digital Library of Mathematical Functions. Its sections are named next
+to them. Names that the installed SciPy lacks are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from pydispatch.operators.meta import broadcast, sample, shape_of
 from pydispatch.scipy.pack import FACE, SCIPY
 
 Formula = Callable[..., Any] | str
-"""A formula, or the reason for which an argument has none."""
+"""A formula, or the reason why an argument has none."""
 
 LEFT_OUT = {"dtype": "convert the arguments: x.astype(dtype)", "casting": "convert the arguments: x.astype(dtype)",
             **LAYOUT}
@@ -34,9 +33,10 @@ def pointwise(
     name: str, arguments: str, vjp: Formula | tuple[Formula, ...] | None, *, kernel: Callable[..., Any] | None = None,
     instead: float | None = None, **parts: Any,
 ) -> None:
-    """Declare the pointwise function of this name, and its operator; the kernel is SciPy's function.
+    """Declare a pointwise function and its operator. Its kernel is SciPy's function by default.
 
-    `instead` is a point where it is smooth, if 1 is none: what `where=` leaves out is computed there.
+    `instead` is a point where the function is smooth, if it is not smooth at 1. Elements that `where=` leaves out
+    are computed at this point.
     """
     kernel = kernel or getattr(special, name, None)
     if kernel is None:
@@ -52,7 +52,7 @@ def pointwise(
 
 def several(name: str, arguments: str, n_results: int, vjp: Formula | tuple[Formula, ...],
             jvp: tuple[Callable[..., Any] | None, ...] | Callable[..., Any]) -> None:
-    """Declare the pointwise function of this name that has several results.
+    """Declare a pointwise function with several results, and its operator.
 
     `jvp` has None for the arguments for which `vjp` has a reason.
     """
@@ -75,12 +75,12 @@ def several(name: str, arguments: str, n_results: int, vjp: Formula | tuple[Form
 
 
 def helper(name: str, arguments: str, kernel: Callable[..., Any], **parts: Any) -> None:
-    """Declare a pointwise operator that formulas need, and that no function of SciPy's stands for."""
+    """Declare a pointwise operator that formulas need and that has no function in SciPy."""
     SCIPY.pointwise(f"special_{name}", kernel, arguments, **parts)
 
 
 def alias(name: str, of: str) -> None:
-    """Another name of SciPy's for the same function."""
+    """Declare another of SciPy's names for the same function."""
     if hasattr(special, name):
         FACE.functions[f"special.{name}"] = FACE.functions[f"special.{of}"]
         FACE.kinds[f"special.{name}"] = FACE.kinds[f"special.{of}"]
@@ -92,21 +92,21 @@ def refuse(names: str, reason: str) -> None:
 
 
 def arrays_of(arguments: str) -> list[str]:
-    """The names of the arguments that are arrays."""
+    """Return the names of the arguments that are arrays."""
     return [part.split()[1].partition("=")[0] for part in arguments.split(", ") if part.startswith("Tensor")]
 
 
 def formulas_of(
     name: str, arrays: list[str], vjp: Formula | tuple[Formula, ...]
 ) -> tuple[Callable[..., Any], ...]:
-    """The formulas of a declaration, with one that raises in place of a reason."""
+    """Return the formulas of a declaration. A reason becomes a formula that raises."""
     given = vjp if isinstance(vjp, tuple) else (vjp,)
     return tuple([refusal(name, argument, formula) if isinstance(formula, str) else formula
                   for argument, formula in zip(arrays, given, strict=True)])
 
 
 def refusal(name: str, argument: str, reason: str) -> Callable[..., Any]:
-    """The formula of an argument that has none."""
+    """Return a formula that raises, for an argument without a derivative."""
     def formula(g: Any) -> Any:
         raise NoDerivativeError(f"operator scipy::special_{name} has no derivative in its argument {argument!r}: "
                                 f"{reason}\npass it as a constant: tensor.detach()")
@@ -117,7 +117,7 @@ def refusal(name: str, argument: str, reason: str) -> Callable[..., Any]:
 
 
 def transposed(g: tuple[Any, ...], slopes: tuple[Any, ...], shape: tuple[int, ...] | None = None) -> Any:
-    """The gradient of an argument, from those of the results and their slopes in it.
+    """Return the gradient of an argument, from the gradients of the results and their slopes.
 
     `shape` is that of the argument, if it may broadcast.
     """
@@ -129,25 +129,25 @@ def transposed(g: tuple[Any, ...], slopes: tuple[Any, ...], shape: tuple[int, ..
 
 
 def scaled(t: Any, slopes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The tangents of the results, from that of an argument and their slopes in it."""
+    """Return the tangents of the results, from the tangent of an argument and their slopes."""
     return tuple([t * slope for slope in slopes])
 
 
 def is_complex(x: Any) -> bool:
-    """Is an argument complex?"""
+    """Return whether an argument is complex."""
     return x.dtype.kind == "c" if hasattr(x, "dtype") else isinstance(x, complex)
 
 
 def check_real(name: str, *values: Any) -> Any:
-    """The first argument; NoDerivativeError for complex ones, for which the function has no derivative."""
+    """Return the first argument. Raise NoDerivativeError for complex ones, for which the function has no derivative."""
     if any(map(is_complex, values)):
-        raise NoDerivativeError(f"operator scipy::special_{name} has a derivative for real arguments alone\n"
+        raise NoDerivativeError(f"operator scipy::special_{name} has a derivative for real arguments only\n"
                                 "pass the argument as a constant: tensor.detach()")
     return values[0]
 
 
 def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that computes in double precision, without warnings, and returns the precision of its arguments."""
+    """Return a kernel that computes in double precision without warnings, and converts back to its arguments' one."""
     def kernel(*args: Any) -> Any:
         floating = [x.dtype for x in args if hasattr(x, "dtype") and x.dtype.kind == "f"]
         dtype = np.result_type(*floating, np.float16) if floating else np.dtype(float)

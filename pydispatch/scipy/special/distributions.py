@@ -1,8 +1,9 @@
-"""Incomplete gamma and beta functions (DLMF 8), and distribution functions that they give.
+"""Incomplete gamma and beta functions (DLMF 8), and distribution functions that follow from them.
 
-In its shape, such a function moves against a draw of the distribution whose quantile stays the same: the slope is minus
-the density times that of the draw, an integral that `pydispatch.operators.quantiles` computes for random numbers. An
-inverse of a function f(p, x), with respect to x, has the slopes 1 / f_x and -f_p / f_x.
+The derivative with respect to a shape parameter follows from a draw of the distribution whose quantile stays
+the same. It is minus the density times the slope of the draw, an integral that `pydispatch.operators.quantiles`
+computes for random numbers. The inverse of a function f(p, x), with respect to x, has the slopes 1 / f_x and
+-f_p / f_x.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ chndtr, ive = SCIPY.operators("special_chndtr", "special_ive")
 
 
 def gamma_density(a: Any, x: Any) -> Any:
-    """x**(a - 1) exp(-x) / gamma(a)."""
+    """Return x**(a - 1) exp(-x) / gamma(a)."""
     return exp(xlogy(a - 1, x) - x - gammaln(a))
 
 
 def gammainc_slope(a: Any, x: Any) -> Any:
-    """Of the lower function, in its shape."""
+    """Return the slope of the lower function in its shape."""
     return -gamma_density(a, x) * gamma_slope(a, x)
 
 
@@ -53,12 +54,15 @@ pointwise("gammainccinv", "Tensor a, Tensor y", (
 
 
 def beta_density(a: Any, b: Any, x: Any, y: Any) -> Any:
-    """x**(a - 1) y**(b - 1) / B(a, b), with y = 1 - x."""
+    """Return x**(a - 1) y**(b - 1) / B(a, b), with y = 1 - x."""
     return exp(xlogy(a - 1, x) + xlogy(b - 1, y) - betaln(a, b))
 
 
 def betainc_slope(a: Any, b: Any, x: Any, y: Any) -> Any:
-    """Of the lower function, in a; that in b is minus the same with a and b, x and y exchanged (8.17.4)."""
+    """Return the slope of the lower function in a.
+
+    The slope in b is minus this one with a and b, and x and y, exchanged (8.17.4).
+    """
     return -beta_density(a, b, x, y) * beta_slope(a, b, x, y)
 
 
@@ -118,7 +122,7 @@ pointwise("gdtrix", "Tensor a, Tensor b, Tensor p", (
 # --- Poisson distribution, a gamma distribution in its mean (8.4.10) -------------------------------------------------
 
 def of_count(result: Any, slope: Any) -> Any:
-    """The slope of a count, 0 where it is 0: there SciPy has 0 for every probability that is smaller still."""
+    """Return the slope of a count, or 0 where the count is 0, which SciPy returns for all smaller probabilities too."""
     return where(result == 0, 0.0, slope)
 
 
@@ -134,18 +138,21 @@ pointwise("pdtrik", "Tensor p, Tensor m", (
 
 
 def bdtr_slope(k: Any, n: Any, p: Any) -> Any:
-    """Of the probability of more than k successes in n trials, in p. SciPy makes whole numbers of both."""
+    """Return the slope in p of the probability of more than k successes in n trials. SciPy truncates k and n."""
     k, n = floor(k), trunc(n)
     return beta_density(k + 1, n - k, p, 1 - p)
 
 
 def nbdtr_slope(k: Any, n: Any, p: Any) -> Any:
-    """Of the probability of at most k failures before n successes, in p."""
+    """Return the slope in p of the probability of at most k failures before n successes."""
     return beta_density(n, floor(k) + 1, p, 1 - p)
 
 
 def bdtr_slope_in_k(k: Any, n: Any, p: Any) -> Any:
-    """Of the probability of at most k successes, which is betainc(n - k, k + 1, 1 - p), in k, over that in 1 - p."""
+    """Return the slope in k, divided by that in 1 - p, of the probability of at most k successes.
+
+    This probability is betainc(n - k, k + 1, 1 - p).
+    """
     return beta_slope(n - k, k + 1, 1 - p, p) + beta_slope(k + 1, n - k, p, 1 - p)
 
 
@@ -185,30 +192,30 @@ pointwise("nbdtrin", "Tensor k, Tensor y, Tensor p", (
 
 
 def fdtr_density(n: Any, d: Any, x: Any) -> Any:
-    """Of the distribution function, which is betainc(n / 2, d / 2, n x / (d + n x)), in x."""
+    """Return the slope in x of the distribution function, which is betainc(n / 2, d / 2, n x / (d + n x))."""
     whole = d + n * x
     return beta_density(n / 2, d / 2, n * x / whole, d / whole) * (d / whole) * (n / whole)
 
 
 def fdtr_slope_in_n(n: Any, d: Any, x: Any) -> Any:
-    """Of the same in n."""
+    """Return the slope of the F distribution function in n."""
     whole = d + n * x
     return betainc_slope(n / 2, d / 2, n * x / whole, d / whole) / 2 + fdtr_density(n, d, x) * x / n
 
 
 def fdtr_slope_in_d(n: Any, d: Any, x: Any) -> Any:
-    """Of the same in d."""
+    """Return the slope of the F distribution function in d."""
     whole = d + n * x
     return betainc_slope(d / 2, n / 2, d / whole, n * x / whole) / -2 - fdtr_density(n, d, x) * x / d
 
 
 def stdtr_density(df: Any, t: Any) -> Any:
-    """Of the distribution function, which is betainc(df / 2, 1 / 2, df / (df + t**2)) / 2 on the left, in t."""
+    """Return the slope in t of the distribution function: for t < 0 betainc(df / 2, 1 / 2, df / (df + t**2)) / 2."""
     return exp(log1p(t * t / df) * ((df + 1) / -2) - betaln(df / 2, 0.5)) / sqrt(df)
 
 
 def stdtr_slope(df: Any, t: Any) -> Any:
-    """Of the same in df."""
+    """Return the slope of the t distribution function in df."""
     square = t * t
     far = square != 0
     square = where(far, square, 1.0)
@@ -219,7 +226,7 @@ def stdtr_slope(df: Any, t: Any) -> Any:
 
 
 def of_degrees(result: Any, most: float, slope: Callable[[Any], Any]) -> Any:
-    """The slope of degrees of freedom; 0 where SciPy has found none, and returns an end of its search."""
+    """Return the slope of degrees of freedom, or 0 where SciPy has found none and returns an end of its search."""
     inside = (result > 0) & (result < most)
     return where(inside, slope(where(inside, result, 1.0)), 0.0)
 
@@ -254,9 +261,12 @@ pointwise("stdtridf", "Tensor p, Tensor t", (
 
 
 def chndtr_density(x: Any, df: Any, nc: Any) -> Any:
-    """The central density times a hypergeometric function; that is a Bessel function (10.39.9) where it overflows."""
+    """Return the density: the central one times a hypergeometric function.
+
+    Where that function overflows, it is expressed by a Bessel function (10.39.9).
+    """
     product = nc * x
-    large = product > df ** 4 * 1e-6 + 1e5      # but not beside so many degrees that the Bessel function underflows
+    large = product > df ** 4 * 1e-6 + 1e5      # except for so many degrees that the Bessel function underflows
     near = gamma_density(df / 2, x / 2) / 2 * exp(nc * -0.5) * hyp0f1(df / 2, where(large, 0.0, product / 4))
     x, nc = where(large, x, 1.0), where(large, nc, 1.0)
     distance = sqrt(x) - sqrt(nc)
@@ -265,7 +275,7 @@ def chndtr_density(x: Any, df: Any, nc: Any) -> Any:
 
 
 def chndtr_slope(x: Any, df: Any, nc: Any, value: Any) -> Any:
-    """In nc, which is the mean of twice a random number that df grows by twice of."""
+    """Return the slope in nc, which is the mean of twice a random number. Twice that number is added to df."""
     return (chndtr(x, df + 2, nc) - value) / 2
 
 
@@ -283,7 +293,7 @@ pointwise("chndtrinc", "Tensor x, Tensor df, Tensor p", (
 
 
 def kolmogorov_slope_by_series(y: Any) -> Any:
-    """From 1 - kolmogorov(y), a theta function, by one of its two series (20.2.4, 20.7.32)."""
+    """Return the slope by one of the two series of 1 - kolmogorov(y), a theta function (20.2.4, 20.7.32)."""
     near, inside = y < 0.85, y > 0.04
     small, large = where(near & inside, y, 0.5), where(near, 1.0, y)
     right = left = 0.0
@@ -296,7 +306,7 @@ def kolmogorov_slope_by_series(y: Any) -> Any:
 
 
 def smirnov_slope_by_sum(n: Any, d: Any, order: int = 1) -> Any:
-    """The derivative in d of the sum of binom(n, v) d (d + v / n)**(v - 1) (1 - d - v / n)**(n - v)."""
+    """Return the derivative in d of the sum of binom(n, v) d (d + v / n)**(v - 1) (1 - d - v / n)**(n - v)."""
     arrays = np.broadcast_arrays(np.asarray(n, float), d)
     result = np.empty(arrays[0].shape)
     for index in np.ndindex(result.shape):
@@ -306,7 +316,7 @@ def smirnov_slope_by_sum(n: Any, d: Any, order: int = 1) -> Any:
 
 
 def smirnov_terms(n: Any, d: Any, order: int) -> Any:
-    """The derivative of the sum without its factor d."""
+    """Return the derivative of the sum without its factor d."""
     v = np.arange(math.floor(n * (1 - d)) + 1.0)
     low, high = d + v / n, 1 - d - v / n
     inside = high > 0

@@ -1,4 +1,7 @@
-"""Logarithms, exponentials and their like: entropies, losses, transforms of Box and Cox, trigonometry of degrees."""
+"""Logarithms, exponentials and related functions.
+
+These are entropies, losses, Box-Cox transforms and trigonometric functions of degrees.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +33,14 @@ pointwise("log_expit", "Tensor x", lambda g, x: g * expit(-x))
 if hasattr(special, "softplus"):
     @FACE.array_function("special")
     def softplus(x: Any, **kwargs: Any) -> Any:
-        """log(1 + exp(x))."""
+        """Return log(1 + exp(x))."""
         return ops.np.logaddexp(0, x, **kwargs)
 
 # --- products with logarithms ----------------------------------------------------------------------------------------
 
 
 def log_with_zero(x: Any, y: Any) -> Any:
-    """log(y), with 0 where x = y = 0: there x log(y) is 0, whatever x and y do nearby."""
+    """Return log(y), or 0 where x = y = 0. There x log(y) is 0, whatever x and y do nearby."""
     return log(where((x == 0) & (y == 0), 1.0, y))
 
 
@@ -58,7 +61,10 @@ pointwise("powm1", "Tensor x, Tensor y", (
 
 
 def pseudo_huber_slope(delta: Any, r: Any) -> Any:
-    """In delta: r**4 / (h (h + delta)**2) with h = hypot(delta, r); the difference that it equals would cancel."""
+    """Return the slope in delta: r**4 / (h (h + delta)**2) with h = hypot(delta, r).
+
+    It equals a difference that would cancel.
+    """
     h = hypot(delta, r)
     part = r / nonzero(h + delta)
     return part * part * (r / nonzero(h) * r)
@@ -75,10 +81,10 @@ pointwise("pseudo_huber", "Tensor delta, Tensor r", (
 
 
 def exprel_derivative_kernel(x: Any, order: int = 1) -> Any:
-    """The integral of t**order exp(x t) over t from 0 to 1.
+    """Return the integral of t**order exp(x t) over t from 0 to 1.
 
-    On the left it is an incomplete gamma function (DLMF 8.2.1), near 0 a series, and far on the right a recurrence,
-    whose terms exceed the integral: they are exp(-x) times what they are by themselves, until the last step.
+    For x < -1 it is an incomplete gamma function (DLMF 8.2.1), near 0 a series, and for large x a recurrence. The
+    terms of the recurrence exceed the integral, so they are multiplied by exp(-x) until the last step.
     """
     left, right = x < -1, x > 30
     y = np.where(left, -x, 1.0)
@@ -104,14 +110,14 @@ pointwise("log1p", "Tensor x", lambda g, x: g / (x + 1))
 pointwise("cbrt", "Tensor x", lambda g, result: g / (3 * result * result))
 pointwise("round", "Tensor x", vanished)
 
-# --- transforms of Box and Cox, and the distribution of Tukey's lambda -----------------------------------------------
+# --- Box-Cox transforms, and Tukey's lambda distribution -------------------------------------------------------------
 #
-# With t = lmbda * log(x), boxcox is log(x) * exprel(t); its inverse is exp(y * r) with r = log(1 + lmbda * y) over
+# With t = lmbda * log(x), boxcox is log(x) * exprel(t). Its inverse is exp(y * r) with r = log(1 + lmbda * y) over
 # lmbda * y. Both are smooth at lmbda = 0.
 
 
 def boxcox_slope(logarithm: Any, lmbda: Any) -> Any:
-    """In lmbda, from log(x); where x is 0 that is infinite, and the slope is 1 / lmbda**2."""
+    """Return the slope in lmbda from log(x). Where x is 0, log(x) is infinite, and the slope is 1 / lmbda**2."""
     at_zero = logarithm == -math.inf
     logarithm = where(at_zero, 0.0, logarithm)
     inside = logarithm * logarithm * exprel_derivative(logarithm * lmbda, 1)
@@ -119,21 +125,21 @@ def boxcox_slope(logarithm: Any, lmbda: Any) -> Any:
 
 
 def log1prel_slope(t: Any) -> Any:
-    """The derivative of log(1 + t) / t: a hypergeometric function (DLMF 15.4.1) near 0, elsewhere the difference."""
+    """Return the derivative of log(1 + t) / t, near 0 by a hypergeometric function (DLMF 15.4.1)."""
     near = absolute(t) < 0.5
     y = where(near, 1.0, t)
     return where(near, hyp2f1(2.0, 2.0, 3.0, -where(near, t, 0.0)) * -0.5, (y / (y + 1) - log1p(y)) / (y * y))
 
 
 def tukey_slope(x: Any, lmbda: Any, result: Any) -> Any:
-    """The density at the quantile `result`, 0 outside of the support, for x."""
+    """Return the slope in x, which is the density at the quantile `result`, and 0 outside of the support."""
     inside = absolute(x) * lmbda < 1
     p = where(inside, result, 0.5)
     return where(inside, 1 / (p ** (lmbda - 1) + (1 - p) ** (lmbda - 1)), 0.0)
 
 
 def tukey_slope_in_lambda(x: Any, lmbda: Any, result: Any) -> Any:
-    """Minus the density times the slope of the quantile function, 0 outside of the support."""
+    """Return minus the density times the slope of the quantile function, or 0 outside of the support."""
     p = where(absolute(x) * lmbda < 1, result, 0.5)
     of_quantile = boxcox_slope(log(p), lmbda) - boxcox_slope(log1p(-p), lmbda)
     return -tukey_slope(x, lmbda, result) * of_quantile
@@ -157,7 +163,7 @@ pointwise("tklmbda", "Tensor x, Tensor lmbda", (
 
 
 def diric_vjp(g: Any, x: Any, n: Any) -> Any:
-    """The function is a Chebyshev polynomial of cos(x / 2), over n (DLMF 18.5.2)."""
+    """Return the gradient in x. The function is a Chebyshev polynomial of cos(x / 2), divided by n (DLMF 18.5.2)."""
     return g * (-sin(x / 2) / n * eval_gegenbauer(n - 2, 2.0, cos(x / 2)))
 
 

@@ -1,9 +1,10 @@
 """Elliptic integrals and functions (DLMF 19, 22), and the arithmetic-geometric mean.
 
-Their derivatives are integrals of the same kind: Carlson's symmetric ones. Those of the symmetric ones are integrals of
-t**k (t + x)**(-a / 2) (t + y)**(-b / 2) (t + z)**(-c / 2) (t + p)**(-d / 2) over t from 0 to infinity, for whole a, b,
-c and d, and so are those of these. The operator `carlson` computes them by the trapezoidal rule in log(t), which
-converges exponentially, as the integrand is analytic.
+Their derivatives are integrals of the same kind: Carlson's symmetric ones. The derivatives of these are integrals over
+t from 0 to infinity. For whole a, b, c and d, the integrand is
+`t**k (t + x)**(-a / 2) (t + y)**(-b / 2) (t + z)**(-c / 2) (t + p)**(-d / 2)`.
+All further derivatives are of this kind too. The operator `carlson` computes the integrals by the trapezoidal rule in
+log(t), which converges exponentially, as the integrand is analytic.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ BLOCK = 64
 
 
 def carlson_kernel(x: Any, y: Any, z: Any, p: Any, k: int = 0, a: int = 1, b: int = 1, c: int = 1, d: int = 0) -> Any:
-    """A symmetric elliptic integral (DLMF 19.16) or a derivative of one, by the numbers that choose its integrand."""
+    """Return a symmetric elliptic integral (DLMF 19.16), or a derivative of one. Numbers choose its integrand."""
     arrays = np.broadcast_arrays(x, y, z, p)
     shape = arrays[0].shape
     flat = np.stack([array.ravel() for array in arrays])
@@ -40,7 +41,7 @@ def carlson_kernel(x: Any, y: Any, z: Any, p: Any, k: int = 0, a: int = 1, b: in
 
 
 def trapezoids(values: np.ndarray, used: np.ndarray, k: int, powers: tuple[int, ...]) -> np.ndarray:
-    """The integrals for the columns of `values`; nan where one is negative, inf where they diverge at 0."""
+    """Return the integrals for the columns of `values`: nan where one is negative, and inf where they diverge at 0."""
     there = values[used]
     positive = np.where(there > 0, there, np.nan)
     largest, least = np.nanmax(positive, 0), np.nanmin(positive, 0)
@@ -57,7 +58,7 @@ def trapezoids(values: np.ndarray, used: np.ndarray, k: int, powers: tuple[int, 
 
 
 def carlson_vjp(i: int) -> Any:
-    """The gradient in the i-th argument: with a higher power there."""
+    """Return the formula for the i-th argument, which raises the power of that argument."""
     def raised(g: Any, values: tuple[Any, ...], k: int, powers: tuple[int, ...]) -> Any:
         power = powers[i]
         if not power:
@@ -71,7 +72,7 @@ helper("carlson", "Tensor x, Tensor y, Tensor z, Tensor p, int k=0, int a=1, int
 
 
 def integral(factor: float, *values: Any, powers: tuple[int, ...], k: int = 0) -> Any:
-    """`factor` times the integral; its arguments may be fewer than four."""
+    """Return `factor` times the integral. It can have fewer than four arguments."""
     check_real("elliprf", *values)
     values = (*values, *[1.0] * (4 - len(values)))
     return carlson(*values, k, *powers, *[0] * (4 - len(powers))) * factor
@@ -101,7 +102,7 @@ pointwise("elliprj", "Tensor x, Tensor y, Tensor z, Tensor p", (
 
 
 def part_of_first(whole: Any, p: Any) -> Any:
-    """(E - p K) / (1 - p) from K: a difference of two positive integrals that never cancels (19.25.1)."""
+    """Return (E - p K) / (1 - p) from K, as a difference of two positive integrals that never cancels (19.25.1)."""
     return whole - elliprd(0.0, p, 1.0) / 3
 
 
@@ -126,17 +127,17 @@ class Amplitude:
         self.delta = 1 - m * self.sine * self.sine
 
     def with_half_periods(self, rest: Any, of_whole: Any) -> Any:
-        """`rest`, and the complete integral's part, which may be infinite if there are none."""
+        """Add the complete integrals to `rest`. They may be infinite if there are no half periods."""
         alone = self.half_periods == 0
         return rest + where(alone, 0.0, 2 * self.half_periods * where(alone, 0.0, of_whole))
 
     def first_slope(self) -> Any:
-        """The derivative of the first integral in m (19.25.5, 19.18.1)."""
+        """Return the derivative of the first integral in m (19.25.5, 19.18.1)."""
         rest = self.cube * elliprd(self.cosine_squared, 1.0, self.delta) * (1 / 6)
         return self.with_half_periods(rest, ellipk_slope(self.m, ellipk(self.m)))
 
     def second_slope(self) -> Any:
-        """That of the second integral (19.25.9)."""
+        """Return the derivative of the second integral in m (19.25.9)."""
         rest = self.cube * elliprd(self.cosine_squared, self.delta, 1.0) * (-1 / 6)
         return self.with_half_periods(rest, ellipe_slope(self.m))
 
@@ -163,14 +164,14 @@ def ellipj_slopes_in_u(m: Any, result: Any) -> tuple[Any, ...]:
 
 
 def ellipj_slopes_in_m(m: Any, result: Any) -> tuple[Any, ...]:
-    """The amplitude moves so that the first integral stays what it is."""
+    """Return the slopes in m, along which the amplitude moves so that the first integral does not change."""
     sn, cn, dn, phi = result
     moved = -dn * Amplitude(phi, m).first_slope()
     return cn * moved, -sn * moved, -(sn * sn + 2 * m * sn * cn * moved) / (2 * dn), moved
 
 
 def agm_slope(a: Any, b: Any, result: Any) -> Any:
-    """In b: the mean is pi a / (2 K(1 - b**2 / a**2))."""
+    """Return the slope in b. The mean is pi a / (2 K(1 - b**2 / a**2))."""
     ratio = b / a
     whole = ellipkm1(ratio * ratio)
     return part_of_first(whole, ratio * ratio) / (whole * ratio) * (result / a)

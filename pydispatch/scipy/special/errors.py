@@ -18,17 +18,17 @@ dawsn, erf, erfcx, mills, ndtri, wofz = SCIPY.operators(
 
 SQRT_2, SQRT_PI = math.sqrt(2), math.sqrt(math.pi)
 SLOPE = 2 / SQRT_PI
-"""Of the error function, at 0."""
+"""The slope of the error function at 0."""
 PEAK = 1 / math.sqrt(2 * math.pi)
-"""Of the normal density."""
+"""The largest value of the normal density."""
 FAR = 25.0
-"""Where six terms of an asymptotic series in 1 / x**2 give double precision."""
+"""The number from which on six terms of an asymptotic series in 1 / x**2 give double precision."""
 
 # --- error functions (7.2, 7.10) -------------------------------------------------------------------------------------
 
 
 def far_series(x: Any, sign: float) -> Any:
-    """-(1 - 3 / (2 x**2) + ...) / x**2, from 7.12.1; with the other sign the like of Dawson's integral."""
+    """Return -(1 - 3 / (2 x**2) + ...) / x**2, from 7.12.1. The other sign gives the series for Dawson's integral."""
     step = sign / (2 * x * x)
     total = 1 + 13 * step
     for factor in (11, 9, 7, 5, 3):
@@ -37,7 +37,7 @@ def far_series(x: Any, sign: float) -> Any:
 
 
 def erfcx_slope(x: Any, result: Any) -> Any:
-    """Far on the right by its asymptotic series, as most of the two terms cancels."""
+    """Return the slope of erfcx. For large x the two terms cancel, so its asymptotic series is used."""
     far = (absolute(x) > FAR) & (real(x) >= 0)
     near = 2 * where(far, 0.0, x) * result - SLOPE
     return where(far, far_series(where(far, x, FAR), -1.0) / SQRT_PI, near)
@@ -51,7 +51,7 @@ def dawsn_slope(x: Any, result: Any) -> Any:
 
 
 def wofz_slope(z: Any, result: Any) -> Any:
-    """Far above, and on the real line far from 0, likewise."""
+    """Return the slope of wofz. Far from 0 in the upper half plane its asymptotic series is used."""
     far = (absolute(z) > FAR) & (imag(z) >= 0)
     near = -2 * where(far, 0.0, z) * result + SLOPE * 1j
     return where(far, far_series(where(far, z, FAR), 1.0) * (1j / SQRT_PI), near)
@@ -77,12 +77,12 @@ several("fresnel", "Tensor z", 2, lambda g, z: transposed(g, fresnel_slopes(z)),
 
 
 def mills_kernel(x: Any) -> Any:
-    """The normal density over the distribution function, which neither underflows nor cancels."""
+    """Return the normal density over the distribution function, which neither underflows nor cancels."""
     return math.sqrt(2 / math.pi) / special.erfcx(x * (-1 / SQRT_2))
 
 
 def mills_slope(x: Any, result: Any) -> Any:
-    """-(x + result) result; on the left, where that sum cancels, by the slope of erfcx."""
+    """Return -(x + result) result. For x < 0, where that sum cancels, it is computed from the slope of erfcx."""
     left = x < 0
     y = where(left, x, 0.0) * (-1 / SQRT_2)
     scaled_tail = erfcx(y)
@@ -90,7 +90,7 @@ def mills_slope(x: Any, result: Any) -> Any:
 
 
 def voigt_parts(x: Any, sigma: Any, gamma: Any) -> tuple[Any, Any, Any]:
-    """The scale 1 / (sigma sqrt(2)), the argument of the Faddeeva function (7.19.3), and its derivative there."""
+    """Return the scale 1 / (sigma sqrt(2)), the Faddeeva function's argument (7.19.3), and its derivative there."""
     scale = 1 / (SQRT_2 * sigma)
     z = complex_numbers(x * scale, gamma * scale)
     return scale, z, wofz_slope(z, wofz(z))

@@ -1,4 +1,4 @@
-"""Gamma and beta functions, what follows from them, and the zeta function."""
+"""Gamma and beta functions, functions that follow from them, and the zeta function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG_PI, LOG_2_PI = math.log(math.pi), math.log(2 * math.pi)
 
 
 def rgamma_slope(x: Any) -> Any:
-    """The derivative of 1 / gamma: by reflection (5.5.3) where gamma has poles, since it has none itself."""
+    """Return the derivative of 1 / gamma. Where gamma has poles, use reflection (5.5.3), since 1 / gamma has none."""
     if is_complex(x):
         return -digamma(x) * rgamma(x)
     left = x < 0.5
@@ -33,7 +33,7 @@ def rgamma_slope(x: Any) -> Any:
 
 
 def polygamma_kernel(n: Any, x: Any) -> Any:
-    """SciPy's polygamma, and for orders whose factorials overflow the Euler-Maclaurin sum (25.11.28) of its series."""
+    """Return SciPy's polygamma, or its Euler-Maclaurin sum (25.11.28) for orders whose factorials overflow."""
     large = n > 150
     found = special.polygamma(np.where(large, 1, n), x)
     if not np.any(large):
@@ -57,7 +57,7 @@ def multigammaln_kernel(a: Any, d: int) -> Any:
 
 
 def multigammaln_slope(a: Any, d: int) -> Any:
-    """A sum of digamma functions (35.3.4)."""
+    """Return the slope, a sum of digamma functions (35.3.4)."""
     total = digamma(a)
     for j in range(1, d):
         total = total + digamma(a - j / 2)
@@ -81,7 +81,7 @@ pointwise("multigammaln", "Tensor a, int d", lambda g, a, d: g * multigammaln_sl
 
 
 def poch_slope_in_z(z: Any, m: Any, result: Any) -> Any:
-    """Where gamma(z) may have a pole, that of gamma(z + m) / gamma(z) by the product rule."""
+    """Return the slope in z. Where gamma(z) may have a pole, use the product rule for gamma(z + m) / gamma(z)."""
     regular = z > 0
     y = where(regular, 0.5, z)
     at_poles = gamma(y + m) * (digamma(y + m) * rgamma(y) + rgamma_slope(y))
@@ -96,7 +96,10 @@ def poch_slope_in_m(z: Any, m: Any, result: Any) -> Any:
 
 
 def binom_slope_in_n(n: Any, k: Any, result: Any) -> Any:
-    """gamma(n + 1) / gamma(k + 1) / gamma(n - k + 1); the last one has a pole where k is a larger whole number."""
+    """Return the slope in n of gamma(n + 1) / gamma(k + 1) / gamma(n - k + 1).
+
+    The last gamma has a pole where k is a larger whole number.
+    """
     rest = n - k + 1
     regular = rest > 0
     y = where(regular, 0.5, rest)
@@ -132,7 +135,7 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 
 
 
 def zeta_slope_by_series(s: Any, q: Any) -> Any:
-    """The derivative of zeta(s, q) in s, term by term of its Euler-Maclaurin sum."""
+    """Return the derivative of zeta(s, q) in s, term by term of its Euler-Maclaurin sum."""
     x = q[..., None] + np.arange(TERMS)
     logs = log(x)
     total = -(logs * exp(-s[..., None] * logs)).sum(-1)
@@ -151,12 +154,12 @@ def zeta_slope_by_series(s: Any, q: Any) -> Any:
 
 
 def zeta_slope_kernel(s: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """The derivative of zeta(s, q) in s."""
+    """Return the derivative of zeta(s, q) in s."""
     return zeta_slope_by_series(*np.broadcast_arrays(s, q))
 
 
 def riemann_slope(s: Any) -> Any:
-    """The derivative of the Riemann zeta function; left of 0 by its functional equation (25.4.1)."""
+    """Return the derivative of the Riemann zeta function, for s < 0 by its functional equation (25.4.1)."""
     left = s < 0
     x = where(left, -s, 1.0) + 1
     angle = (math.pi / 2) * (1 - x)

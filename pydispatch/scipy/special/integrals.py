@@ -17,7 +17,7 @@ expn, hyp2f1, spherical_in, spherical_jn = SCIPY.operators(
 
 
 def expn_slope(n: Any, x: Any) -> Any:
-    """-E(n - 1), which SciPy does not have for n = 0; it takes whole numbers, and makes them of others."""
+    """Return -E(n - 1), which SciPy lacks for n = 0. SciPy takes whole numbers, and truncates others."""
     n = trunc(n)
     zero = n == 0
     return where(zero, -exp(-x) * (x + 1) / (x * x), -expn(where(zero, 1, n) - 1, x))
@@ -42,7 +42,7 @@ several("shichi", "Tensor x", 2, lambda g, x: transposed(g, shichi_slopes(x)),
 
 
 def spence_slope(z: Any) -> Any:
-    """log(z) / (1 - z), which is -1 at 1: a hypergeometric function (15.4.1) around there."""
+    """Return log(z) / (1 - z), which is -1 at 1, by a hypergeometric function (15.4.1) near 1."""
     near = absolute(z - 1) < 0.5
     y = where(near, 2.0, z)
     return where(near, -hyp2f1(1.0, 1.0, 2.0, where(near, 1 - z, 0.0)), log(y) / (1 - y))

@@ -1,4 +1,4 @@
-"""Hypergeometric functions (DLMF 13, 15), and orthogonal polynomials in their argument (18.9)."""
+"""Hypergeometric functions (DLMF 13, 15), and orthogonal polynomials, as functions of their argument (18.9)."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ pointwise("lpmv", "Tensor m, Tensor v, Tensor x", (ORDER, ORDER, lambda g, m, v,
 
 # --- polynomials -----------------------------------------------------------------------------------------------------
 #
-# Each derivative is a polynomial of one degree less of a neighbouring family.
+# Each derivative is a polynomial of one degree less from a neighbouring family.
 
 ONE, TWO = "Tensor n, Tensor x", "Tensor n, Tensor alpha, Tensor x"
 
 
 def lowered(function: Any, n: Any, *others: Any) -> Any:
-    """The polynomial of degree n - 1: 0 for n = 0, which SciPy only has in some families."""
+    """Return the polynomial of degree n - 1, which is 0 for n = 0. SciPy has this case only in some families."""
     zero = n == 0
     return where(zero, 0.0, function(where(zero, 0, n - 1), *others))
 

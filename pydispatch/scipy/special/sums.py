@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from cmath import isfinite as is_finite_number  # which raises no floating-point errors
+from cmath import isfinite as is_finite_number  # raises no floating-point errors
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ ALL, MAX, SUM = Reduction(np.logical_and), Reduction(np.maximum), Reduction(np.a
 
 
 def logsumexp_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """SciPy's function; for real numbers the same in fewer calls."""
+    """Compute SciPy's logsumexp, with fewer calls for real numbers."""
     if axis is None and not keepdims:
         found = logarithm_and_shares(a)
         if found is not None:
@@ -41,7 +41,7 @@ def logsumexp_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any
 
 
 def with_shares_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Any]:
-    """The logarithms, and each element's share of the sum that they are of."""
+    """Return the logarithms of sums, and each element's share of its sum."""
     found = logarithm_and_shares(a) if axis is None and not keepdims else None
     if found is None:
         a = as_real_floating(a)
@@ -54,18 +54,18 @@ def with_shares_kernel(a: Any, axis: Any = None, *, keepdims: bool = False) -> t
 
 
 def as_real_floating(a: Any) -> np.ndarray:
-    """The array, of floating-point numbers if it is of whole ones."""
+    """Convert an array of whole numbers to floating-point numbers."""
     a = np.asarray(a)
     return a.astype(float) if a.dtype.kind in "biu" else a
 
 
 def without_axes(reduced: Any, shape: tuple[int, ...], axis: Any) -> Any:
-    """A reduction of an array of this shape, without the axes along which it went."""
+    """Remove the reduced axes of an array of this shape from its reduction."""
     return reduced.reshape(reduced_shape(shape, reduced_axes(axis, len(shape)), False))
 
 
 def logarithms_and_terms(a: np.ndarray, axis: Any) -> tuple[Any, Any, Any]:
-    """As `logarithms_and_terms_by_operators`, in fewer calls where all is finite."""
+    """Compute `logarithms_and_terms_by_operators` in fewer calls if all values are finite."""
     largest = MAX(a, axis, keepdims=True)
     if not ALL(np.isfinite(largest)):
         return logarithms_and_terms_by_operators(a, axis)
@@ -77,12 +77,12 @@ def logarithms_and_terms(a: np.ndarray, axis: Any) -> tuple[Any, Any, Any]:
 
 
 def weighted_kernel(a: Any, b: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """The logarithm of the weighted sum of exponentials."""
+    """Return the logarithm of the weighted sum of exponentials."""
     return special.logsumexp(a, axis, b, keepdims)
 
 
 def signed_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> Any:
-    """The logarithm of the absolute value of the weighted sum of exponentials, and the sign of that sum."""
+    """Return the logarithm of the absolute value of the weighted sum of exponentials, and the sign of that sum."""
     return tuple(special.logsumexp(a, axis, b, keepdims, return_sign=True))
 
 
@@ -107,17 +107,18 @@ def log_softmax_kernel(x: Any, axis: Any = None) -> Any:
         return shifted - np.log(sums)
 
 
-# --- the same as steps of a plan -------------------------------------------------------------------------------------
+# --- kernels as steps of a plan --------------------------------------------------------------------------------------
 
 
 def logarithms_and_terms_by_operators(a: Any, axis: Any) -> tuple[Any, Any, Any]:
-    """The logarithms, as SciPy computes them; terms, the largest of which are 1; and what the terms add up to.
+    """Return the logarithms as SciPy computes them, the terms, scaled to a largest one of 1, and the sums of the
+    terms.
 
-    The largest may be all but everything, so they are counted. Beside infinite ones there is nothing else.
+    The largest terms are counted, because they can be nearly all of a sum. If they are infinite, the others vanish.
     """
     largest = most(a, axis, keepdims=True)
     endless, are_largest = isinf(largest), a == largest
-    n = maximum(total(are_largest, axis, dtype=largest.dtype, keepdims=True), 1.0)      # beside nan it is 0
+    n = maximum(total(are_largest, axis, dtype=largest.dtype, keepdims=True), 1.0)      # 0 elements if there are nans
     terms = exp(where(endless, -math.inf, a) - where(endless, 0.0, largest))
     rest = total(where(are_largest, 0.0, terms), axis, keepdims=True)
     return log1p(rest / n) + log(n) + largest, where(are_largest & (largest == math.inf), 1.0, terms), rest + n
@@ -129,7 +130,7 @@ def logsumexp_by_operators(a: Any, axis: Any = None, *, keepdims: bool = False) 
 
 def with_shares_by_operators(a: Any, axis: Any = None, *, keepdims: bool = False) -> tuple[Any, Any]:
     if is_complex(a) or not a.ndim or not a.size:
-        raise NotImplementedError("it is of complex numbers, or of no axes or elements")
+        raise NotImplementedError("complex numbers, and arrays without axes or elements, are not supported")
     if a.dtype.kind != "f":
         a = astype(a, np.dtype(float))
     logarithms, terms, sums = logarithms_and_terms_by_operators(a, axis)
@@ -152,7 +153,7 @@ def log_softmax_by_operators(x: Any, axis: Any = None) -> Any:
 
 
 def reduced_meta(a, axis=None, b=None, *, keepdims=False):
-    """The logarithms of sums; weights have the shape of `a`."""
+    """Return a meta array like the logarithms of sums. Weights have the shape of `a`."""
     dtype = special.logsumexp(np.ones(1, dtype_of(a)), b=None if b is None else np.ones(1, dtype_of(b))).dtype
     shape = shape_of(a)
     return MetaArray(reduced_shape(shape, reduced_axes(axis, len(shape)), keepdims), dtype)
@@ -169,7 +170,8 @@ def weighted_meta(a: Any, b: Any, axis: Any = None, *, keepdims: bool = False) -
 
 def signed_meta(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> tuple[MetaArray, MetaArray]:
     logarithms = reduced_meta(a, axis, b, keepdims=keepdims)
-    return logarithms, MetaArray(logarithms.shape, logarithms.dtype)
+    # for complex numbers, the logarithm of the absolute value is real
+    return MetaArray(logarithms.shape, np.empty(0, logarithms.dtype).real.dtype), logarithms
 
 
 def same_meta(x: Any, axis: Any = None) -> MetaArray:
@@ -182,7 +184,7 @@ def same_meta(x: Any, axis: Any = None) -> MetaArray:
 
 
 def shares(a: Any, axis: Any, result: Any) -> Any:
-    """exp(a - result), each element's share of the sum: also of one that is 0, or infinite."""
+    """Return exp(a - result), each element's share of the sum, also of a sum that is 0 or infinite."""
     result = restored(result, a.shape, axis)
     if is_of_numpy(result) and is_of_numpy(a):
         check = result.sum()
@@ -197,7 +199,7 @@ def shares(a: Any, axis: Any, result: Any) -> Any:
 
 
 def weighted(a: Any, axis: Any, b: Any, result: Any) -> Any:
-    """The shares of weighted terms; an element without weight has none, even if it is infinite."""
+    """Return the shares of weighted terms. An element without weight has none, even if it is infinite."""
     if b is None:
         return shares(a, axis, result)
     return b * shares(where(b == 0, 0.0, a), axis, result)
@@ -210,7 +212,7 @@ def signed_shares(a: Any, axis: Any, b: Any, result: Any) -> Any:
 
 
 def logsumexp_with_shares(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """The logarithms, by an operator that gives what their gradients are multiples of."""
+    """Return the logarithms by the operator that also returns the shares, of which the gradients are multiples."""
     return (WITH_SHARES(a, axis, keepdims=True) if keepdims else WITH_SHARES(a, axis))[0]
 
 
@@ -227,7 +229,7 @@ def with_shares_jvp(t: Any, axis: Any, keepdims: bool, result: Any) -> tuple[Any
 
 
 def softmax_vjp(g: Any, axis: Any, result: Any) -> Any:
-    """A symmetric map, so that tangents go the same way."""
+    """Return the gradient of softmax. The map is symmetric, so tangents use it too."""
     moved = g * result
     sums = moved.sum(axis, keepdims=True) if is_of_numpy(moved) else total(moved, axis, keepdims=True)
     return moved - result * sums
@@ -283,7 +285,7 @@ SCIPY.declare("special_log_softmax", "Tensor x, int[1]? axis=None", log_softmax_
 
 @FACE.array_function("special", operator=(1, 2, ("axis", "keepdims")))
 def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
-    """The logarithm of the sum of exponentials along axes, with weights `b`; and the sign of the sum if asked for."""
+    """Return the logarithm of the sum of exponentials along axes, with weights `b`, and on request the sum's sign."""
     a = as_nonscalar(a)
     if b is not None:
         a, b = pnp.broadcast_arrays(a, as_nonscalar(b))

@@ -1,6 +1,6 @@
 """Mathieu and parabolic cylinder functions (DLMF 28, 12).
 
-SciPy returns each together with its slope, and the slope of that follows from the differential equation.
+SciPy returns each together with its slope. The derivative of the slope follows from the differential equation.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pydispatch.scipy.special.declare import ORDER, PARAMETER, helper, scaled, s
 cos, cosh = operators("cos", "cosh")
 DEGREE = math.pi / 180
 
-# --- Mathieu functions (28.2.1, 28.20.1), by angles in degrees if they are not modified ------------------------------
+# --- Mathieu functions (28.2.1, 28.20.1), of angles in degrees unless they are modified ------------------------------
 
 for _name in ("mathieu_a", "mathieu_b"):
     helper(f"{_name}_value", "Tensor m, Tensor q", getattr(special, _name), differentiable=False)
 
 
 def mathieu(name: str, value: str) -> None:
-    """Declare a Mathieu function; the operator `value` gives its characteristic number."""
+    """Declare a Mathieu function. The operator `value` gives its characteristic number."""
     modified = "mod" in name
     characteristic, = SCIPY.operators(f"special_{value}_value")
 

@@ -10,11 +10,17 @@ from numpy import ma
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, func
-from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, UntakenArgumentError
+from pydispatch.exceptions import (
+    DispatchError,
+    DispatchTypeError,
+    NoKernelError,
+    UnsupportedArgumentError,
+    UnsupportedError,
+)
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves, tree_map
 from tests.backends.dask.lazy import backend, computed, da, dask, lazily, n_tasks, uneven
-from tests.backends.dask.test_arrays import READING, SAMPLES, first_of_each, function
+from tests.backends.dask.test_arrays import OPEN_SIZES, READING, SAMPLES, first_of_each, function
 from tests.numpy.calls import is_array, quietly
 
 RNG = np.random.default_rng(0)
@@ -74,7 +80,7 @@ def test_gradients_leave_masked_elements_out(program):
 
 @pytest.mark.parametrize("name", ["mean", "var of columns", "std", "average", "cov", "standardized", "prod"])
 def test_other_derivatives_are_those_in_one_piece(name):
-    """Tangents, batches of gradients, second derivatives; and the tape's gradient."""
+    """Tangents, batches of gradients, second derivatives, and the tape's gradient."""
     program, rows = PROGRAMS[name], (lambda x: pnp.std(x) * pnp.mean(x * x))
     tangent = np.cos(np.arange(24.0)).reshape(6, 4)
     of_masked = ma.masked_array(tangent, DATA.mask)
@@ -133,7 +139,8 @@ def test_functions_compute_what_they_do_in_one_piece(samples, at_least):
                 if is_array(right) or isinstance(right, ma.MaskedArray):
                     check(left, right, 1e-6)
         except DispatchError as error:
-            if "whose chunks are of MaskedArray" not in str(error):
+            is_open = repr(sample).startswith(OPEN_SIZES) and isinstance(error, UnsupportedError)
+            if "whose chunks are of MaskedArray" not in str(error) and not is_open:
                 differing[repr(sample)] = error
         except Exception as error:
             differing[repr(sample)] = error
@@ -152,7 +159,7 @@ def test_what_masked_arrays_lack_is_refused_before_anything_is_computed():
             lazily(call)
     check(pnp.linalg.inv(square.map_blocks(ma.filled, 0.0)), np.eye(6))
     for name, options in (("sum", {"where": DATA.data > 0}), ("max", {"initial": 1.0}), ("var", {"mean": 0.0})):
-        with pytest.raises(UntakenArgumentError, match=f"np::{name}: argument '{next(iter(options))}'"):
+        with pytest.raises(UnsupportedArgumentError, match=f"np::{name}: argument '{next(iter(options))}'"):
             lazily(getattr(ops.np, name), X, **options)
 
 

@@ -56,7 +56,7 @@ def test_values(name):
 
 @pytest.mark.parametrize("name", [name for name in SPARSE | DENSE if name != "positive part"])
 def test_gradients(name):
-    """By the array, that of the dense one where values are stored; and by what stands beside it."""
+    """By the array, that of the dense one where values are stored, and by what stands beside it."""
     def loss(x: Any) -> Any:
         y = (SPARSE | DENSE)[name](x)
         return pnp.sum(y * np.cos(np.arange(float(np.prod(y.shape)))).reshape(y.shape))

@@ -1,4 +1,4 @@
-"""Sample calls of the functions of `pydispatch.numpy`, by area; `SAMPLES` has those of each function."""
+"""Sample calls of the functions of `pydispatch.numpy`, by area. `SAMPLES` has those of each function."""
 
 from __future__ import annotations
 

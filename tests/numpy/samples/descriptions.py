@@ -1,4 +1,4 @@
-"""Samples of what arrays are; functions that write files are in test_descriptions.py."""
+"""Samples of what arrays are. Functions that write files are in test_descriptions.py."""
 
 from __future__ import annotations
 

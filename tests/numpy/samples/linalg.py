@@ -1,4 +1,4 @@
-"""Samples of `numpy.linalg`; test_linalg.py has decompositions whose vectors or triangles need more care."""
+"""Samples of `numpy.linalg`. Test_linalg.py has decompositions whose vectors or triangles need more care."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of functions of sets; how many elements they give depends on values."""
+"""Samples of functions of sets. How many elements they give depends on values."""
 
 from __future__ import annotations
 

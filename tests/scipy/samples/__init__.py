@@ -1,4 +1,4 @@
-"""Sample calls of the functions of `pydispatch.scipy`, by family; `SAMPLES` has those of each function."""
+"""Sample calls of the functions of `pydispatch.scipy`, by family. `SAMPLES` has those of each function."""
 
 from __future__ import annotations
 

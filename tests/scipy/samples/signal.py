@@ -1,4 +1,4 @@
-"""Convolutions and filters; of the latter, stable ones."""
+"""Convolutions and filters, of the latter, stable ones."""
 
 from __future__ import annotations
 

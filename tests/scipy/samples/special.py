@@ -12,7 +12,7 @@ from tests.scipy.samples.sample import sample as add
 
 
 def sample(name: str, *args: Any, **options: Any) -> None:
-    """A call of a function that the installed SciPy has; its derivatives exist there unless it says otherwise."""
+    """A call of a function that the installed SciPy has. Its derivatives exist there unless it says otherwise."""
     options.setdefault("smooth", True)
     if hasattr(special, name):
         add(f"special.{name}", *args, **options)

@@ -1,0 +1,1 @@
+"""Measure what pydispatch costs, beside NumPy and other libraries: docs/performance.md."""

@@ -1,0 +1,1489 @@
+# Written by `python -m pydispatch stubs`.
+# ruff: noqa
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar, final, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
+from pydispatch._stubs.arrays import OtherArray
+
+_T = TypeVar("_T")
+_Number: TypeAlias = complex | np.generic
+_Raw: TypeAlias = NDArray[Any] | _Number
+_Value: TypeAlias = Tensor | OtherArray | _Raw
+
+
+@final
+class _absolute(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, x: Tensor, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, *, dtype: DTypeLike | None = ..., casting: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, *, dtype: DTypeLike | None = ..., casting: str = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, x: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
+
+@final
+class _absolute_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, x: _T, *, dtype: DTypeLike | None = ..., casting: str = ...) -> _T: ...
+
+@final
+class _add(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, x1: Tensor, x2: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x1: _Value, x2: Tensor, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x1: _Raw, x2: _Raw, *, dtype: DTypeLike | None = ..., casting: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x1: _Value, x2: _Value, *, dtype: DTypeLike | None = ..., casting: str = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, x1: _Value, x2: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
+
+@final
+class _add_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, x1: _T, x2: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> _T: ...
+
+@final
+class _all(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., where: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., where: _Value | None = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Any: ...
+
+@final
+class _arange(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, start_or_stop: _Number, stop: _Number | None = ..., step: _Number = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+
+@final
+class _argmax(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | None = ..., *, keepdims: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | None = ..., *, keepdims: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | None = ..., *, keepdims: bool = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | None = ..., *, keepdims: bool = ...) -> Any: ...
+
+@final
+class _argsort(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | None = ..., kind: str | None = ..., *, stable: bool | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | None = ..., kind: str | None = ..., *, stable: bool | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | None = ..., kind: str | None = ..., *, stable: bool | None = ...) -> Any: ...
+
+@final
+class _astype(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, dtype: DTypeLike, *, copy: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, dtype: DTypeLike, *, copy: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, dtype: DTypeLike, *, copy: bool = ...) -> Any: ...
+
+@final
+class _broadcast_to(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, array: Tensor, shape: int | Sequence[int]) -> Tensor: ...
+    @overload
+    def __call__(self, array: _Raw, shape: int | Sequence[int]) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, array: _Value, shape: int | Sequence[int]) -> Any: ...
+
+@final
+class _clip(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, a_min: _Value | None = ..., a_max: _Value | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Value | None = ..., max: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, a_min: _Raw | None = ..., a_max: _Raw | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Raw | None = ..., max: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, a_min: _Value | None = ..., a_max: _Value | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Value | None = ..., max: _Value | None = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, a_min: _Value | None = ..., a_max: _Value | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Value | None = ..., max: _Value | None = ...) -> Any: ...
+
+@final
+class _clip_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, a: _T, a_min: _Value | None = ..., a_max: _Value | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Value | None = ..., max: _Value | None = ...) -> _T: ...
+
+@final
+class _complex(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, real: Tensor, imag: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, real: _Value, imag: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, real: _Raw, imag: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, real: _Value, imag: _Value) -> Any: ...
+
+@final
+class _concatenate(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, arrays: Sequence[Tensor], axis: int | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, arrays: Sequence[_Raw], axis: int | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, arrays: Sequence[_Value], axis: int | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, arrays: Sequence[_Value], axis: int | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
+
+@final
+class _convolve(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, v: _Value, mode: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, v: Tensor, mode: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, v: _Raw, mode: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, v: _Value, mode: str = ...) -> Any: ...
+
+@final
+class _copy(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value) -> Any: ...
+
+@final
+class _covariance(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, divisor: _Number) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, divisor: _Number) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, divisor: _Number) -> Any: ...
+
+@final
+class _cumprod(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | None = ..., dtype: DTypeLike | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | None = ..., dtype: DTypeLike | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | None = ..., dtype: DTypeLike | None = ..., *, out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | None = ..., dtype: DTypeLike | None = ...) -> Any: ...
+
+@final
+class _diagonal(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, offset: int = ..., axis1: int = ..., axis2: int = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Any: ...
+
+@final
+class _einsum(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, subscripts: str, x1: Tensor, x2: _Value | None = ..., others: Sequence[_Value] | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., optimize: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, subscripts: str, x1: _Raw, x2: _Raw | None = ..., others: Sequence[_Raw] | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., optimize: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, subscripts: str, x1: _Value, x2: _Value | None = ..., others: Sequence[_Value] | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., optimize: bool = ...) -> Any: ...
+
+@final
+class _empty(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, shape: int | Sequence[int], *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+
+@final
+class _empty_like(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, prototype: Tensor, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, prototype: _Raw, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, prototype: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _expand_dims(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | Sequence[int]) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | Sequence[int]) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int]) -> Any: ...
+
+@final
+class _eye(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, N: int, M: int | None = ..., k: int = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+
+@final
+class _fft_fft(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Any: ...
+
+@final
+class _flip(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, m: Tensor, axis: int | Sequence[int] | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, m: _Raw, axis: int | Sequence[int] | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, m: _Value, axis: int | Sequence[int] | None = ...) -> Any: ...
+
+@final
+class _frexp_exponent(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value) -> Any: ...
+
+@final
+class _full(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, shape: int | Sequence[int], fill_value: Tensor, *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, shape: int | Sequence[int], fill_value: _Raw, *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, shape: int | Sequence[int], fill_value: _Value, *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _full_like(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, fill_value: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, fill_value: Tensor, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, fill_value: _Raw, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, fill_value: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _getitem(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, key: Any) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, key: Any) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, key: Any) -> Any: ...
+
+@final
+class _i0_derivative(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, order: int = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, order: int = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, order: int = ...) -> Any: ...
+
+@final
+class _imag(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, val: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, val: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, val: _Value) -> Any: ...
+
+@final
+class _index_put(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, key: Any, values: _Value, *, accumulate: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Value, key: Any, values: Tensor, *, accumulate: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, key: Any, values: _Raw, *, accumulate: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, key: Any, values: _Value, *, accumulate: bool = ...) -> Any: ...
+
+@final
+class _index_put_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, x: _T, key: Any, values: _Value, *, accumulate: bool = ...) -> _T: ...
+
+@final
+class _interp(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, xp: _Value, fp: _Value, left: _Value | None = ..., right: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Value, xp: Tensor, fp: _Value, left: _Value | None = ..., right: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Value, xp: _Value, fp: Tensor, left: _Value | None = ..., right: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, xp: _Raw, fp: _Raw, left: _Raw | None = ..., right: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, xp: _Value, fp: _Value, left: _Value | None = ..., right: _Value | None = ...) -> Any: ...
+
+@final
+class _interval(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, xp: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Value, xp: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, xp: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, xp: _Value) -> Any: ...
+
+@final
+class _item(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor) -> Any: ...
+    @overload
+    def __call__(self, a: _Raw) -> Any: ...
+    @overload
+    def __call__(self, a: _Value) -> Any: ...
+
+@final
+class _linalg_cholesky(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, *, upper: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, *, upper: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, *, upper: bool = ...) -> Any: ...
+
+@final
+class _linalg_cofactor_slope(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, change: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, change: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, change: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, change: _Value) -> Any: ...
+
+@final
+class _linalg_eig(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(self, a: _Raw) -> tuple[NDArray[Any], NDArray[Any]]: ...
+    @overload
+    def __call__(self, a: _Value) -> Any: ...
+
+@final
+class _linalg_eigh(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, UPLO: str = ...) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(self, a: _Raw, UPLO: str = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
+    @overload
+    def __call__(self, a: _Value, UPLO: str = ...) -> Any: ...
+
+@final
+class _linalg_eigvalsh(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, UPLO: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, UPLO: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, UPLO: str = ...) -> Any: ...
+
+@final
+class _linalg_pinv(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, rcond: float | None = ..., hermitian: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, rcond: float | None = ..., hermitian: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, rcond: float | None = ..., hermitian: bool = ...) -> Any: ...
+
+@final
+class _linalg_qr(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, mode: str = ...) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def __call__(self, a: _Raw, mode: str = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
+    @overload
+    def __call__(self, a: _Value, mode: str = ...) -> Any: ...
+
+@final
+class _linalg_solve(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, b: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, b: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, b: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, b: _Value) -> Any: ...
+
+@final
+class _linalg_svd(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, full_matrices: bool = ..., hermitian: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
+    def __call__(self, a: _Raw, full_matrices: bool = ..., hermitian: bool = ...) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+    @overload
+    def __call__(self, a: _Value, full_matrices: bool = ..., hermitian: bool = ...) -> Any: ...
+
+@final
+class _linalg_svdvals(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, hermitian: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, hermitian: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, hermitian: bool = ...) -> Any: ...
+
+@final
+class _linalg_vector_norm(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, axis: int | Sequence[int] | None = ..., ord: _Number = ..., *, keepdims: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, axis: int | Sequence[int] | None = ..., ord: _Number = ..., *, keepdims: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, axis: int | Sequence[int] | None = ..., ord: _Number = ..., *, keepdims: bool = ...) -> Any: ...
+
+@final
+class _linspace(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, start: Tensor, stop: _Value, num: int = ..., endpoint: bool = ..., *, axis: int = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, start: _Value, stop: Tensor, num: int = ..., endpoint: bool = ..., *, axis: int = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, start: _Raw, stop: _Raw, num: int = ..., endpoint: bool = ..., *, axis: int = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, start: _Value, stop: _Value, num: int = ..., endpoint: bool = ..., *, axis: int = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _max(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Any: ...
+
+@final
+class _mean(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., where: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., where: _Value | None = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Any: ...
+
+@final
+class _moveaxis(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, source: int | Sequence[int], destination: int | Sequence[int]) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Any: ...
+
+@final
+class _ones_like(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _prod(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Any: ...
+
+@final
+class _random_beta(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, a: Tensor, b: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, a: _Value, b: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, a: _Raw, b: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, a: _Value, b: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_beta_slope(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, b: _Value, x: _Value, complement: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, b: Tensor, x: _Value, complement: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, b: _Value, x: Tensor, complement: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, b: _Value, x: _Value, complement: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, b: _Raw, x: _Raw, complement: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, b: _Value, x: _Value, complement: _Value) -> Any: ...
+
+@final
+class _random_binomial(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, n: Tensor, p: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, n: _Value, p: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, n: _Raw, p: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, n: _Value, p: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_chisquare(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, df: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, df: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, df: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_choice(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, a: int, size: int | Sequence[int] | None = ..., replace: bool = ..., p: _Raw | None = ..., shuffle: bool = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, a: int, size: int | Sequence[int] | None = ..., replace: bool = ..., p: _Value | None = ..., shuffle: bool = ..., *, device: str | None = ...) -> Any: ...
+
+@final
+class _random_copy(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, generator: Any) -> Any: ...
+
+@final
+class _random_default_rng(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, seed: Any = ...) -> Any: ...
+
+@final
+class _random_dirichlet(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, alpha: Tensor, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, alpha: _Raw, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, alpha: _Value, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Any: ...
+
+@final
+class _random_exponential(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, scale: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_f(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, dfnum: Tensor, dfden: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, dfnum: _Value, dfden: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, dfnum: _Raw, dfden: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, dfnum: _Value, dfden: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_gamma(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, shape: Tensor, scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, shape: _Raw, scale: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, shape: _Value, scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_gamma_slope(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, shape: Tensor, x: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, shape: _Value, x: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, shape: _Raw, x: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, shape: _Value, x: _Value) -> Any: ...
+
+@final
+class _random_geometric(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, p: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, p: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, p: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_gumbel(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, loc: _Raw | None = ..., scale: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, loc: _Value | None = ..., scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_hypergeometric(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, ngood: Tensor, nbad: _Value, nsample: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, ngood: _Value, nbad: Tensor, nsample: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, ngood: _Value, nbad: _Value, nsample: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, ngood: _Raw, nbad: _Raw, nsample: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, ngood: _Value, nbad: _Value, nsample: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_integers(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, low: Tensor, high: _Value | None = ..., size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, endpoint: bool = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, low: _Raw, high: _Raw | None = ..., size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, endpoint: bool = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, low: _Value, high: _Value | None = ..., size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, endpoint: bool = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_lognormal(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, mean: _Raw | None = ..., sigma: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, mean: _Value | None = ..., sigma: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_multinomial(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, n: Tensor, pvals: _Value, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, n: _Value, pvals: Tensor, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, n: _Raw, pvals: _Raw, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, n: _Value, pvals: _Value, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Any: ...
+
+@final
+class _random_multivariate_hypergeometric(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, colors: Tensor, nsample: int, size: int | Sequence[int] | None = ..., method: str = ..., *, device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, colors: _Raw, nsample: int, size: int | Sequence[int] | None = ..., method: str = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, colors: _Value, nsample: int, size: int | Sequence[int] | None = ..., method: str = ..., *, device: str | None = ...) -> Any: ...
+
+@final
+class _random_multivariate_normal(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, mean: Tensor, cov: _Value, size: int | Sequence[int] | None = ..., check_valid: str = ..., tol: float = ..., *, method: str = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, mean: _Value, cov: Tensor, size: int | Sequence[int] | None = ..., check_valid: str = ..., tol: float = ..., *, method: str = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, mean: _Raw, cov: _Raw, size: int | Sequence[int] | None = ..., check_valid: str = ..., tol: float = ..., *, method: str = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, mean: _Value, cov: _Value, size: int | Sequence[int] | None = ..., check_valid: str = ..., tol: float = ..., *, method: str = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_noncentral_chisquare(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, df: Tensor, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, df: _Value, nonc: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, df: _Raw, nonc: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, df: _Value, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_noncentral_f(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, dfnum: Tensor, dfden: _Value, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, dfnum: _Value, dfden: Tensor, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, dfnum: _Value, dfden: _Value, nonc: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, dfnum: _Raw, dfden: _Raw, nonc: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, dfnum: _Value, dfden: _Value, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_normal_like(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, generator: Any, loc: _Value | None = ..., scale: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, generator: Any, loc: _Raw | None = ..., scale: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, generator: Any, loc: _Value | None = ..., scale: _Value | None = ...) -> Any: ...
+
+@final
+class _random_normal_like_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, a: _T, generator: Any, loc: _Value | None = ..., scale: _Value | None = ...) -> _T: ...
+
+@final
+class _random_orders(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, generator: Any, shape: int | Sequence[int], axis: int = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+
+@final
+class _random_pareto(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, a: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, a: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, a: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_permutation(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, x: Tensor, axis: int = ..., *, device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, x: _Raw, axis: int = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, x: _Value, axis: int = ..., *, device: str | None = ...) -> Any: ...
+
+@final
+class _random_poisson(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, lam: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, lam: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_random(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, generator: Any, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+
+@final
+class _random_restored(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, state: Tensor) -> Any: ...
+    @overload
+    def __call__(self, generator: Any, state: _Raw) -> Any: ...
+    @overload
+    def __call__(self, generator: Any, state: _Value) -> Any: ...
+
+@final
+class _random_standard_cauchy(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, generator: Any, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+
+@final
+class _random_standard_exponential(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, generator: Any, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., method: str = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+
+@final
+class _random_standard_gamma(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, shape: Tensor, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, shape: _Raw, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, shape: _Value, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, device: str | None = ...) -> Any: ...
+
+@final
+class _random_state(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, generator: Any) -> NDArray[Any]: ...
+
+@final
+class _random_triangular(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, left: Tensor, mode: _Value, right: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, left: _Value, mode: Tensor, right: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, left: _Value, mode: _Value, right: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, left: _Raw, mode: _Raw, right: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, left: _Value, mode: _Value, right: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_uniform(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, low: _Raw | None = ..., high: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, low: _Value | None = ..., high: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_uniform_like(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, generator: Any, low: _Value | None = ..., high: _Value | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, generator: Any, low: _Raw | None = ..., high: _Raw | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, generator: Any, low: _Value | None = ..., high: _Value | None = ...) -> Any: ...
+
+@final
+class _random_uniform_like_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, a: _T, generator: Any, low: _Value | None = ..., high: _Value | None = ...) -> _T: ...
+
+@final
+class _random_vonmises(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, mu: Tensor, kappa: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, mu: _Value, kappa: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, mu: _Raw, kappa: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, mu: _Value, kappa: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _random_wald(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, generator: Any, mean: Tensor, scale: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, mean: _Value, scale: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, generator: Any, mean: _Raw, scale: _Raw, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, generator: Any, mean: _Value, scale: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
+
+@final
+class _repeat(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, repeats: int | Sequence[int], axis: int | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, repeats: int | Sequence[int], axis: int | None = ...) -> Any: ...
+
+@final
+class _reshape(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, shape: int | Sequence[int], *, copy: bool | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, shape: int | Sequence[int], *, copy: bool | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, shape: int | Sequence[int], *, copy: bool | None = ...) -> Any: ...
+
+@final
+class _roll(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Any: ...
+
+@final
+class _round(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, decimals: int = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, decimals: int = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, decimals: int = ..., *, out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, decimals: int = ...) -> Any: ...
+
+@final
+class _round_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, a: _T, decimals: int = ...) -> _T: ...
+
+@final
+class _scatter_add(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, indices: _Value, values: _Value, axis: int) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Value, indices: Tensor, values: _Value, axis: int) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Value, indices: _Value, values: Tensor, axis: int) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, indices: _Raw, values: _Raw, axis: int) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, indices: _Value, values: _Value, axis: int) -> Any: ...
+
+@final
+class _scatter_add_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, x: _T, indices: _Value, values: _Value, axis: int) -> _T: ...
+
+@final
+class _searchsorted(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, v: _Value, side: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, v: Tensor, side: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, v: _Raw, side: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, v: _Value, side: str = ...) -> Any: ...
+
+@final
+class _setitem(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, key: Any, value: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Value, key: Any, value: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, key: Any, value: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, key: Any, value: _Value) -> Any: ...
+
+@final
+class _setitem_(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    def __call__(self, x: _T, key: Any, value: _Value) -> _T: ...
+
+@final
+class _sliding_window_view(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, x: Tensor, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, x: _Raw, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, x: _Value, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Any: ...
+
+@final
+class _split(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, ary: Tensor, indices_or_sections: int | int | Sequence[int], axis: int = ...) -> tuple[Tensor, ...]: ...
+    @overload
+    def __call__(self, ary: _Raw, indices_or_sections: int | int | Sequence[int], axis: int = ...) -> tuple[NDArray[Any], ...]: ...
+    @overload
+    def __call__(self, ary: _Value, indices_or_sections: int | int | Sequence[int], axis: int = ...) -> Any: ...
+
+@final
+class _squeeze(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | Sequence[int] | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ...) -> Any: ...
+
+@final
+class _stack(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, arrays: Sequence[Tensor], axis: int = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, arrays: Sequence[_Raw], axis: int = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, arrays: Sequence[_Value], axis: int = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, arrays: Sequence[_Value], axis: int = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
+
+@final
+class _std(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, ddof: _Number = ..., keepdims: bool = ..., where: _Value | None = ..., mean: _Value | None = ..., correction: _Number | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, ddof: _Number = ..., keepdims: bool = ..., where: _Raw | None = ..., mean: _Raw | None = ..., correction: _Number | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, ddof: _Number = ..., keepdims: bool = ..., where: _Value | None = ..., mean: _Value | None = ..., correction: _Number | None = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, ddof: _Number = ..., keepdims: bool = ..., where: _Value | None = ..., mean: _Value | None = ..., correction: _Number | None = ...) -> Any: ...
+
+@final
+class _swapaxes(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axis1: int, axis2: int) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axis1: int, axis2: int) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axis1: int, axis2: int) -> Any: ...
+
+@final
+class _take(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, a: Tensor, indices: _Value, axis: int | None = ..., *, mode: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, indices: Tensor, axis: int | None = ..., *, mode: str = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, indices: _Raw, axis: int | None = ..., *, mode: str = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, indices: _Value, axis: int | None = ..., *, mode: str = ..., out: _T) -> _T: ...
+    @overload
+    def __call__(self, a: _Value, indices: _Value, axis: int | None = ..., *, mode: str = ...) -> Any: ...
+
+@final
+class _take_along_axis(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, arr: Tensor, indices: _Value, axis: int | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, arr: _Value, indices: Tensor, axis: int | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, arr: _Raw, indices: _Raw, axis: int | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, arr: _Value, indices: _Value, axis: int | None = ...) -> Any: ...
+
+@final
+class _tile(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, A: Tensor, reps: int | Sequence[int]) -> Tensor: ...
+    @overload
+    def __call__(self, A: _Raw, reps: int | Sequence[int]) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, A: _Value, reps: int | Sequence[int]) -> Any: ...
+
+@final
+class _transpose(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, axes: int | Sequence[int] | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, axes: int | Sequence[int] | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, axes: int | Sequence[int] | None = ...) -> Any: ...
+
+@final
+class _where(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    out: OpOverload
+    @overload
+    def __call__(self, condition: Tensor, x: _Value, y: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, condition: _Value, x: Tensor, y: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, condition: _Value, x: _Value, y: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, condition: _Raw, x: _Raw, y: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, condition: _Value, x: _Value, y: _Value, *, out: _T) -> _T: ...
+    @overload
+    def __call__(self, condition: _Value, x: _Value, y: _Value) -> Any: ...
+
+class Operators:
+    """The operators of np."""
+
+    absolute: _absolute
+    absolute_: _absolute_
+    add: _add
+    add_: _add_
+    all: _all
+    any: _all
+    arange: _arange
+    arccos: _absolute
+    arccos_: _absolute_
+    arccosh: _absolute
+    arccosh_: _absolute_
+    arcsin: _absolute
+    arcsin_: _absolute_
+    arcsinh: _absolute
+    arcsinh_: _absolute_
+    arctan: _absolute
+    arctan2: _add
+    arctan2_: _add_
+    arctan_: _absolute_
+    arctanh: _absolute
+    arctanh_: _absolute_
+    argmax: _argmax
+    argmin: _argmax
+    argsort: _argsort
+    astype: _astype
+    bitwise_and: _add
+    bitwise_and_: _add_
+    bitwise_count: _absolute
+    bitwise_count_: _absolute_
+    bitwise_or: _add
+    bitwise_or_: _add_
+    bitwise_xor: _add
+    bitwise_xor_: _add_
+    broadcast_to: _broadcast_to
+    cbrt: _absolute
+    cbrt_: _absolute_
+    ceil: _absolute
+    ceil_: _absolute_
+    clip: _clip
+    clip_: _clip_
+    complex: _complex
+    concatenate: _concatenate
+    conjugate: _absolute
+    conjugate_: _absolute_
+    convolve: _convolve
+    copy: _copy
+    copysign: _add
+    copysign_: _add_
+    cos: _absolute
+    cos_: _absolute_
+    cosh: _absolute
+    cosh_: _absolute_
+    covariance: _covariance
+    cumprod: _cumprod
+    cumsum: _cumprod
+    deg2rad: _absolute
+    deg2rad_: _absolute_
+    degrees: _absolute
+    degrees_: _absolute_
+    detach: _copy
+    diagonal: _diagonal
+    divide: _add
+    divide_: _add_
+    einsum: _einsum
+    empty: _empty
+    empty_like: _empty_like
+    equal: _add
+    exp: _absolute
+    exp2: _absolute
+    exp2_: _absolute_
+    exp_: _absolute_
+    expand_dims: _expand_dims
+    expm1: _absolute
+    expm1_: _absolute_
+    eye: _eye
+    fabs: _absolute
+    fabs_: _absolute_
+    fft_fft: _fft_fft
+    fft_ifft: _fft_fft
+    fft_irfft: _fft_fft
+    fft_rfft: _fft_fft
+    flip: _flip
+    float_power: _add
+    float_power_: _add_
+    floor: _absolute
+    floor_: _absolute_
+    floor_divide: _add
+    floor_divide_: _add_
+    fmax: _add
+    fmax_: _add_
+    fmin: _add
+    fmin_: _add_
+    fmod: _add
+    fmod_: _add_
+    frexp_exponent: _frexp_exponent
+    frexp_mantissa: _frexp_exponent
+    full: _full
+    full_like: _full_like
+    gcd: _add
+    gcd_: _add_
+    getitem: _getitem
+    greater: _add
+    greater_equal: _add
+    heaviside: _add
+    heaviside_: _add_
+    hypot: _add
+    hypot_: _add_
+    i0: _frexp_exponent
+    i0_derivative: _i0_derivative
+    imag: _imag
+    index: _getitem
+    index_put: _index_put
+    index_put_: _index_put_
+    interp: _interp
+    interval: _interval
+    invert: _absolute
+    invert_: _absolute_
+    isfinite: _absolute
+    isinf: _absolute
+    isnan: _absolute
+    item: _item
+    lcm: _add
+    lcm_: _add_
+    ldexp: _add
+    ldexp_: _add_
+    left_shift: _add
+    left_shift_: _add_
+    less: _add
+    less_equal: _add
+    linalg_cholesky: _linalg_cholesky
+    linalg_cofactor: _copy
+    linalg_cofactor_slope: _linalg_cofactor_slope
+    linalg_det: _copy
+    linalg_eig: _linalg_eig
+    linalg_eigh: _linalg_eigh
+    linalg_eigvals: _copy
+    linalg_eigvalsh: _linalg_eigvalsh
+    linalg_inv: _copy
+    linalg_pinv: _linalg_pinv
+    linalg_qr: _linalg_qr
+    linalg_slogdet: _linalg_eig
+    linalg_solve: _linalg_solve
+    linalg_svd: _linalg_svd
+    linalg_svdvals: _linalg_svdvals
+    linalg_vector_norm: _linalg_vector_norm
+    linspace: _linspace
+    log: _absolute
+    log10: _absolute
+    log10_: _absolute_
+    log1p: _absolute
+    log1p_: _absolute_
+    log2: _absolute
+    log2_: _absolute_
+    log_: _absolute_
+    logaddexp: _add
+    logaddexp2: _add
+    logaddexp2_: _add_
+    logaddexp_: _add_
+    logical_and: _add
+    logical_and_: _add_
+    logical_not: _absolute
+    logical_not_: _absolute_
+    logical_or: _add
+    logical_or_: _add_
+    logical_xor: _add
+    logical_xor_: _add_
+    matmul: _add
+    matmul_: _add_
+    max: _max
+    maximum: _add
+    maximum_: _add_
+    mean: _mean
+    min: _max
+    minimum: _add
+    minimum_: _add_
+    moveaxis: _moveaxis
+    multiply: _add
+    multiply_: _add_
+    negative: _absolute
+    negative_: _absolute_
+    nextafter: _add
+    nextafter_: _add_
+    not_equal: _add
+    ones: _empty
+    ones_like: _ones_like
+    positive: _absolute
+    positive_: _absolute_
+    power: _add
+    power_: _add_
+    prod: _prod
+    rad2deg: _absolute
+    rad2deg_: _absolute_
+    radians: _absolute
+    radians_: _absolute_
+    random_beta: _random_beta
+    random_beta_slope: _random_beta_slope
+    random_binomial: _random_binomial
+    random_chisquare: _random_chisquare
+    random_choice: _random_choice
+    random_copy: _random_copy
+    random_default_rng: _random_default_rng
+    random_dirichlet: _random_dirichlet
+    random_exponential: _random_exponential
+    random_f: _random_f
+    random_gamma: _random_gamma
+    random_gamma_slope: _random_gamma_slope
+    random_geometric: _random_geometric
+    random_gumbel: _random_gumbel
+    random_hypergeometric: _random_hypergeometric
+    random_integers: _random_integers
+    random_laplace: _random_gumbel
+    random_logistic: _random_gumbel
+    random_lognormal: _random_lognormal
+    random_logseries: _random_geometric
+    random_multinomial: _random_multinomial
+    random_multivariate_hypergeometric: _random_multivariate_hypergeometric
+    random_multivariate_normal: _random_multivariate_normal
+    random_negative_binomial: _random_binomial
+    random_noncentral_chisquare: _random_noncentral_chisquare
+    random_noncentral_f: _random_noncentral_f
+    random_normal: _random_gumbel
+    random_normal_like: _random_normal_like
+    random_normal_like_: _random_normal_like_
+    random_orders: _random_orders
+    random_pareto: _random_pareto
+    random_permutation: _random_permutation
+    random_poisson: _random_poisson
+    random_polygamma: _i0_derivative
+    random_power: _random_pareto
+    random_random: _random_random
+    random_rayleigh: _random_exponential
+    random_restored: _random_restored
+    random_standard_cauchy: _random_standard_cauchy
+    random_standard_exponential: _random_standard_exponential
+    random_standard_gamma: _random_standard_gamma
+    random_standard_normal: _random_random
+    random_standard_t: _random_chisquare
+    random_state: _random_state
+    random_triangular: _random_triangular
+    random_uniform: _random_uniform
+    random_uniform_like: _random_uniform_like
+    random_uniform_like_: _random_uniform_like_
+    random_vonmises: _random_vonmises
+    random_wald: _random_wald
+    random_weibull: _random_pareto
+    random_zipf: _random_pareto
+    ravel: _copy
+    read_only: _copy
+    real: _imag
+    reciprocal: _absolute
+    reciprocal_: _absolute_
+    remainder: _add
+    remainder_: _add_
+    repeat: _repeat
+    reshape: _reshape
+    right_shift: _add
+    right_shift_: _add_
+    rint: _absolute
+    rint_: _absolute_
+    roll: _roll
+    round: _round
+    round_: _round_
+    scatter_add: _scatter_add
+    scatter_add_: _scatter_add_
+    searchsorted: _searchsorted
+    setitem: _setitem
+    setitem_: _setitem_
+    sign: _absolute
+    sign_: _absolute_
+    signbit: _absolute
+    sin: _absolute
+    sin_: _absolute_
+    sinc: _frexp_exponent
+    sinc_derivative: _i0_derivative
+    sinh: _absolute
+    sinh_: _absolute_
+    sliding_window_view: _sliding_window_view
+    sort: _argsort
+    spacing: _absolute
+    spacing_: _absolute_
+    split: _split
+    sqrt: _absolute
+    sqrt_: _absolute_
+    square: _absolute
+    square_: _absolute_
+    squeeze: _squeeze
+    stack: _stack
+    std: _std
+    subtract: _add
+    subtract_: _add_
+    sum: _prod
+    swapaxes: _swapaxes
+    take: _take
+    take_along_axis: _take_along_axis
+    tan: _absolute
+    tan_: _absolute_
+    tanh: _absolute
+    tanh_: _absolute_
+    tile: _tile
+    transpose: _transpose
+    trunc: _absolute
+    trunc_: _absolute_
+    var: _std
+    where: _where
+    zeros: _empty
+    zeros_like: _ones_like

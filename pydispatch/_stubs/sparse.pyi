@@ -1,0 +1,72 @@
+# Written by `python -m pydispatch stubs`.
+# ruff: noqa
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar, final, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
+from pydispatch._stubs.arrays import OtherArray
+
+_T = TypeVar("_T")
+_Number: TypeAlias = complex | np.generic
+_Raw: TypeAlias = NDArray[Any] | _Number
+_Value: TypeAlias = Tensor | OtherArray | _Raw
+
+
+@final
+class _from_values(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, values: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, values: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, values: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, values: _Value) -> Any: ...
+
+@final
+class _product(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, b: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, b: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, b: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, b: _Value) -> Any: ...
+
+@final
+class _sample(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor, x: _Value) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, x: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, x: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, x: _Value) -> Any: ...
+
+@final
+class _to_dense(OpOverloadPacket):  # type: ignore[misc]
+    default: OpOverload
+    @overload
+    def __call__(self, a: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value) -> Any: ...
+
+class Operators:
+    """The operators of sparse."""
+
+    from_values: _from_values
+    product: _product
+    sample: _sample
+    to_dense: _to_dense
+    values: _to_dense

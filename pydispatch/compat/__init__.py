@@ -1,0 +1,15 @@
+"""Interfaces of other libraries, for code that is moved from them.
+
+`compat.custom_ops` is the custom-operator interface of 2023. Write new operators with `library.custom_op`.
+"""
+
+from typing import TYPE_CHECKING
+
+from pydispatch.loading import attributes_on_demand
+
+if TYPE_CHECKING:
+    from pydispatch.compat import custom_ops
+
+__all__ = ["custom_ops"]
+
+__getattr__, __dir__ = attributes_on_demand(__name__, globals(), {"custom_ops": "custom_ops"})

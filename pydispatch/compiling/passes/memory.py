@@ -1,0 +1,174 @@
+"""Memory planning: assign a place in memory to each value.
+
+Assumes: results are placed before the other passes run, since a result is not a temporary. Donations and the arena come
+after fusion, when the order of the steps is final.
+
+Guarantees: two storages share bytes of the arena only if one is no longer needed when the other is first written,
+or if one loop reads each element before it writes that place. A result takes the memory of a donated input only on the
+same terms.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+from pydispatch.compiling.builder import Builder
+from pydispatch.compiling.steps import BlocksStep, LoopStep, Step, can_share_memory
+from pydispatch.compiling.values import Storage, Value
+
+ALIGNMENT = 64                  # bytes: a line of the cache
+
+
+def placed_results(builder: Builder, results: Sequence[Value]) -> list[Value]:
+    """Return the results, each in a separate new array: computed there if possible, else copied."""
+    placed = []
+    for number, value in enumerate(results):
+        storage = value.storage
+        if not (value.is_whole and storage.kind == "arena" and storage.instead is None):
+            value = builder.copied(value)
+        value.storage.kind, value.storage.number = "result", number
+        placed.append(value)
+    return placed
+
+
+def donations(builder: Builder, results: Sequence[Value], steps: Sequence[Step]) -> tuple[int, ...]:
+    """Return for each result the number of a donated input whose memory it can take, or -1. Return () if none can.
+
+    A result can take the memory if all reads of the input come before the first write of the result, or if one loop
+    reads and writes element by element.
+    """
+    left = list(builder.donated)
+    found = []
+    for result in results:
+        taken = next((number for number in left if _can_take(result, builder.inputs[number], steps)), -1)
+        if taken >= 0:
+            left.remove(taken)
+        found.append(taken)
+    return tuple(found) if any(number >= 0 for number in found) else ()
+
+
+def _can_take(result: Value, given: Value, steps: Sequence[Step]) -> bool:
+    return result.shape == given.shape and result.dtype == given.dtype and can_share_memory(
+        steps, result.storage.final(), given.storage)
+
+
+_Earlier = tuple[int, int, Storage, BlocksStep | None]
+"""(first time, last time, storage, blocks): the condition for taking the place of another storage.
+
+A storage first needed at the first time may take the place if the other one is last needed at the last time. If blocks
+are given instead of None, they must also read where they write.
+"""
+
+
+class Arena:
+    """Places of temporaries. Two that are not needed at the same time may share a place."""
+
+    def __init__(self) -> None:
+        self._first: dict[Storage, int] = {}
+        self._last: dict[Storage, int] = {}
+        self._sizes: dict[Storage, int] = {}
+        self._taken_over: dict[Storage, list[_Earlier]] = {}
+        self.time = 0
+
+    def place(self, steps: Sequence[Step]) -> int:
+        """Set the offsets of all storages of the arena, and return its size in bytes."""
+        self.walk(steps)
+        busy: list[tuple[int, int, Storage]] = []       # (offset, end, storage), in order, without overlaps
+        size = ALIGNMENT
+        for storage in sorted(self._first, key=self._first.__getitem__):
+            start, nbytes = self._first[storage], self._sizes[storage]
+            taken = self._place_taken_over(storage, busy)
+            if taken is not None:
+                storage.offset = taken.offset
+                busy = [entry for entry in busy if entry[2] is not taken]
+            else:
+                busy = [entry for entry in busy if self._last[entry[2]] >= start]
+                storage.offset = _lowest_gap(busy, nbytes)
+            end = storage.offset + nbytes
+            bisect.insort(busy, (storage.offset, end, storage))
+            if end > size:
+                size = end
+        return size
+
+    def _place_taken_over(self, storage: Storage, busy: Sequence[tuple[int, int, Storage]]) -> Storage | None:
+        """Return a busy storage whose place this storage may take, or None."""
+        start, nbytes = self._first[storage], self._sizes[storage]
+        for first, last, other, blocks in self._taken_over.get(storage, ()):
+            if (first == start and self._last.get(other) == last and self._sizes[other] == nbytes
+                    and any(entry[2] is other for entry in busy)
+                    and (blocks is None or blocks.reads_where_it_writes(storage, other))):
+                return other
+        return None
+
+    def touch(self, storages: Iterable[Storage], sizes: dict[Storage, int] | None = None) -> None:
+        """Note that these storages are needed now. `sizes` are those of local ones, in bytes."""
+        for storage in storages:
+            if storage.kind != "arena":
+                if storage.behind:
+                    self.touch([part.final() for part in storage.behind])
+                continue
+            if storage not in self._first:
+                self._first[storage] = self.time
+                nbytes = storage.nbytes if sizes is None else sizes.get(storage, storage.nbytes)
+                # with a gap, because some of NumPy's loops round differently if one array begins where another ends
+                self._sizes[storage] = (nbytes // ALIGNMENT + 1) * ALIGNMENT
+            self._last[storage] = self.time
+
+    def walk(self, steps: Sequence[Step]) -> None:
+        """Note the lifetimes of the storages of steps."""
+        for step in steps:
+            self.time += 1
+            step.add_lifetimes(self)
+
+    def note_loop(self, step: LoopStep, sizes: dict[Storage, int] | None = None) -> None:
+        """Note that a loop reads and writes its operands now."""
+        read, written = step.accesses()
+        self.touch(read, sizes)
+        output = step.operands[-1]
+        storage = output.storage if output.storage.instead is None else output.storage.final()
+        if storage.kind == "arena" and step.is_elementwise and output.is_whole:
+            itemsize, written_strides = output.template.itemsize, step.strides[-1]
+            fits: dict[Storage, bool] = {}      # whether each element is read where the output is written
+            for value, strides in zip(step.operands[:-step.n_out], step.strides, strict=False):
+                other = value.storage if value.storage.instead is None else value.storage.final()
+                if other.kind == "arena":
+                    fits[other] = fits.get(other, True) and (
+                        strides == written_strides and value.template.itemsize == itemsize and value.is_whole)
+            self._taken_over[storage] = [(self.time, self.time, other, None) for other, fit in fits.items() if fit]
+        self.touch(written, sizes)
+
+    def extend_over_blocks(self, step: BlocksStep) -> None:
+        """Extend the lifetime of storages that are not local to the blocks until the last block is done."""
+        self.time += 1
+        start = self.time - 1 - len(step.steps)
+        read, written = step.accesses()
+        around = [storage for storage in read | written if storage not in step.local and storage in self._last]
+        before: list[_Earlier] = [
+            (start, self.time, storage, step) for storage in around if self._first[storage] < start]
+        sums = {inner.operands[1].storage for inner in step.steps if inner.loop[0] == "sum_part"}
+        for storage in around:
+            if self._first[storage] > start and storage not in sums:        # sums of parts use little of their memory
+                self._taken_over[storage] = before
+            self._last[storage] = self.time
+            self._first[storage] = min(self._first[storage], start)
+
+    def extend(self, step: Step, start: int, only_older: bool = False) -> None:
+        """Extend the lifetimes of storages to the whole of a step that began at `start`."""
+        self.time += 1
+        read, written = step.accesses()
+        for storage in read | written:
+            if storage.kind == "arena" and storage in self._first and (
+                    not only_older or self._first[storage] <= start):
+                self._last[storage] = self.time
+                self._first[storage] = min(self._first[storage], start)
+
+
+def _lowest_gap(busy: Sequence[tuple[int, int, Storage]], nbytes: int) -> int:
+    """Return the lowest offset with this number of free bytes."""
+    offset = 0
+    for start, end, _ in busy:      # in order of offsets, without overlaps
+        if offset + nbytes <= start:
+            break
+        offset = end
+    return offset

@@ -1,0 +1,33 @@
+# Binding: the arguments of a call, one value per schema argument, types checked.
+
+cdef void begin_frame(Frame* frame) noexcept    # clear all that the frame owns, and its keyword-only arguments
+cdef struct Frame:
+    PyObject* const* values     # one per schema argument, not passed if NULL or past the count
+    Py_ssize_t count
+    size_t offset_flag          # PY_VECTORCALL_ARGUMENTS_OFFSET when values[-1] may be written to
+    bint direct                 # the values can go to a kernel unchanged: none is missing, none is a pytree
+    PyObject* names             # NULL, or the names of keyword-only values that follow the `count` positional ones
+    Py_ssize_t n_names
+    uint64_t word               # union of the arguments' words
+    uint64_t owned              # which items of `storage` own a reference
+    PyObject* kept              # objects made for the kernel, or NULL
+    PyObject* original          # the state of a call that modes have declined, NULL before that
+    PyObject* storage[MAX_ARGUMENTS + 1]
+    PyObject* raw[MAX_ARGUMENTS + 1]    # of a direct frame: the values, with raw arrays instead of Tensors
+
+cdef void release(Frame* frame) noexcept    # release the references that binding has taken
+cdef dict known_dtypes      # dtypes by class and by name
+cdef bint are_ints(PyObject* values) noexcept    # return whether all items of a tuple are plain ints
+# bind a common call, steps 1 and 3 in one pass: nothing to convert, arrays and no pytrees
+cdef bint bind_directly(
+     Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) noexcept
+# bind a call: step 1, and the arguments' part of step 3
+cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1
+# bind a boxed call, in which every argument has a value: step 1
+cdef int bind_values(Frame* frame, op, Signature signature, tuple values) except -1
+# collect the union of the arguments' words: their part of step 3
+cdef int collect_keys(Frame* frame, Signature signature) except -1
+# return the position of the argument of this name, or -1 if there is none
+cdef Py_ssize_t position_of(Signature signature, PyObject* name) except -2
+cdef PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept    # return the value of an argument, or NULL if not passed

@@ -1,3 +1,0 @@
-# What extensions in Cython call: the C API, whose header is pydispatch/c_api.pxd.
-
-from pydispatch.c_api cimport PYDISPATCH_C_API_MAJOR, PYDISPATCH_C_API_MINOR, PYDISPATCH_C_API_NAME, PydispatchCApi

@@ -1,6 +1,0 @@
-# Registrations: locks, and changes that come into force as one or not at all.
-
-cdef class Lock:
-    cdef object inner
-    cdef object __weakref__
-    cdef int free(self) except -1

@@ -1,0 +1,3 @@
+# Classes whose objects only the core makes.
+#
+# No other part uses this one. It runs once, at import.

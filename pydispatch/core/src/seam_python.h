@@ -1,0 +1,253 @@
+/* Private parts of CPython. */
+
+#ifndef PYDISPATCH_SEAM_PYTHON_H
+#define PYDISPATCH_SEAM_PYTHON_H
+
+#include <Python.h>
+
+#include "seam_compiler.h"
+
+/* --- depth of recursion ------------------------------------------------------------------------------------------ */
+
+#define IN_OPERATOR " while calling an operator"
+#if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
+/* These let C code be 10,000 calls deep, too many for frames of ours; 3.11 counts calls of C and Python together,
+   and 3.14 looks at the stack itself. */
+static THREAD_LOCAL int depth = 0;
+
+static inline int enter_recursive_call(void) {
+    if (depth >= Py_GetRecursionLimit()) {
+        PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded" IN_OPERATOR);
+        return -1;
+    }
+    depth++;
+    return 0;
+}
+#define leave_recursive_call() (depth--)
+#else
+#define enter_recursive_call() (Py_EnterRecursiveCall(IN_OPERATOR) ? -1 : 0)
+#define leave_recursive_call() Py_LeaveRecursiveCall()
+#endif
+
+/* --- references -------------------------------------------------------------------------------------------------- */
+
+#define steal(result) (result)
+
+static inline PyObject* new_reference(PyObject* value) {
+    Py_INCREF(value);
+    return value;
+}
+
+static inline void put_reference(PyObject** place, PyObject* value) {
+    PyObject* old = *place;
+    Py_INCREF(value);
+    *place = value;
+    Py_XDECREF(old); /* NULL after `del` */
+}
+
+#define has_references(object, n) (Py_REFCNT(object) == (n))
+#define has_more_references(object, n) (Py_REFCNT(object) > (n))
+
+/* Whether only the expression that calls us holds an object. Which references the interpreter itself holds differs from
+   version to version. */
+#if defined(PYDISPATCH_PORTABLE)
+#define is_temporary(object) 0
+#elif PY_VERSION_HEX >= 0x030E0000 /* where a variable and the stack may have one reference together */
+#define is_temporary(object) PyUnstable_Object_IsUniqueReferencedTemporary(object)
+#else
+#define is_temporary(object) (Py_REFCNT(object) == 1)
+#endif
+
+/* --- numbers, strings, tuples ------------------------------------------------------------------------------------ */
+
+#if defined(PYDISPATCH_PORTABLE)
+static inline Py_ssize_t compact_value(PyObject* number) {
+    int overflow;
+    return (Py_ssize_t)PyLong_AsLongLongAndOverflow(number, &overflow);
+}
+
+static inline int is_compact(PyObject* number) {
+    int overflow;
+    long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    return overflow == 0 && -(1LL << 30) < value && value < 1LL << 30;
+}
+#elif PY_VERSION_HEX >= 0x030C0000
+#define is_compact(number) PyUnstable_Long_IsCompact((PyLongObject*)(number))
+#define compact_value(number) PyUnstable_Long_CompactValue((PyLongObject*)(number))
+#else
+#define is_compact(number) (Py_SIZE(number) >= -1 && Py_SIZE(number) <= 1)
+#define compact_value(number) (Py_SIZE(number) * (Py_ssize_t)((PyLongObject*)(number))->ob_digit[0])
+#endif
+
+/* Whether no other string has the same characters, as far as is known. */
+#if defined(PYDISPATCH_PORTABLE)
+#define is_interned(string) 0
+#else
+#define is_interned(string) PyUnicode_CHECK_INTERNED(string)
+#endif
+
+#define items_of(tuple) PySequence_Fast_ITEMS(tuple)
+
+/* --- types ------------------------------------------------------------------------------------------------------- */
+
+#define new_object(type, arguments) ((type)->tp_new((type), (arguments), NULL))
+
+/* An attribute of a class or of the classes that it inherits from, as it is there (borrowed), or NULL. */
+#if defined(PYDISPATCH_PORTABLE)
+static PyObject* lookup_on_type(PyTypeObject* type, PyObject* name) {
+    PyObject *kind, *error, *trace, *found = NULL;
+    PyObject* classes;
+    Py_ssize_t i;
+    PyErr_Fetch(&kind, &error, &trace);
+    classes = PyObject_GetAttrString((PyObject*)type, "__mro__");
+    for (i = 0; classes != NULL && found == NULL && i < PyTuple_GET_SIZE(classes); i++) {
+        PyObject* namespace = PyObject_GetAttrString(PyTuple_GET_ITEM(classes, i), "__dict__");
+        if (namespace == NULL) break;
+        found = PyObject_GetItem(namespace, name);
+        Py_XDECREF(found); /* the class holds it */
+        if (found == NULL) PyErr_Clear();
+        Py_DECREF(namespace);
+    }
+    Py_XDECREF(classes);
+    PyErr_Restore(kind, error, trace);
+    return found;
+}
+#else
+#define lookup_on_type(type, name) _PyType_Lookup(type, name)
+#endif
+
+/* The function of a classmethod (borrowed): the first member, in every CPython. subclasses.pyx checks it. */
+static inline PyObject* function_of(PyObject* method) {
+#if defined(PYDISPATCH_PORTABLE)
+    PyObject* function = PyObject_GetAttrString(method, "__func__");
+    Py_XDECREF(function);
+    return function;
+#else
+    return *(PyObject**)((char*)method + sizeof(PyObject));
+#endif
+}
+
+/* Give a class the slot for calls, for which Cython has no syntax: the member at this offset. Without the slot, Python
+   calls its `__call__`, which `call_by_slot` passes on. */
+#if defined(PYDISPATCH_PORTABLE)
+#define set_vectorcall_slot(type, offset) ((void)(offset))
+
+static PyObject* call_by_slot(PyObject* self, vectorcallfunc slot, PyObject* args, PyObject* kwargs) {
+    Py_ssize_t n = PyTuple_GET_SIZE(args), n_named = kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs), i = 0, position = 0;
+    PyObject *name, *value, *names = NULL, *result = NULL;
+    PyObject** values = (PyObject**)PyMem_Malloc((size_t)(1 + n + n_named) * sizeof(PyObject*));
+    if (values == NULL) return PyErr_NoMemory();
+    if (n_named && (names = PyTuple_New(n_named)) == NULL) goto done;
+    values[0] = NULL;
+    for (i = 0; i < n; i++) values[1 + i] = PyTuple_GET_ITEM(args, i);
+    for (i = 0; n_named && PyDict_Next(kwargs, &position, &name, &value); i++) {
+        PyTuple_SET_ITEM(names, i, new_reference(name));
+        values[1 + n + i] = value;
+    }
+    result = slot(self, values + 1, (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+done:
+    Py_XDECREF(names);
+    PyMem_Free(values);
+    return result;
+}
+#else
+static inline void set_vectorcall_slot(PyTypeObject* type, Py_ssize_t offset) {
+    type->tp_vectorcall_offset = offset;
+    type->tp_call = PyVectorcall_Call;
+    type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    PyType_Modified(type);
+}
+#define call_by_slot(self, slot, args, kwargs) PyVectorcall_Call(self, args, kwargs)
+#endif
+
+/* Let a call of a class make its objects without a tuple of arguments. Python uses `__new__` and `__init__` else. */
+static inline void set_call_of_class(PyTypeObject* type, vectorcallfunc make) {
+#if defined(PYDISPATCH_PORTABLE)
+    (void)type, (void)make;
+#else
+    type->tp_vectorcall = make;
+#endif
+}
+
+/* Whether classes get functions of ours for allocating and freeing their objects, which reuse those that were freed. */
+#if defined(PYDISPATCH_PORTABLE)
+#define HAS_FREE_LISTS 0
+#else
+#define HAS_FREE_LISTS 1
+#endif
+
+static inline void clear_exporter(Py_buffer* view) { view->obj = NULL; }
+
+/* --- contexts ---------------------------------------------------------------------------------------------------- */
+
+/* The state last found in the context variable. The portable build asks Python each time. It does not know the context
+   either, and takes all contexts of a thread for one: where a state is changed for the time of a C call, it writes the
+   variable (KNOWS_CONTEXTS). */
+#if defined(PYDISPATCH_PORTABLE)
+#define KNOWS_CONTEXTS 0
+
+static inline PyObject* context_now(void) {
+    PyObject* of_thread = PyThreadState_GetDict();
+    return of_thread == NULL ? Py_None : of_thread;
+}
+
+#define remembered_state() ((PyObject*)NULL)
+#define remember_state(state) ((void)(state))
+#define variables_at(context) ((PyObject**)NULL)
+#define count_context_version() ((void)0)
+#else
+#define KNOWS_CONTEXTS 1
+
+typedef struct {
+    PyObject* state;
+    PyObject* context;
+    uint64_t version;
+    uint64_t thread;
+} RememberedState;
+static HOT_THREAD_LOCAL RememberedState remembered = {NULL, NULL, 0, 0};
+
+#define context_now() (PyThreadState_GET()->context)
+
+static inline PyObject* remembered_state(void) {
+    PyThreadState* now = PyThreadState_GET();
+    return remembered.version == now->context_ver && remembered.context == now->context && remembered.thread == now->id
+               ? remembered.state
+               : NULL;
+}
+
+static inline void remember_state(PyObject* state) {
+    PyThreadState* now = PyThreadState_GET();
+    RememberedState found = {state, now->context, now->context_ver, now->id};
+    remembered = found;
+}
+
+/* The mapping of a context. contexts.pyx checks that it is laid out so. */
+typedef struct {
+    PyObject_HEAD PyObject* previous;
+    PyObject* variables;
+} LaidOutContext;
+#define variables_at(context) (&((LaidOutContext*)(context))->variables)
+#define count_context_version() (PyThreadState_GET()->context_ver++)
+#endif
+
+/* --- exceptions -------------------------------------------------------------------------------------------------- */
+
+/* Whether an exception is set in this thread, with or without the GIL. A thread that Python does not know has none. */
+static inline int has_raised(void) {
+    PyThreadState* state = PyGILState_GetThisThreadState();
+#if defined(PYDISPATCH_PORTABLE)
+    PyGILState_STATE held;
+    int found;
+    if (state == NULL) return 0;
+    held = PyGILState_Ensure();
+    found = PyErr_Occurred() != NULL;
+    PyGILState_Release(held);
+    return found;
+#elif PY_VERSION_HEX < 0x030C0000
+    return state != NULL && state->curexc_type != NULL;
+#else
+    return state != NULL && state->current_exception != NULL;
+#endif
+}
+
+#endif

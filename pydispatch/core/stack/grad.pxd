@@ -1,0 +1,16 @@
+# `grad` and `vjp`: interpreter, wrapper, and entry points.
+
+cdef class GradTensor(Wrapper):         # a value of a running `grad` or `vjp`
+    pass
+
+cdef class Grad(Interpreter):           # the interpreter of `grad` and `vjp`
+    pass
+
+cdef class VjpFunction:                    # the function that `vjp` returns
+    cdef Grad interpreter
+    cdef object root                    # the edge that the cotangent is sent to, or None if the output is constant
+    cdef object value                   # the output at the interpreter below
+    cdef tuple targets
+    cdef tuple primals
+
+cdef GradTensor wrap_ndarray_in(Grad interpreter, array)    # wrap an exact ndarray, as `wrap_at` does

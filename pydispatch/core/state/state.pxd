@@ -1,0 +1,75 @@
+# The ambient state: changes made by guards, modes and transforms, per thread and context.
+
+cdef extern from *:
+    """
+    typedef struct { PyObject* context; PyObject* state; } Cell;
+    static HOT_THREAD_LOCAL Cell cell = {NULL, NULL};
+    """
+    ctypedef struct Cell:
+        PyObject* context
+        PyObject* state
+    Cell cell
+
+cdef class State:                       # immutable once pushed. The chain of parents is the stack of guards
+    cdef readonly State parent
+    cdef readonly object guard
+    cdef InterpreterStack interpreters      # the stack, from the innermost one that is not disabled, or None
+    cdef readonly Interpreter innermost     # of the stack, or None if that is empty
+    cdef int disabled                   # modes up to this depth are disabled
+    cdef uint64_t added                 # keys added to every call
+    cdef uint64_t removed[N_BACKENDS + 1]       # excluded functionalities, by bit length of the backends seen
+    cdef bint unchanged                 # whether nothing here changes a call. See compute_plain
+    cdef bint plain                     # whether, additionally, calls are not recorded
+    cdef bint traced                    # whether there is a tracer other than recorders
+    cdef readonly bint grad             # whether the tape records
+    cdef readonly bint forward          # whether tangents propagate
+    cdef readonly bint inference        # inference mode
+    cdef readonly int checks            # checks of nodes that have run. See autograd/anomaly.py
+    cdef readonly bint anomaly          # whether nodes store where they were made
+    cdef readonly object saved_hooks    # (pack, unpack), a message that forbids them, or None
+    cdef readonly object tracer
+    cdef readonly object substitute     # the active substitution of Tensors among the arguments of calls, or None
+    cdef readonly object generators     # notes or replaces the generators that operators draw from, or None
+    cdef bint derives                   # whether inactive wrappers of `grad` and `jvp` count as their values
+    cdef readonly str default_backend
+    cdef State call_state               # inside a handler: the state of the call that it handles
+    cdef State lowered                  # states cached for reuse: without the innermost interpreter
+    cdef State recording                # with the tape recording
+    cdef State silent                   # with the tape not recording
+    cdef State handling                 # in the handler of a subclass
+    cdef State spare                    # inside a `grad` that has returned. See `enter_grad`
+    cdef object variables               # a mapping of the context variables with this state in it
+    cdef object published_variables         # the same mapping with another state, `published`, instead
+    cdef PyObject* published            # the state in `published_variables`
+    cdef State instead                  # redirect after an out-of-memory leave: the state in force instead
+    cdef object instead_in              # the context in which the redirect applies
+
+# the context variable that contains the state
+cdef PyObject* ambient
+cdef State root    # the state outside all guards
+
+# return a copy, to be changed before it is pushed
+cdef State copy_of_state(State state)
+# compute whether a state leaves calls unchanged, and whether it is plain
+cdef void compute_plain(State state) noexcept
+cdef State lowered_state(State state)    # return the state without the innermost interpreter
+cdef State with_tape(State state, bint on)    # return the state with the tape recording or not
+# return the bit of the highest backend among backends with this bit length
+cdef uint64_t backend_of_length(Py_ssize_t length) noexcept
+cdef PyObject* borrowed_state() noexcept    # return the ambient state, borrowed
+cdef PyObject* state_of_context() noexcept    # return the state in the context variable, borrowed
+cdef State state_now()    # return the ambient state
+cdef int set_state(State state) except -1    # set the ambient state, until another one is set
+# write the context variable. Return -1 with an error set if it cannot be written
+cdef int set_in_context(State state) noexcept
+# clear the redirect of a state that is written to the context again
+cdef void take_instead_back(State state) noexcept
+cdef void leave_for(State state) noexcept    # return to the state around the present one
+cdef void drop_spare(State state) noexcept    # release the state that is kept for the next `grad`
+# write the context variable. Without memory for that, store a redirect in the present state
+cdef void put_back_in_context(State state) noexcept
+cdef int push_cell(Cell* around, State state) except -1    # set the state for the time of one call
+# set the state for a nested call, which counts as one level of recursion
+cdef int push_state(Cell* around, State state) except -1
+cdef void pop_cell(Cell* around) noexcept    # restore the state before `push_cell`
+cdef void pop_state(Cell* around) noexcept    # restore the state before `push_state`

@@ -1,0 +1,29 @@
+# Calls that functions of users differentiate: of `Function` and of custom operators.
+
+cdef class Context:                     # what one call of a Function or custom operator keeps for its backward
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef readonly tuple needs_input_grad
+    cdef public bint materialize
+    cdef public tuple dirty
+    cdef public tuple non_differentiable
+    cdef Interpreter interpreter
+    cdef tuple to_save
+    cdef tuple for_forward
+    cdef tuple saved                    # residuals, Tensors as `SavedTensor`, and in `indices` their outputs, or -1
+    cdef tuple indices
+    cdef tuple depends_on
+    cdef object node                    # a weak reference
+    cdef public object _recorded        # a graph that backward runs over, released with the residuals
+    cdef readonly bint _keeps_graph     # whether the running pass keeps the residuals for another pass
+    cdef bint released
+    cdef bint as_saved                  # whether residuals are returned as saved, or as values of the interpreter below
+    cdef readonly object substitute     # the substitution of the call, also for the user's functions later, or None
+
+cdef bint is_flat(tuple values) except -1    # return whether no value is a pytree
+cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n)    # return a tuple of the first n values
+# record a node for a call that has run: call the user's setup function, and attach the results
+cdef int record_custom(OpOverload op, derivative, tuple values, output, Interpreter interpreter) except -1
+cdef int release_custom(CustomNode node) except -1    # release the residuals of a node
+# return the gradients of a node, one per edge, by its user's backward function
+cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_graph)

@@ -1,0 +1,36 @@
+# Memory that views share. It counts the writes to it.
+
+cdef class Memory:                      # the data that the views of one memory share
+    cdef long long writes               # the number of in-place writes
+    cdef Memory source                  # for a detached Tensor: the memory that counts the writes
+    cdef readonly object array          # once there are views: the array that contains all of them
+    cdef object edge                    # the destination of the whole array's gradient
+    cdef bint is_leaf                   # whether that is a leaf
+    cdef bint followed                  # in the memory that counts: whether a Tensor that shares it has been tracked
+    cdef unsigned int generation        # how often `edge` has changed
+    cdef bint lists_saves               # whether residuals of it are listed from now on
+    cdef Residuals residuals            # the residuals that nodes hold of it, or None before listing
+    cdef object gathered                # of a copy where NumPy has a view: the source of its elements
+
+# return how often this memory has been written to, 0 for None
+cdef long long writes_to(Memory memory) noexcept
+# return the writes at this interpreter and, for a wrapper, those at the interpreters below
+cdef long long total_version(Tensor tensor) noexcept
+# return the memory that a Tensor shares with its views, made on first use
+cdef Memory memory_of(Tensor tensor)
+# return the memory that counts the writes, for nothing but its count
+cdef Memory version_counter_of(Tensor tensor)
+# return a memory that counts writes together with `tensor` but has its own gradients
+cdef Memory memory_of_detached(Tensor tensor)
+# make `view` one of the views of the memory of `source`
+cdef int share_memory(Tensor view, Tensor source) except -1
+# count a write to the memory of a Tensor, by a call or, with None and NULL, by something else
+cdef int bump_version(Tensor tensor, Signature signature, Frame* frame) except -1
+# return the array at the bottom of all interpreters, with the value's memory layout. The Tensor keeps it
+cdef PyObject* bottom_of(Tensor tensor) except NULL
+cdef object detached_value(value)    # return the same value as a constant, if it is a Tensor
+cdef object memory_owner(value)    # return the owner of the memory of an array of any interpreter
+# return the object at the end of the chain of `base`. Two arrays with the same owner may share memory
+cdef object owner_of(array)
+cpdef address(array)    # return the memory address of the first element of an array
+cdef object detached(Tensor tensor)    # return the same values as a constant

@@ -1,0 +1,40 @@
+# Tensors, and the keys and arrays of values.
+#
+# A Tensor wraps one value of the interpreter below. The tape is the lowest interpreter, so the value below an ordinary
+# Tensor is a raw array. The value below the wrapper of a transform is an ordinary Tensor, a raw array, or a wrapper of
+# the next transform.
+
+cdef enum:
+    MAX_NESTING = 64        # of lists and tuples. Deeper ones take the general path
+
+cdef class Tensor:                      # 80 bytes, with the header for garbage collection
+    cdef uint64_t word                  # the keys that it brings to a call, and its flags
+    cdef readonly object array          # the value below, never replaced
+    cdef object edge                    # None, a TapeNode (its only result) or GradientSlot: its gradient's destination
+    cdef Memory memory                  # None until it is written to or shared
+    cdef unsigned int saves             # the number of nodes that save it. See residuals.pyx
+    cdef unsigned int place             # its index in its memory's list of saved Tensors
+    cdef object __weakref__
+
+cdef PyTypeObject* TENSOR_TYPE    # addresses of types, for comparison
+cdef PyTypeObject* GRAD_TYPE
+cdef PyTypeObject* JVP_TYPE
+cdef PyTypeObject* BATCHED_TYPE
+cdef PyTypeObject* PYTHON_WRAPPER_TYPE
+cdef tuple NO_ARGUMENTS    # an empty tuple
+cdef PyObject* FLOAT64    # the dtype
+cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
+
+# return the union of the words of the arrays in a value: an array, or a pytree of arrays
+cdef uint64_t word_of_value(PyObject* value) except? 1
+# return whether a value is of a type whose objects are neither arrays nor containers
+cdef bint holds_nothing(PyObject* value) noexcept
+# return whether binding would convert nothing in a value, down to the items of tuples
+cdef bint needs_no_conversion(PyObject* value, bint arrays, int depth) noexcept
+cdef bint are_arrays(PyObject* value) noexcept    # return whether a value is a tuple of ndarrays and Tensors
+cdef object array_of_scalar(value)    # return a new 0-d array of a NumPy scalar
+cdef Tensor wrap(array)    # return a new Tensor around an array
+cdef Tensor wrap_of_word(array, uint64_t word)    # return a new Tensor around an array with this word
+cdef Tensor wrap_scalar(value)    # return a new scalar Tensor of a NumPy scalar
+# return a new Tensor of an exact ndarray. This takes over the reference
+cdef PyObject* wrap_ndarray(PyObject* array) except NULL

@@ -1,0 +1,35 @@
+# Calls of compiled graphs and functions: guards find the plan for the arguments.
+
+cdef class GuardedCall:
+    cdef vectorcallfunc vectorcall
+    cdef readonly object fast, general
+    cdef readonly tuple expected
+
+cdef struct Expected:           # a leaf of an argument, or a pytree node, which its children follow
+    int kind
+    Py_ssize_t n                # axes of an array, or children
+    PyObject* what              # the dtype, keys or value, borrowed from the guard of the variant
+    cnp.npy_intp* shape
+    cnp.npy_intp* strides       # NULL if any layout in memory will do
+
+cdef class Variant:
+    cdef readonly Plan plan
+    cdef readonly tuple guard
+    cdef readonly object output
+    cdef readonly tuple links
+    cdef tuple output_items     # the items of `output`, with numbers for kinds, or None if `output` is not a tuple
+    cdef Expected* expected
+    cdef cnp.npy_intp* extents
+    cdef Py_ssize_t n_arguments, n_arrays
+
+cdef class CompiledFunction:
+    cdef vectorcallfunc vectorcall
+    cdef list in_order          # its variants, the most recently used one first
+    cdef readonly Py_ssize_t hits
+    cdef dict __dict__
+    cdef object __weakref__
+
+# return whether a NumPy array has this shape, a tuple of ints, and this dtype
+cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1
+# return the offset of the vectorcall slot in objects of the class
+cdef Py_ssize_t vectorcall_offset_of_compiled() noexcept

@@ -1,0 +1,469 @@
+# Calls of compiled graphs and functions: guards find the plan for the arguments.
+
+
+cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1:
+    """Return whether a NumPy array has this shape, a tuple of ints, and this dtype."""
+    cdef Py_ssize_t ndim = PyTuple_GET_SIZE(shape), axis
+    if PyArray_NDIM(array) != ndim:
+        return False
+    for axis in range(ndim):
+        if PyArray_DIMS(array)[axis] != <Py_ssize_t>(<object>PyTuple_GET_ITEM(shape, axis)):
+            return False
+    return <void*>PyArray_DESCR(array) == <void*>dtype or <object>PyArray_DESCR(array) == <object>dtype
+
+
+def is_like(value not None, tuple shape, cnp.dtype dtype):
+    """Return whether an array, or a value that behaves as one, has this shape and dtype."""
+    cdef object array = (<Tensor>value).array if type(value) is Tensor else value
+    if cnp.PyArray_Check(array):
+        return is_array_like(<PyArrayObject*><PyObject*>array, <PyObject*>shape, <PyObject*>dtype)
+    return tuple(value.shape) == shape and value.dtype == dtype
+
+
+cdef PyObject* call_guarded(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* function = <PyObject*>(<GuardedCall>self).fast
+    cdef PyObject* expected = <PyObject*>(<GuardedCall>self).expected
+    cdef PyObject* spec
+    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(expected)
+    if PyVectorcall_NARGS(nargsf) != n or kwnames != NULL:
+        function = <PyObject*>(<GuardedCall>self).general
+        n = 0
+    for i in range(n):
+        spec = PyTuple_GET_ITEM(expected, i)
+        if Py_TYPE(args[i]) != &PyArray_Type or spec != Py_None and not is_array_like(
+                <PyArrayObject*>args[i], PyTuple_GET_ITEM(spec, 0), PyTuple_GET_ITEM(spec, 1)):
+            function = <PyObject*>(<GuardedCall>self).general
+            break
+    return PyObject_Vectorcall(function, args, nargsf, kwnames)
+
+
+@cython.final
+cdef class GuardedCall:
+    """A callable that calls `fast` for the expected arguments, and `general` for all others.
+
+    Expected are positional NumPy arrays only. `expected` has a (shape, dtype) for each argument, or None if any array
+    will do.
+    """
+
+    def __cinit__(self, fast not None, general not None, tuple expected):
+        self.vectorcall = <vectorcallfunc>call_guarded
+        for spec in expected:
+            if spec is not None:
+                shape, dtype = spec
+                if type(spec) is not tuple or type(shape) is not tuple or not isinstance(dtype, numpy.dtype):
+                    raise TypeError(f"expected contains {spec!r}, which is not a (shape, dtype)")
+        self.fast, self.general, self.expected = fast, general, expected
+
+    def __call__(self, *args, **kwargs):
+        return steal(call_by_slot(<PyObject*>self, self.vectorcall, <PyObject*>args, <PyObject*>kwargs))
+
+
+cdef GuardedCall some_guarded_call = GuardedCall(len, len, ())
+make_vectorcallable(GuardedCall, <char*>&some_guarded_call.vectorcall - <char*><PyObject*>some_guarded_call)
+
+
+# --- compiled functions -----------------------------------------------------------------------------------------------
+
+cdef enum:              # kinds of expected values
+    EXPECTED_ARRAY = 0
+    EXPECTED_TUPLE = 1
+    EXPECTED_LIST = 2
+    EXPECTED_DICT = 3
+    EXPECTED_VALUE = 4
+    EXPECTED_SCALAR = 5
+
+cdef enum:
+    MOST_LEAVES = 64        # that fit on the C stack
+
+cdef dict EXPECTED_KINDS = {"array": EXPECTED_ARRAY, "tuple": EXPECTED_TUPLE, "list": EXPECTED_LIST,
+                            "dict": EXPECTED_DICT, "value": EXPECTED_VALUE, "scalar": EXPECTED_SCALAR}
+
+
+@cython.final
+cdef class Variant:
+    """A plan, and the guard that specifies its arguments.
+
+    `guard` describes the `n_arguments` positional arguments, depth first. An array is ("array", shape, dtype), or
+    ("array", shape, dtype, strides) if the plan requires this layout in memory. A scalar is ("scalar", shape, dtype). A
+    pytree node is ("tuple", n) or ("list", n), followed by its n items, or ("dict", keys), followed by its values.
+    ("value", object) requires a value of that type that is equal.
+
+    `output` describes the pytree of results in the same way, with ("array",) for each array. None describes a single
+    array. `output` may also be a function from the tuple of arrays to the output.
+
+    The plan is for calls that capture the values that the traced call captured: each of the `links` must still hold its
+    value. A link is (cell, None, value), (dict, key, value), (list, index, value), or (Tensor, None, None) for a Tensor
+    that must be untracked.
+    """
+
+    def __cinit__(self, Plan plan not None, Py_ssize_t n_arguments, tuple guard, output, tuple links not None=()):
+        cdef Expected* expected
+        cdef cnp.npy_intp* free
+        cdef Py_ssize_t n_extents = 1, i
+        self.plan, self.n_arguments, self.guard, self.output = plan, n_arguments, guard, output
+        self.links = links
+        check_guard(plan, n_arguments, guard)
+        check_output(plan, output)
+        for link in links:
+            if type(link) is not tuple or len(<tuple>link) != 3:
+                raise TypeError(f"a link is {link!r}, expected an owner, a key and the value under that key")
+        if type(output) is tuple:
+            items = []
+            for item in <tuple>output:
+                items.append((EXPECTED_KINDS[item[0]], *item[1:]))
+            self.output_items = tuple(items)
+        for item in guard:
+            if item[0] in ("array", "scalar"):
+                n_extents += 2 * len(item[1])
+        self.expected = <Expected*>PyMem_RawMalloc((len(guard) + 1) * sizeof(Expected))
+        self.extents = free = <cnp.npy_intp*>PyMem_RawMalloc(n_extents * sizeof(cnp.npy_intp))
+        if self.expected == NULL or self.extents == NULL:
+            raise MemoryError()
+        for i, item in enumerate(guard):
+            expected = &self.expected[i]
+            expected.kind = EXPECTED_KINDS[item[0]]
+            expected.what = NULL
+            expected.shape, expected.strides = free, NULL
+            if expected.kind == EXPECTED_ARRAY or expected.kind == EXPECTED_SCALAR:
+                _, shape, dtype, *strides = item
+                expected.n = len(shape)
+                expected.what = <PyObject*>dtype
+                for extent in shape:
+                    free[0] = extent
+                    free += 1
+                if strides:
+                    expected.strides = free
+                    for stride in strides[0]:
+                        free[0] = stride
+                        free += 1
+                self.n_arrays += 1
+            elif expected.kind == EXPECTED_VALUE:
+                expected.n = 0
+                expected.what = PyTuple_GET_ITEM(<PyObject*>item, 1)
+            elif expected.kind == EXPECTED_DICT:
+                expected.n = len(item[1])
+                expected.what = PyTuple_GET_ITEM(<PyObject*>item, 1)
+            else:
+                expected.n = item[1]
+
+    @property
+    def is_in_force(self):
+        """Return whether all links hold their values."""
+        return holds_all(self.links)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.expected)
+        PyMem_RawFree(self.extents)
+
+
+cdef bint holds_all(tuple links) except -1:
+    """Return whether each link holds its value, and each Tensor is untracked."""
+    cdef PyObject* link
+    cdef PyObject* holder
+    cdef PyObject* held
+    cdef Py_ssize_t i, position
+    for i in range(PyTuple_GET_SIZE(<PyObject*>links)):
+        link = PyTuple_GET_ITEM(<PyObject*>links, i)
+        holder = PyTuple_GET_ITEM(link, 0)
+        held = NULL
+        if Py_TYPE(holder) == &PyCell_Type:
+            held = PyCell_GET(holder)
+        elif isinstance(<object>holder, dict):
+            held = PyDict_GetItemWithError(holder, PyTuple_GET_ITEM(link, 1))
+        elif isinstance(<object>holder, list):
+            position = <object>PyTuple_GET_ITEM(link, 1)
+            if 0 <= position < len(<list>holder):
+                held = PyList_GET_ITEM(holder, position)
+        elif isinstance(<object>holder, Tensor) and (<Tensor>holder).edge is None \
+                and not (<Tensor>holder).word & TRACKED_FLAG:
+            held = PyTuple_GET_ITEM(link, 2)
+        if held != PyTuple_GET_ITEM(link, 2):
+            return False
+    return True
+
+
+cdef int check_guard(Plan plan, Py_ssize_t n_arguments, tuple guard) except -1:
+    """Raise unless a guard describes so many arguments, with the inputs of a plan as their arrays."""
+    cdef Py_ssize_t place = 0
+    arrays = []
+    for _ in range(n_arguments):
+        place = check_described(guard, place, arrays)
+    if place != len(guard) or tuple(arrays) != plan.inputs:
+        raise ValueError(f"a guard has {n_arguments} arguments and the arrays {arrays}, "
+                         f"but the plan has the inputs {plan.inputs}")
+    return 0
+
+
+cdef int check_output(Plan plan, output) except -1:
+    """Raise unless this describes an output made of the results of a plan."""
+    arrays = []
+    if output is None:
+        arrays.append(())
+    elif type(output) is tuple:
+        if check_described(output, 0, arrays) != len(output):
+            raise ValueError(f"an output has more than {len(output)} items")
+    elif callable(output):
+        return 0
+    else:
+        raise TypeError(f"an output is {output!r}, expected a tuple, a function or None")
+    if len(arrays) != len(plan.results):
+        raise ValueError(f"an output has {len(arrays)} arrays, but the plan has {len(plan.results)} results")
+    return 0
+
+
+cdef Py_ssize_t check_described(tuple items, Py_ssize_t place, list arrays) except -1:
+    """Check an item of a guard or output with its children, and note the arrays. Return the place after them."""
+    cdef Py_ssize_t n = 0
+    if place >= len(items):
+        raise ValueError(f"an item is missing after {place}")
+    item = items[place]
+    if type(item) is not tuple or not item or EXPECTED_KINDS.get(item[0]) is None:
+        raise TypeError(f"item {place} is {item!r}, expected one of {', '.join(EXPECTED_KINDS)} with its description")
+    kind, *rest = item
+    if kind in ("array", "scalar"):
+        if len(rest) > 2 and (len(rest) > 3 or len(rest[2]) != len(rest[0])):
+            raise ValueError(f"item {place} is {item!r}, expected a stride for each axis after the dtype")
+        arrays.append(tuple(rest[:2]))
+    elif len(rest) != 1 or kind == "dict" and type(rest[0]) is not tuple:
+        raise TypeError(f"item {place} is {item!r}, which lacks its number of items, its keys in a tuple, or its value")
+    elif kind == "dict":
+        n = len(rest[0])
+    elif kind != "value":
+        n = rest[0]
+    if n < 0:
+        raise ValueError(f"item {place} is {item!r}, which has a negative number of items")
+    place += 1
+    enter_recursive_call()
+    try:
+        for _ in range(n):
+            place = check_described(items, place, arrays)
+    finally:
+        leave_recursive_call()
+    return place
+
+
+cdef bint is_expected(Expected** place, PyObject* value, PyObject*** leaves, bint* has_tensors) except -1:
+    """Return whether a value is the one expected at this place. Add its arrays to `leaves`, which own them."""
+    cdef Expected* expected = place[0]
+    cdef PyObject* dtype
+    cdef PyObject* part
+    cdef PyObject* key
+    cdef Py_ssize_t i, position = 0
+    place[0] += 1
+    if expected.kind == EXPECTED_SCALAR:
+        return is_expected_scalar(expected, value, leaves, has_tensors)
+    if expected.kind == EXPECTED_ARRAY:
+        if Py_TYPE(value) == TENSOR_TYPE:
+            if (<Tensor>value).word & (SPECIAL_FLAGS | SCALAR_FLAG) or (<Tensor>value).edge is not None:
+                return False
+            value = <PyObject*>(<Tensor>value).array
+            has_tensors[0] = True
+        if Py_TYPE(value) != &PyArray_Type or PyArray_NDIM(<PyArrayObject*>value) != expected.n:
+            return False
+        for i in range(expected.n):
+            if PyArray_DIMS(<PyArrayObject*>value)[i] != expected.shape[i]:
+                return False
+        if expected.strides != NULL:
+            for i in range(expected.n):
+                if expected.shape[i] > 1 and PyArray_STRIDES(<PyArrayObject*>value)[i] != expected.strides[i]:
+                    return False
+        dtype = PyArray_DESCR(<PyArrayObject*>value)
+        if dtype != expected.what and not PyObject_RichCompareBool(<object>dtype, <object>expected.what, Py_EQ):
+            return False
+        leaves[0][0] = new_reference(<object>value)      # comparing keys may remove the value from where it is
+        leaves[0] += 1
+        return True
+    if expected.kind == EXPECTED_VALUE:
+        return is_same_value(value, expected.what)
+    if expected.kind == EXPECTED_TUPLE:
+        if Py_TYPE(value) != &PyTuple_Type or PyTuple_GET_SIZE(value) != expected.n:
+            return False
+        for i in range(expected.n):
+            if not is_expected(place, PyTuple_GET_ITEM(value, i), leaves, has_tensors):
+                return False
+        return True
+    if expected.kind == EXPECTED_LIST:
+        if Py_TYPE(value) != &PyList_Type or len(<list>value) != expected.n:
+            return False
+        for i in range(expected.n):
+            if not is_expected(place, PyList_GET_ITEM(value, i), leaves, has_tensors):
+                return False
+        return True
+    if Py_TYPE(value) != &PyDict_Type or len(<dict>value) != expected.n:
+        return False
+    for i in range(expected.n):         # in the same order, which functions can see
+        if not PyDict_Next(value, &position, &key, &part) or (
+                key != PyTuple_GET_ITEM(expected.what, i)
+                and not is_same_value(key, PyTuple_GET_ITEM(expected.what, i))):
+            return False
+        if not is_expected(place, part, leaves, has_tensors):
+            return False
+    return True
+
+
+cdef bint is_expected_scalar(Expected* expected, PyObject* value, PyObject*** leaves, bint* has_tensors) except -1:
+    """Return whether a value is the expected scalar: one of NumPy's, or a Tensor that is one."""
+    cdef PyObject* array
+    if Py_TYPE(value) == TENSOR_TYPE:
+        if (<Tensor>value).word & (SPECIAL_FLAGS | SCALAR_FLAG) != SCALAR_FLAG or (<Tensor>value).edge is not None:
+            return False
+        scalar = (<Tensor>value).array
+        has_tensors[0] = True
+    elif is_numpy_scalar(<object>value):
+        scalar = array_of_scalar(<object>value)
+    else:
+        return False
+    array = <PyObject*>scalar
+    if Py_TYPE(array) != &PyArray_Type or not PyObject_RichCompareBool(
+            <object>PyArray_DESCR(<PyArrayObject*>array), <object>expected.what, Py_EQ):
+        return False
+    leaves[0][0] = new_reference(scalar)
+    leaves[0] += 1
+    return True
+
+
+cdef bint is_same_value(PyObject* value, PyObject* expected) except -1:
+    """Return whether two values are of one type and equal. 0.0 and -0.0 differ, NaN equals NaN."""
+    cdef double one, other
+    if value == expected:
+        return True
+    if Py_TYPE(value) != Py_TYPE(expected):
+        return False
+    if Py_TYPE(value) == &PyFloat_Type:
+        one, other = PyFloat_AS_DOUBLE(value), PyFloat_AS_DOUBLE(expected)
+        return memcmp(&one, &other, sizeof(double)) == 0
+    if Py_TYPE(value) == &PyComplex_Type:
+        return repr(<object>value) == repr(<object>expected)
+    return PyObject_RichCompareBool(<object>value, <object>expected, Py_EQ)
+
+
+cdef object call_variant(Variant variant, PyObject* const* args, bint* is_for_these):
+    """Run the plan of a variant and set `is_for_these`, if the guard holds for these arguments, else return None."""
+    cdef PyObject* small[MOST_LEAVES]
+    cdef PyObject** leaves = small
+    cdef PyObject** free = small
+    cdef Expected* place = variant.expected
+    cdef bint has_tensors = False
+    cdef Py_ssize_t i, free_place
+    cdef tuple results
+    if variant.n_arrays > MOST_LEAVES:
+        leaves = <PyObject**>PyMem_RawMalloc(variant.n_arrays * sizeof(PyObject*))
+        if leaves == NULL:
+            raise MemoryError()
+        free = leaves
+    try:
+        for i in range(variant.n_arguments):
+            if not is_expected(&place, args[i], &free, &has_tensors):
+                return None
+        is_for_these[0] = True
+        results = run_plan(variant.plan, leaves, True)
+    finally:
+        while free > leaves:
+            free -= 1
+            Py_DECREF(free[0])
+        if leaves != small:
+            PyMem_RawFree(leaves)
+    if has_tensors:
+        results = tuple(map(tensor_of_result, results))
+    if variant.output is None:
+        return results[0]
+    if variant.output_items is None:
+        return variant.output(results)
+    i = free_place = 0
+    return pytree_of_results(variant.output_items, &i, results, &free_place)
+
+
+cdef object pytree_of_results(tuple output, Py_ssize_t* place, tuple results, Py_ssize_t* taken):
+    """Build the pytree that `output` describes from this place on, of the results that are not taken yet."""
+    cdef tuple item = output[place[0]]
+    cdef int kind = item[0]
+    cdef list parts
+    cdef Py_ssize_t i
+    place[0] += 1
+    if kind == EXPECTED_ARRAY or kind == EXPECTED_SCALAR:
+        taken[0] += 1
+        return results[taken[0] - 1] if kind == EXPECTED_ARRAY else to_scalar(results[taken[0] - 1])
+    if kind == EXPECTED_VALUE:
+        return item[1]
+    parts = []
+    for i in range(len(<tuple>item[1]) if kind == EXPECTED_DICT else <Py_ssize_t>item[1]):
+        parts.append(pytree_of_results(output, place, results, taken))
+    if kind == EXPECTED_TUPLE:
+        return tuple(parts)
+    return parts if kind == EXPECTED_LIST else dict(zip(<tuple>item[1], parts))
+
+
+def tensor_of_result(array):
+    """Wrap an array in a new Tensor."""
+    return wrap(array)
+
+
+cdef PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef CompiledFunction function = <CompiledFunction>self
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
+    cdef Variant variant
+    cdef bint found = False
+    if kwnames == NULL and (<State>borrowed_state()).plain:
+        for i in range(len(function.in_order)):
+            variant = function.in_order[i]
+            if variant.n_arguments != n or not holds_all(variant.links):
+                continue
+            result = call_variant(variant, args, &found)
+            if found:
+                function.hits += 1
+                if i and i < len(function.in_order):
+                    function.in_order[i] = function.in_order[0]
+                    function.in_order[0] = variant
+                return new_reference(result)
+    general = function.general          # bound each time: a kept one would keep the function and its memory alive
+    return PyObject_Vectorcall(<PyObject*>general, args, nargsf, kwnames)
+
+
+cdef class CompiledFunction:
+    """A function that runs the plan of the first of its `variants` whose guard holds.
+
+    If no guard holds, it calls `general`, which the subclass defines. Plans get raw arrays and untracked Tensors, and
+    run only while no transform, mode or guard of the ambient state is active. `hits` counts these calls.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        self.vectorcall = <vectorcallfunc>call_compiled
+        self.in_order = []
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __call__(self, *args, **kwargs):
+        return steal(call_by_slot(<PyObject*>self, self.vectorcall, <PyObject*>args, <PyObject*>kwargs))
+
+    def general(self, *args, **kwargs):
+        """Run a call that no variant is for."""
+        raise TypeError("the compiled function has no function to call")
+
+    @property
+    def variants(self):
+        """The variants, the most recently used one first."""
+        return tuple(self.in_order)
+
+    def add_variant(self, Variant variant not None):
+        """Add a variant, which is tried first."""
+        self.in_order.insert(0, variant)
+
+    def remove_variant(self, Variant variant not None):
+        """Remove a variant if it is present."""
+        self.in_order[:] = [other for other in self.in_order if other is not variant]
+
+    def clear_variants(self):
+        """Remove all variants, and reset `hits`."""
+        self.in_order.clear()
+        self.hits = 0
+
+
+cdef CompiledFunction some_compiled_function = CompiledFunction()
+
+
+cdef Py_ssize_t vectorcall_offset_of_compiled() noexcept:
+    return <char*>&some_compiled_function.vectorcall - <char*><PyObject*>some_compiled_function
+
+
+make_vectorcallable(CompiledFunction, vectorcall_offset_of_compiled())

@@ -1,0 +1,43 @@
+# Operations: loops over few elements as our own code, and the function that runs it.
+
+cdef extern from "plans/src/operations.h":
+    bint GLIBC
+    ctypedef double (*LibraryFunction)(double) noexcept nogil
+    LibraryFunction library_function(int number) noexcept nogil
+    bint loop_is_function(LoopCall* call, LibraryFunction function) noexcept nogil
+    bint loop_keeps_flags(LoopCall* call, int n_in, bint is_single) noexcept nogil
+    ctypedef struct LoopCall:
+        PyUFuncGenericFunction function
+        cnp.npy_intp* sizes
+        cnp.npy_intp* steps
+        void* data
+    ctypedef union CodeWord:
+        char* address
+        cnp.npy_intp number
+        LoopCall* call
+        LibraryFunction function
+    enum:
+        MM, RM, MR, RR, VV, VS, SV
+        OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL
+        DO_ADD, DO_SUBTRACT, DO_MULTIPLY, DO_DIVIDE, DO_MAXIMUM, DO_MINIMUM, DO_LESS, DO_LESS_EQUAL, DO_GREATER
+        DO_GREATER_EQUAL, DO_EQUAL, DO_NOT_EQUAL
+        DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR, DO_NOT
+        COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
+        CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+        PAIRS_OF_RESULT, PAIRS_OF_MEMORY, TRIPLES_OF_RESULT, TRIPLES_OF_MEMORY
+        ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, WORDS_OF_LINK
+    int CODE(int type, int operation, int form) nogil
+    void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
+    unsigned int run_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil
+
+# return whether an operation does the work of a universal function's loop. Set which one, and on which type
+cdef bint find_operation(tuple loop, int* type, int* operation) except -1
+# find the function of C's library that a universal function's loop calls for each element. Return False if unknown
+cdef bint find_library_function(tuple loop, LoopCall* call, LibraryFunction* function) except -1
+# return whether flags that were raised before a call of a universal function's loop stay raised
+cdef bint keeps_flags(tuple loop, LoopCall* call) except -1
+# return whether a universal function's loop may raise flags that `flags_of_arithmetic` does not report
+cdef bint may_report_by_call(tuple loop) except -1
+# return whether a universal function's loop may raise an exception
+cdef bint may_raise(tuple loop) except -1

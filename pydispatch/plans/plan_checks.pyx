@@ -1,0 +1,462 @@
+# Checks of plans: each step uses only the memory that it is given.
+#
+# Each address in the table has a range of bytes that may be used. For an array these are all its bytes. For an address
+# that moves in a repetition, they are the bytes that may be used at each of its positions. A step that could use other
+# bytes is an error. Distances are doubles: they represent all possible sizes of memory exactly, and do not overflow.
+
+
+cdef double MOST_BYTES = 2.0 ** 47      # more bytes than an address can have
+
+
+cdef int check_shape(shape) except -1:
+    """Raise TypeError unless this is a tuple of non-negative numbers, with no more axes than an array may have."""
+    if type(shape) is not tuple or len(shape) > MAX_AXES:
+        raise TypeError(f"{shape!r} is not a shape")
+    for extent in shape:
+        if type(extent) is not int or not 0 <= extent < MOST_BYTES:
+            raise TypeError(f"{shape!r} is not a shape")
+    return 0
+
+
+cdef bint is_plain_dtype(dtype) except -1:
+    """Return whether this is the dtype of an array whose bytes may be copied."""
+    return isinstance(dtype, numpy.dtype) and not dtype.hasobject
+
+
+cdef int check_arrays(tuple inputs, tuple constants, tuple results, tuple donated) except -1:
+    """Raise ValueError or TypeError for invalid inputs, constants, results or donations of a plan."""
+    for spec in (*inputs, *results):
+        if type(spec) is not tuple or len(spec) != 2 or not is_plain_dtype(spec[1]):
+            raise TypeError(f"{spec!r} is not a (shape, dtype) of an array without objects")
+        check_shape(spec[0])
+    for constant in constants:
+        if type(constant) is not numpy.ndarray or not constant.flags.c_contiguous or not constant.flags.aligned:
+            raise TypeError("the constants of a plan must be contiguous arrays")
+        if not is_plain_dtype(constant.dtype):
+            raise TypeError("the constants of a plan must be arrays without objects")
+    if donated and len(donated) != len(results):
+        raise ValueError(f"donated has {len(donated)} entries, expected one for each of {len(results)} results")
+    taken = set()
+    for result, number in zip(results, donated):
+        if number == -1:
+            continue
+        if type(number) is not int or not 0 <= number < len(inputs) or inputs[number] != result or number in taken:
+            raise ValueError(f"a result {result} cannot lie in the memory of input {number!r}")
+        taken.add(number)
+    return 0
+
+
+cdef double bytes_of(spec) except -1:
+    """Return the size in bytes of an array of this shape and dtype."""
+    cdef double n = spec[1].itemsize
+    for extent in spec[0]:
+        n *= <double>extent
+    return n
+
+
+cdef int check_steps(Plan plan, tuple described, Room* used) except -1:
+    """Raise ValueError for a step that reads or writes outside its memory."""
+    checker = <PlanChecker>PlanChecker.__new__(PlanChecker, plan, described)
+    checker.used = used
+    checker.check(0, plan.n_steps)
+    return 0
+
+
+@cython.final
+cdef class PlanChecker:
+    """A pass over the steps of a plan, with the room at each address of its table."""
+
+    cdef Plan plan
+    cdef tuple described
+    cdef Room* rooms
+    cdef Room* used
+    cdef list moving            # indices of the addresses that the steps so far have set
+
+    def __cinit__(self, Plan plan not None, tuple described not None):
+        cdef Py_ssize_t i = 1
+        self.plan, self.described, self.moving = plan, described, []
+        self.rooms = <Room*>PyMem_RawMalloc(plan.n_entries * sizeof(Room))
+        if self.rooms == NULL:
+            raise MemoryError()
+        memset(self.rooms, 0, plan.n_entries * sizeof(Room))
+        self.rooms[0].after, self.rooms[0].is_written = plan.arena_size, True
+        for spec in plan.inputs:
+            self.rooms[i].after = bytes_of(spec)
+            i += 1
+        for constant in plan.constants:
+            self.rooms[i].after = constant.nbytes
+            i += 1
+        for spec in plan.results:
+            self.rooms[i].after, self.rooms[i].is_written = bytes_of(spec), True
+            i += 1
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.rooms)
+
+    cdef int check(self, Py_ssize_t i, Py_ssize_t after) except -1:
+        """Check the steps from index `i` to `after`."""
+        cdef PlanStep* step
+        cdef Py_ssize_t following
+        enter_recursive_call()
+        try:
+            while i < after:
+                step = &self.plan.steps[i]
+                following = i + 1 + step.n_inside
+                if following > after:
+                    raise ValueError(f"step {i} has {step.n_inside} steps inside, but only {after - i - 1} follow")
+                if step.kind == LOOP_STEP:
+                    if step.n_inside:
+                        raise ValueError(f"step {i}, a loop, has steps inside")
+                    self.check_loop(i, 0, 0, 0)
+                elif step.kind == BLOCKS_STEP:
+                    self.check_blocks(i, following)
+                elif step.kind == CALL_STEP:
+                    self.check_call(i)
+                elif step.kind == CHOOSE_STEP:
+                    self.check_choice(i, following)
+                else:
+                    self.check_repetition(i, following)
+                i = following
+        finally:
+            leave_recursive_call()
+        return 0
+
+    cdef int check_use(
+        self, Py_ssize_t i, Py_ssize_t number, double first, double after, bint is_written=False
+    ) except -1:
+        """Raise ValueError unless the number is in the table and the bytes from `first` to `after` may be used."""
+        if not 0 <= number < self.plan.n_entries:
+            raise ValueError(f"step {i} uses address {number}, but the plan has {self.plan.n_entries}")
+        if is_written and not self.rooms[number].is_written:
+            raise ValueError(f"step {i} writes to address {number}, which is only read")
+        if first < after and not (self.rooms[number].first <= first and after <= self.rooms[number].after):
+            raise ValueError(f"step {i} uses bytes {first:.0f} to {after:.0f} at address {number}, which has "
+                             f"{self.rooms[number].first:.0f} to {self.rooms[number].after:.0f}")
+        return 0
+
+    # --- loops ---
+
+    cdef int check_loop(self, Py_ssize_t i, Py_ssize_t rows, Py_ssize_t start, Py_ssize_t locals_from) except -1:
+        """Check a loop. In blocks, check `rows` rows from `start`, for a thread whose memory is at `locals_from`."""
+        cdef PlanStep* step = &self.plan.steps[i]
+        cdef tuple loop = self.described[i][2]
+        cdef int k, axis, n = step.n_operands
+        cdef cnp.npy_intp extent, whole = step.numbers[0] if rows else 0
+        cdef Room[MAX_OPERANDS] rooms
+        cdef Room used
+        cdef int written_from
+        if (rooms_of_loop(step, loop, self.described[i][7], self.described[i][8], <double>rows * whole, rooms) != n
+                or len(self.described[i][6]) != step.n_axes * n):
+            raise ValueError(f"step {i} has {n} operands and {step.n_axes} axes for the loop {loop!r}")
+        written_from = n - n_written(loop)
+        for k in range(n):
+            used = rooms[k]
+            for axis in range(0 if whole == 0 else step.n_axes, step.n_axes):
+                extent = step.extents[axis] if axis or not rows else rows
+                if step.extents[axis] < 1:
+                    raise ValueError(f"step {i} has an axis of {step.extents[axis]} elements")
+                widen_room(&used, <double>(extent - 1) * step.strides[axis * n + k])
+            shift_room(&used, step.offsets[k])
+            if rows:
+                shift_room(&used, <double>start * step.numbers[1 + k] + <double>locals_from * step.numbers[1 + n + k])
+            self.used[step.buffers - self.plan.numbers + k] = used
+            self.check_use(i, step.buffers[k], used.first, used.after, k >= written_from)
+        return 0
+
+    cdef int check_blocks(self, Py_ssize_t i, Py_ssize_t following) except -1:
+        """Check the loops of blocks on the first block, the last full one and the last one."""
+        cdef PlanStep* step = &self.plan.steps[i]
+        cdef PlanStep* inner
+        cdef Py_ssize_t k, n, block, last, local
+        cdef int thread, least
+        if len(self.described[i][9]) != 5:
+            raise ValueError(f"step {i}, blocks, has {len(self.described[i][9])} numbers")
+        n, block, local = step.numbers[0], step.numbers[1], step.numbers[2]
+        least = SHORTEST_PART if step.numbers[3] == ROWS_BY_HALVES else 1
+        if not least <= block < MOST_BYTES or not 0 < n < MOST_BYTES or not 0 <= local <= self.plan.arena_size:
+            raise ValueError(f"step {i} has {n} rows in blocks of {block}")
+        if not 1 <= step.numbers[4] <= (1 if step.numbers[3] == ROWS_IN_ORDER else self.plan.n_threads):
+            raise ValueError(f"step {i} shares rows among {step.numbers[4]} threads, of {self.plan.n_threads}")
+        last = (n - 1) // block * block
+        for k in range(i + 1, following):
+            inner = &self.plan.steps[k]
+            if (inner.kind != LOOP_STEP or inner.n_inside or self.described[k][2][0] == "gather"
+                    or len(self.described[k][9]) != 1 + 3 * inner.n_operands or inner.numbers[0] < 0
+                    or inner.numbers[0] == 0 and inner.n_axes == 0):
+                raise ValueError(f"step {k} cannot be part of blocks")
+            for thread in range(0, self.plan.n_threads, max(self.plan.n_threads - 1, 1)):       # first and last
+                self.check_loop(k, min(block, n), 0, thread * local)
+                self.check_loop(k, n - last, last, thread * local)
+                if last >= block:
+                    self.check_loop(k, block, last - block, thread * local)
+        return 0
+
+    # --- other steps ---
+
+    cdef int check_call(self, Py_ssize_t i) except -1:
+        cdef PlanStep* step = &self.plan.steps[i]
+        cdef Room used
+        if step.n_inside or len(self.described[i][9]) != 1 or not 0 <= step.numbers[0] < len(self.plan.calls):
+            raise ValueError(f"step {i} calls none of the {len(self.plan.calls)} functions")
+        function, given, taken = self.plan.calls[step.numbers[0]]
+        for k, place in enumerate((*<tuple?>given, *<tuple?>taken)):
+            buffer, offset, shape, strides, dtype = <tuple?>place
+            check_shape(shape)
+            if (type(strides) is not tuple or len(strides) != len(shape) or not is_plain_dtype(dtype)
+                    or set(map(type, (buffer, offset, *strides))) != {int}):
+                raise TypeError(f"step {i} is passed {place!r} for an array")
+            used.first, used.after = 0, dtype.itemsize
+            for extent, stride in zip(shape, strides):
+                if extent == 0:
+                    used.after = used.first
+                    break
+                widen_room(&used, <double>(extent - 1) * <double><cnp.npy_intp>stride)
+            else:
+                shift_room(&used, <double><cnp.npy_intp>offset)
+            self.check_use(i, buffer, used.first, used.after, k >= len(given))
+        return 0
+
+    cdef int check_choice(self, Py_ssize_t i, Py_ssize_t following) except -1:
+        cdef PlanStep* step = &self.plan.steps[i]
+        cdef Py_ssize_t middle, known = len(self.moving)
+        if len(self.described[i][9]) != 3 or not 0 <= step.numbers[2] <= step.n_inside:
+            raise ValueError(f"step {i}, a choice, has the numbers {self.described[i][9]!r}")
+        self.check_use(i, step.numbers[0], step.numbers[1], <double>step.numbers[1] + 1)
+        middle = i + 1 + step.numbers[2]
+        self.check(i + 1, middle)
+        self.forget(known)
+        self.check(middle, following)
+        self.forget(known)
+        return 0
+
+    cdef int check_repetition(self, Py_ssize_t i, Py_ssize_t following) except -1:
+        cdef PlanStep* step = &self.plan.steps[i]
+        cdef tuple numbers = self.described[i][9]
+        cdef Py_ssize_t known, middle, length
+        cdef object n_places, n_moves, n_swaps
+        cdef Room room
+        if len(numbers) < FIRST_REPEATED:
+            raise ValueError(f"step {i}, a repetition, has {len(numbers)} numbers")
+        n_places, n_moves, n_swaps = numbers[:3]
+        if (min(n_places, n_moves, n_swaps) < 0 or step.kind == WHILE_STEP and n_moves
+                or len(numbers) != FIRST_REPEATED + 2 * n_places + 4 * n_moves + 2 * n_swaps):
+            raise ValueError(f"step {i}, a repetition, has {len(numbers)} numbers for {n_places} places, {n_moves} "
+                             f"moves and {n_swaps} swaps")
+        rest = iter(numbers[FIRST_REPEATED:])
+        places = set()
+        for _ in range(n_places):
+            number, offset = next(rest), next(rest)
+            places.add(number)
+            room.first, room.after, room.is_written = 0, self.plan.arena_size, True
+            shift_room(&room, -<double><cnp.npy_intp>offset)
+            self.set_room(i, number, &room)
+        self.check_swaps(i, numbers[len(numbers) - 2 * n_swaps:], places)
+        if step.kind == WHILE_STEP:
+            if not 0 <= numbers[5] <= step.n_inside:
+                raise ValueError(f"step {i} has {numbers[5]} steps before its condition, of {step.n_inside}")
+            middle = i + 1 + step.numbers[5]
+            self.check(i + 1, middle)
+            self.check_use(i, step.numbers[3], step.numbers[4], <double>step.numbers[4] + 1)
+            known = len(self.moving)
+            self.check(middle, following)
+            self.forget(known)
+            return 0
+        length = numbers[3]
+        if not 0 < length < MOST_BYTES:
+            raise ValueError(f"step {i} is repeated {length} times")
+        for _ in range(n_moves):
+            number, array, offset, stride = next(rest), next(rest), next(rest), next(rest)
+            self.check_use(i, array, 0, 0)
+            room = self.rooms[<Py_ssize_t>array]
+            shift_room(&room, -<double><cnp.npy_intp>offset)
+            narrow_room(&room, <double>(length - 1) * <double><cnp.npy_intp>stride)
+            self.set_room(i, number, &room)
+        self.check(i + 1, following)
+        return 0
+
+    cdef int check_swaps(self, Py_ssize_t i, tuple numbers, set places) except -1:
+        """Give both addresses of a swap the room that they share. They must be among those that this step sets."""
+        cdef Py_ssize_t one, other, k
+        cdef Room room
+        for k in range(0, len(numbers), 2):
+            one, other = numbers[k], numbers[k + 1]
+            if one not in places or other not in places:
+                raise ValueError(f"step {i} has addresses {one} and {other} change places, which it does not set")
+            room.first = max(self.rooms[one].first, self.rooms[other].first)
+            room.after = min(self.rooms[one].after, self.rooms[other].after)
+            room.is_written = self.rooms[one].is_written and self.rooms[other].is_written
+            self.rooms[one] = self.rooms[other] = room
+        return 0
+
+    cdef int set_room(self, Py_ssize_t i, Py_ssize_t number, Room* room) except -1:
+        """Set the room of an address. Only one step may set an address."""
+        cdef Py_ssize_t first = 1 + len(self.plan.inputs) + len(self.plan.constants) + len(self.plan.results)
+        if not first <= number < self.plan.n_entries or number in self.moving:
+            raise ValueError(f"step {i} sets address {number}, which does not move or was set before")
+        self.moving.append(number)
+        self.rooms[number] = room[0]
+        if room.first > room.after:
+            self.rooms[number].first = self.rooms[number].after = 0
+        return 0
+
+    cdef int forget(self, Py_ssize_t known) except -1:
+        """Remove the room of addresses that were set by steps that may not have run."""
+        cdef Py_ssize_t number
+        while len(self.moving) > known:
+            number = self.moving.pop()
+            self.rooms[number].first = self.rooms[number].after = 0
+        return 0
+
+
+cdef object PRODUCT_OF_MATRICES = numpy.matmul
+
+
+cdef Py_ssize_t rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple strides, double whole,
+                              Room* rooms) except -1:
+    """Set the rooms that one call of a loop uses, if it has as many operands as the step. Return how many it has.
+
+    `whole` is its number of elements in blocks of rows, else 0.
+    """
+    cdef tuple itemsizes, axes
+    cdef double span, n = whole
+    cdef Py_ssize_t k, n_operands
+    if step.function == NULL or not sizes:
+        raise ValueError(f"there is no loop {loop!r}, or no size for it")
+    if step.is_native:                      # its compiler is responsible
+        return put_rooms(rooms, step, ((0, 0),) * step.n_operands)
+    if loop[0] == "gather":
+        return put_rooms(rooms, step, rooms_of_gather(sizes))
+    itemsizes = itemsizes_of_loop(loop)
+    n_operands = len(itemsizes)
+    if len(strides) < n_operands:
+        raise ValueError(f"the loop {loop!r} has the strides {strides!r}")
+    if loop[1] is PRODUCT_OF_MATRICES and not whole:
+        return put_rooms(rooms, step, rooms_of_product(sizes, strides, itemsizes[0]))
+    if not whole:
+        n = <double><cnp.npy_intp>sizes[0]
+    # a loop that reduces reads its initial value even if there is nothing else to read
+    if n < 1 or loop[1] is PRODUCT_OF_MATRICES:
+        raise ValueError(f"the loop {loop!r} has the sizes {sizes!r}")
+    if n_operands != step.n_operands:
+        return n_operands
+    for k in range(n_operands):
+        rooms[k].first, rooms[k].after = 0, <cnp.npy_intp>itemsizes[k]
+        widen_room(&rooms[k], (n - 1) * step.steps[k])
+    axes = axes_of_positions(loop)
+    for extent, distance in zip(axes[1::2], axes[2::2]):
+        span = <double>(<cnp.npy_intp>extent - 1) * <double><cnp.npy_intp>distance
+        widen_room(&rooms[0], span)
+        if loop[0] != "pick":
+            widen_room(&rooms[n_operands - 1], span)
+    return n_operands
+
+
+cdef Py_ssize_t put_rooms(Room* rooms, PlanStep* step, tuple found) except -1:
+    """Set the rooms to `found`, pairs of (first, after), if there is one for each operand. Return their number."""
+    cdef Py_ssize_t k
+    if len(found) == step.n_operands:
+        for k in range(len(found)):
+            rooms[k].first, rooms[k].after = found[k]
+    return len(found)
+
+
+cdef dict ITEMSIZES_OF_UFUNCS = {}      # by loop, since blocks need the sizes three times for each
+
+
+cdef tuple itemsizes_of_loop(tuple loop):
+    """Return the bytes of an element of each operand that is addressed by strides."""
+    kind = loop[0]
+    if kind == "ufunc":
+        known = ITEMSIZES_OF_UFUNCS.get(loop)
+        if known is None:
+            if loop[1].signature is not None and loop[1] is not numpy.matmul:
+                raise ValueError(f"{loop[1]!r} does not work element by element")
+            known = ITEMSIZES_OF_UFUNCS[loop] = tuple(itemsizes_of_types(loop[2]))
+        return known
+    if kind == "cast":
+        return itemsize_of_type(loop[1]), itemsize_of_type(loop[2])
+    if kind == "copy":
+        return loop[1], loop[1]
+    if kind == "choose":
+        return 1, loop[1], loop[1], loop[1]
+    if kind == "sum_part" or kind == "add_parts":
+        return (itemsize_of_type(loop[1]),) * (2 if kind == "sum_part" else 3)
+    if kind in POSITION_LOOPS:
+        itemsize = itemsize_of_type(loop[1]) if kind == "put_sum" else loop[1]
+        positions = (8,) * check_axes(loop)
+        return (itemsize, *positions, itemsize) if kind == "pick" else (itemsize, itemsize, *positions, itemsize)
+    return ()
+
+
+cdef Py_ssize_t check_axes(tuple loop) except -1:
+    """Return the number of axes of a loop over single elements. Each of them has an extent and a stride."""
+    axes = loop[2]
+    if type(axes) is not tuple or not axes or set(map(type, axes)) != {int} or not 0 < axes[0] <= MOST_POSITIONS or (
+            len(axes) != 1 + 2 * axes[0] or min(axes[1::2]) < 1 or max(axes[1::2]) >= MOST_BYTES):
+        raise ValueError(f"the loop {loop!r} has no extent and stride for each axis")
+    return axes[0]
+
+
+cdef enum:
+    MOST_POSITIONS = MAX_OPERANDS - 3
+
+
+cdef int n_written(tuple loop) except -1:
+    """Return the number of operands that a loop writes to. They are the last ones."""
+    return loop[1].nout if loop[0] == "ufunc" else 1
+
+
+cdef list itemsizes_of_types(numbers):
+    found = []
+    for number in numbers:
+        found.append(itemsize_of_type(number))
+    return found
+
+
+cdef object itemsize_of_type(int number):
+    """Return the bytes of an element of the dtype with this type number."""
+    return cnp.PyArray_DescrFromType(number).itemsize
+
+
+cdef tuple rooms_of_gather(tuple sizes):
+    if len(sizes) != 5 or min(sizes) < 1:
+        raise ValueError(f"a gather has the sizes {sizes!r}")
+    _, outer, n, layers, size = sizes
+    return (0, outer * layers * size), (0, n * 8), (0, outer * n * size)
+
+
+cdef tuple rooms_of_product(tuple sizes, tuple strides, itemsize):
+    """Return the rooms of products of matrices: rows by columns, with strides between products, rows and columns."""
+    cdef Room room
+    if len(sizes) != 4 or min(sizes) < 1 or len(strides) != 9:
+        raise ValueError(f"a product has the sizes {sizes!r} and strides {strides!r}")
+    products, rows, inner, columns = sizes
+    found = []
+    for k, extents in enumerate(((rows, inner), (inner, columns), (rows, columns))):
+        room.first, room.after = 0, itemsize
+        for extent, stride in ((products, strides[k]), (extents[0], strides[3 + 2 * k]),
+                               (extents[1], strides[4 + 2 * k])):
+            widen_room(&room, <double>(extent - 1) * <double><cnp.npy_intp>stride)
+        found.append((room.first, room.after))
+    return tuple(found)
+
+
+cdef inline void widen_room(Room* room, double span) noexcept:
+    """Extend a room that is used by `span` bytes: at its end, or at its beginning if negative."""
+    if span > 0:
+        room.after += span
+    else:
+        room.first += span
+
+
+cdef inline void narrow_room(Room* room, double span) noexcept:
+    """Reduce a room to the bytes that may be used wherever an address is that moves by `span`."""
+    if span > 0:
+        room.after -= span
+    else:
+        room.first -= span
+
+
+cdef inline void shift_room(Room* room, double offset) noexcept:
+    room.first += offset
+    room.after += offset

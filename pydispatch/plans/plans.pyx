@@ -1,0 +1,473 @@
+# Plans: steps with their memory, and the running of them.
+
+cdef enum:
+    LINE = 64                           # bytes in a cache line
+    MOST_ENTRIES = 48                   # of a table of addresses that fits on the C stack
+    MOST_OF_A_MESSAGE = 99              # characters that NumPy keeps of a floating-point message
+    LARGEST_SPARE = 1 << 26             # bytes of an arena that a plan keeps from one run to the next
+    WORK_WITH_LOCK = 1 << 16            # elements: a longer run releases the GIL
+
+cdef dict STEP_KINDS = {"loop": LOOP_STEP, "blocks": BLOCKS_STEP, "repeat": REPEAT_STEP, "while": WHILE_STEP,
+                        "choose": CHOOSE_STEP, "call": CALL_STEP}
+
+
+@cython.final
+cdef class Arena:
+    """The memory of one run. An array that a kernel got and kept keeps it alive."""
+
+    def __cinit__(self, Py_ssize_t size):
+        self.size = size
+        self.allocated = PyMem_RawMalloc(size + LINE)
+        if self.allocated == NULL:
+            raise MemoryError(f"a plan needs a workspace of {size} bytes")
+        self.memory = <char*>((<size_t>self.allocated + LINE - 1) & ~<size_t>(LINE - 1))
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.allocated)
+
+
+@cython.final
+cdef class Plan:
+    """Steps that compute results from inputs: `plan.run(*arrays)` returns a tuple of new arrays.
+
+    `inputs` and `results` have a (shape, dtype) for each array. `constants` are arrays. The table of addresses has
+    `n_entries`: the arena of `arena_size` bytes, inputs, constants, results, and what moves in repetitions.
+
+    A step is (kind, number of steps inside, loop, buffers, offsets, extents, strides, sizes, steps, numbers, work,
+    label): see plans/steps.pxd. A label is (name, site), for messages. A loop is one of
+
+    - `("ufunc", function, type numbers)`
+    - `("cast", type number, type number)`
+    - `("copy", bytes)`, `("choose", bytes)`, `("gather",)`
+    - `("sum_part", type number)`
+    - `("add_parts", type number, largest number of elements of a part)`
+    - `("native", address, owner)`: a function that a compiler has made, with the signature of NumPy's loops
+
+    `calls` are (function, inputs, outputs), with a (buffer, offset, shape, strides, dtype) for each array. The first
+    number of a "call" step is the index of its call. Threads share the rows of blocks. `donated` has for each result
+    the number of the input whose memory it may take, or -1.
+
+    `pydispatch.compiling` makes plans. Raises ValueError or TypeError if a step would leave its memory.
+    """
+
+    def __cinit__(self, tuple inputs, tuple constants, tuple results, Py_ssize_t n_entries, Py_ssize_t arena_size,
+                  tuple steps, tuple calls, int n_threads=1, tuple donated=()):
+        cdef cnp.npy_intp* free
+        cdef Room* used             # the bytes that each operand uses, at the index of its buffer among the numbers
+        cdef Py_ssize_t i, needed = 1
+        self.described = (inputs, constants, results, n_entries, arena_size, steps, calls, n_threads, donated)
+        check_arrays(inputs, constants, results, donated)
+        self.donated = donated
+        if not 1 <= n_threads <= MAX_THREADS:
+            raise ValueError(f"a plan runs on 1 to {MAX_THREADS} threads, found {n_threads}")
+        self.n_threads = n_threads
+        self.inputs, self.constants, self.results, self.calls = inputs, constants, results, calls
+        self.n_entries, self.arena_size = n_entries, arena_size
+        for shape, dtype in results:
+            self.has_large_results = self.has_large_results or math.prod(shape) * dtype.itemsize >= SMALLEST_KEPT
+        if n_entries < 1 + len(inputs) + len(constants) + len(results):
+            raise ValueError(f"a plan of {len(inputs)} inputs, {len(constants)} constants and {len(results)} results "
+                             f"needs more than {n_entries} addresses")
+        if not 0 <= arena_size < MOST_BYTES:
+            raise ValueError(f"a plan has a workspace of {arena_size} bytes")
+        labels = []
+        for described in steps:
+            if type(described) is not tuple or len(described) != 12:
+                raise TypeError(f"{described!r} is not a step of a plan")
+            name, site = described[11]
+            labels.append((<bytes?>name.encode(), site))
+            needed += len(axes_of_positions(described[2]))
+            for numbers in described[3:10]:
+                if type(numbers) is not tuple:
+                    raise TypeError(f"a step has {numbers!r}, expected a tuple of numbers")
+                needed += len(numbers)
+        self.labels = tuple(labels)
+        self.n_steps = len(steps)
+        self.steps = <PlanStep*>PyMem_RawMalloc((self.n_steps + 1) * sizeof(PlanStep))
+        self.numbers = <cnp.npy_intp*>PyMem_RawMalloc(needed * sizeof(cnp.npy_intp))
+        if self.steps == NULL or self.numbers == NULL:
+            raise MemoryError()
+        free = self.numbers
+        for i in range(self.n_steps):
+            lay_out_step(self, i, steps[i], &free)
+        note_what_may_raise(self)
+        used = <Room*>PyMem_RawMalloc(needed * sizeof(Room))
+        if used == NULL:
+            raise MemoryError()
+        try:
+            check_steps(self, steps, used)
+            write_small_loops(self, steps, used)
+            fuse_loops(self, steps, used)
+        finally:
+            PyMem_RawFree(used)
+        self.saved_at = round_to_line(arena_size)
+        self.code_at = self.saved_at + round_to_line(self.saved_size)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.steps)
+        PyMem_RawFree(self.numbers)
+        PyMem_RawFree(self.rows)
+        PyMem_RawFree(self.code)
+        PyMem_RawFree(self.fixed)
+        PyMem_RawFree(self.patches)
+        PyMem_RawFree(self.saved)
+        PyMem_RawFree(self.loop_calls)
+        PyMem_RawFree(self.fused)
+        PyMem_RawFree(self.fused_words)
+
+    def __reduce__(self):
+        cdef Py_ssize_t i
+        for i in range(self.n_steps):
+            if self.steps[i].is_native:
+                raise TypeError("a plan with machine code cannot be pickled\npickle the compiled function instead")
+        return Plan, self.described
+
+    def run(self, *arrays):
+        """Return the results as a tuple of new arrays. Raise TypeError unless the arrays match `inputs` one by one."""
+        if len(arrays) != len(self.inputs):
+            raise TypeError(f"the plan takes {len(self.inputs)} arrays, found {len(arrays)}")
+        for i, (array, (shape, dtype)) in enumerate(zip(arrays, self.inputs)):
+            if type(array) is not numpy.ndarray or not is_array_like(
+                    <PyArrayObject*><PyObject*>array, <PyObject*>shape, <PyObject*>dtype):
+                raise TypeError(f"input {i} of the plan is {array!r}, expected an array of shape {shape} and dtype "
+                                f"{dtype}")
+        return run_plan(self, items_of(arrays), False)
+
+
+cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** free) except -1:
+    """Fill in one step from its description. Store its numbers at `free`, which moves past them."""
+    cdef PlanStep* step = &plan.steps[i]
+    kind, n_inside, loop, buffers, offsets, extents, strides, sizes, inner_steps, numbers, work, _ = described
+    step.kind, step.n_inside, step.work = STEP_KINDS[kind], n_inside, work
+    if not 0 <= step.n_inside < plan.n_steps - i or not 0 <= step.work:
+        raise ValueError(f"step {i} has {n_inside} steps inside, but only {plan.n_steps - i - 1} follow")
+    step.n_operands, step.n_axes = len(buffers), len(extents)
+    if step.n_operands > MAX_OPERANDS or step.n_axes > MAX_AXES or len(offsets) != step.n_operands:
+        raise ValueError(f"step {i} has {step.n_operands} operands and {step.n_axes} axes")
+    step.function = NULL
+    step.data = NULL
+    step.reports = step.gathers = step.is_native = step.reports_by_call = step.may_raise = False
+    step.small, step.fused = NULL, NULL
+    if loop is not None:
+        find_plan_loop(step, loop)
+    axes = axes_of_positions(loop)
+    if axes:
+        step.data = put_numbers(free, axes)
+    step.buffers = put_numbers(free, buffers)
+    step.offsets = put_numbers(free, offsets)
+    step.extents = put_numbers(free, extents)
+    step.strides = put_numbers(free, strides)
+    step.sizes = put_numbers(free, sizes)
+    step.steps = put_numbers(free, inner_steps)
+    step.numbers = put_numbers(free, numbers)
+    plan.work = min(plan.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # capped
+    return 0
+
+
+cdef int note_what_may_raise(Plan plan) except -1:
+    """Note whether loops in blocks may raise. Threads that share blocks need the GIL then, so the run releases it."""
+    cdef PlanStep* step
+    cdef Py_ssize_t i, k
+    for i in range(plan.n_steps):
+        step = &plan.steps[i]
+        if step.kind == BLOCKS_STEP:
+            for k in range(1, 1 + step.n_inside):
+                step.may_raise = step.may_raise or step[k].may_raise
+            if step.may_raise and plan.n_threads > 1:
+                plan.work = WORK_WITH_LOCK + 1
+    return 0
+
+
+cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:
+    """Store numbers at `free`, which moves past them. Return their address."""
+    cdef cnp.npy_intp* first = free[0]
+    cdef Py_ssize_t i
+    for i in range(len(numbers)):
+        first[i] = numbers[i]
+    free[0] += len(numbers)
+    return first
+
+
+cdef tuple axes_of_positions(loop):
+    """Return the data of a loop over single elements about the axes of its positions, or () for other loops."""
+    return loop[2] if loop is not None and loop[0] in POSITION_LOOPS else ()
+
+
+cdef frozenset POSITION_LOOPS = frozenset(["pick", "put", "put_sum"])
+
+
+cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
+    """Fill in the function of a loop. Raise ValueError if there is none."""
+    cdef void* unused
+    kind = loop[0]
+    if kind in ("copy", "choose") and loop[1] < 0:
+        raise ValueError(f"there is no loop {loop!r}")
+    if kind == "ufunc":
+        if cnp.NPY_OBJECT in loop[2]:
+            raise ValueError(f"{loop[1]!r} works on objects, which plans do not support")
+        if not find_loop_of_types(loop[1], loop[2], &step.function, &step.data):
+            raise ValueError(f"{loop[1]!r} has no loop for the types {loop[2]}")
+        step.reports = any_floating(loop[2])
+        step.reports_by_call = step.reports and may_report_by_call(loop)
+        step.may_raise = may_raise(loop)
+        widen_loop(step, loop)
+    elif kind == "cast":
+        step.function = cast_loop(loop[1], loop[2])
+        step.reports = True
+    elif kind == "copy":
+        step.function, step.data = copy_loop(loop[1]), <void*><Py_ssize_t>loop[1]
+    elif kind == "choose":
+        step.function, step.data = choose_loop(loop[1]), <void*><Py_ssize_t>loop[1]
+    elif kind == "native":
+        step.function = <PyUFuncGenericFunction><size_t>loop[1]
+        step.is_native = True
+    elif kind == "gather":
+        step.function = gather_layers
+        step.gathers = True
+    elif kind == "pick":
+        step.function = pick_loop(loop[1])
+        step.gathers = True
+    elif kind == "put":
+        step.function = put_loop(loop[1])
+        step.gathers = True
+    elif kind == "sum_part":
+        step.function = sum_part_loop(loop[1])
+        if step.function != NULL and not find_loop_of_types(
+                numpy.add, (loop[1],) * 3, <PyUFuncGenericFunction*>&step.data, &unused):
+            step.function = NULL
+        step.reports = True
+    elif kind == "add_parts" and loop[2] >= SHORTEST_PART:
+        step.function, step.data = add_parts_loop(loop[1]), <void*><Py_ssize_t>loop[2]
+        step.reports = True
+    elif kind == "put_sum":
+        step.function = put_sum_loop(loop[1])
+        step.gathers = step.reports = True
+    if step.function == NULL:
+        raise ValueError(f"there is no loop {loop!r}")
+    return 0
+
+
+cdef bint any_floating(types) except -1:
+    for number in types:
+        if PyTypeNum_ISFLOAT(number) or PyTypeNum_ISCOMPLEX(number):
+            return True
+    return len(types) > 2           # integer division reports a zero divisor
+
+
+def has_loop(tuple loop not None):
+    """Return whether there is a loop with this description. See Plan."""
+    cdef PlanStep step
+    step.function = NULL
+    try:
+        find_plan_loop(&step, loop)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
+    cdef char* small_table[MOST_ENTRIES]
+    cdef char** table = small_table
+    cdef PlanRun run
+    cdef Arena arena = plan.spare
+    cdef Py_ssize_t n_inputs = len(plan.inputs), n_constants = len(plan.constants), i
+    cdef tuple results
+    cdef list copies = None         # of inputs that are not in C order
+    cdef PyObject* array
+    cdef PyObject* kept
+    plan.spare = None
+    if arena is None:
+        arena = new_arena(plan)
+    if plan.n_entries > MOST_ENTRIES:
+        table = <char**>PyMem_RawMalloc(plan.n_entries * sizeof(char*))
+        if table == NULL:
+            raise MemoryError()
+    try:
+        table[0] = arena.memory
+        for i in range(n_inputs):
+            array = inputs[i]
+            if not PyArray_ISCARRAY_RO(<PyArrayObject*>array):
+                copy = numpy.array(<object>array, order="C", copy=True, subok=False)
+                copies = keep_in(copies, copy)
+                array = <PyObject*>copy
+            table[1 + i] = <char*>PyArray_DATA(<PyArrayObject*>array)
+        for i in range(n_constants):
+            array = PyTuple_GET_ITEM(<PyObject*>plan.constants, i)
+            table[1 + n_inputs + i] = <char*>PyArray_DATA(<PyArrayObject*>array)
+        takes_donated = takes_donated and len(plan.donated) > 0
+        results = new_results(plan, table + 1 + n_inputs + n_constants, inputs if takes_donated else NULL)
+        run.table, run.plan, run.inputs, run.n_noted, run.work = table, <PyObject*>plan, NULL, 0, 0
+        run.meets_out_of_range = run.has_named = False
+        run.code, run.saved, run.watched = <CodeWord*>(arena.memory + plan.code_at), arena.memory + plan.saved_at, -1
+        run.n_threads = plan.n_threads
+        if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can release the inputs during the run
+            held = (arena, copies, results, tuple_of(inputs, n_inputs))
+            run.inputs = <PyObject*>held
+        forget_errors()
+        if plan.work > WORK_WITH_LOCK:
+            with nogil:
+                run_plan_steps(&run, plan.steps, plan.steps + plan.n_steps)
+        else:
+            run_plan_steps(&run, plan.steps, plan.steps + plan.n_steps)
+        check_loops()
+        if run.n_noted:
+            report_noted(plan, &run)
+    finally:
+        if table != small_table:
+            PyMem_RawFree(table)
+    held = None
+    if plan.arena_size <= LARGEST_SPARE and has_references(<PyObject*>arena, 1):
+        plan.spare = arena
+    return results
+
+
+cdef inline Py_ssize_t round_to_line(Py_ssize_t size) noexcept:
+    return (size + LINE - 1) // LINE * LINE
+
+
+cdef Arena new_arena(Plan plan):
+    """Return the memory of a run, with the code of the plan behind it."""
+    arena = <Arena>Arena.__new__(Arena, plan.code_at + plan.n_words * sizeof(CodeWord) + LINE)
+    fix_addresses(plan, arena)
+    return arena
+
+
+cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):
+    """Allocate the results and store their addresses. Donated inputs may be used instead of new arrays."""
+    if not plan.has_large_results:
+        return new_arrays(plan, table, inputs)
+    before = begin_buffer_cache()
+    try:
+        return new_arrays(plan, table, inputs)
+    finally:
+        end_buffer_cache(before)
+
+
+cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs):
+    cdef Py_ssize_t n = len(plan.results), i, k, axis
+    cdef tuple results = PyTuple_New(n)
+    cdef cnp.npy_intp extents[MAX_AXES]
+    cdef PyObject* shape
+    cdef PyObject* dtype
+    for i in range(n):
+        if inputs != NULL:
+            k = plan.donated[i]
+            if k >= 0 and can_be_taken(inputs, len(plan.inputs), k):
+                table[i] = <char*>PyArray_DATA(<PyArrayObject*>inputs[k])
+                Py_INCREF(<object>inputs[k])
+                PyTuple_SET_ITEM(results, i, <object>inputs[k])
+                continue
+        shape = PyTuple_GET_ITEM(PyTuple_GET_ITEM(<PyObject*>plan.results, i), 0)
+        dtype = PyTuple_GET_ITEM(PyTuple_GET_ITEM(<PyObject*>plan.results, i), 1)
+        for axis in range(PyTuple_GET_SIZE(shape)):
+            extents[axis] = <cnp.npy_intp>(<object>PyTuple_GET_ITEM(shape, axis))
+        Py_INCREF(<object>dtype)
+        array = PyArray_NewFromDescr(&PyArray_Type, dtype, <int>PyTuple_GET_SIZE(shape), extents, NULL, NULL, 0, NULL)
+        table[i] = <char*>PyArray_DATA(<PyArrayObject*><PyObject*>array)
+        Py_INCREF(array)
+        PyTuple_SET_ITEM(results, i, array)
+    return results
+
+
+cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noexcept:
+    """Return whether a result may take the memory of this input: whether no other input shares some of it."""
+    cdef PyArrayObject* array = <PyArrayObject*>inputs[k]
+    cdef char* start = <char*>PyArray_DATA(array)
+    cdef char* other
+    cdef Py_ssize_t i
+    if not PyArray_ISCARRAY_RO(array) or not PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE:
+        return False
+    for i in range(n):
+        other = <char*>PyArray_DATA(<PyArrayObject*>inputs[i])
+        if i != k and (not PyArray_ISCARRAY_RO(<PyArrayObject*>inputs[i])
+                       or other < start + PyArray_NBYTES(array)
+                       and start < other + PyArray_NBYTES(<PyArrayObject*>inputs[i])):
+            return False
+    return True
+
+
+cdef int check_loops() except -1:
+    """Raise the exception that a loop has set, if any. Loops of SciPy and Numba can set one."""
+    return -1 if PyErr_Occurred() != NULL else 0
+
+
+cdef void name_raised(PlanRun* run, PlanStep* step) noexcept nogil:
+    """Add the step's name to the exception that it has set. A later exception of the run does not change the name."""
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* trace
+    if run.has_named:
+        return
+    run.has_named = True
+    with gil:
+        PyErr_Fetch(&kind, &error, &trace)
+        PyErr_NormalizeException(&kind, &error, &trace)
+        try:
+            name, site = (<Plan>run.plan).labels[step - (<Plan>run.plan).steps]
+            upcalls.name_loop(<object>error, name.decode(), site)
+        except Exception:       # the loop's exception matters more
+            pass
+        PyErr_Restore(kind, error, trace)
+
+
+cdef bint forget_raised(PlanRun* run) noexcept nogil:
+    """Clear the exception of a row. Return False if there is none, or an earlier step raised it."""
+    if run.has_named or not has_raised():
+        return False
+    with gil:
+        PyErr_Clear()
+    return True
+
+
+cdef int report_noted(Plan plan, PlanRun* run) except -1:
+    """Warn or raise for the floating-point flags of steps, as `numpy.errstate` specifies."""
+    cdef int i
+    for i in range(run.n_noted):
+        name, site = plan.labels[run.noted[i] - plan.steps]
+        if site is not None:
+            room = MOST_OF_A_MESSAGE - len("divide by zero encountered in ") - len(name) - len(" (at )")
+            name += f" (at {site if len(site) <= room else '...' + site[3 - room:]})".encode()
+        PyUFunc_GiveFloatingpointErrors(<const char*><bytes>name, run.flags[i])
+    return 0
+
+
+cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil:
+    """Run a step that calls a Python function on arrays in the memory of the run."""
+    with gil:
+        check_loops()
+        plan = <Plan>run.plan
+        function, given, taken = plan.calls[step.numbers[0]]
+        try:
+            function(arrays_at(run, given, False), arrays_at(run, taken, True))
+        except Exception as error:
+            name, site = plan.labels[step - plan.steps]
+            if site is not None:
+                error.add_note(f"in {name.decode()}, which the compiled function calls at {site}")
+            raise
+        forget_errors()
+    return 0
+
+
+cdef tuple arrays_at(PlanRun* run, tuple places, bint writeable):
+    """Return arrays in the memory of a run. They keep it alive."""
+    cdef cnp.npy_intp extents[MAX_AXES]
+    cdef cnp.npy_intp strides[MAX_AXES]
+    cdef Py_ssize_t n = len(places), i, axis
+    cdef tuple arrays = PyTuple_New(n)
+    for i in range(n):
+        buffer, offset, shape, array_strides, dtype = places[i]
+        for axis in range(len(shape)):
+            extents[axis] = shape[axis]
+            strides[axis] = array_strides[axis]
+        Py_INCREF(dtype)
+        array = PyArray_NewFromDescr(
+            &PyArray_Type, <PyObject*>dtype, <int>len(shape), extents, strides,
+            run.table[<Py_ssize_t>buffer] + <Py_ssize_t>offset, NPY_ARRAY_WRITEABLE if writeable else 0, NULL)
+        Py_INCREF(<object>run.inputs)
+        PyArray_SetBaseObject(<PyArrayObject*><PyObject*>array, run.inputs)
+        Py_INCREF(array)
+        PyTuple_SET_ITEM(arrays, i, array)
+    return arrays

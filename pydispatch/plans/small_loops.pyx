@@ -1,0 +1,683 @@
+# Rows of small loops: consecutive loops over few elements that a plan runs as one piece of code.
+#
+# Code reports the floating-point flags that were raised only at its end, not which loop raised them. If there are flags
+# that `numpy.errstate` does not ignore, or a loop has raised an exception, the overwritten bytes are restored, and the
+# loops run again, one by one.
+
+cdef enum:
+    MOST_ELEMENTS = 16          # of an operation. Beyond that, NumPy's vector instructions save more than a call costs
+    MOST_WORK = 1 << 10         # elements of a loop that code calls
+    MOST_IN_ROW = 1 << 11       # loops
+    MOST_IN_CODE = 4            # operands of a loop
+    MOST_WORDS = 6              # of a loop in code
+    MOST_HELD = 4               # places known to contain the number in the register
+    MOST_IN_CHAIN = 3           # links that share one code
+    AT_ONCE = 256               # repetitions. This has to be even
+
+cdef struct Used:               # bytes that a row writes, or that it reads before it writes them
+    Py_ssize_t buffer
+    double first, after
+    bint is_overwritten
+
+cdef struct Registers:          # state known before an operation
+    int type                    # of the number in the register, or -1 if there is none
+    int n_held
+    Py_ssize_t buffers[MOST_HELD]       # places in memory with the same number
+    cnp.npy_intp offsets[MOST_HELD]
+    bint from_before                    # whether it was computed in the previous repetition
+    bint flags_of_arithmetic, flags_of_calls    # whether there may be flags that code has not read yet
+
+
+cdef bint is_small_loop(PlanStep* step) noexcept:
+    return (step.kind == LOOP_STEP and not step.gathers and not step.is_native and step.n_operands <= MOST_IN_CODE
+            and 0 < step.work <= MOST_WORK)
+
+
+@cython.final
+cdef class CodeWriter:
+    """A pass that finds rows of small loops in a plan and writes their code."""
+
+    cdef Plan plan
+    cdef tuple described
+    cdef Room* used             # the bytes that each operand uses
+    cdef Used* read
+    cdef Used* written
+    cdef Py_ssize_t n_read, n_written, n_words, n_fixed, n_patches, n_saved, n_rows
+    cdef Py_ssize_t word_from_before        # word of the address of a number that the previous repetition left, or 0
+    cdef Registers now
+    cdef Py_ssize_t first_link, n_links         # first word of the last operations, and their number, if they are links
+    cdef int form_of_first, chain               # codes of these links, one digit of base four for each
+
+    def __cinit__(self, Plan plan not None, tuple described not None):
+        cdef Py_ssize_t most = MOST_IN_CODE * min(<Py_ssize_t>MOST_IN_ROW, plan.n_steps)
+        self.plan, self.described = plan, described
+        self.used = self.read = self.written = NULL
+        self.read = <Used*>PyMem_RawMalloc(most * sizeof(Used))
+        self.written = <Used*>PyMem_RawMalloc(most * sizeof(Used))
+        if self.read == NULL or self.written == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.read)
+        PyMem_RawFree(self.written)
+
+    # --- rows ---
+
+    cdef int find_rows(self, Py_ssize_t i, Py_ssize_t after) except -1:
+        """Write the rows among the steps from index `i` to `after`, and inside these steps."""
+        cdef PlanStep* step
+        cdef Py_ssize_t stop, middle
+        enter_recursive_call()
+        try:
+            while i < after:
+                step = &self.plan.steps[i]
+                if step.kind == LOOP_STEP:
+                    stop = i
+                    while stop < after and stop - i < MOST_IN_ROW and is_small_loop(&self.plan.steps[stop]):
+                        stop += 1
+                    if stop > i:
+                        self.write_row(i, stop, NULL)
+                    i = max(stop, i + 1)
+                    continue
+                stop = i + 1 + step.n_inside
+                middle = i + 1
+                if step.kind == WHILE_STEP:
+                    middle += step.numbers[5]
+                elif step.kind == CHOOSE_STEP:
+                    middle += step.numbers[2]
+                if step.kind != BLOCKS_STEP and not (step.kind == REPEAT_STEP and self.write_repeated(i, stop)):
+                    self.find_rows(i + 1, middle)
+                    self.find_rows(middle, stop)
+                i = stop
+        finally:
+            leave_recursive_call()
+        return 0
+
+    cdef bint write_repeated(self, Py_ssize_t i, Py_ssize_t stop) except -1:
+        """Write one row for the whole body of a repetition, if it can be one."""
+        cdef Py_ssize_t k
+        for k in range(i + 1, stop):
+            if not is_small_loop(&self.plan.steps[k]):
+                return False
+        return 0 < stop - i - 1 <= MOST_IN_ROW and self.write_row(i + 1, stop, &self.plan.steps[i])
+
+    cdef bint write_row(self, Py_ssize_t i, Py_ssize_t stop, PlanStep* repetition) except -1:
+        """Write code for the loops from index `i` to `stop`. Return False if they cannot be repeated as one row."""
+        cdef SmallLoops* row = &self.plan.rows[self.n_rows]
+        cdef Py_ssize_t n_words = self.n_words, n_fixed = self.n_fixed, n_patches = self.n_patches
+        memset(row, 0, sizeof(SmallLoops))
+        if not self.note_saved(i, stop, repetition, row):
+            return False
+        row.n_steps, row.first = stop - i, self.n_words
+        row.patches = self.plan.patches + self.n_patches
+        memset(&self.now, 0, sizeof(Registers))
+        self.now.type = -1
+        self.n_links = 0
+        if repetition != NULL:
+            self.write_loops(i, stop)           # to find out the register's state afterwards
+            self.n_words, self.n_fixed, self.n_patches = n_words, n_fixed, n_patches
+            self.hand_on_register(repetition)
+        self.word_from_before = self.n_links = 0
+        self.write_loops(i, stop)
+        row.n_patches = self.n_patches - n_patches
+        row.last, row.is_single = self.word_from_before, self.now.type == OF_FLOAT32
+        for k in range(i, stop):
+            row.has_calls = row.has_calls or self.plan.steps[k].reports_by_call
+            row.may_raise = row.may_raise or self.plan.steps[k].may_raise
+        if repetition != NULL:
+            self.write_second(row, repetition, n_fixed)
+        else:
+            self.put(END_OF_CODE, 0)
+        self.plan.steps[i].small = row
+        self.n_rows += 1
+        return True
+
+    cdef int hand_on_register(self, PlanStep* repetition) except -1:
+        """Set the register's state at the beginning of a repetition from that at the end, for carries."""
+        cdef cnp.npy_intp* swaps = swaps_of(repetition)
+        cdef Py_ssize_t k, pair, n = 0
+        for k in range(self.now.n_held):
+            for pair in range(repetition.numbers[2]):
+                if self.now.buffers[k] == swaps[2 * pair + 1] and n == 0:
+                    self.now.buffers[0], self.now.offsets[0] = swaps[2 * pair], self.now.offsets[k]
+                    n = 1
+        self.now.n_held, self.now.from_before = n, n > 0
+        if n == 0:
+            self.now.type = -1
+        return 0
+
+    cdef int write_second(self, SmallLoops* row, PlanStep* repetition, Py_ssize_t n_fixed) except -1:
+        """Write the code again for every second repetition, then the code that moves slices on by two."""
+        cdef Py_ssize_t k, move, n, start, total = 0
+        cdef cnp.npy_intp* moves = moves_of(repetition)
+        self.put(NEXT_REPETITION, 0)
+        row.distance = n = self.n_words - row.first
+        memcpy(self.plan.code + self.n_words, self.plan.code + row.first, (n - 1) * sizeof(CodeWord))
+        self.n_words += n - 1
+        for k in range(n_fixed, self.n_fixed):
+            self.plan.fixed[self.n_fixed] = self.plan.fixed[k]
+            self.plan.fixed[self.n_fixed].word += n
+            self.n_fixed += 1
+        start = self.n_words
+        self.put(NEXT_TWO, 0)
+        for k in range(row.n_patches):
+            for move in range(repetition.numbers[1]):
+                if row.patches[k].buffer == moves[4 * move]:
+                    for distance in (0, n):
+                        self.plan.code[self.n_words].number = start - row.patches[k].word - <Py_ssize_t>distance
+                        self.plan.code[self.n_words + 1].number = 2 * moves[4 * move + 3]
+                        self.n_words += 2
+                        total += 1
+        put_operation(&self.plan.code[start], NEXT_TWO, total)
+        return 0
+
+    # --- bytes that are read and overwritten ---
+
+    cdef bint note_saved(self, Py_ssize_t i, Py_ssize_t stop, PlanStep* repetition, SmallLoops* row) except -1:
+        """Note the bytes that a row needs in order to run again: those that it reads first and then overwrites.
+
+        Return False if some of these are in an entry that moves in a repetition.
+        """
+        cdef PlanStep* step
+        cdef Py_ssize_t k, number, before = self.n_saved, size = 0
+        cdef int operand, n_in
+        cdef Used use
+        cdef SavedBytes* saved
+        self.n_read = self.n_written = 0
+        for k in range(i, stop):
+            step = &self.plan.steps[k]
+            n_in = step.n_operands - n_written(self.described[k][2])
+            for operand in range(step.n_operands):
+                use = self.use_of(step, operand)
+                if operand < n_in:
+                    if not is_within(&use, self.written, self.n_written):
+                        self.n_read = add_use(&use, self.read, self.n_read)
+                else:
+                    for number in range(self.n_read):
+                        if overlap(&self.read[number], &use):
+                            self.read[number].is_overwritten = True
+                    self.n_written = add_use(&use, self.written, self.n_written)
+        for number in range(self.n_read):
+            use = self.read[number]
+            if repetition != NULL and is_swapped(repetition, use.buffer):
+                use.is_overwritten = True
+            elif repetition != NULL and use.is_overwritten and is_moving(repetition, use.buffer):
+                self.n_saved = before
+                return False
+            if use.is_overwritten:
+                saved = &self.plan.saved[self.n_saved]
+                saved.buffer, saved.offset = use.buffer, <cnp.npy_intp>use.first
+                saved.size = <cnp.npy_intp>(use.after - use.first)
+                size += saved.size
+                self.n_saved += 1
+        row.saved, row.n_saved = self.plan.saved + before, self.n_saved - before
+        self.plan.saved_size = max(self.plan.saved_size, size)
+        return True
+
+    cdef Used use_of(self, PlanStep* step, int operand):
+        cdef Used use
+        cdef Room* room = &self.used[step.buffers - self.plan.numbers + operand]
+        use.buffer, use.first, use.after = known_buffer(self.plan, step.buffers[operand]), room.first, room.after
+        use.is_overwritten = False
+        return use
+
+    # --- loops ---
+
+    cdef int write_loops(self, Py_ssize_t i, Py_ssize_t stop) except -1:
+        cdef Py_ssize_t k
+        for k in range(i, stop):
+            self.write_loop(k)
+        return 0
+
+    cdef int write_loop(self, Py_ssize_t i) except -1:
+        """Write a loop as an operation if there is one, else as a call."""
+        cdef PlanStep* step = &self.plan.steps[i]
+        cdef tuple loop = self.described[i][2]
+        cdef int type, operation
+        if step.n_axes == 0 and len(self.described[i][7]) == 1 and step.sizes[0] <= MOST_ELEMENTS:
+            if loop[0] == "ufunc":
+                if find_operation(loop, &type, &operation) and self.write_operation(step, type, operation):
+                    return 0
+            elif loop[0] == "copy":
+                if self.write_copy(step, loop[1]):
+                    return 0
+            elif loop[0] == "choose" and self.write_choice(step, loop[1]):
+                return 0
+        return self.write_call(step, loop)
+
+    cdef bint write_operation(self, PlanStep* step, int type, int operation) except -1:
+        cdef int n_in = step.n_operands - 1, itemsize = 4 if type == OF_FLOAT32 else 1 if type == OF_BOOL else 8, form
+        cdef bint is_test = DO_LESS <= operation <= DO_NOT_EQUAL, is_single = step.sizes[0] == 1
+        cdef bint can_hold = is_single and type <= OF_FLOAT32
+        cdef bint is_left = False, is_right = False, is_turned = False
+        cdef int k
+        if not self.goes_along(step, n_in, 1 if is_test else itemsize):
+            return False
+        if is_single:
+            if can_hold and operation != DO_MAXIMUM and operation != DO_MINIMUM:
+                is_left = self.is_held(step, 0, type)
+                is_right = n_in == 2 and self.is_held(step, 1, type) and not (is_test and is_left)
+            form = RR if is_left and is_right else RM if is_left else MR if is_right else MM
+            if form == MR and type == OF_FLOAT64 and (operation == DO_ADD or operation == DO_MULTIPLY):
+                form, is_left, is_right, is_turned = RM, True, False, True      # the same number, or nan
+        else:
+            for k in range(n_in):
+                if not (step.steps[k] == 0 and n_in == 2 or self.goes_along(step, k, itemsize)) or (
+                        not self.reads_before_writing(step, k)):
+                    return False
+            if n_in == 2 and step.steps[0] == 0 and step.steps[1] == 0:
+                return False
+            form = VV if n_in == 1 else SV if step.steps[0] == 0 else VS if step.steps[1] == 0 else VV
+        if self.now.from_before and self.word_from_before == 0 and (is_left or is_right):
+            self.word_from_before = self.n_words + (1 if is_left else 2)
+        self.put(CODE(type, operation, form), step.sizes[0])
+        if can_hold and type == OF_FLOAT64 and operation <= DO_MULTIPLY and form != RR:
+            self.link(operation, form)
+        self.put_addresses(step, is_turned)
+        if operation == DO_MAXIMUM or operation == DO_MINIMUM:
+            self.put_call(step)
+        if type <= OF_FLOAT32:
+            self.now.flags_of_arithmetic = True
+        self.forget_written(step)
+        if can_hold and not is_test:
+            self.now.type, self.now.n_held, self.now.from_before = type, 0, False
+            self.hold(step)
+        elif operation == DO_MAXIMUM or operation == DO_MINIMUM:
+            self.now.type, self.now.n_held = -1, 0
+        return True
+
+    cdef int link(self, int operation, int form) except -1:
+        """Link the operation whose first word was just written to the operations right before it, if possible."""
+        cdef Py_ssize_t word = self.n_words - 1
+        cdef int code
+        cdef int does = (ADD_OTHER if operation == DO_ADD else MULTIPLY_BY_OTHER if operation == DO_MULTIPLY
+                         else SUBTRACT_FROM_OTHER if form == MR else SUBTRACT_OTHER)
+        if form == MM or not 0 < self.n_links < MOST_IN_CHAIN or (
+                self.first_link + self.n_links * WORDS_OF_LINK != word):
+            self.first_link, self.n_links, self.form_of_first, self.chain = word, 1, form, does
+            return 0
+        self.n_links += 1
+        self.chain = 4 * self.chain + does
+        if self.n_links == 2:
+            code = PAIRS_OF_MEMORY if self.form_of_first == MM else PAIRS_OF_RESULT
+        else:
+            code = TRIPLES_OF_MEMORY if self.form_of_first == MM else TRIPLES_OF_RESULT
+        put_operation(&self.plan.code[self.first_link], code + self.chain, self.n_links)
+        return 0
+
+    cdef bint write_copy(self, PlanStep* step, int itemsize) except -1:
+        cdef cnp.npy_intp n = step.sizes[0]
+        if n == 1:
+            if (itemsize == 8 and self.is_held(step, 0, OF_FLOAT64)
+                    or itemsize == 4 and self.is_held(step, 0, OF_FLOAT32)):
+                if self.now.from_before and self.word_from_before == 0:
+                    self.word_from_before = self.n_words + 1
+                self.put(COPY_RESULT if itemsize == 8 else COPY_SINGLE_RESULT, 1)
+                self.put_addresses(step)
+                self.forget_written(step)
+                self.hold(step)
+                return True
+            if itemsize not in (1, 4, 8):
+                return False
+            self.put(COPY_8 if itemsize == 8 else COPY_4 if itemsize == 4 else COPY_1, 1)
+        elif not self.goes_along(step, 1, itemsize) or not self.reads_before_writing(step, 0):
+            return False
+        elif step.steps[0] == itemsize:
+            self.put(COPY_BYTES, n * itemsize)
+        elif step.steps[0] == 0 and (itemsize == 8 or itemsize == 4):
+            self.put(FILL_8 if itemsize == 8 else FILL_4, n)
+        else:
+            return False
+        self.put_addresses(step)
+        self.forget_written(step)
+        return True
+
+    cdef bint write_choice(self, PlanStep* step, int itemsize) except -1:
+        cdef cnp.npy_intp n = step.sizes[0], steps = 0
+        cdef int k
+        if itemsize != 4 and itemsize != 8:
+            return False
+        if n > 1:
+            for k in range(4):
+                if step.steps[k] == (itemsize if k else 1):
+                    steps |= 1 << k
+                elif step.steps[k] != 0 or k == 3:
+                    return False
+                if k < 3 and not self.reads_before_writing(step, k):
+                    return False
+            self.put(CHOOSE_AMONG_8 if itemsize == 8 else CHOOSE_AMONG_4, n)
+        else:
+            self.put(CHOOSE_8 if itemsize == 8 else CHOOSE_4, 1)
+        self.put_addresses(step)
+        self.plan.code[self.n_words].number = steps
+        self.n_words += 1
+        self.forget_written(step)
+        return True
+
+    cdef int write_call(self, PlanStep* step, tuple loop) except -1:
+        cdef int code = CALL_LOOP
+        cdef LoopCall call
+        call.function, call.data = step.function, step.data
+        if step.n_axes == 0 and step.n_operands == 2 and step.sizes[0] == 1 and self.write_library(step, loop, &call):
+            return 0
+        if loop[0] == "ufunc" and not keeps_flags(loop, &call):
+            if self.now.flags_of_calls:
+                code = CALL_AFTER_CALLS
+            elif self.now.flags_of_arithmetic:
+                code = CALL_AFTER_ARITHMETIC
+            self.now.flags_of_calls = self.now.flags_of_arithmetic = False
+        self.put(code, step.n_operands)
+        self.put_call(step)
+        self.put_addresses(step)
+        self.now.flags_of_calls = self.now.flags_of_calls or step.reports_by_call
+        self.now.flags_of_arithmetic = self.now.flags_of_arithmetic or step.reports
+        self.now.type, self.now.n_held = -1, 0
+        return 0
+
+    cdef bint write_library(self, PlanStep* step, tuple loop, LoopCall* call) except -1:
+        """Write a call of a function in C's library on one number, if that is the loop and it leaves flags raised."""
+        cdef LibraryFunction function = NULL
+        cdef bint is_held = self.is_held(step, 0, OF_FLOAT64)
+        if loop[0] != "ufunc" or not keeps_flags(loop, call):
+            return False
+        if not find_library_function(loop, call, &function):
+            return False
+        if is_held and self.now.from_before and self.word_from_before == 0:
+            self.word_from_before = self.n_words + 2
+        self.put(LIBRARY_OF_RESULT if is_held else LIBRARY_OF_MEMORY, 1)
+        self.plan.code[self.n_words].function = function
+        self.n_words += 1
+        self.put_addresses(step)
+        self.now.flags_of_calls = self.now.flags_of_calls or step.reports_by_call
+        self.now.flags_of_arithmetic = True
+        self.forget_written(step)
+        self.now.type, self.now.n_held, self.now.from_before = OF_FLOAT64, 0, False
+        self.hold(step)
+        return True
+
+    # --- words ---
+
+    cdef int put(self, int code, cnp.npy_intp n) except -1:
+        put_operation(&self.plan.code[self.n_words], code, n)
+        self.n_words += 1
+        return 0
+
+    cdef int put_call(self, PlanStep* step) except -1:
+        cdef LoopCall* call = &self.plan.loop_calls[step - self.plan.steps]
+        call.function, call.sizes, call.steps, call.data = step.function, step.sizes, step.steps, step.data
+        if step.n_axes:
+            call.function, call.data = take_outer_axes, step
+        self.plan.code[self.n_words].call = call
+        self.n_words += 1
+        return 0
+
+    cdef int put_addresses(self, PlanStep* step, bint is_turned=False) except -1:
+        """Put the addresses of operands into the code. With `is_turned`, swap the first two.
+
+        Addresses in the arena and of constants are known for an arena, all others for a run.
+        """
+        cdef int k
+        cdef Patch patch
+        cdef Py_ssize_t first = 1 + len(self.plan.inputs)
+        for k in range(step.n_operands):
+            patch.word, patch.buffer, patch.offset = self.n_words + k, step.buffers[k], step.offsets[k]
+            if is_turned and k < 2:
+                patch.word = self.n_words + 1 - k
+            if patch.buffer == 0 or first <= patch.buffer < first + <Py_ssize_t>len(self.plan.constants):
+                self.plan.fixed[self.n_fixed] = patch
+                self.n_fixed += 1
+            else:
+                self.plan.patches[self.n_patches] = patch
+                self.n_patches += 1
+        self.n_words += step.n_operands
+        return 0
+
+    # --- operands ---
+
+    cdef bint goes_along(self, PlanStep* step, int k, int itemsize) except -1:
+        """Return whether the elements of an operand are contiguous."""
+        return step.sizes[0] == 1 or step.steps[k] == itemsize
+
+    cdef bint reads_before_writing(self, PlanStep* step, int k) except -1:
+        """Return whether an operand lies apart from the result, or element by element where the result does."""
+        cdef int last = step.n_operands - 1
+        cdef Used one = self.use_of(step, k), other = self.use_of(step, last)
+        return not overlap(&one, &other) or (
+            one.first == other.first and one.after == other.after and step.steps[k] == step.steps[last])
+
+    cdef bint is_held(self, PlanStep* step, int k, int type) except -1:
+        """Return whether the number of an operand is in the register."""
+        cdef int i
+        for i in range(self.now.n_held):
+            if (self.now.type == type and self.now.buffers[i] == step.buffers[k]
+                    and self.now.offsets[i] == step.offsets[k]):
+                return True
+        return False
+
+    cdef int hold(self, PlanStep* step) except -1:
+        """Note that the result of a step is the number in the register."""
+        cdef int last = step.n_operands - 1
+        if self.now.n_held < MOST_HELD:
+            self.now.buffers[self.now.n_held] = step.buffers[last]
+            self.now.offsets[self.now.n_held] = step.offsets[last]
+            self.now.n_held += 1
+        return 0
+
+    cdef int forget_written(self, PlanStep* step) except -1:
+        """Forget the places that a step overwrites: they no longer contain the number in the register."""
+        cdef int i, n = 0, last = step.n_operands - 1
+        cdef Used use = self.use_of(step, last)
+        for i in range(self.now.n_held):
+            if (known_buffer(self.plan, self.now.buffers[i]) != use.buffer or self.now.offsets[i] >= use.after
+                    or self.now.offsets[i] + 8 <= use.first):
+                self.now.buffers[n], self.now.offsets[n] = self.now.buffers[i], self.now.offsets[i]
+                n += 1
+        self.now.n_held = n
+        return 0
+
+
+cdef Py_ssize_t known_buffer(Plan plan, Py_ssize_t buffer):
+    """Return the number of a buffer. For a result that may lie in a donated input, return the input's."""
+    cdef Py_ssize_t n = buffer - 1 - len(plan.inputs) - len(plan.constants)
+    if 0 <= n < len(plan.donated) and plan.donated[n] >= 0:
+        return 1 + <Py_ssize_t>plan.donated[n]
+    return buffer
+
+
+cdef inline bint overlap(Used* one, Used* other) noexcept:
+    return one.buffer == other.buffer and one.first < other.after and other.first < one.after
+
+
+cdef bint is_within(Used* use, Used* known, Py_ssize_t n) noexcept:
+    """Return whether one of the known uses contains all of the bytes."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        if known[i].buffer == use.buffer and known[i].first <= use.first and use.after <= known[i].after:
+            return True
+    return False
+
+
+cdef Py_ssize_t add_use(Used* use, Used* known, Py_ssize_t n) noexcept:
+    """Add these bytes unless they are known. Return the number of uses."""
+    if is_within(use, known, n):
+        return n
+    known[n] = use[0]
+    return n + 1
+
+
+cdef inline cnp.npy_intp* moves_of(PlanStep* repetition) noexcept nogil:
+    return repetition.numbers + FIRST_REPEATED + 2 * repetition.numbers[0]
+
+
+cdef inline cnp.npy_intp* swaps_of(PlanStep* repetition) noexcept nogil:
+    return moves_of(repetition) + 4 * repetition.numbers[1]
+
+
+cdef bint is_swapped(PlanStep* repetition, Py_ssize_t buffer) noexcept:
+    cdef Py_ssize_t k
+    for k in range(2 * repetition.numbers[2]):
+        if swaps_of(repetition)[k] == buffer:
+            return True
+    return False
+
+
+cdef bint is_moving(PlanStep* repetition, Py_ssize_t buffer) noexcept:
+    cdef Py_ssize_t k
+    for k in range(repetition.numbers[1]):
+        if moves_of(repetition)[4 * k] == buffer:
+            return True
+    return False
+
+
+cdef int write_small_loops(Plan plan, tuple described, Room* used) except -1:
+    """Find rows of small loops among the steps of a plan and write their code."""
+    cdef Py_ssize_t i, n = 0
+    for i in range(plan.n_steps):
+        n += is_small_loop(&plan.steps[i])
+    plan.rows = <SmallLoops*>PyMem_RawMalloc((n + 1) * sizeof(SmallLoops))
+    plan.patches = <Patch*>PyMem_RawMalloc((MOST_IN_CODE * n + 1) * sizeof(Patch))
+    plan.fixed = <Patch*>PyMem_RawMalloc((2 * MOST_IN_CODE * n + 1) * sizeof(Patch))
+    plan.saved = <SavedBytes*>PyMem_RawMalloc((MOST_IN_CODE * n + 1) * sizeof(SavedBytes))
+    plan.loop_calls = <LoopCall*>PyMem_RawMalloc((plan.n_steps + 1) * sizeof(LoopCall))
+    plan.code = <CodeWord*>PyMem_RawMalloc(
+        ((2 * MOST_WORDS + 4 * MOST_IN_CODE + 2) * n + MOST_IN_CODE + 2) * sizeof(CodeWord))
+    if (plan.rows == NULL or plan.patches == NULL or plan.fixed == NULL or plan.saved == NULL
+            or plan.loop_calls == NULL or plan.code == NULL):
+        raise MemoryError()
+    if n == 0:
+        return 0
+    writer = <CodeWriter>CodeWriter.__new__(CodeWriter, plan, described)
+    writer.used = used
+    writer.find_rows(0, plan.n_steps)
+    plan.n_words, plan.n_fixed = writer.n_words, writer.n_fixed
+    return 0
+
+
+cdef int fix_addresses(Plan plan, Arena arena) except -1:
+    """Copy the code of a plan to an arena, with the addresses of the arena and of constants."""
+    cdef CodeWord* code = <CodeWord*>(arena.memory + plan.code_at)
+    cdef Py_ssize_t i, first = 1 + len(plan.inputs)
+    cdef Patch* patch
+    memcpy(code, plan.code, plan.n_words * sizeof(CodeWord))
+    for i in range(plan.n_fixed):
+        patch = &plan.fixed[i]
+        code[patch.word].address = patch.offset + (arena.memory if patch.buffer == 0 else <char*>PyArray_DATA(
+            <PyArrayObject*>PyTuple_GET_ITEM(<PyObject*>plan.constants, patch.buffer - first)))
+    return 0
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+cdef inline void put_run_addresses(PlanRun* run, SmallLoops* row, Py_ssize_t distance) noexcept nogil:
+    """Put the addresses of this run into code, or into the code for every second repetition."""
+    cdef Py_ssize_t i
+    cdef Patch* patch
+    for i in range(row.n_patches):
+        patch = &row.patches[i]
+        run.code[patch.word + distance].address = run.table[patch.buffer] + patch.offset
+
+
+cdef inline void save_bytes(PlanRun* run, SmallLoops* row) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef char* free = run.saved
+    for i in range(row.n_saved):
+        memcpy(free, run.table[row.saved[i].buffer] + row.saved[i].offset, row.saved[i].size)
+        free += row.saved[i].size
+
+
+cdef void put_back_bytes(PlanRun* run, SmallLoops* row) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef char* free = run.saved
+    for i in range(row.n_saved):
+        memcpy(run.table[row.saved[i].buffer] + row.saved[i].offset, free, row.saved[i].size)
+        free += row.saved[i].size
+
+
+cdef int find_watched(PlanRun* run) except -1 nogil:
+    """Set the errors that NumPy does not ignore."""
+    cdef int i
+    with gil:
+        handling = numpy.geterr()
+        run.watched = 0
+        for i, name in enumerate(("divide", "over", "under", "invalid")):
+            if handling[name] != "ignore":
+                run.watched |= 1 << i
+    return 0
+
+
+cdef bint has_watched(PlanRun* run, unsigned int flags) except -1 nogil:
+    """Return whether there are errors that have to be reported. Clear the flags."""
+    if run.watched < 0:
+        find_watched(run)
+    forget_errors()
+    return (errors_of_flags(flags) & run.watched) != 0
+
+
+cdef int take_one_by_one(PlanRun* run, PlanStep* step, SmallLoops* row) except -1 nogil:
+    cdef Py_ssize_t i
+    for i in range(row.n_steps):
+        run_loop_step(run, step + i)
+    return 0
+
+
+cdef int run_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
+    """Run the row that begins with this step."""
+    cdef SmallLoops* row = step.small
+    cdef unsigned int flags
+    put_run_addresses(run, row, 0)
+    save_bytes(run, row)
+    flags = run_operations(run.code + row.first, 1, NULL, False)
+    if row.has_calls:
+        flags |= flags_of_calls()
+    if flags and has_watched(run, flags) or row.may_raise and forget_raised(run):
+        put_back_bytes(run, row)
+        take_one_by_one(run, step, row)
+    return 0
+
+
+cdef int repeat_small_loops(PlanRun* run, PlanStep* step, const cnp.npy_intp* moves) except -1 nogil:
+    """Repeat the row that is the whole body of a repetition.
+
+    There are two copies of its code, since carries are swapped after each repetition.
+    """
+    cdef SmallLoops* row = step[1].small
+    cdef cnp.npy_intp n_moves = step.numbers[1], n_swaps = step.numbers[2], n = step.numbers[3], k = 0, count
+    cdef const cnp.npy_intp* swaps = moves + 4 * n_moves
+    cdef const char* last
+    cdef unsigned int flags
+    move_entries(run, moves, n_moves, 1)
+    swap_entries(run, swaps, n_swaps)
+    put_run_addresses(run, row, row.distance)
+    move_entries(run, moves, n_moves, 0)
+    swap_entries(run, swaps, n_swaps)
+    put_run_addresses(run, row, 0)
+    while k < n:
+        count = min(<cnp.npy_intp>AT_ONCE, n - k)
+        save_bytes(run, row)
+        last = run.code[row.last].address if row.last else NULL
+        flags = run_operations(run.code + row.first, count, last, row.is_single)
+        if row.has_calls:
+            flags |= flags_of_calls()
+        if flags and has_watched(run, flags) or row.may_raise and forget_raised(run):
+            put_back_bytes(run, row)
+            repeat_one_by_one(run, step, moves, k, count)
+        k += count
+        watch_signals(run, count * WORK_OF_REPETITION)
+    if n % 2:
+        swap_entries(run, swaps, n_swaps)
+    return 0
+
+
+cdef int repeat_one_by_one(
+    PlanRun* run, PlanStep* step, const cnp.npy_intp* moves, cnp.npy_intp start, cnp.npy_intp count
+) except -1 nogil:
+    """Run `count` repetitions from number `start` on. At the end, carries are where they were."""
+    cdef cnp.npy_intp n_moves = step.numbers[1], n_swaps = step.numbers[2], k
+    for k in range(start, start + count):
+        move_entries(run, moves, n_moves, k)
+        take_one_by_one(run, step + 1, step[1].small)
+        swap_entries(run, moves + 4 * n_moves, n_swaps)
+    if count % 2:
+        swap_entries(run, moves + 4 * n_moves, n_swaps)
+    return 0

@@ -1,0 +1,69 @@
+"""Quantiles whose `q` is differentiated, batched or traced, by every method, against those of NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy as pnp
+from pydispatch import Tensor, autograd, compile, func
+from pydispatch.numpy.statistics import POSITIONS
+from pydispatch.tracing import make_fx
+
+DATA = np.random.default_rng(0).normal(size=(3, 6))
+HOLES = np.where(np.arange(18).reshape(3, 6) % 7 == 2, np.nan, DATA)
+NAMES = {"quantile": (DATA, 1), "percentile": (DATA, 100), "nanquantile": (HOLES, 1), "nanpercentile": (HOLES, 100)}
+SHARES = np.array([0.0, 0.13, 0.5, 0.77, 1.0])
+RUNS = {
+    "Tensor": lambda f, q: f(Tensor(q, requires_grad=True)),
+    "vmap": lambda f, q: np.moveaxis(func.vmap(f, out_dims=-1)(q), -1, 0),
+    "make_fx": lambda f, q: make_fx(f)(q * 0)(q),
+    "compile": lambda f, q: compile(f)(q),
+    "grad": lambda f, q: func.grad(lambda q: ((found := f(q)).sum(), found), has_aux=True)(q)[1],
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("method", POSITIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_numpys(name, method, run):
+    data, whole = NAMES[name]
+    for q, axis in ((SHARES * whole, 1), (np.array([0.3, 0.6]) * whole, (0, 1)), (SHARES * whole, 0)):
+        found = RUNS[run](lambda q, axis=axis: getattr(pnp, name)(data, q, axis, method=method), q)
+        expected = getattr(np, name)(data, q, axis, method=method)
+        found = found.detach().numpy() if isinstance(found, Tensor) else found
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("method", POSITIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_slopes_are_those_of_differences(name, method):
+    data, whole = NAMES[name]
+    q, step = np.array([0.23, 0.61]) * whole, 1e-6
+    weights = np.cos(np.arange(6.0)).reshape(2, 3)
+
+    def total(library, q, data=data):
+        return (getattr(library, name)(data, q, 1, method=method) * weights).sum()
+
+    sides = [[total(np, q + sign * step * row) for sign in (1, -1)] for row in np.eye(2)]
+    expected = [(high - low) / (2 * step) for high, low in sides]
+    for found in (func.grad(lambda q: total(pnp, q))(q), func.jacfwd(lambda q: total(pnp, q))(q),
+                  compile(func.grad(lambda q: total(pnp, q)))(q)):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7)
+    tracked = Tensor(q, requires_grad=True)
+    values = Tensor(np.where(np.isnan(data), 0.0, data), requires_grad=True)
+    along_q, along_values = autograd.grad(total(pnp, tracked, values), (tracked, values), materialize_grads=True)
+    direction = np.sin(np.arange(18.0)).reshape(3, 6)
+    ends = [total(np, q, values.detach().numpy() + sign * step * direction) for sign in (1, -1)]
+    assert along_q.shape == q.shape
+    np.testing.assert_allclose((along_values.numpy() * direction).sum(), (ends[0] - ends[1]) / (2 * step), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["linear", "lower", "hazen"])
+def test_an_element_beside_an_infinite_one_is_itself(method):
+    x = Tensor(np.array([1.0, 2.0, np.inf]))
+    q = np.array(0.5)
+    expected = pnp.quantile(x, q, method=method)
+    assert expected == 2.0
+    assert func.value_and_grad(lambda q: pnp.quantile(x, q, method=method))(q)[0] == expected

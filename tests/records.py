@@ -1,0 +1,9 @@
+"""What a test records about the calls of a function under test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Runs(list[Any]):
+    """A record of all runs of a body, including those without data, after which plain lists are restored."""

@@ -1,0 +1,112 @@
+"""Docstrings follow what docs/contributing.md asks of them.
+
+A function's docstring opens with a verb of verbs.txt, in the imperative, and has full stops rather than semicolons.
+First paragraphs ask no questions, and no sentence has more than 32 words. Tests and examples keep to the same rules
+except for the verbs, in comments too.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = [path for ending in ("py", "pyx") for path in sorted(ROOT.glob(f"pydispatch/**/*.{ending}"))]
+OTHERS = [path for folder in ("tests", "examples") for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
+LONGEST = 32        # words of a sentence
+VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text().split())
+NOUNS_FOLLOW = re.compile(r"\b(?:property|cached_property|overload|setter)\b")
+LAYOUT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.NL, tokenize.COMMENT)
+EXAMPLE = re.compile(r"(?ms)^\s*>>>.*?(?:\n\s*\n|\Z)")
+FAULTS_OF_COMMENTS = {"asks a question": r"\?(?:$| )", "has a semicolon": ";", "opens with So": r"# *So\b"}
+CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the line, the decorators, the header and the text of each docstring, of Python and of Cython."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    line: list[str] = []
+    header, decorators = "", ""
+    for i, token in enumerate(tokens):
+        if token.type in LAYOUT:
+            if token.type == tokenize.NEWLINE:
+                if line[:1] == ["@"]:
+                    decorators += " " + " ".join(line)
+                else:
+                    header, decorators = " ".join(line), decorators if line[-1:] == [":"] else ""
+                line = []
+            continue
+        opens_block = tokens[i - 1].type == tokenize.INDENT
+        if token.type == tokenize.STRING and opens_block and tokens[i + 1].type == tokenize.NEWLINE:
+            if "extern" not in header:
+                yield token.start[0], decorators, header, eval(token.string)
+            decorators = ""
+        line.append(token.string)
+
+
+def faults(source: str, *, of_package: bool = True) -> Iterator[str]:
+    for line, decorators, header, text in docstrings(source):
+        first = CODE.sub("x", text.split("\n\n")[0])
+        is_function = re.match(r"(?:async )?(?:def|cdef|cpdef)\b(?! class)", header)
+        word = re.split(r"[\s.,:(]", text.strip(), maxsplit=1)[0]
+        is_heading = word.isdigit()     # of a step of the demo, which prints it
+        may_open_otherwise = not of_package or is_heading or NOUNS_FOLLOW.search(decorators)
+        if is_function and not may_open_otherwise and word.lower() not in VERBS:
+            yield f"{line}: opens with {word!r}, which is not a verb of the list"
+        if "?" in first:
+            yield f"{line}: asks a question: {first.split(chr(10))[0]}"
+        prose = CODE.sub("x", EXAMPLE.sub(" ", text))
+        if (is_function or not of_package) and ";" in prose:
+            yield f"{line}: has a semicolon: {text.split(chr(10))[0]}"
+        for paragraph in re.split(r"\n\s*\n|\n\s*-", prose):
+            for sentence in re.split(r"(?<=[.:])\s+", " ".join(paragraph.split())):
+                if len(sentence.split()) > LONGEST:
+                    yield f"{line}: a sentence of {len(sentence.split())} words: {sentence[:80]}"
+
+
+def faults_of_comments(source: str) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            text = CODE.sub("x", token.string)
+            for fault, pattern in FAULTS_OF_COMMENTS.items():
+                if re.search(pattern, text):
+                    yield f"{token.start[0]}: {fault}: {token.string}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_docstrings_keep_to_the_style_sheet(path):
+    found = list(faults(path.read_text()))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_and_examples_keep_to_the_style_sheet(path):
+    source = path.read_text()
+    found = [*faults(source, of_package=False), *faults_of_comments(source)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(("docstring", "fault"), [
+    ("The gradient.", "opens with 'The'"), ("Returns the gradient.", "opens with 'Returns'"),
+    ("Return it?", "asks a question"), ("Return it; or not.", "has a semicolon"),
+    ("Return" + " word" * LONGEST + ".", "a sentence of 33 words"),
+])
+def test_faults_are_found(docstring, fault):
+    source = f'class A:\n    """A thing."""\n\n    @staticmethod\n    def f():\n        """{docstring}"""\n'
+    assert [fault in text for text in faults(source)] == [True]
+    assert not list(faults('@property\ndef f(self):\n    """The gradient; `a; b`?"""\n'.replace("; `a; b`?", "")))
+    assert not list(faults('cdef extern from *:\n    """\n    int f(int x); /* The C code? */\n    """\n'))
+    assert [fault in text for text in faults(source, of_package=False)] == [True] * (not fault.startswith("opens"))
+    assert len(list(faults('cdef inline int f(x) except -1:\n    """The number."""\n    return 1\n'))) == 1
+
+
+@pytest.mark.parametrize(("comment", "fault"), [
+    ("# Is it?", "asks a question"), ("# one; two", "has a semicolon"), ("# So it is.", "opens with So")])
+def test_faults_of_comments_are_found(comment, fault):
+    assert [fault in text for text in faults_of_comments(f"x = 1    {comment}\n")] == [True]
+    assert not list(faults_of_comments("x = 1    # one, `a; b`, so it is\n"))
