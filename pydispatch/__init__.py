@@ -48,11 +48,12 @@ except ImportError:
         raise
     raise ImportError(reason) from None
 
-from pydispatch import autograd, backends, exceptions, loading, modes, schema, tree
+from pydispatch import _loading, autograd, backends, exceptions, modes, schema, tree
 from pydispatch import operators as _operators  # noqa: F401  which declares the operators of ops.np
 from pydispatch import plugins as _plugins  # noqa: F401  which tells other libraries about Tensors
 from pydispatch import tensor as _tensor  # noqa: F401  which gives Tensor NumPy's attributes
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Tensor, WrapperTensor, is_array
+from pydispatch._registry.backends import register_backend
 from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (
     DispatchMode,
@@ -66,7 +67,6 @@ from pydispatch.modes import (
     restore_entry_state,
 )
 from pydispatch.ops import ops
-from pydispatch.registry.backends import register_backend
 
 if TYPE_CHECKING:
     from pydispatch import (
@@ -129,11 +129,11 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:       # for which there would be no unknown names
-    __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+    __getattr__, __dir__ = _loading.attributes_on_demand(__name__, globals(), {
         name: name for name in (
             "compat", "compiling", "debug", "func", "higher_order", "library", "numpy", "packs", "scipy",
             "subclasses", "testing", "tracing")
     } | dict.fromkeys(("compile", "register_compiler"), "compiling"))
 
 _core.check_connected()
-loading.trace_if_asked_to()
+_loading.trace_if_asked_to()

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 from typing_extensions import disjoint_base
 
+from pydispatch._registry.kernels import Kernel
+from pydispatch._registry.registrations import OperatorHandle
+from pydispatch._registry.tables import Label
 from pydispatch.autograd.hooks import HookHandle
 from pydispatch.debug import Explanation
 from pydispatch.exceptions import NoDataError
 from pydispatch.keys import DispatchKey
 from pydispatch.modes import DispatchMode
-from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.registrations import OperatorHandle
-from pydispatch.registry.tables import Label
 from pydispatch.schema import AliasInfo, Argument, OperatorName, Return, Schema
 
 _T = TypeVar("_T")

@@ -15,11 +15,9 @@ import numpy
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, KeyLayout, Tensor
+from pydispatch._loading import deferred
+from pydispatch._sites import remember, replaces_former
 from pydispatch.exceptions import RegistrationError, UnknownKeyError
-from pydispatch.loading import deferred
-
-remember = deferred("registry.sites", "remember")
-replaces_former = deferred("registry.sites", "replaces_former")
 
 DENSE, SPARSE, AUTOGRAD, AUTOGRAD_OTHER = "Dense", "Sparse", "Autograd", "AutogradOther"
 """The functionalities that code refers to by name, as in `KeyLayout.functionalities`."""
@@ -304,7 +302,7 @@ def _claim(name: str, taken: Iterable[str]) -> None:
 
 
 def add_backend(name: str, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
-    """Add the keys of a backend. Users call `registry.backends.register_backend`."""
+    """Add the keys of a backend. Users call `register_backend`."""
     above = (above,) if isinstance(above, str) else tuple(above)
     with _lock:
         _claim(name, [f"{prefix}{name}" for prefix in PER_BACKEND.values()])

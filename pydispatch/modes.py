@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, State, Tensor, below_python
+from pydispatch._loading import only_public
+from pydispatch._sites import frames_to_caller
 from pydispatch.exceptions import DispatchTypeError, UntrackedResultWarning
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
-from pydispatch.loading import only_public
-from pydispatch.registry.sites import frames_to_caller
 from pydispatch.tree import tree_leaves
 
 __all__ = [

@@ -8,14 +8,14 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pydispatch import _core, loading
+from pydispatch import _core, _loading
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find, find_or_raise, load_all, nearest_names, schema_of
+from pydispatch._registry.registrations import definition_of, kernels_of
+from pydispatch._registry.tables import table_entry
 from pydispatch.exceptions import OperatorNotFoundError, PackError
 from pydispatch.keys import DispatchKey, parse_key
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find, find_or_raise, load_all, nearest_names, schema_of
-from pydispatch.registry.registrations import definition_of, kernels_of
-from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Schema
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def let_ipython_complete() -> None:
 
 ops: Ops = Ops()
 let_ipython_complete()      # IPython is loaded before any module that a notebook imports
-namespaces_of_packs = loading.deferred("registry.packs", "namespaces_of_packs")
-reduce_namespace = loading.deferred("library.pickling", "reduce_namespace")
+namespaces_of_packs = _loading.deferred("_registry.packs", "namespaces_of_packs")
+reduce_namespace = _loading.deferred("library.pickling", "reduce_namespace")
 
 
 # --- attributes of an operator object --------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _module(op: OpOverload | OpOverloadPacket) -> str:
     return f"pydispatch.ops.{op.namespace or ''}"
 
 
-documentation = loading.deferred("debug.describing", "documentation")
+documentation = _loading.deferred("debug.describing", "documentation")
 
 
 _core.extend(
@@ -228,7 +228,7 @@ _core.extend(
     schema=property(schema_of), tags=property(_tags), site=property(_site), alias_analysis=property(_alias_analysis),
     namespace=property(lambda op: op.name.namespace), overload_name=property(lambda op: op.name.overload),
     has_kernel=has_kernel, has_computed_kernel=has_computed_kernel,
-    explain=loading.deferred("debug.explain", "explain"),
+    explain=_loading.deferred("debug.explain", "explain"),
     __signature__=property(_signature), __name__=property(_identifier), __qualname__=property(_identifier),
     __module__=property(_module), __doc__=property(documentation),
     __copy__=lambda op: op, __deepcopy__=lambda op, memo: op,
@@ -238,6 +238,6 @@ _core.extend(
     __signature__=property(_packet_signature), __name__=property(_identifier), __qualname__=property(_identifier),
     __module__=property(_module), __doc__=property(documentation),
     namespace=property(lambda packet: packet.name.partition("::")[0]),
-    explain=loading.deferred("debug.explain", "explain_packet"),
+    explain=_loading.deferred("debug.explain", "explain_packet"),
     __copy__=lambda packet: packet, __deepcopy__=lambda packet, memo: packet,
 )

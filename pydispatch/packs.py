@@ -4,10 +4,10 @@ A pack has the grammar of the library's own operators, which `Pack` documents. I
 group `pydispatch.packs`, from the namespace to its module, and loaded when `pydispatch.ops.<namespace>` is first used.
 """
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
+from pydispatch._registry.derivatives import Joint
+from pydispatch._registry.packs import OPERATORS, load_pack, namespaces_of_packs
 from pydispatch.operators.declare import Pack
-from pydispatch.registry.derivatives import Joint
-from pydispatch.registry.packs import OPERATORS, load_pack, namespaces_of_packs
 
 __all__ = ["OPERATORS", "Joint", "Pack", "load_pack", "namespaces_of_packs"]
 __dir__ = only_public(globals())

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Shell, Tensor
+from pydispatch._loading import only_public
+from pydispatch._registry.operators import schema_of
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.loading import only_public
-from pydispatch.registry.operators import schema_of
 from pydispatch.schema import Schema
 from pydispatch.tree import tree_leaves
 

@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pydispatch import _core, loading
+from pydispatch import _core, _loading
 from pydispatch._core import BatchedTensor, Tensor
+from pydispatch._registry.operators import packet
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
-from pydispatch.registry.operators import packet
 
 
 def _backend(tensor: Tensor) -> str:
@@ -387,9 +387,9 @@ def _refused_attribute(name: str, remedy: str) -> Any:
     return property(read)
 
 
-_call_function = loading.deferred("numpy.methods", "call_function")
-_load_methods = loading.deferred("numpy.methods", "loaded")
-_namespace_of = loading.deferred("numpy.protocols", "array_namespace")
+_call_function = _loading.deferred("numpy.methods", "call_function")
+_load_methods = _loading.deferred("numpy.methods", "loaded")
+_namespace_of = _loading.deferred("numpy.protocols", "array_namespace")
 
 
 def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
@@ -428,7 +428,7 @@ _core.extend(
     **{name: _attribute_on_demand(name) for name in ("base", "flags", "flat")},
     __array_ufunc__=_core.UniversalFunctions(),
     __array_namespace__=_array_namespace,
-    _repr_html_=loading.deferred("debug.html", "tensor_html"),
+    _repr_html_=_loading.deferred("debug.html", "tensor_html"),
     __array__=_as_array,
     __array_interface__=property(_array_interface, doc="The memory of the array under it."),
     __round__=_round, __trunc__=_to_int(math.trunc), __floor__=_to_int(math.floor), __ceil__=_to_int(math.ceil),

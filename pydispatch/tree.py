@@ -18,8 +18,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Tensor
+from pydispatch._loading import only_public
+from pydispatch._sites import remember, replaces_former
 from pydispatch.exceptions import RegistrationError
-from pydispatch.loading import deferred, only_public
 
 __all__ = [
     "DictKey", "FlattenedIndexKey", "GetAttrKey", "SequenceKey", "TreeSpec", "keystr", "register_dataclass",
@@ -96,8 +97,6 @@ C = TypeVar("C", bound=type)
 LEAF = TreeSpec(None, None, ())
 OPEN = TreeSpec(object, None, ())
 """In a spec that pytrees are compared with: matches any value."""
-remember = deferred("registry.sites", "remember")
-replaces_former = deferred("registry.sites", "replaces_former")
 _BUILT_IN = frozenset((tuple, list, dict))      # the core flattens these itself
 _NONE_GIVEN: Any = object()
 _nodes: dict[type, _NodeType] = {

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import settings
 
 from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.library import Library
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find_or_raise
 
 # A busy machine fails no test, and a run that fails fails again. `--hypothesis-profile=searching` draws other examples.
 settings.register_profile("repeatable", deadline=None, derandomize=True)

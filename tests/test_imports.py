@@ -15,9 +15,9 @@ import pydispatch
 ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
     {"_core"},
-    {"keys", "tree", "exceptions", "memory", "loading", "missing_core", "deprecation", "_stubs"},
+    {"keys", "tree", "exceptions", "memory", "_sites", "_loading", "missing_core", "deprecation", "_stubs"},
     {"schema"},
-    {"registry"},
+    {"_registry"},
     {"modes", "tensor", "ops", "subclasses", "plugins"},
     {"autograd"},
     {"library"},

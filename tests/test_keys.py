@@ -24,6 +24,7 @@ from pydispatch import (
     register_functionality,
 )
 from pydispatch._core import KeyLayout, is_array, keys_of, registered_word
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import AliasingError, DispatchError, DispatchTypeError, RegistrationError, UnknownKeyError
 from pydispatch.keys import (
@@ -39,7 +40,6 @@ from pydispatch.keys import (
     runtime_keys,
 )
 from pydispatch.library import Library, custom_op
-from pydispatch.registry.operators import find_or_raise
 
 BACKEND_BITS = KeyLayout.backend_bits
 
@@ -491,7 +491,7 @@ import numpy as np, scipy.sparse
 from pydispatch import DispatchKeySet, Tensor, register_array_type
 from pydispatch._core import keys_of
 from pydispatch.library import Library
-from pydispatch.registry.operators import find_or_raise
+from pydispatch._registry.operators import find_or_raise
 
 register_array_type(scipy.sparse.sparray, "CPU", "Sparse")
 eye = scipy.sparse.eye_array(3)
@@ -767,7 +767,7 @@ import itertools
 from pydispatch import register_backend
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.library import Library
-from pydispatch.registry.operators import find_or_raise
+from pydispatch._registry.operators import find_or_raise
 
 classes = {name: type(name, (), {}) for name in "VWXYZ"}
 register_backend("V", classes["V"])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pydispatch
-from pydispatch import autograd, loading
+from pydispatch import _loading, autograd
 
 ROOT = Path(pydispatch.__file__).parent
 
@@ -61,7 +61,7 @@ def test_what_the_core_asks_for_is_there_or_is_loaded():
         names = connected_names(path) - {None}
         if names and module not in at_once:
             found[module] = names
-    assert {module: set(names) for module, names in loading.CONNECTED.items()} == found
+    assert {module: set(names) for module, names in _loading.CONNECTED.items()} == found
 
 
 def test_the_core_asks_for_what_it_declares():
@@ -87,11 +87,11 @@ def test_a_function_that_nobody_gives_to_the_core_is_named():
     pydispatch._core.check_connected()
 
 
-@pytest.mark.parametrize("module", loading.CONNECTED)
+@pytest.mark.parametrize("module", _loading.CONNECTED)
 def test_each_module_gives_the_core_its_functions(module):
     importlib.import_module(f"pydispatch.{module}")
-    for name in loading.CONNECTED[module]:
-        assert pydispatch._core.connected(name).__module__ != "pydispatch.loading"
+    for name in _loading.CONNECTED[module]:
+        assert pydispatch._core.connected(name).__module__ != "pydispatch._loading"
 
 
 @pytest.mark.parametrize("package", ["pydispatch", "pydispatch.autograd"])

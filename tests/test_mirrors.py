@@ -1,4 +1,7 @@
-"""Each module of the package names its tests, by its path or in a line `# tests: path` of its header."""
+"""Each module of the package names its tests, by its path or in a line `# tests: path` of its header.
+
+The path is without the underscores of private names.
+"""
 
 from __future__ import annotations
 
@@ -75,8 +78,8 @@ def find_tests(path: Path) -> Path | None:
     if path.suffix == ".pyx":
         mirrored = TESTS / "core" / f"test_{path.stem}.py"
         return mirrored if mirrored.exists() else TESTS / PARTS[path.stem] if path.stem in PARTS else None
-    folder = path.parent.relative_to(PACKAGE)
-    mirrored = [TESTS / folder / f"test_{path.stem}.py"]
+    folder = Path(*[part.removeprefix("_") for part in path.parent.relative_to(PACKAGE).parts])
+    mirrored = [TESTS / folder / f"test_{path.stem.removeprefix('_')}.py"]
     mirrored += [TESTS / above.parent / f"test_{above.name}.py" for above in (folder, *folder.parents) if above.name]
     mirrored += [TESTS / FOLDERS[str(folder)]] if str(folder) in FOLDERS else []
     return next((found for found in mirrored if found.exists()), None)

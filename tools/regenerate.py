@@ -19,8 +19,8 @@ import tests.numpy.page
 import tests.numpy.stub
 import tests.operators.page
 import tests.scipy.page
+from pydispatch._registry.operators import load_all
 from pydispatch.cli.stubs import stub
-from pydispatch.registry.operators import load_all
 
 ROOT = Path(__file__).resolve().parents[1]
 Generator = Callable[[str], str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydispatch import loading
+from pydispatch import _loading
 from pydispatch._core import TapeNode
 from pydispatch.autograd import tensors as _tensors  # noqa: F401  which gives Tensor its attributes
 from pydispatch.autograd.backward import backward, grad
@@ -33,7 +33,7 @@ __all__ = [
     "saved_tensors_hooks", "set_grad_enabled",
 ]
 
-__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+__getattr__, __dir__ = _loading.attributes_on_demand(__name__, globals(), {
     "Function": "function", "once_differentiable": "function", "checkpoint": "checkpointing",
     "detect_anomaly": "anomaly", "gradcheck": "gradchecking", "gradgradcheck": "gradchecking",
 } | dict.fromkeys((

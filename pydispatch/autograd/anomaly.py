@@ -12,10 +12,10 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import State, TapeNode
+from pydispatch._sites import is_ours
 from pydispatch.autograd.hooks import notes_of
 from pydispatch.exceptions import AutogradError, NaNError
 from pydispatch.modes import Guard
-from pydispatch.registry.sites import is_ours
 
 CHECK_NAN, CHECK_SAVED = 1, 2
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Tensor, grad
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.hooks import after_leaf, kept
 from pydispatch.autograd.values import as_raw_constant, as_tensor, one_beside
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
-from pydispatch.registry.sites import describe_interpreter
 
 __all__ = ["backward", "grad"]
 

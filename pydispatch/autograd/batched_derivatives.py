@@ -13,6 +13,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Vmap
+from pydispatch._registry.derivatives import CustomDerivative
 from pydispatch.autograd.batches import (
     BatchedArguments,
     Dims,
@@ -32,7 +33,6 @@ from pydispatch.autograd.examples import (
 from pydispatch.autograd.values import Meta, enter_arrays, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree_unflatten
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, OpOverload, Vmap
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.examples import example_of, warn_of_loop
 from pydispatch.autograd.values import bottom_of, values_below
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
     described_structure,

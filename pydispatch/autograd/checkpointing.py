@@ -12,13 +12,13 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, Grad, Interpreter, Tensor, Vmap
+from pydispatch._registry.derivatives import CustomDerivative
 from pydispatch.autograd.backward import gradients_in_interpreter
 from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
 from pydispatch.autograd.randomness import Draws
 from pydispatch.autograd.surroundings import Surroundings
 from pydispatch.autograd.values import as_tensor, values_below
-from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Meaning = Callable[[Tensor], Tensor]        # the substitute of a captured Tensor at an interpreter

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Context, CustomNode, OpOverload, Tensor
+from pydispatch._registry.derivatives import CustomDerivative
 from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError
-from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.tree import (
     TreeSpec,
     described_structure,

@@ -9,9 +9,9 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Context, Vmap
+from pydispatch._sites import frames_to_caller
 from pydispatch.exceptions import AutogradError, ConversionError, PerformanceWarning, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.sites import frames_to_caller
 from pydispatch.tree import in_order_of, tree_flatten, tree_map, tree_unflatten
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Context, Derivative, MetaArray, OpOverload, Tensor
+from pydispatch._registry.derivatives import CustomDerivative, Joint, is_transposed, parameters_of
 from pydispatch.autograd.custom_derivatives import check_gradients, leaves_like, seal_for_forward
 from pydispatch.autograd.transposing import Results, transposed
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
@@ -20,7 +21,6 @@ from pydispatch.autograd.views import WriteProblem, elements, gather, is_part, p
 from pydispatch.exceptions import AutogradError
 from pydispatch.memory import overlaps_itself
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import CustomDerivative, Joint, is_transposed, parameters_of
 from pydispatch.tree import (
     described_structure,
     tree_flatten,

@@ -15,6 +15,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, Context, FunctionBase, FunctionParts, Jvp, Tensor, Vmap
+from pydispatch._registry.derivatives import CustomDerivative
+from pydispatch._registry.registrations import Handle, lock
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.backward import gradients_in_interpreter
 from pydispatch.autograd.batched_derivatives import BatchedDerivative
 from pydispatch.autograd.batches import (
@@ -37,9 +40,6 @@ from pydispatch.autograd.transposing import Results, refuse_once_differentiable,
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.registrations import Handle, lock
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 

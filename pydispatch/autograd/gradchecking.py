@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pydispatch import loading
+from pydispatch import _loading
 from pydispatch._core import Context, OpOverload, OpOverloadPacket, Tensor, is_array
 from pydispatch.autograd.backward import grad
 from pydispatch.autograd.function import Function
@@ -32,8 +32,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]      # numpy.typing is slow to
 Matrix: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 LARGE = 36      # messages show a matrix of at most this many elements whole
 # imported late, because transforms are built on this package
-_jvp = loading.deferred("func.jvp", "jvp")
-_vjp = loading.deferred("func.grad", "vjp")
+_jvp = _loading.deferred("func.jvp", "jvp")
+_vjp = _loading.deferred("func.grad", "vjp")
 
 
 def gradcheck(

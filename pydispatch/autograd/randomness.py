@@ -20,9 +20,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Vmap, Wrapper
+from pydispatch._sites import caller_site, describe_interpreter
 from pydispatch.exceptions import AutogradError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.sites import caller_site, describe_interpreter
 
 T = TypeVar("T")
 Call = tuple[tuple[Any, ...], dict[str, Any]]

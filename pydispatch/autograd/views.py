@@ -14,12 +14,12 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import CustomNode, Interpreter, MetaArray, OpOverload, TapeNode, Tensor
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.custom_derivatives import TapeDerivative
 from pydispatch.autograd.values import WITHOUT_LAYOUT, bottom_of
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.memory import addresses, may_overlap, overlaps_itself, positions_among
 from pydispatch.ops import ops
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import tree_leaves
 
 

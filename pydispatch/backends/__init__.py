@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pydispatch._loading import only_public
 from pydispatch.backends.meta import MetaArray
-from pydispatch.loading import only_public
 
 __all__ = ["MetaArray"]
 __dir__ = only_public(globals())

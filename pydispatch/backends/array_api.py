@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch._loading import only_public
+from pydispatch._registry.backends import dtype_of, register_backend
 from pydispatch.backends.standard import FUNCTIONS
 from pydispatch.exceptions import UnsupportedError
 from pydispatch.keys import DispatchKey
-from pydispatch.loading import only_public
-from pydispatch.registry.backends import dtype_of, register_backend
 
 __all__ = ["register_array_api"]
 __dir__ = only_public(globals())

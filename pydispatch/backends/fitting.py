@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pydispatch.registry.tables import is_device
+from pydispatch._registry.tables import is_device
 from pydispatch.schema import Argument, Fit, Schema
 from pydispatch.schema.fitting import Parameters, is_default_of, parameters_of
 from pydispatch.schema.frozen import REQUIRED

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import jax
 
+from pydispatch._registry.backends import register_backend
 from pydispatch.keys import register_array_type
-from pydispatch.registry.backends import register_backend
 
 
 class JaxFunctions(SimpleNamespace):

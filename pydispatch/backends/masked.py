@@ -13,10 +13,10 @@ import numpy as np
 from numpy import ma
 
 from pydispatch import library
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
+from pydispatch._registry.backends import register_backend
 from pydispatch.operators.declare import Pack
 from pydispatch.ops import ops
-from pydispatch.registry.backends import register_backend
 
 __all__ = ["filled", "mask", "with_mask"]
 __dir__ = only_public(globals())

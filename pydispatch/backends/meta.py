@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pydispatch._core import MetaArray
+from pydispatch._loading import only_public
 from pydispatch.keys import register_array_type
-from pydispatch.loading import only_public
 
 __all__ = ["MetaArray"]
 __dir__ = only_public(globals())

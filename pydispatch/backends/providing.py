@@ -16,15 +16,15 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, Tensor
+from pydispatch._registry.backends import Backend
+from pydispatch._registry.operators import find, schema_of
+from pydispatch._registry.registrations import kernels_of
+from pydispatch._registry.tables import CEA, CEANF, CIA, Label, ProvidedKernel
 from pydispatch.backends.fitting import fitted
 from pydispatch.exceptions import NoKernelError, UnsupportedError
 from pydispatch.keys import parse_key
 from pydispatch.operators.declare import LIBRARY, Declaration, declaration_of
 from pydispatch.ops import ops
-from pydispatch.registry.backends import Backend
-from pydispatch.registry.operators import find, schema_of
-from pydispatch.registry.registrations import kernels_of
-from pydispatch.registry.tables import CEA, CEANF, CIA, Label, ProvidedKernel
 from pydispatch.schema import EXACT
 from pydispatch.tracing.decompositions import decomposition_of
 from pydispatch.tree import tree_leaves, tree_map

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 
+from pydispatch._registry.backends import BACKENDS
+from pydispatch._registry.packs import load_backend_packs, missing_library
 from pydispatch.backends.coverage import KINDS, MISSING, Coverage, counts, coverage
 from pydispatch.cli.console import Cell, Column, Plain, Rich
 from pydispatch.exceptions import PackError
 from pydispatch.keys import backend_names
-from pydispatch.registry.backends import BACKENDS
-from pydispatch.registry.packs import load_backend_packs, missing_library
 
 
 def run_backends(out: Plain | Rich, arguments: argparse.Namespace) -> None:

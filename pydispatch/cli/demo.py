@@ -19,15 +19,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from pydispatch import _core
 from pydispatch._core import Tensor
+from pydispatch._registry.backends import register_backend
+from pydispatch._registry.registrations import Handle
+from pydispatch._registry.tables import table_entry
 from pydispatch.backends.meta import MetaArray
 from pydispatch.cli.console import Cell, Column, Plain, Rich, bar
 from pydispatch.cli.timing import make_loop, quiet, time_in_rounds
 from pydispatch.keys import runtime_keys
 from pydispatch.library import Library, get_kernel
 from pydispatch.ops import ops
-from pydispatch.registry.backends import register_backend
-from pydispatch.registry.registrations import Handle
-from pydispatch.registry.tables import table_entry
 
 Function = Callable[..., Any]
 

@@ -12,11 +12,11 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._registry.operators import find_packet
 from pydispatch.backends.meta import MetaArray
 from pydispatch.cli.console import Plain, Rich
 from pydispatch.debug import dump_table
 from pydispatch.exceptions import DispatchError
-from pydispatch.registry.operators import find_packet
 
 ARRAY = re.compile(r"\b(?P<wrapper>(?:Tensor:)?(?:meta:)?)(?P<dtype>[a-z]\w*)\[(?P<shape>[\d, ]*)\]")
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import pydispatch
+from pydispatch._loading import deferred
 from pydispatch.cli import demo
 from pydispatch.cli.backends import run_backends
 from pydispatch.cli.bench import run_bench
@@ -20,7 +21,6 @@ from pydispatch.cli.stubs import run_stubs
 from pydispatch.cli.timing import on_one_core
 from pydispatch.debug.profile import GROUPINGS, SORTS
 from pydispatch.exceptions import DispatchError
-from pydispatch.loading import deferred
 
 
 def parse_command_line(words: Sequence[str]) -> argparse.Namespace:

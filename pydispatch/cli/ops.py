@@ -6,12 +6,12 @@ import argparse
 import fnmatch
 import sys
 
+from pydispatch._registry.operators import load_all
+from pydispatch._registry.packs import namespaces_of_packs
+from pydispatch._registry.registrations import definition_of, kernels_of, operators
 from pydispatch.cli.console import Cell, Column, Plain, Rich
 from pydispatch.exceptions import DispatchError, PackError
 from pydispatch.keys import all_keys
-from pydispatch.registry.operators import load_all
-from pydispatch.registry.packs import namespaces_of_packs
-from pydispatch.registry.registrations import definition_of, kernels_of, operators
 
 
 def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:

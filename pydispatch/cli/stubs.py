@@ -8,11 +8,11 @@ import keyword
 from collections.abc import Iterator
 from pathlib import Path
 
+from pydispatch._registry.operators import load_all
+from pydispatch._registry.packs import namespaces_of_packs
+from pydispatch._registry.registrations import definition_of, packets
 from pydispatch.cli.console import Plain, Rich
 from pydispatch.exceptions import DispatchError
-from pydispatch.registry.operators import load_all
-from pydispatch.registry.packs import namespaces_of_packs
-from pydispatch.registry.registrations import definition_of, packets
 from pydispatch.schema import Argument, DictType, ListType, OptionalType, Schema, TupleType, Type, UnionType
 
 HEAD = '''\

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-from pydispatch.loading import attributes_on_demand
+from pydispatch._loading import attributes_on_demand
 
 if TYPE_CHECKING:
     from pydispatch.compat import custom_ops

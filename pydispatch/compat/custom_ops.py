@@ -17,6 +17,13 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, overload
 
 from pydispatch._core import OpOverload
+from pydispatch._loading import only_public
+from pydispatch._registry import registrations
+from pydispatch._registry.kernels import Kernel, check_function, check_kernel, make_kernel
+from pydispatch._registry.operators import find_or_raise, schema_of
+from pydispatch._registry.registrations import Handle, all_or_none, definition_of, kernels_of
+from pydispatch._registry.tables import table_entry
+from pydispatch._sites import is_again, registration_site, warn_again
 from pydispatch.exceptions import NoDerivativeError, RegistrationError, SchemaError
 from pydispatch.keys import DispatchKey
 from pydispatch.library.checks import check_role, gradient_names, is_view
@@ -24,13 +31,6 @@ from pydispatch.library.custom_operator import parse_custom_name, read_signature
 from pydispatch.library.derivatives import NamedDerivative, inputs_type
 from pydispatch.library.fakes import add_fake, check_may_fake, get_ctx
 from pydispatch.library.targets import as_decorator, keys_of_devices, name_of
-from pydispatch.loading import only_public
-from pydispatch.registry import registrations
-from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
-from pydispatch.registry.operators import find_or_raise, schema_of
-from pydispatch.registry.registrations import Handle, all_or_none, definition_of, kernels_of
-from pydispatch.registry.sites import is_again, registration_site, warn_again
-from pydispatch.registry.tables import table_entry
 from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
 
 F = TypeVar("F", bound=Callable[..., Any])

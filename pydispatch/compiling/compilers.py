@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
+from pydispatch._registry.backends import is_like_numpy
+from pydispatch._sites import remember, replaces_former
 from pydispatch.compiling.plan import compile_to_plan
 from pydispatch.exceptions import CompilationError, DispatchTypeError, RegistrationError
-from pydispatch.registry.backends import is_like_numpy
-from pydispatch.registry.sites import remember, replaces_former
 from pydispatch.tracing import Graph
 from pydispatch.tracing.values import device_of
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import CompiledFunction, Tensor
+from pydispatch._registry.backends import dtype_of
+from pydispatch._sites import caller_site
 from pydispatch.autograd.captures import captures_of_levels, in_reach, links_of, may_differ_by_level, tensors_in_reach
 from pydispatch.autograd.values import as_tensor
 from pydispatch.compiling.compilers import compiler_named
@@ -36,8 +38,6 @@ from pydispatch.func.functions import NAMES, DocOfWrapped, is_found_by_name
 from pydispatch.func.values import are_tensors_passed, handed_out
 from pydispatch.operators.layouts import layout_of
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
-from pydispatch.registry.sites import caller_site
 from pydispatch.tracing import Graph
 from pydispatch.tracing.sources import Sources
 from pydispatch.tracing.trace import simple_parameters

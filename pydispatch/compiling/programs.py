@@ -17,6 +17,7 @@ import numpy as np
 
 from pydispatch import _core, func
 from pydispatch._core import OpOverload, Tensor
+from pydispatch._registry.backends import dtype_of
 from pydispatch.autograd.randomness import Draws, SavedDraws, batches_of
 from pydispatch.autograd.views import needs_memory
 from pydispatch.compiling.compilers import NewResults, compiler_named, takes_threads
@@ -33,7 +34,6 @@ from pydispatch.higher_order.closures import meta_like, unseen
 from pydispatch.modes import DispatchMode
 from pydispatch.operators.layouts import layout_of
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tracing import ArraySpec, FakeMode, Graph, Node
 from pydispatch.tracing.effects import SharedMemory, effects_of, is_pure, makes_other_numbers, written_nodes
 from pydispatch.tracing.rewriting import eliminate_dead_code

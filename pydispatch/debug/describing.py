@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._registry.derivatives import CustomDerivative, Joint
+from pydispatch._registry.registrations import definition_of, derivative_of, kernels_of
 from pydispatch.keys import DispatchKey
 from pydispatch.operators.declare import Declaration, declaration_of
 from pydispatch.operators.examples import ARGUMENTS, LINES, OTHERS
-from pydispatch.registry.derivatives import CustomDerivative, Joint
-from pydispatch.registry.registrations import definition_of, derivative_of, kernels_of
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any], Any]
 """An example: its arguments as text and as values, and the result."""

@@ -8,14 +8,14 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
+from pydispatch._registry.messages import shorten
+from pydispatch._registry.registrations import RuleHandle, derivative_of
+from pydispatch._registry.tables import ASKS_HANDLERS, build_table, is_factory
 from pydispatch.autograd.values import values_below
 from pydispatch.debug import html
 from pydispatch.func.values import below_interpreters
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.modes import Guard
-from pydispatch.registry.messages import shorten
-from pydispatch.registry.registrations import RuleHandle, derivative_of
-from pydispatch.registry.tables import ASKS_HANDLERS, build_table, is_factory
 from pydispatch.tree import tree_leaves, tree_map
 
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 
 from pydispatch import _core
 from pydispatch._core import KeyLayout, OpOverload, TableEntry
-from pydispatch.debug.state import overload_of
-from pydispatch.exceptions import DispatchError
-from pydispatch.keys import DispatchKey, runtime_keys, slot_of
-from pydispatch.registry import kernels, registrations
-from pydispatch.registry.registrations import (
+from pydispatch._registry import kernels, registrations
+from pydispatch._registry.registrations import (
     DefinitionHandle,
     KernelHandle,
     definition_of,
     kernels_of,
 )
-from pydispatch.registry.tables import Label, compute_table, is_device
+from pydispatch._registry.tables import Label, compute_table, is_device
+from pydispatch.debug.state import overload_of
+from pydispatch.exceptions import DispatchError
+from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 
 
 def check_invariants(op: str | OpOverload | None = None) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
+from pydispatch._registry.registrations import definition_of
+from pydispatch._sites import caller_site
 from pydispatch.autograd import detect_anomaly
 from pydispatch.exceptions import NaNError
 from pydispatch.modes import DispatchMode, Guard
-from pydispatch.registry.registrations import definition_of
-from pydispatch.registry.sites import caller_site
 from pydispatch.tree import tree_leaves
 
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch.registry import registrations
-from pydispatch.registry.messages import describe, describe_table
-from pydispatch.registry.operators import find
-from pydispatch.registry.registrations import definition_of
-from pydispatch.registry.tables import compute_table
+from pydispatch._registry import registrations
+from pydispatch._registry.messages import describe, describe_table
+from pydispatch._registry.operators import find
+from pydispatch._registry.registrations import definition_of
+from pydispatch._registry.tables import compute_table
 
 
 def overload_of(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:

@@ -12,9 +12,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, Shell, Tensor
+from pydispatch._sites import describe_interpreter
 from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tensor import read_only
 from pydispatch.tree import tree_leaves, tree_map
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import Grad
+from pydispatch._registry.backends import dtype_of
 from pydispatch.autograd.backward import edges_at, gradients_of_inputs
 from pydispatch.autograd.values import as_raw_constant, enter_arrays, one_beside
 from pydispatch.exceptions import AutogradError
@@ -34,7 +35,6 @@ from pydispatch.func.values import (
     unflatten_arguments,
     zeros_for,
 )
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_unflatten
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Grad, Jvp, Tensor, Vmap
+from pydispatch._registry.backends import dtype_of
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.autograd.values import as_tensor
@@ -35,7 +36,6 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])

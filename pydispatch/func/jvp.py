@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import Jvp
+from pydispatch._registry.backends import dtype_of
 from pydispatch.exceptions import AutogradError, NotDifferentiableError
 from pydispatch.func.values import (
     are_raw,
@@ -23,7 +24,6 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_unflatten
 
 

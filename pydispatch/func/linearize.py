@@ -16,6 +16,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Jvp, OpOverload, PythonInterpreter, PythonWrapper
+from pydispatch._registry.backends import dtype_of
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.function import AnyFunction, apply_custom
 from pydispatch.autograd.views import write_error
 from pydispatch.exceptions import AutogradError
@@ -29,8 +31,6 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
     is_pytree_node_type,

@@ -10,10 +10,10 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor, Wrapper
+from pydispatch._registry.backends import dtype_of
 from pydispatch.autograd.values import as_raw_constant, enter_arrays
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import (
     TreeSpec,
     described_structure,

@@ -4,6 +4,7 @@ Rules for them are registered as for any HigherOrderOperator: `cond.py_impl(MyMo
 """
 
 from pydispatch._core import Grad, Jvp, Vmap
+from pydispatch._loading import only_public
 from pydispatch.func.functionalize import Functionalize
 from pydispatch.higher_order.associative_scan import ASSOCIATIVE_SCAN, associative_scan
 from pydispatch.higher_order.cond import COND, cond
@@ -11,7 +12,6 @@ from pydispatch.higher_order.map import MAP, map
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import SCAN, scan
 from pydispatch.higher_order.while_loop import WHILE, while_loop
-from pydispatch.loading import only_public
 
 __all__ = [
     "Functionalize",

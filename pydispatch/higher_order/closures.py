@@ -19,6 +19,10 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Jvp, MetaArray, OpOverload, Shell, Tensor, Vmap
+from pydispatch._registry.backends import dtype_of
+from pydispatch._registry.derivatives import CustomDerivative
+from pydispatch._registry.registrations import derivative_of
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.captures import closed_over, tensors_in_reach
 from pydispatch.autograd.custom_derivatives import function_is_used, noting_owners
 from pydispatch.autograd.randomness import REMEDY, Draws, bits_of, for_another_context, generator_here, note_state_of
@@ -29,10 +33,6 @@ from pydispatch.higher_order.operator import partial_last
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
-from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.registrations import derivative_of
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import (
     OPEN,
     TreeSpec,

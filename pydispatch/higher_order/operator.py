@@ -15,13 +15,13 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Interpreter, Tensor
+from pydispatch._registry import registrations
+from pydispatch._registry.tables import choices_for, framework_fallback
+from pydispatch._sites import caller_site, describe_interpreter, registration_site
 from pydispatch.autograd.values import enter_arrays, values_below
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
-from pydispatch.registry import registrations
-from pydispatch.registry.sites import caller_site, describe_interpreter, registration_site
-from pydispatch.registry.tables import choices_for, framework_fallback
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])

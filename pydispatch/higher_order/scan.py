@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
+from pydispatch._registry.backends import dtype_of
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.randomness import Draws, StepDraws
 from pydispatch.autograd.values import meta_of
@@ -67,7 +68,6 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tree import OPEN, TreeSpec, tree_flatten, tree_unflatten
 
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, StackedRows, Tensor
+from pydispatch._registry.backends import dtype_of
 from pydispatch.autograd.backward import edges_at
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, bottom_of, meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.higher_order.closures import Arrays, FlatFunction, Step, bound, run_speculatively, show
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 
 
 def in_steps(n_steps: int, reverse: bool = False) -> range:

@@ -13,6 +13,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Context, Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
+from pydispatch._registry.backends import dtype_of
+from pydispatch._registry.derivatives import CustomDerivative
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.backward import edges_at, gradients_of_inputs
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.custom_derivatives import needs_grad
@@ -38,9 +41,6 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording
 from pydispatch.keys import DispatchKey
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
-from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.tree import tree_map
 
 

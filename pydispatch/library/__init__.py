@@ -6,6 +6,10 @@ process.
 """
 
 from pydispatch._core import Stack
+from pydispatch._loading import only_public
+from pydispatch._registry.c_functions import c_function
+from pydispatch._registry.kernels import fallthrough_kernel
+from pydispatch._registry.registrations import Handle
 from pydispatch.library.custom_operator import (
     CustomOpDef,
     custom_op,
@@ -16,10 +20,6 @@ from pydispatch.library.custom_operator import (
 )
 from pydispatch.library.fakes import get_ctx
 from pydispatch.library.registration import Library, define, get_kernel, impl, register_pydispatch
-from pydispatch.loading import only_public
-from pydispatch.registry.c_functions import c_function
-from pydispatch.registry.kernels import fallthrough_kernel
-from pydispatch.registry.registrations import Handle
 from pydispatch.schema import check_strict, infer_schema, register_opaque_type, unregister_opaque_type
 
 __all__ = [

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from pydispatch._core import OpOverload, Vmap
+from pydispatch._registry import registrations
+from pydispatch._registry.kernels import Kernel
+from pydispatch._registry.operators import schema_of
+from pydispatch._registry.registrations import RuleHandle
 from pydispatch.autograd.batches import call_batching_rule
 from pydispatch.exceptions import RegistrationError
 from pydispatch.library.checks import as_kernel
-from pydispatch.registry import registrations
-from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.operators import schema_of
-from pydispatch.registry.registrations import RuleHandle
 from pydispatch.schema import ANY, Argument, Schema, compare_signature
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pydispatch._core import OpOverload
+from pydispatch._registry.kernels import Kernel, check_function
 from pydispatch.exceptions import RegistrationError
-from pydispatch.registry.kernels import Kernel, check_function
 from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, Schema, Type, without_none
 
 

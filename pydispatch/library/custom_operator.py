@@ -10,18 +10,10 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
-from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
-from pydispatch.keys import DispatchKey
-from pydispatch.library.batching import add_batching
-from pydispatch.library.checks import is_array, is_in_place, is_view, keyword_only_array
-from pydispatch.library.derivatives import ContextDerivative, MissingDerivative
-from pydispatch.library.derived import BATCHABLE
-from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
-from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
-from pydispatch.loading import deferred
-from pydispatch.registry import registrations
-from pydispatch.registry.c_functions import universal
-from pydispatch.registry.kernels import (
+from pydispatch._loading import deferred
+from pydispatch._registry import registrations
+from pydispatch._registry.c_functions import universal
+from pydispatch._registry.kernels import (
     Kernel,
     check_function,
     check_kernel,
@@ -29,8 +21,8 @@ from pydispatch.registry.kernels import (
     kernel_function,
     make_kernel,
 )
-from pydispatch.registry.operators import find_or_raise, schema_of
-from pydispatch.registry.registrations import (
+from pydispatch._registry.operators import find_or_raise, schema_of
+from pydispatch._registry.registrations import (
     Handle,
     HandleGroup,
     KernelHandle,
@@ -43,7 +35,15 @@ from pydispatch.registry.registrations import (
     operators,
     switched_off,
 )
-from pydispatch.registry.sites import caller_site, is_again, registration_site, warn_again
+from pydispatch._sites import caller_site, is_again, registration_site, warn_again
+from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
+from pydispatch.keys import DispatchKey
+from pydispatch.library.batching import add_batching
+from pydispatch.library.checks import is_array, is_in_place, is_view, keyword_only_array
+from pydispatch.library.derivatives import ContextDerivative, MissingDerivative
+from pydispatch.library.derived import BATCHABLE
+from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
+from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
 from pydispatch.schema import (
     OperatorName,
     Schema,

@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
+from pydispatch._registry import registrations
+from pydispatch._registry.derivatives import CustomDerivative, node_name
+from pydispatch._registry.operators import schema_of
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.library.checks import check_role, gradient_names, is_list_of_arrays
-from pydispatch.registry import registrations
-from pydispatch.registry.derivatives import CustomDerivative, node_name
-from pydispatch.registry.operators import schema_of
 from pydispatch.schema import ANY, OperatorName, Schema, without_none
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 

@@ -14,6 +14,17 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, TableEntry, Tensor, Vmap
+from pydispatch._registry.derivatives import CustomDerivative
+from pydispatch._registry.kernels import Kernel
+from pydispatch._registry.operators import schema_of
+from pydispatch._registry.registrations import (
+    DefinitionHandle,
+    DerivativeHandle,
+    KernelHandle,
+    OperatorHandle,
+    derivative_of,
+)
+from pydispatch._registry.tables import table_entry
 from pydispatch.autograd.batched_derivatives import BatchedDerivative
 from pydispatch.autograd.batches import BatchedArguments, Dims, counterpart, dims_of, entered_results
 from pydispatch.autograd.randomness import check_shared, randomness_of
@@ -25,17 +36,6 @@ from pydispatch.library.checks import is_view
 from pydispatch.library.derivatives import MissingDerivative
 from pydispatch.library.fakes import META
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.operators import schema_of
-from pydispatch.registry.registrations import (
-    DefinitionHandle,
-    DerivativeHandle,
-    KernelHandle,
-    OperatorHandle,
-    derivative_of,
-)
-from pydispatch.registry.tables import table_entry
 from pydispatch.schema import OperatorName
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, NoReturn
 
 from pydispatch._core import MetaArray, OpOverload, Setting, Shell, Tensor
+from pydispatch._registry import registrations
+from pydispatch._registry.kernels import Kernel, check_function
+from pydispatch._registry.registrations import KernelHandle, kernels_of
 from pydispatch.exceptions import DataDependentError, RegistrationError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry import registrations
-from pydispatch.registry.kernels import Kernel, check_function
-from pydispatch.registry.registrations import KernelHandle, kernels_of
 from pydispatch.tree import tree_map
 
 META, CIA = DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd

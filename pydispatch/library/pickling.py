@@ -21,19 +21,11 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, StaleOperatorError
-from pydispatch.keys import DispatchKey
-from pydispatch.library.batching import BatchingHandle, add_batching
-from pydispatch.library.custom_operator import CustomOpDef, define_custom, definitions, register_for
-from pydispatch.library.derivatives import ContextDerivative, NamedDerivative
-from pydispatch.library.derived import DerivedDefinition, derived_operator
-from pydispatch.library.fakes import FakeKernel, add_fake
-from pydispatch.ops import ops
-from pydispatch.registry import registrations
-from pydispatch.registry.kernels import make_kernel
-from pydispatch.registry.operators import find_or_raise, find_packet, packet
-from pydispatch.registry.packs import namespaces_of_packs
-from pydispatch.registry.registrations import (
+from pydispatch._registry import registrations
+from pydispatch._registry.kernels import make_kernel
+from pydispatch._registry.operators import find_or_raise, find_packet, packet
+from pydispatch._registry.packs import namespaces_of_packs
+from pydispatch._registry.registrations import (
     DefinitionHandle,
     DerivativeHandle,
     KernelHandle,
@@ -43,7 +35,15 @@ from pydispatch.registry.registrations import (
     kernels_of,
     operators,
 )
-from pydispatch.registry.sites import RegistrationSite, frames_to_caller, this_process
+from pydispatch._sites import RegistrationSite, frames_to_caller, this_process
+from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, StaleOperatorError
+from pydispatch.keys import DispatchKey
+from pydispatch.library.batching import BatchingHandle, add_batching
+from pydispatch.library.custom_operator import CustomOpDef, define_custom, definitions, register_for
+from pydispatch.library.derivatives import ContextDerivative, NamedDerivative
+from pydispatch.library.derived import DerivedDefinition, derived_operator
+from pydispatch.library.fakes import FakeKernel, add_fake
+from pydispatch.ops import ops
 from pydispatch.schema import Schema, parse_name
 
 logger = logging.getLogger("pydispatch.library")

@@ -10,6 +10,12 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, OpOverload, Tensor
+from pydispatch._registry import registrations
+from pydispatch._registry.kernels import Kernel, check_function, kernel_function, make_kernel
+from pydispatch._registry.operators import find_or_raise
+from pydispatch._registry.registrations import FallbackHandle, Handle, HandleGroup
+from pydispatch._registry.tables import table_entry
+from pydispatch._sites import is_again, registration_site, warn_again
 from pydispatch.autograd.function import Function, add_interpreter_rule
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnknownKeyError
 from pydispatch.keys import DispatchKey
@@ -17,12 +23,6 @@ from pydispatch.library.custom_operator import read_signature
 from pydispatch.library.targets import Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.modes import DispatchMode
 from pydispatch.ops import drop_namespace
-from pydispatch.registry import registrations
-from pydispatch.registry.kernels import Kernel, check_function, kernel_function, make_kernel
-from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.registrations import FallbackHandle, Handle, HandleGroup
-from pydispatch.registry.sites import is_again, registration_site, warn_again
-from pydispatch.registry.tables import table_entry
 from pydispatch.schema import (
     OperatorName,
     Schema,

@@ -11,6 +11,8 @@ from typing import Any as _Any
 
 import numpy as _numpy
 
+from pydispatch._registry.registrations import operators as _all_operators
+from pydispatch._registry.tables import build_table as _build_table
 from pydispatch.numpy import (
     calculus,
     creation,
@@ -35,8 +37,6 @@ from pydispatch.numpy import (
 )
 from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
 from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
-from pydispatch.registry.registrations import operators as _all_operators
-from pydispatch.registry.tables import build_table as _build_table
 
 _OBJECTS = {
     "vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from pydispatch._registry.operators import packet
 from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar, known_values
 from pydispatch.operators.calculus import MODES
 from pydispatch.operators.layouts import laid_out_like
 from pydispatch.ops import ops
-from pydispatch.registry.operators import packet
 
 CONVOLVE = packet("np", "convolve")
 

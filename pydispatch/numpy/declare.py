@@ -33,6 +33,10 @@ from pydispatch._core import (
     is_array,
     known_array,
 )
+from pydispatch._registry.conversions import storing_error
+from pydispatch._registry.operators import packet
+from pydispatch._registry.tables import build_table
+from pydispatch._sites import caller_site
 from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
 from pydispatch.func.concrete import concrete_value
 from pydispatch.func.functionalize import Functionalize
@@ -42,10 +46,6 @@ from pydispatch.operators.declare import PACKS
 from pydispatch.operators.layouts import in_c_order, layout_of
 from pydispatch.operators.meta import broadcastable
 from pydispatch.ops import ops
-from pydispatch.registry.conversions import storing_error
-from pydispatch.registry.operators import packet
-from pydispatch.registry.sites import caller_site
-from pydispatch.registry.tables import build_table
 from pydispatch.tensor import in_place_of
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch._core import is_array
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.numpy.declare import (
     FUNCTIONS,
     array_function,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pydispatch._loading import only_public
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.loading import only_public
 from pydispatch.numpy import diagonals, products
 from pydispatch.numpy.declare import (
     ABSENT,

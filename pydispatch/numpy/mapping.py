@@ -15,8 +15,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
 from pydispatch._core import Tensor
+from pydispatch._loading import deferred
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
-from pydispatch.loading import deferred
 from pydispatch.numpy.creation import made
 from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others, stacked
 from pydispatch.operators.layouts import in_c_order, laid_out_as_in_loop

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import Tensor, is_array, is_unobserved
+from pydispatch._registry.backends import check_sizes
 from pydispatch.numpy.declare import (
     array_function,
     as_array,
@@ -29,7 +30,6 @@ from pydispatch.numpy.declare import (
 from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.operators.layouts import laid_out_like
 from pydispatch.ops import ops
-from pydispatch.registry.backends import check_sizes
 
 for name in ("sinc", "i0"):
     declare_operator(name, 1, 1)

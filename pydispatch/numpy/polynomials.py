@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import MetaArray
+from pydispatch._loading import deferred
+from pydispatch._sites import caller_site
 from pydispatch.exceptions import DataDependentError
 from pydispatch.func.concrete import concrete_value
-from pydispatch.loading import deferred
 from pydispatch.numpy.calculus import convolve
 from pydispatch.numpy.declare import array_function, as_nonscalar, known_values
 from pydispatch.numpy.diagonals import vander
 from pydispatch.ops import ops
-from pydispatch.registry.sites import caller_site
 
 inv, lstsq, real_where_known = [
     deferred("numpy.linalg", name) for name in ("inv", "lstsq", "real_where_known")]

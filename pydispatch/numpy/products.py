@@ -12,12 +12,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import is_array, known_array
+from pydispatch._registry.operators import packet
 from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, as_order, chosen_order, in_order, into
 from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.operators.layouts import in_c_order
 from pydispatch.operators.products import Terms, path_of, result_of_step, taken_off, terms_of
 from pydispatch.ops import ops
-from pydispatch.registry.operators import packet
 from pydispatch.schema.base_types import as_dtype
 
 EINSUM = packet("np", "einsum")

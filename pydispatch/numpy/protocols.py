@@ -12,12 +12,12 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor
+from pydispatch._registry.conversions import ARGUMENT
 from pydispatch.exceptions import DispatchTypeError, UnsupportedError
 from pydispatch.numpy.declare import OF_NUMPY, Adapter
 from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.operators.sizes import blame_unknown_sizes
-from pydispatch.registry.conversions import ARGUMENT
 from pydispatch.tree import tree_leaves, tree_map
 
 

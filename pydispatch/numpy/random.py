@@ -15,9 +15,9 @@ from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Philox,
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, ArrayFunction, Tensor, Vmap, is_array
+from pydispatch._loading import only_public
 from pydispatch.autograd.randomness import bits_here, bits_of
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.loading import only_public
 from pydispatch.numpy.declare import REASONS, REFUSED, as_array, as_nonscalar, declare, into
 from pydispatch.operators import distributions  # noqa: F401  declares the operators
 from pydispatch.ops import ops

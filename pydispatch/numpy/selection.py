@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import MetaArray, is_array, known_array
+from pydispatch._registry.backends import is_masked
 from pydispatch.numpy.declare import (
     array_function,
     as_array,
@@ -30,7 +31,6 @@ from pydispatch.numpy.declare import (
 from pydispatch.operators.declare import range_like
 from pydispatch.operators.layouts import in_c_order
 from pydispatch.ops import ops
-from pydispatch.registry.backends import is_masked
 
 # --- by conditions ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import Tensor, is_array
+from pydispatch._registry.backends import check_sizes, is_masked
 from pydispatch.exceptions import DispatchTypeError, UnsupportedError
 from pydispatch.numpy.creation import made
 from pydispatch.numpy.declare import (
@@ -30,7 +31,6 @@ from pydispatch.numpy.declare import (
 from pydispatch.numpy.selection import searchsorted
 from pydispatch.operators.layouts import in_c_order, laid_out_like
 from pydispatch.ops import ops
-from pydispatch.registry.backends import check_sizes, is_masked
 from pydispatch.schema.base_types import as_dtype
 
 # --- reductions ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import ArrayFunction, is_array
+from pydispatch._registry.operators import packet
 from pydispatch.numpy.declare import (
     ABSENT,
     CONSTANT,
@@ -33,7 +34,6 @@ from pydispatch.numpy.indexing import unravel_index
 from pydispatch.operators import DECLARATIONS
 from pydispatch.operators.layouts import laid_out_as_in_loop, laid_out_like
 from pydispatch.ops import ops
-from pydispatch.registry.operators import packet
 from pydispatch.schema.base_types import as_dtype
 
 REDUCTIONS = {

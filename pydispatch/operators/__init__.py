@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
+from pydispatch._registry.registrations import operators
 from pydispatch.operators import (
     calculus,
     casting,
@@ -25,7 +26,6 @@ from pydispatch.operators import (
 )
 from pydispatch.operators.declare import DECLARATIONS, Variants, install
 from pydispatch.ops import ops
-from pydispatch.registry.registrations import operators
 
 __all__ = ["DECLARATIONS", "VARIANTS", "Variants", "install"]
 __dir__ = only_public(globals())

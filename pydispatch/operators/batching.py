@@ -14,8 +14,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
 from pydispatch._core import MetaArray
+from pydispatch._registry.operators import schema_of
 from pydispatch.operators.declare import operators
-from pydispatch.registry.operators import schema_of
 from pydispatch.tree import tree_map
 
 copy, getitem, reshape, transpose = operators("copy", "getitem", "reshape", "transpose")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from pydispatch._core import ArrayMethod, MetaArray, Tensor, times_minus_i
+from pydispatch._sites import describe_interpreter
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, declare, operators
 from pydispatch.operators.meta import sample, shape_of, view_of
-from pydispatch.registry.sites import describe_interpreter
 
 complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
     "complex", "detach", "imag", "isfinite", "real", "where", "zeros_like")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pydispatch import _core
+from pydispatch._registry.derivatives import Joint
 from pydispatch.exceptions import RegistrationError
 from pydispatch.operators.declare import Declaration
-from pydispatch.registry.derivatives import Joint
 from pydispatch.schema import parse_schema
 
 

@@ -8,7 +8,7 @@ check its dtype.
 
 `vjp` has one formula per array argument, in the order of the schema, with None for an argument without a gradient. A
 single formula belongs to the first argument. A formula in a `Joint` returns the gradients of all arguments. The names
-of a formula's parameters specify which values it needs; `registry/derivatives.py` lists them. A formula returns the
+of a formula's parameters specify which values it needs; `_registry/derivatives.py` lists them. A formula returns the
 gradient of its argument, as a linear map that is transposed but not conjugated. `jvp` is "linear", "multilinear", or
 formulas too. An operator that `broadcasts` needs no `jvp`, since the formulas of `vjp` serve for it. The values that a
 formula receives are raw arrays, scalars of NumPy or Python, or Tensors. Formulas therefore use Python's operators, the
@@ -47,12 +47,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel, is_array, is_of_numpy
+from pydispatch._loading import deferred
+from pydispatch._registry.operators import find_or_raise, load_on_demand
+from pydispatch._registry.registrations import packets, register_pack
 from pydispatch.exceptions import RegistrationError
-from pydispatch.loading import deferred
 from pydispatch.operators.meta import broadcastable, meta_like, pointwise_meta
 from pydispatch.ops import ops
-from pydispatch.registry.operators import find_or_raise, load_on_demand
-from pydispatch.registry.registrations import packets, register_pack
 from pydispatch.schema.names import validate_namespace
 from pydispatch.tree import tree_map
 
@@ -65,7 +65,7 @@ LAYOUT = {
 
 
 check = deferred("operators.checking", "check")
-unwritable_error = deferred("registry.messages", "unwritable_error")
+unwritable_error = deferred("_registry.messages", "unwritable_error")
 
 Formulas = Callable | tuple[Callable | None, ...] | None
 BatchingDeclaration = str | Mapping[str, Callable] | Callable | None

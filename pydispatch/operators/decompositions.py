@@ -26,13 +26,13 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from numpy.linalg import _umath_linalg as universal  # the universal functions that np.linalg calls
 
 from pydispatch._core import MetaArray, Reduction, is_of_numpy, sum_to
+from pydispatch._registry.derivatives import Joint
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.operators.batching import axes_behind, batch_of, padded, rank, reshaped
 from pydispatch.operators.declare import declare, install, operators
 from pydispatch.operators.linalg import adjoint, conjugated, matmul_meta
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.operators.pointwise import nonzero
-from pydispatch.registry.derivatives import Joint
 
 # in formulas, these operators take less time than Python's, above all for a matrix and a number
 (absolute, add, cofactor, cofactor_slope, concatenate, detach, divide, eig, eigh, inv, multiply, sign, solve, subtract,

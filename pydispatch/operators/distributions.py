@@ -12,6 +12,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import AnyDevice, MetaArray, sum_to
+from pydispatch._registry.derivatives import Joint
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.randomness import (
     check_shared,
     copy_of_generator,
@@ -53,8 +55,6 @@ from pydispatch.operators.random import (
     quotient,
 )
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import Joint
-from pydispatch.registry.sites import describe_interpreter
 
 beta_slope, gamma_slope, log, log1p, matmul, pile, polygamma, select, swapaxes, where, zeros = operators(
     "random_beta_slope", "random_gamma_slope", "log", "log1p", "matmul", "stack", "random_polygamma", "getitem",

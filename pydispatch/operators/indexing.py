@@ -25,6 +25,8 @@ from pydispatch._core import (
     sum_to,
     take_along_axis,
 )
+from pydispatch._registry import backends
+from pydispatch._sites import describe_interpreter
 from pydispatch.exceptions import DataDependentError, VmapError
 from pydispatch.operators.batching import (
     ALL,
@@ -46,8 +48,6 @@ from pydispatch.operators.declare import declare, declare_writer, operators, ran
 from pydispatch.operators.layouts import in_c_order
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
-from pydispatch.registry import backends
-from pydispatch.registry.sites import describe_interpreter
 
 (astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
  zeros_like) = operators(

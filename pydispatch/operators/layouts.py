@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import MetaArray, Tensor, Wrapper
+from pydispatch._loading import deferred
 from pydispatch.autograd.values import WITHOUT_LAYOUT, bottom_of
 from pydispatch.exceptions import DataDependentError
-from pydispatch.loading import deferred
 from pydispatch.ops import ops
 
 order_in_memory = deferred("autograd.batches", "order_in_memory")

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import AnyDevice, MetaArray
+from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.randomness import check_shared, randomness_of
 from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
 from pydispatch.operators.creation import MADE
 from pydispatch.operators.declare import declare, declare_writer, named, operators
 from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, shape_of
-from pydispatch.registry.sites import describe_interpreter
 
 blank, pile, select, set_item, where, zeros, zeros_like = operators(
     "empty_like", "stack", "getitem", "setitem_", "where", "zeros", "zeros_like")

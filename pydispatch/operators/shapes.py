@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch import _core
 from pydispatch._core import ArrayMethod, MetaArray, Tensor, expand, sum_to
-from pydispatch.loading import deferred
+from pydispatch._loading import deferred
 from pydispatch.operators.batching import (
     axes_behind,
     axis_behind,

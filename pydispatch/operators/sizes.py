@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from pydispatch import _core
+from pydispatch._registry.backends import has_unknown_sizes, unknown_sizes
 from pydispatch.ops import ops
-from pydispatch.registry.backends import has_unknown_sizes, unknown_sizes
 from pydispatch.tree import tree_flatten, tree_unflatten
 
 LENGTHS = (0, 1, 2, 3, 840)     # many numbers divide the last one, and few indices exceed it

@@ -11,7 +11,7 @@ checks, inference.
 # tests: tests/schema/test_checks.py
 from typing import TYPE_CHECKING
 
-from pydispatch import loading
+from pydispatch import _loading
 from pydispatch.schema.base_types import (
     ANY,
     BASE_TYPES,
@@ -126,7 +126,7 @@ __all__ = [
     "written_names",
 ]
 
-__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+__getattr__, __dir__ = _loading.attributes_on_demand(__name__, globals(), {
     "check_strict": "checks", "check_tags": "checks", "tags_of": "checks", "written_names": "checks",
     "infer_kernel_schema": "inference", "infer_schema": "inference",
 })

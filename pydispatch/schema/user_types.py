@@ -6,15 +6,12 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from pydispatch._sites import remember, replaces_former
 from pydispatch.exceptions import RegistrationError
-from pydispatch.loading import deferred
 from pydispatch.schema.base_types import Type, refusal
 from pydispatch.schema.frozen import MISSING, described
 from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
 from pydispatch.schema.spellings import is_taken
-
-remember = deferred("registry.sites", "remember")
-replaces_former = deferred("registry.sites", "replaces_former")
 
 
 class EnumType(Type):

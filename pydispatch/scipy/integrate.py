@@ -20,6 +20,8 @@ from scipy.integrate import IntegrationWarning
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._loading import only_public
+from pydispatch._sites import frames_to_caller
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import bottom_of, meta_of
 from pydispatch.exceptions import ConvergenceError, DataDependentError, DispatchTypeError, VmapError
@@ -56,9 +58,7 @@ from pydispatch.higher_order.transformed import (
     without_data,
     wrapped,
 )
-from pydispatch.loading import only_public
 from pydispatch.ops import ops
-from pydispatch.registry.sites import frames_to_caller
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
 from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
 from pydispatch.scipy.runge_kutta import State, Tolerance, interpolant, interpolated, solution, taken_step

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
 from pydispatch.scipy.checks import value_check

@@ -21,8 +21,8 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from scipy import ndimage, signal
 
 from pydispatch._core import MetaArray, is_array, sum_to
+from pydispatch._loading import only_public
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.loading import only_public
 from pydispatch.numpy.declare import as_nonscalar, into, known_values
 from pydispatch.operators.batching import batch_of_one
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of

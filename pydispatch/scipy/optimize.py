@@ -15,6 +15,7 @@ from scipy import optimize
 from scipy.optimize import OptimizeResult
 
 from pydispatch import _core
+from pydispatch._loading import only_public
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
@@ -30,7 +31,6 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import gradients_of, with_gradients
-from pydispatch.loading import only_public
 from pydispatch.ops import ops
 from pydispatch.scipy.implicit import (
     DENSE_SIZE,

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from scipy import signal
 
 from pydispatch._core import MetaArray, convolve_vectors, correlate_vectors, sum_to
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.numpy.manipulation import pad
 from pydispatch.operators.batching import axis_behind, batch_of, batch_of_one, rank, reshaped

@@ -19,8 +19,8 @@ from scipy import stats
 import pydispatch.scipy.linalg
 import pydispatch.scipy.special  # noqa: F401
 from pydispatch._core import is_array
+from pydispatch._loading import only_public
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.loading import only_public
 from pydispatch.numpy.declare import COMPOSITE, as_array, as_nonscalar, known_values
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops

@@ -11,9 +11,9 @@ import numpy as np
 
 from pydispatch import func
 from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
+from pydispatch._registry.registrations import derivative_of
 from pydispatch.exceptions import NoDerivativeError, NoKernelError, OpCheckError, UnsupportedArgumentError
 from pydispatch.ops import ops
-from pydispatch.registry.registrations import derivative_of
 from pydispatch.tree import tree_leaves, tree_map
 
 SUCCESS = "SUCCESS"

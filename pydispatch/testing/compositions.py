@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pydispatch._core import Tensor
+from pydispatch._registry.messages import shorten
 from pydispatch.exceptions import DataDependentError, NoDerivativeError, OpCheckError, PerformanceWarning
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.ops import ops
-from pydispatch.registry.messages import shorten
 from pydispatch.tree import tree_leaves
 
 Array = NDArray[Any]

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor, is_array
+from pydispatch._registry.messages import shorten
+from pydispatch._registry.registrations import derivative_of
+from pydispatch._registry.tables import table_entry
 from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
 from pydispatch.autograd.gradchecking import copy_with_layout
 from pydispatch.backends.meta import MetaArray
@@ -26,9 +29,6 @@ from pydispatch.library.checks import is_view
 from pydispatch.library.targets import Definition
 from pydispatch.modes import default_backend
 from pydispatch.ops import ops
-from pydispatch.registry.messages import shorten
-from pydispatch.registry.registrations import derivative_of
-from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Argument, Return
 from pydispatch.testing.compositions import Subject, check_compositions
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten

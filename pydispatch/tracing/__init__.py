@@ -1,6 +1,6 @@
 """Programs as graphs, which can be traced, printed, edited, run, compiled and drawn."""
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.tracing import counting  # noqa: F401  registers a rule
 from pydispatch.tracing.calling import call_graph, flatten_arguments, interpret
 from pydispatch.tracing.codegen import generate, listing

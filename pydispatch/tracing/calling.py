@@ -9,8 +9,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Tensor
+from pydispatch._registry.backends import dtype_of
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.registry.backends import dtype_of
 from pydispatch.schema.frozen import short_repr
 from pydispatch.tracing.codegen import generate
 from pydispatch.tracing.effects import nodes_told_from_scalars

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch._core import OpOverload, mutated_argument
+from pydispatch._registry.kernels import Kernel
+from pydispatch._registry.tables import Label, is_device, table_entry
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey
 from pydispatch.operators.declare import PACKS, declaration_of
-from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.tables import Label, is_device, table_entry
 from pydispatch.schema import Argument, Schema
 from pydispatch.tracing.arguments import stripped_arguments
 from pydispatch.tracing.calling import is_fixed, shape_and_dtype

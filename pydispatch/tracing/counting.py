@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch._registry.backends import dtype_of
 from pydispatch.exceptions import DataDependentError
 from pydispatch.higher_order.closures import Arrays, Flat
 from pydispatch.higher_order.scan import SCAN, with_start
 from pydispatch.higher_order.while_loop import WHILE
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tracing.effects import is_pure, written_nodes
 from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.trace import TraceMode

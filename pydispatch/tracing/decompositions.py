@@ -19,9 +19,9 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._sites import remember, replaces_former
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
 from pydispatch.ops import ops
-from pydispatch.registry.sites import remember, replaces_former
 from pydispatch.tree import tree_leaves
 
 F = TypeVar("F", bound=Callable[..., Any])

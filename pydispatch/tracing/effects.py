@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch._core import OpOverload, aliased_arguments, mutated_argument
+from pydispatch._registry.tables import has_state
 from pydispatch.autograd.function import FunctionCall
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.operators.declare import PACKS, declaration_of
-from pydispatch.registry.tables import has_state
 from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.graph import Graph, Node, nodes_in
 from pydispatch.tree import tree_leaves

@@ -16,6 +16,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Setting, Shell, Tensor, Wrapper
+from pydispatch._registry.conversions import user_call, written_in_trace
+from pydispatch._registry.operators import schema_of
+from pydispatch._registry.tables import table_entry
 from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.higher_order import HigherOrderOperator
@@ -24,9 +27,6 @@ from pydispatch.library.fakes import in_fake_mode
 from pydispatch.modes import DispatchMode, below_python, default_backend
 from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.ops import ops
-from pydispatch.registry.conversions import user_call, written_in_trace
-from pydispatch.registry.operators import schema_of
-from pydispatch.registry.tables import table_entry
 from pydispatch.schema import DeviceType, OptionalType, Schema
 from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
 from pydispatch.tracing.values import LEAVES, ArraySpec

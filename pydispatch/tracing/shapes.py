@@ -8,9 +8,9 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
+from pydispatch._registry.backends import dtype_of
 from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
-from pydispatch.registry.backends import dtype_of
 from pydispatch.tracing.fake import FakeMode
 from pydispatch.tracing.values import device_of
 from pydispatch.tree import tree_leaves, tree_map

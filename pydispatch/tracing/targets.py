@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import OpOverload
+from pydispatch._registry import registrations
 from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
-from pydispatch.registry import registrations
 from pydispatch.tracing.names import BUILTINS, is_plain
 
 _paths: dict[OpOverload, str] = {}

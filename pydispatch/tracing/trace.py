@@ -21,6 +21,10 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, MetaArray, OpOverload, Shell, Tensor, Wrapper
+from pydispatch._registry.backends import is_like_numpy
+from pydispatch._registry.conversions import user_call, written_in_trace
+from pydispatch._registry.tables import has_state
+from pydispatch._sites import caller_site
 from pydispatch.autograd.captures import in_reach, sources_in_reach, tensors_in_reach
 from pydispatch.autograd.function import FunctionCall
 from pydispatch.autograd.randomness import bits_of, for_another_context, generator_here, note_state_of, sources
@@ -41,10 +45,6 @@ from pydispatch.higher_order.closures import Derived, Known, metas_of, outlined_
 from pydispatch.modes import DispatchMode
 from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
-from pydispatch.registry.backends import is_like_numpy
-from pydispatch.registry.conversions import user_call, written_in_trace
-from pydispatch.registry.sites import caller_site
-from pydispatch.registry.tables import has_state
 from pydispatch.subclasses import flatten, is_traceable_wrapper
 from pydispatch.tracing.arguments import written_arrays
 from pydispatch.tracing.effects import effects_of, makes_other_numbers

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
+from pydispatch._registry.derivatives import CustomDerivative
+from pydispatch._registry.registrations import add_derivative
+from pydispatch._sites import caller_site
 from pydispatch.autograd import Function, GradcheckError, grad, gradcheck, gradgradcheck, no_grad, once_differentiable
 from pydispatch.exceptions import AutogradError
-from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.registrations import add_derivative
-from pydispatch.registry.sites import caller_site
 
 np_ops = ops.np
 SEED = 20260101

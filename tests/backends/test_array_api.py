@@ -11,6 +11,7 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, compile, func, higher_order, ops
+from pydispatch._registry.backends import dtype_like
 from pydispatch.exceptions import (
     AutogradError,
     DataDependentError,
@@ -19,7 +20,6 @@ from pydispatch.exceptions import (
     NoKernelError,
     UnsupportedError,
 )
-from pydispatch.registry.backends import dtype_like
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.backends.libraries import LIBRARIES, library_named

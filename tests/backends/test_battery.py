@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from pydispatch import ops
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.backends.coverage import MISSING, coverage
 from pydispatch.exceptions import OpCheckError
 from pydispatch.library import impl
 from pydispatch.operators import DECLARATIONS
-from pydispatch.registry.operators import find_or_raise
 from pydispatch.testing import check_backend
 from pydispatch.tree import tree_leaves
 from tests.backends.lone import LoneArray

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pydispatch import ops
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.backends.fitting import fitted
-from pydispatch.registry.operators import find_or_raise
 from pydispatch.schema import Fit
 
 A, B = np.arange(6.0).reshape(2, 3), np.ones(3)

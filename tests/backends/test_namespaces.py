@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pydispatch import ops
+from pydispatch._registry.tables import table_entry
 from pydispatch.exceptions import NoKernelError, UnsupportedArgumentError
 from pydispatch.library import impl
-from pydispatch.registry.tables import table_entry
 from tests.backends.lone import CALLS, LONE, LoneArray
 
 X = np.array([[1.0, 4.0, 2.0], [3.0, 0.5, 6.0]])

@@ -22,7 +22,7 @@ from benchmarks.cases.scans import MODULES as SCAN_MODULES
 from benchmarks.cases.small import small_cases
 from benchmarks.cases.transforms import BY_HAND, OVER_TAPE, TRANSFORMS
 from benchmarks.cases.transforms import THEIRS as LIBRARIES
-from pydispatch.registry import registrations
+from pydispatch._registry import registrations
 
 OF_DISPATCHES = {
     "Operators over a C function that returns its second argument": {

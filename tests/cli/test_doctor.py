@@ -18,12 +18,12 @@ import pytest
 
 import pydispatch
 from pydispatch import _core
+from pydispatch._registry.packs import imported
 from pydispatch.cli.doctor import extensions, installation, printing, self_test, threads
 from pydispatch.cli.doctor.findings import REINSTALL, Finding
 from pydispatch.cli.main import main
 from pydispatch.compiling import compile, compilers
 from pydispatch.exceptions import CompilationError
-from pydispatch.registry.packs import imported
 from tests.needs import needs
 
 PACKAGE = Path(pydispatch.__file__).parent
@@ -234,7 +234,7 @@ def test_a_pack_that_fails_to_load_says_why(tmp_path, monkeypatch, source, distr
 
 def packs_found(monkeypatch, *points):
     """What the doctor finds of packs, if these alone are installed."""
-    monkeypatch.setattr("pydispatch.registry.packs.installed", lambda path, group: EntryPoints(points))
+    monkeypatch.setattr("pydispatch._registry.packs.installed", lambda path, group: EntryPoints(points))
     monkeypatch.setattr(extensions, "installed", lambda path, group: EntryPoints(points))
     return list(extensions.examine_packs())
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
+from pydispatch._registry import registrations
 from pydispatch.backends.meta import MetaArray
 from pydispatch.cli import bench, demo
 from pydispatch.cli.console import has_rich
@@ -21,7 +22,6 @@ from pydispatch.cli.explain import parse_value
 from pydispatch.cli.main import main
 from pydispatch.debug import dump_table
 from pydispatch.exceptions import DispatchError
-from pydispatch.registry import registrations
 
 COMMAND = [sys.executable, "-m", "pydispatch"]
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, func, library, ops
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find
 from pydispatch.backends import MetaArray
 from pydispatch.compat import custom_ops
 from pydispatch.compat.custom_ops import custom_op, impl, impl_abstract, impl_backward, impl_save_for_backward
@@ -26,8 +28,6 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import parse_key
 from pydispatch.library import Library
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find
 from pydispatch.tree import tree_map
 
 ONE = np.ones(3)

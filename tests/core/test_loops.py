@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, _core, func, ops
+from pydispatch._registry.fused_formulas import PRODUCTS, fused_formula_of
 from pydispatch.autograd import grad
 from pydispatch.library import Library
 from pydispatch.operators.declare import DECLARATIONS, operators
-from pydispatch.registry.fused_formulas import PRODUCTS, fused_formula_of
 from tests.warning_filters import all_warnings
 
 cos, sin, total = operators("cos", "sin", "sum")

@@ -30,6 +30,11 @@ from pydispatch import (
     no_dispatch,
     ops,
 )
+from pydispatch._registry import registrations
+from pydispatch._registry.kernels import Kernel
+from pydispatch._registry.operators import find, find_packet
+from pydispatch._registry.registrations import DefinitionHandle, KernelHandle
+from pydispatch._registry.tables import Label, build_table, compute_table
 from pydispatch.autograd import no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import (
@@ -49,11 +54,6 @@ from pydispatch.library import (
     register_autograd,
     register_pydispatch,
 )
-from pydispatch.registry import registrations
-from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.operators import find, find_packet
-from pydispatch.registry.registrations import DefinitionHandle, KernelHandle
-from pydispatch.registry.tables import Label, build_table, compute_table
 from tests.modes.recorders import Passing
 
 X = np.arange(3.0)

@@ -11,9 +11,9 @@ import pytest
 
 from pydispatch import Tensor, compile, func, library, ops
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._registry.operators import load_all
 from pydispatch.debug import describing
 from pydispatch.operators.declare import PACKS
-from pydispatch.registry.operators import load_all
 from pydispatch.tracing import make_fx
 
 load_all("np")

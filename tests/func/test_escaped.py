@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, _core, autograd, library, ops
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.exceptions import (
     AutogradError,
     ConversionError,
@@ -30,7 +31,6 @@ from pydispatch.exceptions import (
 )
 from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from pydispatch.func.transform import Transform
-from pydispatch.registry.operators import find_or_raise
 from tests import comparing
 
 close = partial(comparing.close, atol=0.0)

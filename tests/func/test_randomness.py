@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.autograd import Function
 from pydispatch.exceptions import VmapError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
-from pydispatch.registry.operators import find_or_raise
 from pydispatch.tracing import make_fx
 
 SEED = 7

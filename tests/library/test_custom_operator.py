@@ -17,6 +17,8 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, autograd, compile, func, library, ops
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import (
     AliasingError,
@@ -36,8 +38,6 @@ from pydispatch.keys import parse_key
 from pydispatch.library import CustomOpDef, Library, custom_op
 from pydispatch.library.batching import batching_of
 from pydispatch.library.custom_operator import definitions
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import make_fx
 

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, include_keys, library, ops
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find, find_or_raise, find_packet
+from pydispatch._registry.tables import build_table
 from pydispatch.debug import dump_state
 from pydispatch.exceptions import (
     OperatorNotFoundError,
@@ -26,9 +29,6 @@ from pydispatch.library import (
     register_vmap,
 )
 from pydispatch.modes import DispatchMode
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find, find_or_raise, find_packet
-from pydispatch.registry.tables import build_table
 from pydispatch.schema import parse_schema
 
 S1 = "foo(Tensor x) -> str"

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, library, ops
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.compat import custom_ops
 from pydispatch.exceptions import DispatchError
 from pydispatch.library import Library, custom_op
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find_or_raise
 from tests.ids import without_address
 from tests.modes.recorders import Passing
 

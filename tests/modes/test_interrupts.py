@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, _core, autograd, modes, ops
+from pydispatch._registry import registrations
 from pydispatch.autograd.grad_modes import set_forward_enabled
 from pydispatch.func import Transform, functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.higher_order import cond, scan
 from pydispatch.library import custom_op
-from pydispatch.registry import registrations
 from pydispatch.testing.logging import LoggingMode, _logs, capture_logs
 from pydispatch.tracing import FakeMode, make_fx
 from tests.modes.recorders import Passing

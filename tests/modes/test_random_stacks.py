@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pydispatch import DispatchMode, Tensor, _core, func, ops
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.exceptions import AutogradError, NoDataError, NoHandlerError
 from pydispatch.library import register_pydispatch
 from pydispatch.modes import mode_stack, no_dispatch
-from pydispatch.registry.operators import find_or_raise
 from pydispatch.subclasses import Shell
 from tests.modes import stack_model as model
 

@@ -23,10 +23,10 @@ import numpy as np
 
 import pydispatch.numpy as pnp
 from pydispatch._core import ArrayFunction, OpOverloadPacket
+from pydispatch._registry.operators import load_all
+from pydispatch._registry.registrations import packets
 from pydispatch.cli.stubs import has_arrays, hint, results
 from pydispatch.numpy.declare import FUNCTIONS, NUMPY, Adapter, Face
-from pydispatch.registry.operators import load_all
-from pydispatch.registry.registrations import packets
 from tests.numpy.results import (
     AS_TOLD,
     NAMED,

@@ -462,7 +462,7 @@ assert "pydispatch.operators.decompositions" in sys.modules
 """
 USES = {
     "attribute": "ops.np.linalg_inv(np.eye(2))",
-    "look-up": "from pydispatch.registry.operators import find_or_raise; find_or_raise('np::linalg_inv')",
+    "look-up": "from pydispatch._registry.operators import find_or_raise; find_or_raise('np::linalg_inv')",
     "numpy's function": "np.linalg.det(Tensor(np.eye(2)))",
     "pydispatch.numpy": "import pydispatch.numpy; pydispatch.numpy.linalg.norm(np.ones(2))",
 }

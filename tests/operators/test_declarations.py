@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from pydispatch import ops
+from pydispatch._registry.operators import schema_of as parsed_schema
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators import DECLARATIONS, VARIANTS, Variants, install
 from pydispatch.operators.declare import HAS_NUMPY_2_5, LIBRARY, OF_FAMILIES
-from pydispatch.registry.operators import schema_of as parsed_schema
 from pydispatch.schema import EXACT, compare_signature, parse_schema
 from tests.operators.oracles import is_error, outcome
 from tests.operators.samples import LATER, STATEMENTS, functional_names, numpy_function, samples, schema_of
@@ -150,14 +150,14 @@ def test_variants_differ_from_the_function_in_what_they_write_to(name):
 IN_A_NEW_PROCESS = {
     "importing parses no schema": """
 import pydispatch
-from pydispatch.registry import registrations
+from pydispatch._registry import registrations
 parsed = [name for name, op in registrations.operators.items() if registrations.definition_of(op).is_parsed]
 assert not parsed, parsed
 assert len(registrations.operators) > 200
 """,
     "importing makes no registrations of the library": """
 import gc, pydispatch
-from pydispatch.registry.registrations import OperatorHandle
+from pydispatch._registry.registrations import OperatorHandle
 made = [handle for handle in gc.get_objects() if isinstance(handle, OperatorHandle)]
 assert not made, made[:3]
 assert pydispatch.ops.np.add.default.has_kernel("CPU")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
+from pydispatch._registry.registrations import packets
 from pydispatch.autograd import grad, gradcheck, gradgradcheck
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import AutogradError
@@ -18,7 +19,6 @@ from pydispatch.func import jacfwd, jacrev, jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import operators
 from pydispatch.operators.random import vmap_of_draw, vmap_of_fill
-from pydispatch.registry.registrations import packets
 from tests.operators.oracles import (
     DIFFERENTIABLE,
     NAMES,

@@ -27,6 +27,7 @@ from pydispatch import (
     register_backend,
     register_functionality,
 )
+from pydispatch._registry.operators import find, find_or_raise
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import (
     AmbiguousKernelError,
@@ -42,7 +43,6 @@ from pydispatch.exceptions import (
     UnknownKeyError,
 )
 from pydispatch.library import Library, get_kernel, register_kernel
-from pydispatch.registry.operators import find, find_or_raise
 from pydispatch.schema import parse_name
 from pydispatch.tree import register_pytree_node
 from tests.warning_filters import all_warnings

@@ -27,8 +27,8 @@ from pydispatch import (
     library,
     ops,
 )
+from pydispatch._registry import registrations
 from pydispatch.debug import check_invariants
-from pydispatch.registry import registrations
 from pydispatch.tracing import make_fx, source
 from tests.comparing import raw
 from tests.modes.recorders import Passing

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, _core, compile, ops
+from pydispatch._registry import registrations
 from pydispatch.library import Library
-from pydispatch.registry import registrations
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),

@@ -28,6 +28,9 @@ from hypothesis.stateful import (
 )
 
 from pydispatch import DispatchKeySet, OpOverload, Tensor, default_backend, exclude_keys, force_keys, include_keys
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find
+from pydispatch._registry.tables import Label
 from pydispatch.backends.meta import MetaArray
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
@@ -43,9 +46,6 @@ from pydispatch.exceptions import (
     UnsupportedArgumentError,
 )
 from pydispatch.library import Library, fallthrough_kernel
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find
-from pydispatch.registry.tables import Label
 from tests.properties.tiny_dispatcher_model import load
 from tests.warning_filters import all_warnings
 

@@ -31,6 +31,9 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, _core, below_autograd, include_keys
+from pydispatch._registry import kernels, registrations
+from pydispatch._registry.operators import find, find_or_raise
+from pydispatch._registry.tables import Label, build_table
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
     DispatchError,
@@ -42,9 +45,6 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import ALIASES, parse_key
 from pydispatch.library import Library, Stack, fallthrough_kernel, register_kernel
-from pydispatch.registry import kernels, registrations
-from pydispatch.registry.operators import find, find_or_raise
-from pydispatch.registry.tables import Label, build_table
 from pydispatch.schema import OperatorName, parse_schema
 from tests.registry.listing import dangling, names_with_kernel
 

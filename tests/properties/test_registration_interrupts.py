@@ -31,6 +31,9 @@ from pydispatch import (
     register_functionality,
     tree,
 )
+from pydispatch._registry import registrations
+from pydispatch._registry.backends import BACKENDS
+from pydispatch._registry.operators import find
 from pydispatch.autograd import Function, register_multi_grad_hook
 from pydispatch.autograd.function import _parts_of
 from pydispatch.autograd.hooks import leaf_hooks_of
@@ -40,9 +43,6 @@ from pydispatch.func import Transform
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.library import Library, custom_op, register_pydispatch, registration
 from pydispatch.library.custom_operator import definitions
-from pydispatch.registry import registrations
-from pydispatch.registry.backends import BACKENDS
-from pydispatch.registry.operators import find
 from pydispatch.schema import user_types
 from pydispatch.tracing import decompositions, register_decomposition
 

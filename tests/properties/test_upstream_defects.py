@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_autograd, exclude_keys, force_keys
+from pydispatch._registry import registrations
+from pydispatch._registry.operators import find, find_or_raise, find_packet
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
     AmbiguousKernelError,
@@ -24,8 +26,6 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import all_keys, parse_key
 from pydispatch.library import Library, Stack, fallthrough_kernel, get_kernel
-from pydispatch.registry import registrations
-from pydispatch.registry.operators import find, find_or_raise, find_packet
 from pydispatch.schema import parse_schema
 from tests.registry.listing import dangling, names_with_kernel
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pydispatch._registry.registrations import definition_of, kernels_of, operators
 from pydispatch.keys import parse_key
-from pydispatch.registry.registrations import definition_of, kernels_of, operators
 
 
 def dangling():

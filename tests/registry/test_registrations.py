@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, ops
+from pydispatch._registry import registrations
+from pydispatch._registry.kernels import Kernel
+from pydispatch._registry.operators import find, find_or_raise
+from pydispatch._registry.registrations import add_name
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
     NoKernelError,
@@ -21,10 +25,6 @@ from pydispatch.exceptions import (
     StaleOperatorError,
 )
 from pydispatch.library import Library, Stack, fallthrough_kernel, get_kernel, register_kernel
-from pydispatch.registry import registrations
-from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.operators import find, find_or_raise
-from pydispatch.registry.registrations import add_name
 from pydispatch.schema import parse_name, parse_schema
 from tests.registry.listing import dangling, names_with_kernel
 

@@ -160,7 +160,7 @@ keys = []
 for file in ("<cell 1>", "<cell 1>", "<cell 1 edited>"):
     exec(compile(cell, file, "exec"), scope)
     keys.append(scope["key"])
-fallbacks = [handle.key.name for handle in pydispatch.registry.registrations.fallbacks if handle.active]
+fallbacks = [handle.key.name for handle in pydispatch._registry.registrations.fallbacks if handle.active]
 print(len(set(keys)), fallbacks.count("Cell"))
 """
 

@@ -15,14 +15,10 @@ import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_autograd, force_keys, include_keys
 from pydispatch._core import Signature, simple_signature
-from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
-from pydispatch.keys import ALIASES, backend_keys_of, covers, parse_key, runtime_keys
-from pydispatch.library import Library, fallthrough_kernel
-from pydispatch.operators.declare import PACKS
-from pydispatch.registry import tables
-from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.registrations import derivative_of, operators
-from pydispatch.registry.tables import (
+from pydispatch._registry import tables
+from pydispatch._registry.operators import find_or_raise
+from pydispatch._registry.registrations import derivative_of, operators
+from pydispatch._registry.tables import (
     PRECEDENCE,
     Label,
     build_table,
@@ -30,6 +26,10 @@ from pydispatch.registry.tables import (
     compute_table,
     table_of_declaration,
 )
+from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
+from pydispatch.keys import ALIASES, backend_keys_of, covers, parse_key, runtime_keys
+from pydispatch.library import Library, fallthrough_kernel
+from pydispatch.operators.declare import PACKS
 from pydispatch.schema import parse_signature
 from tests.precedence import COLUMNS, EXAMPLES
 
@@ -447,7 +447,7 @@ import numpy as np
 from pydispatch import DispatchKey, Tensor, include_keys, register_backend, register_functionality
 from pydispatch.library import Library
 from pydispatch.operators.declare import PACKS
-from pydispatch.registry.operators import find_or_raise
+from pydispatch._registry.operators import find_or_raise
 
 class Array:
     pass

@@ -14,10 +14,10 @@ import scipy
 import pydispatch
 import pydispatch.scipy
 from pydispatch import Tensor, ops
+from pydispatch._registry.operators import load_all
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
 from pydispatch.func import functionalize, grad, vmap
-from pydispatch.registry.operators import load_all
 from pydispatch.scipy.pack import FACE, SCIPY
 from pydispatch.testing import opcheck
 from pydispatch.tracing import make_fx

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchMode, Tensor, _core, func, ops
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.autograd import (
     Function,
     backward,
@@ -21,7 +22,6 @@ from pydispatch.autograd import (
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.library import register_autograd
 from pydispatch.modes import restore_entry_state
-from pydispatch.registry.operators import find_or_raise
 from pydispatch.testing import LoggingTensor
 from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of, noting_arguments
 

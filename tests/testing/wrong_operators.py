@@ -11,12 +11,12 @@ import numpy as np
 
 from pydispatch import OpOverload, Tensor, below_autograd, ops
 from pydispatch._core import bottom_array
+from pydispatch._registry.derivatives import CustomDerivative
+from pydispatch._registry.operators import find_or_raise
+from pydispatch._registry.registrations import add_derivative
+from pydispatch._sites import caller_site
 from pydispatch.backends.meta import MetaArray
 from pydispatch.library import Library, register_vmap
-from pydispatch.registry.derivatives import CustomDerivative
-from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.registrations import add_derivative
-from pydispatch.registry.sites import caller_site
 
 calls = itertools.count()
 

@@ -9,11 +9,11 @@ import pytest
 
 from pydispatch import ops
 from pydispatch._core import Tensor, is_array
+from pydispatch._registry.operators import find_or_raise
 from pydispatch.backends.providing import CALLED
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
 from pydispatch.modes import DispatchMode
 from pydispatch.operators.declare import declaration_of
-from pydispatch.registry.operators import find_or_raise
 from pydispatch.tracing.decompositions import _table, get_decompositions, register_decomposition
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import samples

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydispatch import loading
+from pydispatch import _loading
 from pydispatch.backends.dask import arrays
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RegisterOperators", "map_chunks"]
 
-__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+__getattr__, __dir__ = _loading.attributes_on_demand(__name__, globals(), {
     "RegisterOperators": "workers", "map_chunks": "chunks"})
 
 arrays.register()

@@ -14,6 +14,7 @@ import dask.array as da
 import numpy as np
 
 from pydispatch._core import OpOverload
+from pydispatch._registry.backends import is_masked, register_backend
 from pydispatch.backends import masked
 from pydispatch.backends.dask import indexing, matrices, reductions, shaping
 from pydispatch.backends.dask.chunkwise import along, as_dask, of_known_sizes, on_elements, on_masked, on_rows
@@ -22,7 +23,6 @@ from pydispatch.keys import backend_names
 from pydispatch.library import impl
 from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
-from pydispatch.registry.backends import is_masked, register_backend
 
 NAME = "Dask"
 

@@ -11,6 +11,7 @@ from dask.base import compute as compute_lazy
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._registry.backends import is_masked
 from pydispatch.autograd.captures import tensors_in_reach
 from pydispatch.autograd.values import bottom_of
 from pydispatch.backends.dask.functions import (
@@ -43,7 +44,6 @@ from pydispatch.higher_order.transformed import (
     with_tangents,
     wrapped,
 )
-from pydispatch.registry.backends import is_masked
 from pydispatch.tree import described_structure, path_of_leaf, spread, tree_flatten, tree_unflatten
 
 

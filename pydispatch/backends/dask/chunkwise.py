@@ -16,11 +16,11 @@ import numpy as np
 from dask.array.core import elemwise
 
 from pydispatch._core import MetaArray, OpOverload
+from pydispatch._registry.backends import unknown_sizes
 from pydispatch.backends.dask.other_chunks import any_masked, check_chunks, has_other_chunks, with_masked_chunks
 from pydispatch.backends.masked import mask, with_mask
 from pydispatch.exceptions import DispatchError
 from pydispatch.operators.sizes import blame_unknown_sizes
-from pydispatch.registry.backends import unknown_sizes
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from dask.array.core import elemwise
 
 from pydispatch import _core
+from pydispatch._registry.backends import has_unknown_sizes, is_masked, unknown_sizes
 from pydispatch.backends.dask.chunkwise import as_dask, in_one_chunk, on_rows, opened
 from pydispatch.backends.dask.shaping import ravel, reshape
 from pydispatch.backends.masked import with_mask
 from pydispatch.exceptions import UnsupportedError
 from pydispatch.ops import ops
-from pydispatch.registry.backends import has_unknown_sizes, is_masked, unknown_sizes
 
 ALL = slice(None)
 

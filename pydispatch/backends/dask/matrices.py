@@ -7,11 +7,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from pydispatch._registry.backends import is_masked
 from pydispatch.backends import masked
 from pydispatch.backends.dask.chunkwise import along, as_dask, on_rows
 from pydispatch.backends.dask.other_chunks import any_masked
 from pydispatch.ops import ops
-from pydispatch.registry.backends import is_masked
 
 
 def is_in_squares(a: Any) -> bool:

@@ -16,10 +16,10 @@ from numpy import ma
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
+from pydispatch._registry.backends import is_masked
+from pydispatch._registry.tables import table_entry
 from pydispatch.exceptions import NoKernelError, UnsupportedArgumentError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry.backends import is_masked
-from pydispatch.registry.tables import table_entry
 from pydispatch.tree import tree_leaves
 
 

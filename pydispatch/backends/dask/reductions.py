@@ -7,10 +7,10 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from pydispatch._registry.backends import has_unknown_sizes, is_masked
 from pydispatch.backends.dask.chunkwise import as_dask, remember_chunks
 from pydispatch.backends.dask.other_chunks import made_dense, refuse_masked, with_masked_chunks
 from pydispatch.backends.dask.shaping import ravel
-from pydispatch.registry.backends import has_unknown_sizes, is_masked
 
 IDENTITIES = {"sum": 0, "prod": 1, "all": True, "any": False}
 """The value that leaves each reduction's result unchanged. Reductions without one use the initial value instead."""

@@ -11,10 +11,10 @@ import numpy as np
 from dask.array.core import normalize_chunks
 from dask.utils import parse_bytes
 
+from pydispatch._registry.backends import has_unknown_sizes, is_masked
 from pydispatch.backends.dask.chunkwise import as_dask, metadata_of, on_elements, remembered_chunks
 from pydispatch.backends.masked import mask, with_mask
 from pydispatch.ops import ops
-from pydispatch.registry.backends import has_unknown_sizes, is_masked
 
 
 def reshape(a: Any, shape: tuple[int, ...], *, copy: bool | None = None) -> Any:

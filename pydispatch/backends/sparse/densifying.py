@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal
 
+from pydispatch._sites import frames_to_caller
 from pydispatch.exceptions import PerformanceWarning, UnsupportedError
-from pydispatch.registry.sites import frames_to_caller
 
 Policy = Literal["raise", "warn", "allow"]
 policy_now: ContextVar[Policy] = ContextVar("densifying", default="warn")

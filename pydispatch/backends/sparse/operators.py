@@ -14,12 +14,12 @@ import numpy as np
 
 from pydispatch import _core, library
 from pydispatch._core import OpOverload
+from pydispatch._registry.derivatives import Joint
 from pydispatch.backends.sparse.layouts import is_sparse, layout_of
 from pydispatch.exceptions import UnsupportedError, VmapError
 from pydispatch.func.concrete import concrete_value
 from pydispatch.operators.declare import Pack
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import Joint
 
 SPARSE = Pack("sparse")
 values, from_values, sample, to_dense, product = SPARSE.operators(

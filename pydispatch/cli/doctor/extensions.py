@@ -8,10 +8,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 import pydispatch
-from pydispatch.cli.doctor.findings import Finding, text_of
-from pydispatch.compiling import compilers
-from pydispatch.exceptions import CompilationError, PackError
-from pydispatch.registry.packs import (
+from pydispatch._registry.packs import (
     BACKENDS,
     OPERATORS,
     described,
@@ -21,6 +18,9 @@ from pydispatch.registry.packs import (
     missing_library,
     pack_named,
 )
+from pydispatch.cli.doctor.findings import Finding, text_of
+from pydispatch.compiling import compilers
+from pydispatch.exceptions import CompilationError, PackError
 
 
 def examine_packs() -> Iterator[Finding]:

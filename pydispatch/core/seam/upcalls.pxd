@@ -7,21 +7,21 @@ cdef class Upcalls:                     # functions in Python, by the module tha
     cdef public object array_leaves, map_arrays
     # memory.py
     cdef public object overlaps_itself, overlap
-    # registry/registrations.py
+    # _registry/registrations.py
     cdef public object declared, name_declared
-    # registry/tables.py
+    # _registry/tables.py
     cdef public object build_table
-    # registry/backends.py
+    # _registry/backends.py
     cdef public object bring_into_use, load_backend, dtype_like
-    # registry/messages.py
+    # _registry/messages.py
     cdef public object wrong_type, missing_argument, too_many_arguments, unknown_keyword, given_twice, short_stack
     cdef public object wrong_number_of_values, wrong_number_left, wrong_number_returned, wrong_type_returned
     cdef public object aliasing_error, no_handler, no_kernel, mixed_backends
     cdef public object ran_fallthrough, no_overload, no_such_overload, describe_interpreter, inactive_error
     cdef public object opaque_autograd_kernel, unsupported_argument
-    # registry/conversions.py
+    # _registry/conversions.py
     cdef public object conversion_error
-    # registry/derivatives.py
+    # _registry/derivatives.py
     cdef public object compile_derivative
     # modes.py
     cdef public object warn_untracked

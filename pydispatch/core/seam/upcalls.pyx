@@ -26,7 +26,7 @@ def check_connected():
     missing = sorted([name for name in UPCALLS if getattr(upcalls, name) is None])
     if missing:
         raise RuntimeError(f"the core calls {', '.join(missing)}, but no module connects that\n"
-                           "call _core.connect in the module that defines it, or list it in loading.CONNECTED")
+                           "call _core.connect in the module that defines it, or list it in _loading.CONNECTED")
 
 
 def connected(str name):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.numpy.declare import array_function, as_nonscalar
 from pydispatch.ops import ops
 

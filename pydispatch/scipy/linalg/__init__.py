@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scipy.linalg import LinAlgError, LinAlgWarning  # noqa: F401
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.numpy.declare import OPERATOR as _OPERATOR
 from pydispatch.scipy.linalg import elimination, functions, general, structured, triangular  # noqa: F401
 from pydispatch.scipy.pack import FACE as _FACE

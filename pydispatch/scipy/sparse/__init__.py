@@ -6,7 +6,7 @@ constant structure, which specifies their positions. It is a pytree node with on
 are stored, and are never dense.
 """
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.scipy.sparse import linalg
 from pydispatch.scipy.sparse.arrays import csr_array, from_scipy, matmat, matvec
 

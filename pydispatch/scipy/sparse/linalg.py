@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
 from pydispatch.scipy.sparse.arrays import as_sparse

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scipy import special as _special
 
-from pydispatch.loading import only_public
+from pydispatch._loading import only_public
 from pydispatch.scipy.pack import FACE as _FACE
 from pydispatch.scipy.pack import PASSED_ON as _PASSED_ON
 from pydispatch.scipy.pack import SCIPY as _SCIPY

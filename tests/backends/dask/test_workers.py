@@ -11,9 +11,9 @@ import dask.array as da
 from distributed import Client, LocalCluster
 
 from pydispatch import func, ops
+from pydispatch._registry import registrations
 from pydispatch.backends.dask import RegisterOperators, map_chunks, workers
 from pydispatch.library import custom_op, register_autograd
-from pydispatch.registry import registrations
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 

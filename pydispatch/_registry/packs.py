@@ -8,9 +8,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from types import ModuleType
 
+from pydispatch._registry.operators import families_of
+from pydispatch._registry.registrations import packets
 from pydispatch.exceptions import PackError
-from pydispatch.registry.operators import families_of
-from pydispatch.registry.registrations import packets
 
 OPERATORS, BACKENDS = "pydispatch.packs", "pydispatch.backends"
 """The groups of entry points.

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Signature, Table, TableEntry
-from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
-from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
-from pydispatch.loading import deferred
-from pydispatch.registry.backends import BACKENDS
-from pydispatch.registry.kernels import Kernel, fallthrough_kernel
-from pydispatch.registry.operators import schema_of, undefined
-from pydispatch.registry.registrations import (
+from pydispatch._loading import deferred
+from pydispatch._registry.backends import BACKENDS
+from pydispatch._registry.kernels import Kernel, fallthrough_kernel
+from pydispatch._registry.operators import schema_of, undefined
+from pydispatch._registry.registrations import (
     definition_of,
     derivative_of,
     fallbacks,
@@ -31,9 +29,11 @@ from pydispatch.registry.registrations import (
     schema_declared,
     shared_parts,
 )
+from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
+from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
 from pydispatch.schema import EXACT, Argument, DeviceType, Fit, OptionalType, Schema, parse_declared_signature
 
-describe = deferred("registry.messages", "describe")
+describe = deferred("_registry.messages", "describe")
 kernel_provided = deferred("backends.providing", "kernel_provided")
 
 CIA = DispatchKey.CompositeImplicitAutograd

@@ -40,9 +40,9 @@ CONNECTED = {
     "numpy.methods": ("call_as_function",),
     "numpy.objects": ("binary_with_object",),
     "numpy.protocols": ("call_universal", "function_of_numpy", "call_on_backend"),
-    "registry.conversions": ("conversion_error",),
-    "registry.derivatives": ("compile_derivative",),
-    "registry.messages": (
+    "_registry.conversions": ("conversion_error",),
+    "_registry.derivatives": ("compile_derivative",),
+    "_registry.messages": (
         "inactive_error", "opaque_autograd_kernel", "aliasing_error", "wrong_type", "missing_argument",
         "too_many_arguments", "unknown_keyword", "given_twice", "short_stack", "wrong_number_of_values",
         "wrong_number_left", "wrong_number_returned", "wrong_type_returned", "no_handler", "no_kernel",

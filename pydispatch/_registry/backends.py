@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core, keys
+from pydispatch._loading import deferred
+from pydispatch._registry.kernels import check_function
+from pydispatch._registry.registrations import assign_item, lock, mark_all_stale
+from pydispatch._sites import caller_site, calling_code, frames_to_caller
 from pydispatch.exceptions import DispatchTypeError, OverrideWarning, UnsupportedError
 from pydispatch.keys import DispatchKey
-from pydispatch.loading import deferred
-from pydispatch.registry.kernels import check_function
-from pydispatch.registry.registrations import assign_item, lock, mark_all_stale
-from pydispatch.registry.sites import caller_site, calling_code, frames_to_caller
 from pydispatch.schema import parse_name
 
-load_backend_pack = deferred("registry.packs", "load_backend_pack")
+load_backend_pack = deferred("_registry.packs", "load_backend_pack")
 
 
 class Backend:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from importlib import import_module
 
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._loading import deferred
+from pydispatch._registry.registrations import definition_of, operators, packets
 from pydispatch.exceptions import OperatorNotFoundError, StaleOperatorError
-from pydispatch.loading import deferred
-from pydispatch.registry.registrations import definition_of, operators, packets
 from pydispatch.schema import OperatorName, Schema, parse_name
 
 _on_demand: dict[str, str] = {}
-load_pack = deferred("registry.packs", "load_pack")
+load_pack = deferred("_registry.packs", "load_pack")
 
 
 def load_on_demand(modules: Mapping[str, str]) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import _core, loading
+from pydispatch import _core, _loading
 from pydispatch.exceptions import RegistrationError
 from pydispatch.schema import EXACT, Fit, Schema, compare_signature, described, first_difference
 
 # needed for kernels of users only
-infer_kernel_schema = loading.deferred("schema.inference", "infer_kernel_schema")
-universal = loading.deferred("registry.c_functions", "universal")
+infer_kernel_schema = _loading.deferred("schema.inference", "infer_kernel_schema")
+universal = _loading.deferred("_registry.c_functions", "universal")
 
 
 class Kernel:

@@ -20,6 +20,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, PythonWrapper, Tensor, Wrapper
+from pydispatch._sites import describe_interpreter, is_ours
 from pydispatch.exceptions import (
     AutogradError,
     ConversionError,
@@ -28,7 +29,6 @@ from pydispatch.exceptions import (
     DispatchTypeError,
     VmapError,
 )
-from pydispatch.registry.sites import describe_interpreter, is_ours
 
 FACE = "pydispatch.numpy"
 COPY = "a copy for pickle or copy.deepcopy"

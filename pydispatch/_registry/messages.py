@@ -12,6 +12,11 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, DispatchKeySet, Interpreter, OpOverload, OpOverloadPacket, TableEntry
+from pydispatch._loading import deferred
+from pydispatch._registry.backends import BACKENDS, backend_of_key
+from pydispatch._registry.kernels import Kernel
+from pydispatch._registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
+from pydispatch._sites import describe_interpreter
 from pydispatch.exceptions import (
     AliasingError,
     AutogradError,
@@ -25,11 +30,6 @@ from pydispatch.exceptions import (
     VmapError,
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_bit, backend_names, runtime_keys
-from pydispatch.loading import deferred
-from pydispatch.registry.backends import BACKENDS, backend_of_key
-from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
-from pydispatch.registry.sites import describe_interpreter
 from pydispatch.schema import Schema, described
 
 UNKNOWN = "unknown keyword"

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
+from pydispatch._registry.fused_formulas import fused_formulas_of
 from pydispatch.exceptions import NoDerivativeError
-from pydispatch.registry.fused_formulas import fused_formulas_of
 from pydispatch.schema import OperatorName, Schema, Type
 
 VALUE, RESULT, SHAPE, DTYPE = range(4)

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._registry.kernels import Kernel, check_function, check_kernel
+from pydispatch._sites import RegistrationSite, caller_site, frames_to_caller, is_again, warn_again
 from pydispatch.exceptions import OverrideWarning, RegistrationError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry.kernels import Kernel, check_function, check_kernel
-from pydispatch.registry.sites import RegistrationSite, caller_site, frames_to_caller, is_again, warn_again
 from pydispatch.schema import EXACT, OperatorName, Schema, parse_declared_signature
 
 H = TypeVar("H", bound="OperatorHandle")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pydispatch import _core
+from pydispatch._registry.kernels import capsule_of
 from pydispatch.exceptions import RegistrationError
-from pydispatch.registry.kernels import capsule_of
 
 MOST_INPUTS = 3
 INTEGERS = {"intptr_t", "npy_intp", "Py_ssize_t", "ssize_t", "ptrdiff_t", "long", "int64_t"}
