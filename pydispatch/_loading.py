@@ -16,7 +16,7 @@ from pydispatch import _core
 CONNECTED = {
     "autograd.anomaly": ("note_origin", "tell_origin", "check_node"),
     "autograd.batches": (
-        "unbatched_write", "not_a_batch", "batch_dims", "copies_for_examples", "with_batch_outermost", "lost_view"),
+        "unbatched_write", "not_a_batch", "batch_dims", "copies_for_examples", "lost_view"),
     "autograd.custom_derivatives": (
         "record_custom", "apply_custom_on_tape", "function_is_used", "checked_gradient", "zeros_beside",
         "needless_gradient", "materialize", "check_gradients", "gradient_of_formula"),
@@ -35,18 +35,12 @@ CONNECTED = {
     "library.derived": ("batch_by_default",),
     "library.pickling": ("reduce_operator", "reduce_packet"),
     "library.registration": ("py_impl",),
-    "memory": ("overlap", "overlaps_itself"),
     "numpy.declare": ("as_elements", "as_key"),
     "numpy.methods": ("call_as_function",),
     "numpy.objects": ("binary_with_object",),
     "numpy.protocols": ("call_universal", "function_of_numpy", "call_on_backend"),
     "_registry.conversions": ("conversion_error",),
     "_registry.derivatives": ("compile_derivative",),
-    "_registry.messages": (
-        "inactive_error", "opaque_autograd_kernel", "aliasing_error", "wrong_type", "missing_argument",
-        "too_many_arguments", "unknown_keyword", "given_twice", "short_stack", "wrong_number_of_values",
-        "wrong_number_left", "wrong_number_returned", "wrong_type_returned", "no_handler", "no_kernel",
-        "mixed_backends", "ran_fallthrough", "unsupported_argument", "no_overload", "no_such_overload"),
 }
 """The modules that are loaded when the core calls one of the functions that they connect."""
 

@@ -12,6 +12,7 @@ from pydispatch import _core, _loading
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch._registry import registrations
 from pydispatch._registry.operators import find, find_or_raise, load_all, nearest_names, schema_of
+from pydispatch._registry.packs import namespaces_of_packs
 from pydispatch._registry.registrations import definition_of, kernels_of
 from pydispatch._registry.tables import table_entry
 from pydispatch.exceptions import OperatorNotFoundError, PackError
@@ -122,7 +123,6 @@ def let_ipython_complete() -> None:
 
 ops: Ops = Ops()
 let_ipython_complete()      # IPython is loaded before any module that a notebook imports
-namespaces_of_packs = _loading.deferred("_registry.packs", "namespaces_of_packs")
 reduce_namespace = _loading.deferred("library.pickling", "reduce_namespace")
 
 

@@ -9,20 +9,19 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pydispatch import _core, keys
-from pydispatch._loading import deferred
+from pydispatch._core import OpOverload
 from pydispatch._registry.kernels import check_function
+from pydispatch._registry.packs import load_backend_pack
 from pydispatch._registry.registrations import assign_item, lock, mark_all_stale
 from pydispatch._sites import caller_site, calling_code, frames_to_caller
 from pydispatch.exceptions import DispatchTypeError, OverrideWarning, UnsupportedError
 from pydispatch.keys import DispatchKey
 from pydispatch.schema import parse_name
-
-load_backend_pack = deferred("_registry.packs", "load_backend_pack")
 
 
 class Backend:
@@ -65,6 +64,26 @@ class Backend:
 
 BACKENDS: dict[str, Backend] = {}
 """The backends that were registered at run time, by name."""
+
+
+class Missing(NamedTuple):
+    """The reason why a backend provides no kernel."""
+
+    reason: str
+
+
+_provide: Callable[[OpOverload, Backend], Any]
+
+
+def provide_with(function: Callable[[OpOverload, Backend], Any]) -> None:
+    """Set the function that finds the kernel that a backend provides for an operator, or returns why it is Missing."""
+    global _provide
+    _provide = function
+
+
+def kernel_provided(op: OpOverload, backend: Backend) -> Any:
+    """Return the kernel that a backend provides for an operator without a registered one, or why it is Missing."""
+    return _provide(op, backend) if backend.provides else Missing("it was registered without a namespace")
 
 
 def register_backend(

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._registry.kernels import capsule_of
 from pydispatch.exceptions import RegistrationError
 
 MOST_INPUTS = 3
@@ -121,3 +120,15 @@ def layout_of(signature: str) -> CallingConvention | None:
 def _plain(argument: str) -> str:
     """Remove `const` from a C type and put one space before each asterisk."""
     return " ".join(re.sub(r"\bconst\b", " ", argument).replace("*", " * ").split())
+
+
+def is_c_function(value: Any) -> bool:
+    """Return whether this is a PyCapsule or a `scipy.LowLevelCallable`."""
+    return _core.name_of_capsule(capsule_of(value)) is not None
+
+
+def capsule_of(value: Any) -> Any:
+    """Return the capsule in a `scipy.LowLevelCallable`, or any other value as it is."""
+    if isinstance(value, tuple) and type(value).__name__ == "LowLevelCallable":
+        return tuple.__getitem__(value, 0)      # LowLevelCallable's __getitem__ raises
+    return value

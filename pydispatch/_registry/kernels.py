@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import _core, _loading
+from pydispatch import schema
+from pydispatch._registry.c_functions import is_c_function, universal
 from pydispatch.exceptions import RegistrationError
 from pydispatch.schema import EXACT, Fit, Schema, compare_signature, described, first_difference
 
 # needed for kernels of users only
-infer_kernel_schema = _loading.deferred("schema.inference", "infer_kernel_schema")
-universal = _loading.deferred("_registry.c_functions", "universal")
 
 
 class Kernel:
@@ -65,7 +64,7 @@ class Kernel:
         """The schema inferred from annotations, or None for boxed kernels and if annotations are missing."""
         if self._inferred is False:
             opaque = self.boxed or self.fallthrough
-            self._inferred = None if opaque else infer_kernel_schema(self.function, with_keyset=self.with_keyset)
+            self._inferred = None if opaque else schema.infer_kernel_schema(self.function, with_keyset=self.with_keyset)
         return self._inferred  # type: ignore[return-value]
 
     @property
@@ -89,18 +88,6 @@ def check_function(what: str, role: str, function: Any, remedy: str) -> None:
     """Raise RegistrationError for a value that is not callable, with `what` and `role` in the message."""
     if not callable(function):
         raise RegistrationError(f"{what}: {role} must be a function, not {described(function)}\n{remedy}")
-
-
-def is_c_function(value: Any) -> bool:
-    """Return whether this is a PyCapsule or a `scipy.LowLevelCallable`."""
-    return _core.name_of_capsule(capsule_of(value)) is not None
-
-
-def capsule_of(value: Any) -> Any:
-    """Return the capsule in a `scipy.LowLevelCallable`, or any other value as it is."""
-    if isinstance(value, tuple) and type(value).__name__ == "LowLevelCallable":
-        return tuple.__getitem__(value, 0)      # LowLevelCallable's __getitem__ raises
-    return value
 
 
 def kernel_function(what: str, function: Any, remedy: str) -> Callable[..., Any]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, DispatchKeySet, Interpreter, OpOverload, OpOverloadPacket, TableEntry
-from pydispatch._loading import deferred
-from pydispatch._registry.backends import BACKENDS, backend_of_key
+from pydispatch._registry.backends import BACKENDS, Missing, backend_of_key, kernel_provided
 from pydispatch._registry.kernels import Kernel
 from pydispatch._registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
 from pydispatch._sites import describe_interpreter
@@ -33,7 +32,6 @@ from pydispatch.keys import DispatchKey, all_keys, backend_bit, backend_names, r
 from pydispatch.schema import Schema, described
 
 UNKNOWN = "unknown keyword"
-why_missing = deferred("backends.providing", "why_missing")
 
 
 def describe(op: OpOverload) -> str:
@@ -303,7 +301,9 @@ def _no_kernel(
     remedy = f'library.register_fake("{op.name}", fake)' if meta else f'lib.impl("{op.name}", kernel, "{key.name}")'
     backend = backend_of_key(key)
     if backend is not None and backend.provides:
-        have += f"\n{backend.name} provides none: {why_missing(op, backend)}"
+        found = kernel_provided(op, backend)
+        reason = found.reason if isinstance(found, Missing) else "its kernel was registered during this call"
+        have += f"\n{backend.name} provides none: {reason}"
     return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\n{convert}register one: {remedy}")
 
 

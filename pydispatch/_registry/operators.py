@@ -3,22 +3,13 @@
 # tests: tests/registry/test_registrations.py
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch._loading import deferred
+from pydispatch._registry.packs import families_of, load_pack, modules_for
 from pydispatch._registry.registrations import definition_of, operators, packets
 from pydispatch.exceptions import OperatorNotFoundError, StaleOperatorError
 from pydispatch.schema import OperatorName, Schema, parse_name
-
-_on_demand: dict[str, str] = {}
-load_pack = deferred("_registry.packs", "load_pack")
-
-
-def load_on_demand(modules: Mapping[str, str]) -> None:
-    """Import each of these modules when an operator whose name starts with its key is first looked up."""
-    _on_demand.update(modules)
 
 
 def load(name: str) -> None:
@@ -26,14 +17,8 @@ def load(name: str) -> None:
     namespace = name.partition("::")[0]
     if namespace != "np":       # the pack of np comes with the package
         load_pack(namespace)
-    for start, module in list(_on_demand.items()):
-        if name.startswith(start):
-            import_module(module)
-
-
-def families_of(namespace: str) -> list[str]:
-    """Return the modules that define operators of this namespace on demand."""
-    return [module for start, module in list(_on_demand.items()) if start.partition("::")[0] == namespace]
+    for module in modules_for(name):
+        import_module(module)
 
 
 def load_all(namespace: str) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from pydispatch._registry.operators import families_of
 from pydispatch._registry.registrations import packets
 from pydispatch.exceptions import PackError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
 
 OPERATORS, BACKENDS = "pydispatch.packs", "pydispatch.backends"
 """The groups of entry points.
@@ -21,6 +24,23 @@ to the module that registers the backend.
 
 _looked_up: set[str] = set()
 """Namespaces whose packs are loaded, or that have no pack."""
+_on_demand: dict[str, str] = {}
+"""The modules that define operators on demand, by the start of the operators' full names."""
+
+
+def load_on_demand(modules: Mapping[str, str]) -> None:
+    """Import each of these modules when an operator whose name starts with its key is first looked up."""
+    _on_demand.update(modules)
+
+
+def modules_for(name: str) -> list[str]:
+    """Return the modules on demand that may define an operator of this full name."""
+    return [module for start, module in list(_on_demand.items()) if name.startswith(start)]
+
+
+def families_of(namespace: str) -> list[str]:
+    """Return the modules that define operators of this namespace on demand."""
+    return [module for start, module in list(_on_demand.items()) if start.partition("::")[0] == namespace]
 
 
 def load_pack(namespace: str) -> None:
@@ -57,7 +77,8 @@ def namespaces_of_packs() -> list[str]:
 @lru_cache(maxsize=8)
 def installed(path: tuple[str, ...], group: str) -> EntryPoints:
     """Return the entry points of a group on this path. They are cached, as reading distributions takes milliseconds."""
-    return entry_points(group=group)
+    found: EntryPoints = import_module("importlib.metadata").entry_points(group=group)
+    return found
 
 
 def _is_imported(point: EntryPoint) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Signature, Table, TableEntry
-from pydispatch._loading import deferred
-from pydispatch._registry.backends import BACKENDS
+from pydispatch._registry.backends import BACKENDS, kernel_provided
 from pydispatch._registry.kernels import Kernel, fallthrough_kernel
+from pydispatch._registry.messages import describe
 from pydispatch._registry.operators import schema_of, undefined
 from pydispatch._registry.registrations import (
     definition_of,
@@ -32,9 +32,6 @@ from pydispatch._registry.registrations import (
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
 from pydispatch.schema import EXACT, Argument, DeviceType, Fit, OptionalType, Schema, parse_declared_signature
-
-describe = deferred("_registry.messages", "describe")
-kernel_provided = deferred("backends.providing", "kernel_provided")
 
 CIA = DispatchKey.CompositeImplicitAutograd
 CEA = DispatchKey.CompositeExplicitAutograd

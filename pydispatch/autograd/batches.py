@@ -10,7 +10,7 @@ from pydispatch import _core
 from pydispatch._core import BatchedTensor, OpOverload, Vmap
 from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.examples import example_of, warn_of_loop
-from pydispatch.autograd.values import bottom_of, values_below
+from pydispatch.autograd.values import contiguous_examples, order_in_memory, values_below
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
 from pydispatch.tree import (
@@ -247,28 +247,7 @@ def batch_dims(value: Any, interpreter: Vmap) -> tuple[Any, Any]:
 
 def copies_for_examples(value: Any, size: int) -> Any:
     """Copy an array for each of `size` examples. Each copy has the array's layout in memory."""
-    return _contiguous(as_batch(value, None, size), order_in_memory(value))
-
-
-def with_batch_outermost(batch: Any) -> Any:
-    """Copy a batch so that each example is contiguous. The axes of an example keep their order in memory."""
-    return _contiguous(batch, [axis - 1 for axis in order_in_memory(batch) if axis])
-
-
-def order_in_memory(value: Any) -> list[int]:
-    """Return the axes of an array, those with the longest steps in memory first."""
-    strides = getattr(bottom_of(value), "strides", None) or (0,) * value.ndim
-    return sorted(range(value.ndim), key=lambda axis: -abs(strides[axis]))
-
-
-def _contiguous(batch: Any, order: Sequence[int]) -> Any:
-    """Copy a batch so that its examples follow each other in memory, each with its axes in this order."""
-    shape = tuple(batch.shape)
-    if list(order) == sorted(order):
-        return ops.np.reshape(batch, shape, copy=True)
-    axes = (0, *[axis + 1 for axis in order])
-    copied = ops.np.reshape(ops.np.transpose(batch, axes), tuple([shape[axis] for axis in axes]), copy=True)
-    return ops.np.transpose(copied, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+    return contiguous_examples(as_batch(value, None, size), order_in_memory(value))
 
 
 def lost_view(op: OpOverload, maker: OpOverload, interpreter: Vmap) -> VmapError:
@@ -301,5 +280,5 @@ def not_a_batch(value: Any, interpreter: Vmap) -> VmapError:
 
 _core.connect(
     unbatched_write=unbatched_write, not_a_batch=not_a_batch, batch_dims=batch_dims,
-    copies_for_examples=copies_for_examples, with_batch_outermost=with_batch_outermost, lost_view=lost_view,
+    copies_for_examples=copies_for_examples, lost_view=lost_view,
 )

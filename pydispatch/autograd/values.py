@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,27 @@ def values_below(value: Any, interpreter: Interpreter) -> Any:
     return tree_map(lambda leaf: _core.value_below(leaf, interpreter), value)
 
 
+def with_batch_outermost(batch: Any) -> Any:
+    """Copy a batch so that each example is contiguous. The axes of an example keep their order in memory."""
+    return contiguous_examples(batch, [axis - 1 for axis in order_in_memory(batch) if axis])
+
+
+def order_in_memory(value: Any) -> list[int]:
+    """Return the axes of an array, those with the longest steps in memory first."""
+    strides = getattr(bottom_of(value), "strides", None) or (0,) * value.ndim
+    return sorted(range(value.ndim), key=lambda axis: -abs(strides[axis]))
+
+
+def contiguous_examples(batch: Any, order: Sequence[int]) -> Any:
+    """Copy a batch so that its examples follow each other in memory, each with its axes in this order."""
+    shape = tuple(batch.shape)
+    if list(order) == sorted(order):
+        return ops.np.reshape(batch, shape, copy=True)
+    axes = (0, *[axis + 1 for axis in order])
+    copied = ops.np.reshape(ops.np.transpose(batch, axes), tuple([shape[axis] for axis in axes]), copy=True)
+    return ops.np.transpose(copied, tuple(sorted(range(len(axes)), key=axes.__getitem__)))
+
+
 _core.connect(
     zeros_like=lambda value: ops.np.zeros_like(value),
     reshape=lambda value, shape: ops.np.reshape(value, shape),
@@ -85,4 +107,5 @@ _core.connect(
     copy=lambda value: ops.np.copy(value),
     sum=lambda value, axis: ops.np.sum(value, axis),
     broadcast_to=lambda value, shape: ops.np.broadcast_to(value, shape),
+    with_batch_outermost=with_batch_outermost,
 )

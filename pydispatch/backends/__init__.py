@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pydispatch._loading import only_public
+from pydispatch._loading import deferred, only_public
+from pydispatch._registry.backends import provide_with
 from pydispatch.backends.meta import MetaArray
 
 __all__ = ["MetaArray"]
 __dir__ = only_public(globals())
+
+provide_with(deferred("backends.providing", "provided"))        # which imports `tracing`

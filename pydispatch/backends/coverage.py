@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pydispatch._core import OpOverload
-from pydispatch._registry.backends import BACKENDS, bring_into_use
+from pydispatch._registry.backends import BACKENDS, bring_into_use, kernel_provided
 from pydispatch._registry.operators import find_or_raise, load_all
 from pydispatch._registry.tables import Label, ProvidedKernel, table_entry
-from pydispatch.backends.providing import kernel_provided
 from pydispatch.exceptions import UnknownKeyError
 from pydispatch.keys import parse_backend, parse_key
 from pydispatch.operators import DECLARATIONS

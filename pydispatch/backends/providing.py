@@ -10,13 +10,13 @@ from __future__ import annotations
 import types
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, Tensor
-from pydispatch._registry.backends import Backend
+from pydispatch._registry.backends import Backend, Missing, kernel_provided
 from pydispatch._registry.operators import find, schema_of
 from pydispatch._registry.registrations import kernels_of
 from pydispatch._registry.tables import CEA, CEANF, CIA, Label, ProvidedKernel
@@ -30,26 +30,13 @@ from pydispatch.tracing.decompositions import decomposition_of
 from pydispatch.tree import tree_leaves, tree_map
 
 
-class Missing(NamedTuple):
-    """The reason why a backend provides no kernel."""
+def provided(
+    op: OpOverload, backend: Backend, asked: frozenset[OpOverload] = frozenset()
+) -> ProvidedKernel | Missing:
+    """Return the kernel that a backend provides for an operator, or why it has none.
 
-    reason: str
-
-
-def kernel_provided(op: OpOverload, backend: Backend) -> ProvidedKernel | Missing:
-    """Return the kernel that a backend provides for an operator without a registered one, or why it has none."""
-    if not backend.provides:
-        return Missing("it was registered without a namespace")
-    return _provided(op, backend, frozenset())
-
-
-def why_missing(op: OpOverload, backend: Backend) -> str:
-    """Return the reason why a backend provides no kernel for an operator, for messages."""
-    found = kernel_provided(op, backend)
-    return found.reason if isinstance(found, Missing) else "its kernel was registered during this call"
-
-
-def _provided(op: OpOverload, backend: Backend, asked: frozenset[OpOverload]) -> ProvidedKernel | Missing:
+    `asked` are the operators that are being decomposed, which its decomposition must not call.
+    """
     declaration = declaration_of(op)
     given = backend.kernels.get(str(op.name))
     found: ProvidedKernel | Missing = Missing("it is not an operator of NumPy")
@@ -349,4 +336,4 @@ def _has(op: OpOverload, backend: Backend, asked: frozenset[OpOverload]) -> bool
     registered = kernels_of(op)
     if any(key in registered for key in (parse_key(backend.name), CEA, CEANF, CIA)):
         return True
-    return op not in asked and isinstance(_provided(op, backend, asked), ProvidedKernel)
+    return op not in asked and isinstance(provided(op, backend, asked), ProvidedKernel)

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Sequence
 
 import pydispatch
-from pydispatch._loading import deferred
 from pydispatch.cli import demo
 from pydispatch.cli.backends import run_backends
 from pydispatch.cli.bench import run_bench
 from pydispatch.cli.console import console
+from pydispatch.cli.doctor.printing import run_doctor
 from pydispatch.cli.explain import run_explain
 from pydispatch.cli.ops import run_ops
 from pydispatch.cli.profile import run_profile
@@ -63,7 +63,7 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     add_import_option(command)
 
     command = commands.add_parser("doctor", help="examine and test the installation, with remedies")
-    command.set_defaults(run=deferred("cli.doctor.printing", "run_doctor"), modules=[])
+    command.set_defaults(run=run_doctor, modules=[])
 
     command = commands.add_parser(
         "profile", help="run a script and show which operators it calls and how long they take"

@@ -12,12 +12,11 @@ from pydispatch import _core
 from pydispatch._core import OpOverload
 from pydispatch._loading import deferred
 from pydispatch._registry import registrations
-from pydispatch._registry.c_functions import universal
+from pydispatch._registry.c_functions import is_c_function, universal
 from pydispatch._registry.kernels import (
     Kernel,
     check_function,
     check_kernel,
-    is_c_function,
     kernel_function,
     make_kernel,
 )

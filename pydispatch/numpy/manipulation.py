@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import Tensor, is_array
 from pydispatch._loading import deferred
-from pydispatch.autograd.batches import order_in_memory
+from pydispatch.autograd.values import order_in_memory
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import (
     array_function,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydispatch import _core
-from pydispatch._registry.derivatives import Joint
 from pydispatch.exceptions import RegistrationError
-from pydispatch.operators.declare import Declaration
 from pydispatch.schema import parse_schema
+
+if TYPE_CHECKING:
+    from pydispatch.operators.declare import Declaration
 
 
 def check(declaration: Declaration) -> None:
@@ -21,9 +24,9 @@ def check(declaration: Declaration) -> None:
     n_arrays = sum(argument.type.contains_arrays for argument in arguments)
     for role in ("vjp", "jvp"):
         given = getattr(declaration, role)
-        if given is None or isinstance(given, (str, Joint)):
+        if given is None or isinstance(given, str):
             continue
-        formulas = given if isinstance(given, tuple) else (given,)
+        formulas = given if isinstance(given, tuple) else (given,)        # a Joint is a tuple of one formula
         if len(formulas) > n_arrays:
             raise RegistrationError(f"operator {full}: {role} has {len(formulas)} formulas, but the schema has "
                                     f"{n_arrays} arrays among its arguments\ngive one for each of them")

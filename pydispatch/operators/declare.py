@@ -47,10 +47,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel, is_array, is_of_numpy
-from pydispatch._loading import deferred
-from pydispatch._registry.operators import find_or_raise, load_on_demand
+from pydispatch._registry.messages import unwritable_error
+from pydispatch._registry.operators import find_or_raise
+from pydispatch._registry.packs import load_on_demand
 from pydispatch._registry.registrations import packets, register_pack
 from pydispatch.exceptions import RegistrationError
+from pydispatch.operators.checking import check
 from pydispatch.operators.meta import broadcastable, meta_like, pointwise_meta
 from pydispatch.ops import ops
 from pydispatch.schema.names import validate_namespace
@@ -63,9 +65,6 @@ LAYOUT = {
     "subok": "use np.asarray(result): the kernel determines the type of a result",
 }
 
-
-check = deferred("operators.checking", "check")
-unwritable_error = deferred("_registry.messages", "unwritable_error")
 
 Formulas = Callable | tuple[Callable | None, ...] | None
 BatchingDeclaration = str | Mapping[str, Callable] | Callable | None

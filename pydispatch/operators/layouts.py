@@ -14,13 +14,10 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import MetaArray, Tensor, Wrapper
-from pydispatch._loading import deferred
-from pydispatch.autograd.values import WITHOUT_LAYOUT, bottom_of
+from pydispatch.autograd.values import WITHOUT_LAYOUT, bottom_of, order_in_memory
 from pydispatch.exceptions import DataDependentError
+from pydispatch.memory import axes_in_memory
 from pydispatch.ops import ops
-
-order_in_memory = deferred("autograd.batches", "order_in_memory")
-axes_in_memory = deferred("memory", "axes_in_memory")
 
 
 def layout_of(x: Any, remedy: str = 'pass order="C" or order="F"') -> Any:

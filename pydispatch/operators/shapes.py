@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch import _core
 from pydispatch._core import ArrayMethod, MetaArray, Tensor, expand, sum_to
-from pydispatch._loading import deferred
+from pydispatch.autograd.values import with_batch_outermost
 from pydispatch.operators.batching import (
     axes_behind,
     axis_behind,
@@ -30,7 +30,6 @@ from pydispatch.operators.meta import along, broadcast, dtype_of, sample, shape_
 
 concatenate, flip, index_put, moveaxis, reshape, roll, swapaxes, transpose, with_item, zeros_like = operators(
     "concatenate", "flip", "index_put", "moveaxis", "reshape", "roll", "swapaxes", "transpose", "setitem", "zeros_like")
-with_batch_outermost = deferred("autograd.batches", "with_batch_outermost")
 
 READ_ORDER = {"order": "elements are read in C order: for another order, transpose before and after"}
 JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
