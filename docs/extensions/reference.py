@@ -16,13 +16,14 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from pydispatch import ops
-from pydispatch.operators import DECLARATIONS, decompositions, distributions, fourier
+from pydispatch._registry.operators import load_all
+from pydispatch.operators import DECLARATIONS
 from pydispatch.operators.declare import OF_FAMILIES
 from pydispatch.scipy.stats import Distribution
 
 from .examples import MADE, write
 
-FAMILIES = (decompositions, distributions, fourier)     # declare `OF_FAMILIES` once they are imported
+load_all("np")      # declares `OF_FAMILIES`
 NAMESPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "numpy.lib.stride_tricks", "scipy.special",
               "scipy.linalg", "scipy.signal", "scipy.ndimage", "scipy.stats", "scipy.sparse", "scipy.sparse.linalg",
               "scipy.interpolate")      # its solvers are in docs/reference.md

@@ -14,12 +14,14 @@ import numpy as np
 from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Philox, RandomState, SeedSequence
 
 from pydispatch import _core
-from pydispatch._core import ActiveMode, ArrayFunction, Tensor, Vmap, is_array
+from pydispatch._core import ActiveMode, ArrayFunction, OpOverload, Tensor, Vmap, is_array
 from pydispatch._loading import only_public
-from pydispatch.autograd.randomness import bits_here, bits_of
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch._sites import describe_interpreter
+from pydispatch.autograd.randomness import bits_here, bits_of, note_made, sources
+from pydispatch.exceptions import DispatchTypeError, VmapError
 from pydispatch.numpy.declare import REASONS, REFUSED, as_array, as_nonscalar, declare, into
 from pydispatch.operators import distributions  # noqa: F401  declares the operators
+from pydispatch.operators.declare import LIBRARY
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 
@@ -382,6 +384,30 @@ def legacy(name: str) -> Callable[..., Any]:
         return numpys(*args, **kwargs)
     return refused
 
+
+# --- the operator that makes generators -------------------------------------------------------------------------------
+
+
+def made_of_seed(seed: Any = None) -> Generator:
+    """Return a new generator for a seed."""
+    if isinstance(seed, np.ndarray) and seed.ndim == 0:
+        seed = seed.item()
+    made = Generator(np.random.default_rng(seed).bit_generator)
+    if seed is not None and not isinstance(seed, (*sources(), RandomState)):
+        note_made(made)     # each run may make another SeedSequence, and other sources go on
+    return made
+
+
+def batched_seed(op: OpOverload, info: Vmap, in_dims: Any, seed: Any) -> Any:
+    """Raise VmapError."""
+    raise VmapError(
+        f"operator {op.name}: argument 'seed' is batched in {describe_interpreter(info)}, but all examples share one "
+        'generator\nmake it of one seed, and draw with randomness="different"')
+
+
+LIBRARY.declare("random_default_rng", "Any seed=None", made_of_seed, made_of_seed, returns="Generator",
+                vmap=batched_seed, tags=("generators",), differentiable=False)
+LIBRARY.install("random_default_rng")
 
 for _name in LEGACY:
     if hasattr(np.random, _name):

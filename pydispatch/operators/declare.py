@@ -286,8 +286,8 @@ class Pack:
     namespace : str
         The namespace of the operators, which are `pydispatch.ops.<namespace>.<name>`.
     families : mapping of str to str, optional
-        Operators that are declared when one of them is first requested. It maps the first word of their names
-        (`linalg` of `linalg_inv`) to the module that declares them and calls `install` with that word.
+        Operators that are declared when one of them is first requested. It maps the first words of their names
+        (`linalg` of `linalg_inv`) to the module that declares them and calls `install` with these words.
 
     Raises
     ------
@@ -437,8 +437,7 @@ class Pack:
                 raise
             raise RegistrationError(f"operator {self.namespace}::{variants.functional}: unknown parameter "
                                     f"`{unknown[0]}`, expected some of {', '.join(known)}\nleave it out") from error
-        module = self.families.get(variants.functional.partition("_")[0])
-        is_of_family = module is not None and module in sys.modules
+        is_of_family = self.families.get(self.family_of(variants.functional)) in sys.modules
         for variant, name in zip(("functional", "inplace", "out"), variants, strict=True):
             if name is not None:
                 declaration = Declaration(operation, variant, name)
@@ -450,7 +449,7 @@ class Pack:
         Parameters
         ----------
         family : str, optional
-            The first word of the names of the family's operators.
+            The words that the names of the family's operators begin with.
 
         Raises
         ------
@@ -460,11 +459,15 @@ class Pack:
             If the arguments of a declaration are not a valid schema.
         """
         declared = self.declarations if family is None else {
-            name: each for name, each in self.of_families.items() if name.partition("_")[0] == family}
+            name: each for name, each in self.of_families.items() if self.family_of(name) == family}
         if self is not LIBRARY:     # tests check the declarations of the library
             for declaration in declared.values():
                 check(declaration)
         register_pack(self.namespace, declared, self.named)
+
+    def family_of(self, name: str) -> str:
+        """Return the family whose name an operator's name begins with, the longest one, or an empty string."""
+        return max((family for family in self.families if f"{name}_".startswith(f"{family}_")), key=len, default="")
 
     def declaration(self, name: str) -> Declaration | None:
         """Return the declaration of the operator of this name, its overload included, or None if there is none."""
@@ -490,7 +493,7 @@ def declaration_of(op: OpOverload) -> Declaration | None:
 
 LIBRARY = Pack("np", {
     "linalg": "pydispatch.operators.decompositions", "fft": "pydispatch.operators.fourier",
-    "random": "pydispatch.operators.distributions",
+    "random": "pydispatch.operators.distributions", "random_default_rng": "pydispatch.numpy.random",
 })
 """The operators that correspond to functions of NumPy. Those with a family's name that another module declares exist
 from the beginning."""

@@ -6,24 +6,20 @@
 from __future__ import annotations
 
 import math
-from importlib import import_module
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import AnyDevice, MetaArray, sum_to
 from pydispatch._registry.derivatives import Joint
-from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.randomness import (
     check_shared,
     copy_of_generator,
     note_made,
     randomness_of,
-    sources,
     with_words,
     words_of_state,
 )
-from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
 from pydispatch.operators.declare import declare, install, named, operators
 from pydispatch.operators.meta import pointwise_meta, shape_of
@@ -406,27 +402,7 @@ declare("random_orders", "Generator generator, int[] shape, int axis=-1, *, Devi
 # --- generators ------------------------------------------------------------------------------------------------------
 
 
-OF_GENERATORS, OF_STATES = ("generators",), ("states",)
-
-
-def default_rng(seed=None):
-    if isinstance(seed, np.ndarray) and seed.ndim == 0:
-        seed = seed.item()
-    made = import_module("pydispatch.numpy.random").Generator(np.random.default_rng(seed).bit_generator)
-    if seed is not None and not isinstance(seed, (*sources(), np.random.RandomState)):
-        note_made(made)     # each run may make another SeedSequence, and other sources go on
-    return made
-
-
-def default_rng_batch(op, info, in_dims, seed):
-    raise VmapError(
-        f"operator {op.name}: argument 'seed' is batched in {describe_interpreter(info)}, but all examples share one "
-        'generator\nmake it of one seed, and draw with randomness="different"')
-
-
-declare("random_default_rng", "Any seed=None", default_rng, default_rng, returns="Generator", vmap=default_rng_batch,
-        tags=OF_GENERATORS, differentiable=False)
-
+OF_GENERATORS, OF_STATES = ("generators",), ("states",)     # `random_default_rng` is declared beside its Generator
 
 
 def copy_made(generator):
