@@ -30,10 +30,9 @@ from benchmarks.cases import differentiators, dispatch
 from benchmarks.cases.compilation import CALLED
 from benchmarks.cases.peers import NAMESPACE
 from benchmarks.cases.programs import programs
-from pydispatch import Tensor, higher_order
+from pydispatch import Tensor, compile, higher_order
 from pydispatch.cli.console import Cell, Column, console
 from pydispatch.cli.timing import make_loop
-from pydispatch.compiling import compile
 from pydispatch.library import Library
 from pydispatch.ops import ops
 

@@ -10,7 +10,8 @@ Differentiate, batch, compile
     autograd.no_grad()              the tape's guards, hooks and checkpoints
     higher_order.scan(...)          loops and branches as operators
     compile(f)                      f as a plan of loops in C
-    compiling, tracing.make_fx(f)   other compilers, the graph of a function
+    register_compiler(name, lower)  other compilers
+    compiling, tracing              compiled functions, graphs
 Write operators
     library.custom_op("ns::f", ...) an operator from a function
     autograd.Function               a derivative without an operator
@@ -52,13 +53,20 @@ from pydispatch import _loading, autograd, backends, exceptions, modes, schema, 
 from pydispatch import operators as _operators  # noqa: F401  which declares the operators of ops.np
 from pydispatch import plugins as _plugins  # noqa: F401  which tells other libraries about Tensors
 from pydispatch import tensor as _tensor  # noqa: F401  which gives Tensor NumPy's attributes
-from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Tensor, WrapperTensor, is_array
+from pydispatch._core import (
+    DispatchKeySet,
+    OpOverload,
+    OpOverloadPacket,
+    Tensor,
+    WrapperTensor,
+    below_python,
+    is_array,
+)
 from pydispatch._registry.backends import register_backend
 from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (
     DispatchMode,
     below_autograd,
-    below_python,
     default_backend,
     exclude_keys,
     force_keys,
@@ -83,7 +91,8 @@ if TYPE_CHECKING:
         testing,
         tracing,
     )
-    from pydispatch.compiling import compile, register_compiler
+    from pydispatch.compiling.compilers import register_compiler
+    from pydispatch.compiling.functions import compile
 
 __all__ = [
     "DispatchKey",
@@ -133,7 +142,7 @@ if not TYPE_CHECKING:       # for which there would be no unknown names
         name: name for name in (
             "compat", "compiling", "debug", "func", "higher_order", "library", "numpy", "packs", "scipy",
             "subclasses", "testing", "tracing")
-    } | dict.fromkeys(("compile", "register_compiler"), "compiling"))
+    } | {"compile": "compiling.functions", "register_compiler": "compiling.compilers"})
 
 _core.check_connected()
 _loading.trace_if_asked_to()

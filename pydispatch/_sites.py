@@ -17,7 +17,6 @@ from pydispatch._core import Interpreter
 from pydispatch.exceptions import OverrideWarning
 
 PACKAGE = __name__.partition(".")[0]
-_users: tuple[str, ...] = ()    # modules of the package that count as user code; their names end in a dot
 _ours: dict[str, bool] = {}     # a cache: whether the module of this name is the package's
 MOST_NAMES = 1 << 12
 MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
@@ -75,13 +74,6 @@ def _module_in_execution() -> str:
     name = frame.f_globals.get("__name__")
     is_importable = frame.f_globals.get("__spec__") is not None and name not in MAIN_MODULES and name in sys.modules
     return str(name) if is_importable else ""
-
-
-def count_as_user(module: str) -> None:
-    """Treat the code of this module of the package and its submodules as user code from now on."""
-    global _users
-    _users += (f"{module}.",)
-    _ours.clear()
 
 
 def caller_site(n_ours: int = 0) -> str:
@@ -198,7 +190,7 @@ def replaces_former(kind: str, name: Hashable) -> bool:
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether a frame runs code of the package, except modules that count as user code."""
+    """Return whether a frame runs code of the package."""
     module = frame.f_globals.get("__name__", "")
     try:
         return _ours[module]
@@ -207,10 +199,10 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def _is_name_of_ours(module: str) -> bool:
-    """Return, and cache, whether a module of this name is the package's and does not count as user code."""
+    """Return, and cache, whether a module of this name is the package's."""
     if len(_ours) >= MOST_NAMES:
         _ours.clear()
-    found = _ours[module] = module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
+    found = _ours[module] = module.partition(".")[0] == PACKAGE
     return found
 
 

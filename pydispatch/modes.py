@@ -15,17 +15,14 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, OpOverload, State, Tensor, below_python
+from pydispatch._core import DispatchKeySet, OpOverload, State, Tensor
 from pydispatch._loading import only_public
 from pydispatch._sites import frames_to_caller
 from pydispatch.exceptions import DispatchTypeError, UntrackedResultWarning
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
 from pydispatch.tree import tree_leaves
 
-__all__ = [
-    "DispatchMode", "Guard", "below_autograd", "below_python", "current_mode", "default_backend", "exclude_keys",
-    "force_keys", "include_keys", "mode_stack", "no_dispatch", "restore_entry_state",
-]
+__all__ = ["Guard", "current_mode", "mode_stack"]       # the modes and guards themselves are in `pydispatch`
 __dir__ = only_public(globals())
 
 F = TypeVar("F", bound=Callable[..., Any])

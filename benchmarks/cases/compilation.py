@@ -19,9 +19,8 @@ from benchmarks.cases.differentiators import (
 )
 from benchmarks.cases.kinds import Absolute, matches
 from benchmarks.cases.programs import TimedProgram, perceptron, programs
-from pydispatch import func
+from pydispatch import compile, func
 from pydispatch.cli.timing import clock, make_loop, time_in_rounds
-from pydispatch.compiling import compile
 from pydispatch.ops import ops
 from pydispatch.tracing import make_fx
 

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 from benchmarks.cases.kinds import import_or_note
 from benchmarks.cases.numba_programs import gradients_in_loops
 from benchmarks.cases.programs import ProgramFunctions, TimedProgram, euler
-from pydispatch import func
+from pydispatch import compile, func
 from pydispatch._core import Tensor
-from pydispatch.compiling import compile
 from pydispatch.ops import ops
 
 Gradient = Callable[[], Any]        # returns the gradients: one, or a sequence of them

@@ -16,8 +16,7 @@ import numpy as np
 
 from benchmarks.cases.contests import FLOOR, Call, Contest, Entry
 from benchmarks.cases.kinds import import_or_note, matches
-from pydispatch import Tensor, func
-from pydispatch.compiling import compile
+from pydispatch import Tensor, compile, func
 from pydispatch.ops import ops
 
 FILLING = "The gradient of a loop that fills {:,} elements, an element, over NumPy by hand"

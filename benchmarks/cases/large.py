@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.cases.contests import FLOOR, ROOFLINE, Call, Contest, Entry
 from benchmarks.cases.kinds import import_or_note, matches
 from benchmarks.cases.large_tasks import TASKS, LargeTask
-from pydispatch.compiling import compile
+from pydispatch import compile
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 

@@ -13,8 +13,7 @@ from benchmarks.cases.contests import FLOOR, Call, Contest, Entry
 from benchmarks.cases.kinds import import_or_note, matches
 from benchmarks.cases.loops import StepExcess
 from benchmarks.cases.scan_tasks import SCAN_TASKS, ScanLibrary, ScanTask
-from pydispatch import func, higher_order
-from pydispatch.compiling import compile
+from pydispatch import compile, func, higher_order
 from pydispatch.ops import ops
 
 SCANS = "A step of a scan: {}, over NumPy"

@@ -23,7 +23,8 @@ from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
 from pydispatch._registry.fused_formulas import fused_formulas_of
 from pydispatch.exceptions import NoDerivativeError
-from pydispatch.schema import OperatorName, Schema, Type
+from pydispatch.schema import OperatorName, Schema
+from pydispatch.schema.base_types import Type
 
 VALUE, RESULT, SHAPE, DTYPE = range(4)
 METADATA = {"_shape": SHAPE, "_dtype": DTYPE}

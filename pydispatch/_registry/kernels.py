@@ -11,7 +11,9 @@ import numpy as np
 from pydispatch import schema
 from pydispatch._registry.c_functions import is_c_function, universal
 from pydispatch.exceptions import RegistrationError
-from pydispatch.schema import EXACT, Fit, Schema, compare_signature, described, first_difference
+from pydispatch.schema import Schema
+from pydispatch.schema.fitting import EXACT, Fit, compare_signature, first_difference
+from pydispatch.schema.frozen import described
 
 # needed for kernels of users only
 

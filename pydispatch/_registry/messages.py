@@ -29,7 +29,8 @@ from pydispatch.exceptions import (
     VmapError,
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_bit, backend_names, runtime_keys
-from pydispatch.schema import Schema, described
+from pydispatch.schema import Schema
+from pydispatch.schema.frozen import described
 
 UNKNOWN = "unknown keyword"
 

@@ -18,7 +18,9 @@ from pydispatch._registry.kernels import Kernel, check_function, check_kernel
 from pydispatch._sites import RegistrationSite, caller_site, frames_to_caller, is_again, warn_again
 from pydispatch.exceptions import OverrideWarning, RegistrationError
 from pydispatch.keys import DispatchKey
-from pydispatch.schema import EXACT, OperatorName, Schema, parse_declared_signature
+from pydispatch.schema import OperatorName, Schema
+from pydispatch.schema.declared import parse_declared_signature
+from pydispatch.schema.fitting import EXACT
 
 H = TypeVar("H", bound="OperatorHandle")
 K = TypeVar("K")

@@ -31,7 +31,11 @@ from pydispatch._registry.registrations import (
 )
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
-from pydispatch.schema import EXACT, Argument, DeviceType, Fit, OptionalType, Schema, parse_declared_signature
+from pydispatch.schema import Argument, Schema
+from pydispatch.schema.base_types import DeviceType
+from pydispatch.schema.compound_types import OptionalType
+from pydispatch.schema.declared import parse_declared_signature
+from pydispatch.schema.fitting import EXACT, Fit
 
 CIA = DispatchKey.CompositeImplicitAutograd
 CEA = DispatchKey.CompositeExplicitAutograd

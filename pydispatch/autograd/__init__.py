@@ -10,7 +10,6 @@ from pydispatch.autograd import tensors as _tensors  # noqa: F401  which gives T
 from pydispatch.autograd.backward import backward, grad
 from pydispatch.autograd.hooks import register_multi_grad_hook
 from pydispatch.autograd.residuals import disable_saved_tensors_hooks, saved_tensors_hooks
-from pydispatch.exceptions import GradcheckError
 
 if TYPE_CHECKING:
     from pydispatch.autograd.anomaly import detect_anomaly
@@ -24,18 +23,17 @@ if TYPE_CHECKING:
         no_grad,
         set_grad_enabled,
     )
-    from pydispatch.autograd.gradchecking import gradcheck, gradgradcheck
 
 __all__ = [
-    "Function", "GradcheckError", "TapeNode", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
-    "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled",
+    "Function", "TapeNode", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
+    "enable_grad", "grad", "inference_mode", "is_grad_enabled",
     "is_inference_mode_enabled", "no_grad", "once_differentiable", "register_multi_grad_hook",
     "saved_tensors_hooks", "set_grad_enabled",
 ]
 
 __getattr__, __dir__ = _loading.attributes_on_demand(__name__, globals(), {
     "Function": "function", "once_differentiable": "function", "checkpoint": "checkpointing",
-    "detect_anomaly": "anomaly", "gradcheck": "gradchecking", "gradgradcheck": "gradchecking",
+    "detect_anomaly": "anomaly",
 } | dict.fromkeys((
     "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
 ), "grad_modes"))

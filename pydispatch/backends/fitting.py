@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pydispatch._registry.tables import is_device
-from pydispatch.schema import Argument, Fit, Schema
-from pydispatch.schema.fitting import Parameters, is_default_of, parameters_of
+from pydispatch.schema import Argument, Schema
+from pydispatch.schema.fitting import Fit, Parameters, is_default_of, parameters_of
 from pydispatch.schema.frozen import REQUIRED
 
 OTHER_NAMES = {"a_min": "min", "a_max": "max", "axes": "axis", "decimals": "ndigits", "N": "n_rows", "M": "n_cols"}

@@ -25,7 +25,7 @@ from pydispatch.exceptions import NoKernelError, UnsupportedError
 from pydispatch.keys import parse_key
 from pydispatch.operators.declare import LIBRARY, Declaration, declaration_of
 from pydispatch.ops import ops
-from pydispatch.schema import EXACT
+from pydispatch.schema.fitting import EXACT
 from pydispatch.tracing.decompositions import decomposition_of
 from pydispatch.tree import tree_leaves, tree_map
 

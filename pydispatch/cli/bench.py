@@ -25,7 +25,7 @@ from pydispatch import __version__, func
 from pydispatch._core import Tensor
 from pydispatch.cli.console import Cell, Column, Plain, Rich
 from pydispatch.cli.timing import make_loop, quiet, time_in_rounds
-from pydispatch.compiling import compile
+from pydispatch.compiling.functions import compile
 from pydispatch.exceptions import DispatchError
 from pydispatch.library import Library
 from pydispatch.ops import ops

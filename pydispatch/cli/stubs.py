@@ -13,7 +13,9 @@ from pydispatch._registry.packs import namespaces_of_packs
 from pydispatch._registry.registrations import definition_of, packets
 from pydispatch.cli.console import Plain, Rich
 from pydispatch.exceptions import DispatchError
-from pydispatch.schema import Argument, DictType, ListType, OptionalType, Schema, TupleType, Type, UnionType
+from pydispatch.schema import Argument, Schema
+from pydispatch.schema.base_types import Type
+from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType
 
 HEAD = '''\
 # Written by `python -m pydispatch stubs`.

@@ -31,7 +31,10 @@ from pydispatch.library.custom_operator import parse_custom_name, read_signature
 from pydispatch.library.derivatives import NamedDerivative, inputs_type
 from pydispatch.library.fakes import add_fake, check_may_fake, get_ctx
 from pydispatch.library.targets import as_decorator, keys_of_devices, name_of
-from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
+from pydispatch.schema import OperatorName, Schema
+from pydispatch.schema.base_types import BOOL, FLOAT, INT, TENSOR
+from pydispatch.schema.compound_types import ListType
+from pydispatch.schema.inference import infer_schema
 
 F = TypeVar("F", bound=Callable[..., Any])
 

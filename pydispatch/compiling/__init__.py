@@ -1,8 +1,7 @@
 """Compiled functions: traced once for each kind of arguments, then run as plans in C."""
 
 from pydispatch._loading import only_public
-from pydispatch.compiling.compilers import register_compiler
-from pydispatch.compiling.functions import CacheInfo, Compiled, compile
+from pydispatch.compiling.functions import CacheInfo, Compiled
 
-__all__ = ["CacheInfo", "Compiled", "compile", "register_compiler"]
+__all__ = ["CacheInfo", "Compiled"]       # `compile` and `register_compiler` are in `pydispatch`
 __dir__ = only_public(globals())

@@ -20,7 +20,9 @@ from pydispatch.library.custom_operator import (
 )
 from pydispatch.library.fakes import get_ctx
 from pydispatch.library.registration import Library, define, get_kernel, impl, register_pydispatch
-from pydispatch.schema import check_strict, infer_schema, register_opaque_type, unregister_opaque_type
+from pydispatch.schema.checks import check_strict
+from pydispatch.schema.inference import infer_schema
+from pydispatch.schema.user_types import register_opaque_type, unregister_opaque_type
 
 __all__ = [
     "CustomOpDef", "Handle", "Library", "Stack", "c_function", "check_strict", "custom_op", "define",

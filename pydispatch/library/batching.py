@@ -14,7 +14,9 @@ from pydispatch._registry.registrations import RuleHandle
 from pydispatch.autograd.batches import call_batching_rule
 from pydispatch.exceptions import RegistrationError
 from pydispatch.library.checks import as_kernel
-from pydispatch.schema import ANY, Argument, Schema, compare_signature
+from pydispatch.schema import Argument, Schema
+from pydispatch.schema.base_types import ANY
+from pydispatch.schema.fitting import compare_signature
 
 
 class BatchingHandle(RuleHandle):

@@ -10,7 +10,9 @@ from typing import Any
 from pydispatch._core import OpOverload
 from pydispatch._registry.kernels import Kernel, check_function
 from pydispatch.exceptions import RegistrationError
-from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, Schema, Type, without_none
+from pydispatch.schema import Argument, OperatorName, Schema
+from pydispatch.schema.base_types import TENSOR, Type
+from pydispatch.schema.compound_types import ListType, without_none
 
 
 def is_array(type: Type) -> bool:

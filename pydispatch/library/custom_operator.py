@@ -43,17 +43,10 @@ from pydispatch.library.derivatives import ContextDerivative, MissingDerivative
 from pydispatch.library.derived import BATCHABLE
 from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
 from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
-from pydispatch.schema import (
-    OperatorName,
-    Schema,
-    check_tags,
-    described,
-    infer_schema,
-    parse_name,
-    parse_signature,
-    tags_of,
-    written_names,
-)
+from pydispatch.schema import OperatorName, Schema, parse_name, parse_signature
+from pydispatch.schema.checks import check_tags, tags_of, written_names
+from pydispatch.schema.frozen import described
+from pydispatch.schema.inference import infer_schema
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -22,7 +22,9 @@ from pydispatch.autograd.transposing import Results, refuse_once_differentiable,
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.library.checks import check_role, gradient_names, is_list_of_arrays
-from pydispatch.schema import ANY, OperatorName, Schema, without_none
+from pydispatch.schema import OperatorName, Schema
+from pydispatch.schema.base_types import ANY
+from pydispatch.schema.compound_types import without_none
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 

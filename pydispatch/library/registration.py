@@ -23,17 +23,10 @@ from pydispatch.library.custom_operator import read_signature
 from pydispatch.library.targets import Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.modes import DispatchMode
 from pydispatch.ops import drop_namespace
-from pydispatch.schema import (
-    OperatorName,
-    Schema,
-    check_tags,
-    described,
-    parse_name,
-    parse_schema,
-    parse_schema_or_name,
-    tags_of,
-    validate_namespace,
-)
+from pydispatch.schema import OperatorName, Schema, parse_name, parse_schema, parse_schema_or_name
+from pydispatch.schema.checks import check_tags, tags_of
+from pydispatch.schema.frozen import described
+from pydispatch.schema.names import validate_namespace
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Handle)

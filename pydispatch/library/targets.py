@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import RegistrationError, SchemaError, UnknownKeyError
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
-from pydispatch.schema import OperatorName, described, parse_name
+from pydispatch.schema import OperatorName, parse_name
+from pydispatch.schema.frozen import described
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -19,8 +19,7 @@ from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Table
 from pydispatch._registry.messages import shorten
 from pydispatch._registry.registrations import derivative_of
 from pydispatch._registry.tables import table_entry
-from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
-from pydispatch.autograd.gradchecking import copy_with_layout
+from pydispatch.autograd import enable_grad, no_grad
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DataDependentError, NoDataError, NoDerivativeError, OpCheckError
 from pydispatch.keys import DispatchKey
@@ -31,6 +30,7 @@ from pydispatch.modes import default_backend
 from pydispatch.ops import ops
 from pydispatch.schema import Argument, Return
 from pydispatch.testing.compositions import Subject, check_compositions
+from pydispatch.testing.gradchecking import copy_with_layout, gradcheck, gradgradcheck
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Array = NDArray[Any]

@@ -8,7 +8,8 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.schema import Argument, Schema, same_value
+from pydispatch.schema import Argument, Schema
+from pydispatch.schema.frozen import same_value
 from pydispatch.tracing.literals import is_literal
 from pydispatch.tracing.values import values_in
 from pydispatch.tree import tree_leaves

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Setting, Shell, Tensor, Wrapper
+from pydispatch._core import OpOverload, Setting, Shell, Tensor, Wrapper, below_python
 from pydispatch._registry.conversions import user_call, written_in_trace
 from pydispatch._registry.operators import schema_of
 from pydispatch._registry.tables import table_entry
@@ -24,10 +24,12 @@ from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataE
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey, outranked_by
 from pydispatch.library.fakes import in_fake_mode
-from pydispatch.modes import DispatchMode, below_python, default_backend
+from pydispatch.modes import DispatchMode, default_backend
 from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.ops import ops
-from pydispatch.schema import DeviceType, OptionalType, Schema
+from pydispatch.schema import Schema
+from pydispatch.schema.base_types import DeviceType
+from pydispatch.schema.compound_types import OptionalType
 from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
 from pydispatch.tracing.values import LEAVES, ArraySpec
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten

@@ -11,7 +11,8 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket, Shell, Tensor
 from pydispatch.exceptions import DispatchTypeError, GraphError
-from pydispatch.schema import ListType, Return
+from pydispatch.schema import Return
+from pydispatch.schema.compound_types import ListType
 from pydispatch.tracing.arguments import written_arrays
 from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.values import map_values, values_in

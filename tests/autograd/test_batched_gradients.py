@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops
-from pydispatch.autograd import Function, GradcheckError, gradcheck, gradgradcheck
-from pydispatch.exceptions import AutogradError, PerformanceWarning
+from pydispatch.autograd import Function
+from pydispatch.exceptions import AutogradError, GradcheckError, PerformanceWarning
 from pydispatch.func import vmap
 from pydispatch.library import register_autograd
+from pydispatch.testing import gradcheck, gradgradcheck
 from tests.comparing import close
 
 X = np.array([[0.3, -1.2, 2.0], [0.5, 0.1, -0.7]])

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops
-from pydispatch.autograd import Function, gradcheck, gradgradcheck, once_differentiable
+from pydispatch.autograd import Function, once_differentiable
 from pydispatch.exceptions import DispatchError, NoDerivativeError
 from pydispatch.func import grad, jvp, value_and_grad, vjp
+from pydispatch.testing import gradcheck, gradgradcheck
 from tests.comparing import close, is_raw
 
 X = np.array([0.3, -1.2, 2.0])

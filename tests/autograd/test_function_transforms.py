@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, library, ops
-from pydispatch.autograd import Function, gradcheck, once_differentiable
+from pydispatch.autograd import Function, once_differentiable
 from pydispatch.exceptions import (
     AutogradError,
     ConversionError,
@@ -19,6 +19,7 @@ from pydispatch.exceptions import (
     VmapError,
 )
 from pydispatch.func import Transform, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from pydispatch.testing import gradcheck
 from pydispatch.tree import tree_leaves
 from tests.comparing import all_close as close
 from tests.warning_filters import loops_allowed

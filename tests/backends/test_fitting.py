@@ -10,7 +10,7 @@ import pytest
 from pydispatch import ops
 from pydispatch._registry.operators import find_or_raise
 from pydispatch.backends.fitting import fitted
-from pydispatch.schema import Fit
+from pydispatch.schema.fitting import Fit
 
 A, B = np.arange(6.0).reshape(2, 3), np.ones(3)
 

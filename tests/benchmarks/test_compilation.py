@@ -27,7 +27,7 @@ from benchmarks.cases.compilation import (
 )
 from benchmarks.cases.differentiators import Differentiator, functions_of
 from benchmarks.cases.programs import programs
-from pydispatch.compiling import compile
+from pydispatch import compile
 from pydispatch.ops import ops
 from pydispatch.tracing import make_fx
 

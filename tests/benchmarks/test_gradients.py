@@ -12,8 +12,7 @@ from benchmarks.cases.differentiators import OURS, THEIRS, by_backward, position
 from benchmarks.cases.gradients import check, gradient_cases
 from benchmarks.cases.kinds import Effort
 from benchmarks.cases.programs import logistic, perceptron, polynomial, programs
-from pydispatch import Tensor
-from pydispatch.compiling import compile
+from pydispatch import Tensor, compile
 from pydispatch.ops import ops
 
 each_program = pytest.mark.parametrize("program", programs(), ids=[program.title for program in programs()])

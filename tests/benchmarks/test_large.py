@@ -20,7 +20,7 @@ from benchmarks.cases.large import (
     ways_of,
 )
 from benchmarks.cases.large_tasks import LEAVES, TASKS
-from pydispatch.compiling import compile
+from pydispatch import compile
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.ops import ops
 from pydispatch.tracing import make_fx

@@ -23,7 +23,7 @@ from benchmarks.cases.scans import (
     scan_calls,
     scan_cases,
 )
-from pydispatch.compiling import compile
+from pydispatch import compile
 from pydispatch.higher_order import scan
 from pydispatch.ops import ops
 from pydispatch.tracing import make_fx

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 import pydispatch
-from pydispatch import _core
+from pydispatch import _core, compile
 from pydispatch._registry.packs import imported
 from pydispatch.cli.doctor import extensions, installation, printing, self_test, threads
 from pydispatch.cli.doctor.findings import REINSTALL, Finding
 from pydispatch.cli.main import main
-from pydispatch.compiling import compile, compilers
+from pydispatch.compiling import compilers
 from pydispatch.exceptions import CompilationError
 from tests.needs import needs
 

@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, ops
-from pydispatch.compiling import compile, compilers, register_compiler
+from pydispatch import Tensor, compile, ops, register_compiler
+from pydispatch.compiling import compilers
 from pydispatch.exceptions import CompilationError, RegistrationError
 from pydispatch.func import grad, vmap
 from pydispatch.tracing import Graph

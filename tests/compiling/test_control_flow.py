@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pydispatch.numpy as pnp
-from pydispatch import Tensor, ops
-from pydispatch.compiling import compile
+from pydispatch import Tensor, compile, ops
 from pydispatch.exceptions import DataDependentError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from pydispatch.higher_order import HigherOrderOperator, associative_scan, cond, scan, while_loop

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as face
-from pydispatch import Tensor, _core, default_backend, func, ops
+from pydispatch import Tensor, _core, compile, default_backend, func, ops
 from pydispatch.backends import MetaArray
-from pydispatch.compiling import CacheInfo, compile
+from pydispatch.compiling import CacheInfo
 from pydispatch.exceptions import (
     CompilationError,
     DataDependentError,

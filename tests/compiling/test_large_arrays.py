@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from pydispatch import Tensor, ops
-from pydispatch.compiling import compile, steps
+from pydispatch import Tensor, compile, ops
+from pydispatch.compiling import steps
 from pydispatch.func import grad, value_and_grad, vmap
 from pydispatch.scipy import special
 from tests.compiling.same import check_same

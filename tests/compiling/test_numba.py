@@ -12,8 +12,7 @@ import threading
 import numpy as np
 import pytest
 
-from pydispatch import func, ops
-from pydispatch.compiling import compile
+from pydispatch import compile, func, ops
 from pydispatch.exceptions import DataDependentError
 from pydispatch.higher_order import cond, map, scan, while_loop
 from pydispatch.tracing import make_fx

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, ops
-from pydispatch.compiling import compile
+from pydispatch import Tensor, compile, ops
 from pydispatch.compiling.plan import compile_to_plan
 from pydispatch.exceptions import DataDependentError, OverrideWarning
 from pydispatch.library import impl

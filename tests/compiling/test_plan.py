@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import func, ops
-from pydispatch.compiling import compile
+from pydispatch import compile, func, ops
 from pydispatch.higher_order import cond, scan, while_loop
 from tests.compiling.same import check_same
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy
-from pydispatch import Tensor, func, ops
-from pydispatch.compiling import compile
+from pydispatch import Tensor, compile, func, ops
 from pydispatch.compiling.programs import results_of
 from pydispatch.exceptions import DataDependentError, NoKernelError
 from pydispatch.func import grad, vmap

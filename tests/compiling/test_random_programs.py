@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pydispatch import Tensor, ops
-from pydispatch.compiling import compile, plan
+from pydispatch import Tensor, compile, ops
+from pydispatch.compiling import plan
 from pydispatch.compiling.passes import fusion
 from pydispatch.exceptions import DataDependentError, FunctionalizationError, VmapError
 from pydispatch.func import vmap

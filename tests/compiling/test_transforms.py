@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import Tensor, autograd, ops
+from pydispatch import Tensor, autograd, compile, ops
 from pydispatch.autograd import Function, checkpoint, inference_mode, no_grad
-from pydispatch.compiling import compile
 from pydispatch.exceptions import AutogradError, CompilationError, DataDependentError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs

@@ -9,8 +9,7 @@ import numpy
 import pytest
 
 import pydispatch.numpy as np
-from pydispatch import Tensor, func
-from pydispatch.compiling import compile
+from pydispatch import Tensor, compile, func
 from pydispatch.exceptions import DataDependentError
 from pydispatch.tracing import make_fx
 from tests.modes.recorders import Passing

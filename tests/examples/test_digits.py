@@ -15,7 +15,7 @@ import pytest
 from matplotlib import image
 
 from pydispatch import Tensor, compile, func, ops
-from pydispatch.autograd import gradcheck
+from pydispatch.testing import gradcheck
 from pydispatch.tree import tree_leaves
 
 TRAIN = Path(__file__).parents[2] / "examples" / "digits" / "train.py"

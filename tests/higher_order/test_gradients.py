@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
+from pydispatch.testing import gradcheck, gradgradcheck
 
 PROGRAMS = {
     "cond": lambda x, w: cond(np.array(True), lambda x: ops.np.sin(x) * w, lambda x: x + w, (x,)),

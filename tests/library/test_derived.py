@@ -13,11 +13,11 @@ import pytest
 from pydispatch import DispatchMode, OpOverload, Tensor, autograd, exceptions, ops
 from pydispatch._core import Vmap
 from pydispatch._registry.registrations import definition_of
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import NoDerivativeError, PerformanceWarning, VmapError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from pydispatch.library import Library, custom_op, register_pydispatch, register_vmap
+from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_map
 from tests.comparing import all_close as close

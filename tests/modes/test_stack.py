@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pydispatch import DispatchMode, Tensor, exclude_keys, func, include_keys, ops
+from pydispatch import DispatchMode, Tensor, below_python, exclude_keys, func, include_keys, ops
 from pydispatch.autograd import no_grad
 from pydispatch.exceptions import StateOrderError
-from pydispatch.modes import below_python, current_mode, mode_stack, no_dispatch, restore_entry_state
+from pydispatch.modes import current_mode, mode_stack, no_dispatch, restore_entry_state
 from tests.modes.recorders import Declining, Recorder, wrapper_class
 
 NP = ops.np

@@ -10,8 +10,7 @@ import numpy
 import pytest
 
 import pydispatch.numpy as np
-from pydispatch import Tensor, func
-from pydispatch.compiling import compile
+from pydispatch import Tensor, compile, func
 from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, DispatchTypeError
 from pydispatch.scipy import special
 from pydispatch.tracing import make_fx

@@ -13,11 +13,11 @@ import pydispatch
 import pydispatch.numpy
 from pydispatch import Tensor, ops
 from pydispatch._core import ArrayFunction
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import CompilationError
 from pydispatch.func import functionalize, grad, vmap
 from pydispatch.numpy.declare import FUNCTIONS, KINDS
+from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.numpy.calls import (

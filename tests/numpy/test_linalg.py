@@ -13,11 +13,12 @@ import scipy.linalg
 import pydispatch.numpy as pnp
 import pydispatch.scipy.linalg as pscipy
 from pydispatch import Tensor, compile, ops
-from pydispatch.autograd import grad, gradcheck, gradgradcheck, saved_tensors_hooks
+from pydispatch.autograd import grad, saved_tensors_hooks
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDerivativeError
 from pydispatch.func import grad as func_grad
 from pydispatch.func import hessian, jacfwd, jacrev, jvp, vmap
+from pydispatch.testing import gradcheck, gradgradcheck
 from tests.numpy.samples.linalg import regular
 
 DTYPES = [pytest.param(float, id="real"), pytest.param(complex, id="complex")]

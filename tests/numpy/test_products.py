@@ -9,9 +9,10 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, ops
-from pydispatch.autograd import grad, gradcheck, gradgradcheck
+from pydispatch.autograd import grad
 from pydispatch.func import jvp, vmap
 from pydispatch.operators.products import product_of_two
+from pydispatch.testing import gradcheck, gradgradcheck
 from tests.numpy.samples.sample import grid
 
 SUBSCRIPTS = (

@@ -14,12 +14,13 @@ import pytest
 from scipy import special, stats
 
 from pydispatch import Tensor, compile, ops
-from pydispatch.autograd import grad, gradcheck, gradgradcheck
+from pydispatch.autograd import grad
 from pydispatch.exceptions import DispatchTypeError, VmapError
 from pydispatch.func import functionalize, jvp, vmap
 from pydispatch.func import grad as func_grad
 from pydispatch.higher_order import cond, scan
 from pydispatch.numpy import random
+from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_map
 

@@ -14,7 +14,8 @@ from pydispatch._registry.operators import schema_of as parsed_schema
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators import DECLARATIONS, VARIANTS, Variants, install
 from pydispatch.operators.declare import HAS_NUMPY_2_5, LIBRARY, OF_FAMILIES
-from pydispatch.schema import EXACT, compare_signature, parse_schema
+from pydispatch.schema import parse_schema
+from pydispatch.schema.fitting import EXACT, compare_signature
 from tests.operators.oracles import is_error, outcome
 from tests.operators.samples import LATER, STATEMENTS, functional_names, numpy_function, samples, schema_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch._registry.registrations import packets
-from pydispatch.autograd import grad, gradcheck, gradgradcheck
+from pydispatch.autograd import grad
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import grad as func_grad
@@ -19,6 +19,7 @@ from pydispatch.func import jacfwd, jacrev, jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import operators
 from pydispatch.operators.random import vmap_of_draw, vmap_of_fill
+from pydispatch.testing import gradcheck, gradgradcheck
 from tests.operators.oracles import (
     DIFFERENTIABLE,
     NAMES,

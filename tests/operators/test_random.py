@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, default_backend, ops
-from pydispatch.autograd import grad, gradcheck, gradgradcheck
+from pydispatch.autograd import grad
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError
 from pydispatch.func import functionalize, jvp
 from pydispatch.func import grad as func_grad
 from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tracing import FakeMode, FakeTensor, make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.oracles import identical, is_error, outcome

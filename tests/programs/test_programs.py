@@ -11,8 +11,8 @@ import pytest
 
 import pydispatch.numpy
 from pydispatch import Tensor
-from pydispatch.autograd import gradcheck
 from pydispatch.func import vmap
+from pydispatch.testing import gradcheck
 from pydispatch.tree import tree_leaves
 
 PROGRAMS = sorted(path.stem for path in Path(__file__).parent.glob("*.py")

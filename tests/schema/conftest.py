@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.schema import register_opaque_type, unregister_opaque_type
+from pydispatch.schema.user_types import register_opaque_type, unregister_opaque_type
 from tests.schema.samples import Access, Color, Plan
 
 

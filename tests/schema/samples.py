@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pydispatch.exceptions import SchemaError
-from pydispatch.schema import BASE_TYPES, Argument, parse_schema, parse_signature
+from pydispatch.schema import Argument, parse_schema, parse_signature
+from pydispatch.schema.base_types import BASE_TYPES
 
 
 class Color(enum.Enum):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pydispatch.exceptions import SchemaError
-from pydispatch.schema import check_strict, check_tags, parse_schema
+from pydispatch.schema import parse_schema
+from pydispatch.schema.checks import check_strict, check_tags
 from tests.schema.samples import assert_says
 
 

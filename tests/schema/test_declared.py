@@ -7,7 +7,8 @@ import pytest
 from pydispatch import ops
 from pydispatch.exceptions import SchemaError
 from pydispatch.operators.declare import DECLARATIONS, OF_FAMILIES
-from pydispatch.schema import parse_declared_signature, parse_signature
+from pydispatch.schema import parse_signature
+from pydispatch.schema.declared import parse_declared_signature
 
 assert all((ops.np.linalg_inv, ops.np.fft_fft, ops.np.random_normal))     # they declare their families
 LIBRARY = sorted({"(" + declaration.schema_text.partition("(")[2]

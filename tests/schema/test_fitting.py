@@ -10,7 +10,8 @@ import math
 import numpy as np
 import pytest
 
-from pydispatch.schema import Fit, compare_signature, first_difference, fitting, parse_signature
+from pydispatch.schema import fitting, parse_signature
+from pydispatch.schema.fitting import Fit, compare_signature, first_difference
 from tests.schema.samples import ARRAY, assert_says
 
 

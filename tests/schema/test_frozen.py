@@ -8,7 +8,8 @@ import pickle
 
 import pytest
 
-from pydispatch.schema import parse_schema, same_value
+from pydispatch.schema import parse_schema
+from pydispatch.schema.frozen import same_value
 from tests.schema.samples import ACCEPTED, ARRAY
 
 

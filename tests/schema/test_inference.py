@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pytest
 
 from pydispatch.exceptions import SchemaError
-from pydispatch.schema import DEVICE, infer_kernel_schema, infer_schema, parse_schema, parse_signature
+from pydispatch.schema import DEVICE, parse_schema, parse_signature
+from pydispatch.schema.inference import infer_kernel_schema, infer_schema
 from tests.schema.samples import Access, Color, Plan, SubArray, assert_says
 
 Alias = list[np.ndarray]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.schema import REQUIRED, AliasInfo, OperatorName, parse_schema
+from pydispatch.schema import AliasInfo, OperatorName, parse_schema
+from pydispatch.schema.frozen import REQUIRED
 from tests.schema.samples import argument
 
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pydispatch.exceptions import SchemaError
-from pydispatch.schema import (
-    RESERVED_WORDS,
-    OperatorName,
-    parse_name,
-    parse_schema,
-    parse_signature,
-    validate_namespace,
-)
+from pydispatch.schema import OperatorName, parse_name, parse_schema, parse_signature
+from pydispatch.schema.names import validate_namespace
+from pydispatch.schema.scanner import RESERVED_WORDS
 from tests.schema.samples import assert_says, caret, message_of
 
 

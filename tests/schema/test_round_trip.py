@@ -10,27 +10,20 @@ from hypothesis import strategies as st
 
 from pydispatch.exceptions import SchemaError
 from pydispatch.schema import (
-    BASE_TYPES,
-    REQUIRED,
-    RESERVED_WORDS,
     AliasInfo,
-    AnyType,
     Argument,
-    DictType,
-    ListType,
     OperatorName,
-    OptionalType,
     Return,
     Schema,
-    TupleType,
-    UnionType,
-    optional,
     parse_name,
     parse_schema,
     parse_schema_or_name,
     parse_signature,
-    union,
 )
+from pydispatch.schema.base_types import BASE_TYPES, AnyType
+from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
+from pydispatch.schema.frozen import REQUIRED
+from pydispatch.schema.scanner import RESERVED_WORDS
 from tests.schema.samples import Color, argument
 
 identifiers = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True).filter(

@@ -11,7 +11,8 @@ import pytest
 
 from pydispatch import Tensor
 from pydispatch.backends import MetaArray
-from pydispatch.schema import BASE_TYPES, same_value
+from pydispatch.schema.base_types import BASE_TYPES
+from pydispatch.schema.frozen import same_value
 from tests.ids import without_address
 from tests.schema.samples import ARRAY, Color, Plan, SubArray, argument, assert_says
 

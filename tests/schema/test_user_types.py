@@ -7,7 +7,9 @@ import enum
 import pytest
 
 from pydispatch.exceptions import RegistrationError
-from pydispatch.schema import REQUIRED, OpaqueType, parse_schema, register_opaque_type, unregister_opaque_type
+from pydispatch.schema import parse_schema
+from pydispatch.schema.frozen import REQUIRED
+from pydispatch.schema.user_types import OpaqueType, register_opaque_type, unregister_opaque_type
 from tests.schema.samples import assert_says, message_of
 
 

@@ -15,11 +15,10 @@ import pydispatch
 import pydispatch.scipy
 from pydispatch import Tensor, ops
 from pydispatch._registry.operators import load_all
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
 from pydispatch.func import functionalize, grad, vmap
 from pydispatch.scipy.pack import FACE, SCIPY
-from pydispatch.testing import opcheck
+from pydispatch.testing import gradcheck, gradgradcheck, opcheck
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.numpy.calls import (

@@ -8,9 +8,9 @@ import scipy.interpolate
 
 import pydispatch
 from pydispatch import Tensor, ops
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.func import grad, hessian, jvp, vmap
 from pydispatch.scipy import interpolate
+from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tracing import make_fx
 from tests.scipy.samples.linalg import entries
 

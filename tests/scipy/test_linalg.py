@@ -8,9 +8,9 @@ import scipy.linalg
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, ops
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.scipy import linalg
+from pydispatch.testing import gradcheck, gradgradcheck
 from tests.scipy.samples.linalg import definite, entries, regular
 
 DTYPES = pytest.mark.parametrize("dtype", [float, complex])

@@ -9,12 +9,11 @@ import scipy.sparse.linalg
 
 import pydispatch
 from pydispatch import Tensor, ops
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.scipy import sparse
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.sparse.arrays import Structure
-from pydispatch.testing import opcheck
+from pydispatch.testing import gradcheck, gradgradcheck, opcheck
 from pydispatch.tracing import make_fx
 from tests.scipy.samples.linalg import entries, regular
 

@@ -9,20 +9,11 @@ import pytest
 
 from pydispatch import DispatchMode, Tensor, _core, func, ops
 from pydispatch._registry.operators import find_or_raise
-from pydispatch.autograd import (
-    Function,
-    backward,
-    checkpoint,
-    detect_anomaly,
-    grad,
-    gradcheck,
-    no_grad,
-    saved_tensors_hooks,
-)
+from pydispatch.autograd import Function, backward, checkpoint, detect_anomaly, grad, no_grad, saved_tensors_hooks
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.library import register_autograd
 from pydispatch.modes import restore_entry_state
-from pydispatch.testing import LoggingTensor
+from pydispatch.testing import LoggingTensor, gradcheck
 from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of, noting_arguments
 
 DETACH = ops.np.detach.default

@@ -10,13 +10,13 @@ import sys
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchKeySet, Tensor, exclude_keys, include_keys, ops
+from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_python, exclude_keys, include_keys, ops
 from pydispatch._registry.operators import find_or_raise
 from pydispatch.autograd import Function, enable_grad, grad, inference_mode, no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, StateOrderError
 from pydispatch.library import Stack
-from pydispatch.modes import below_python, no_dispatch, restore_entry_state
+from pydispatch.modes import no_dispatch, restore_entry_state
 from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
 from tests.subclasses.classes import Is, Wrapped, bottom, calls_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.schema import register_opaque_type, unregister_opaque_type
+from pydispatch.schema.user_types import register_opaque_type, unregister_opaque_type
 from pydispatch.testing import LoggingTensor
 from pydispatch.tree import tree_map
 from tests.core import test_stripping as kernels

@@ -11,12 +11,11 @@ import pytest
 
 from pydispatch import Tensor, autograd, func
 from pydispatch._registry.operators import find
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.library.batching import batching_of
 from pydispatch.library.fakes import fake_of
-from pydispatch.testing import opcheck
+from pydispatch.testing import gradcheck, gradgradcheck, opcheck
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from tests import custom_operators
 from tests.custom_operators import CUSTOM_OPERATORS

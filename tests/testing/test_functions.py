@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.exceptions import VmapError
 from pydispatch.func import grad, jvp, value_and_grad, vjp, vmap
+from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 from tests import functions
 from tests.functions import FUNCTIONS

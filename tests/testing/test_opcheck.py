@@ -9,10 +9,10 @@ import pytest
 
 from pydispatch import Tensor, library, ops
 from pydispatch.backends.meta import MetaArray
-from pydispatch.exceptions import DispatchTypeError, NoDerivativeError
+from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, OpCheckError
 from pydispatch.library import custom_op
 from pydispatch.operators import VARIANTS
-from pydispatch.testing import OpCheckError, opcheck
+from pydispatch.testing import opcheck
 from pydispatch.testing.opcheck import CHECKS
 from tests.operators.oracles import UNDEFINED, is_error, numpy_in_place, outcome
 from tests.operators.samples import functional_names, numpy_function, samples

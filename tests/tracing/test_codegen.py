@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydispatch import Tensor, ops
 from pydispatch._registry import registrations
 from pydispatch.exceptions import DispatchTypeError, GraphError
-from pydispatch.schema import register_opaque_type, unregister_opaque_type
+from pydispatch.schema.user_types import register_opaque_type, unregister_opaque_type
 from pydispatch.tracing import ArraySpec, Graph
 from pydispatch.tracing.codegen import Scope, argument_text
 from pydispatch.tracing.literals import same_literal

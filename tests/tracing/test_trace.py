@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import DispatchMode, Tensor, autograd, compile, func, library, ops
+from pydispatch import DispatchMode, Tensor, autograd, below_python, compile, func, library, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
 from pydispatch.library import Library
-from pydispatch.modes import below_python, current_mode, mode_stack, no_dispatch
+from pydispatch.modes import current_mode, mode_stack, no_dispatch
 from pydispatch.subclasses import Shell
 from pydispatch.tracing import ArraySpec, FakeMode, FakeTensor, Graph, Transformer, get_decompositions, make_fx
 from pydispatch.tree import register_pytree_node, tree_flatten, tree_leaves, tree_map, tree_unflatten

@@ -14,7 +14,7 @@ import cloudpickle
 from distributed import Worker, WorkerPlugin
 
 from pydispatch.backends.dask.functions import Arrays, ChunkFunction, as_arrays
-from pydispatch.compiling import compile
+from pydispatch.compiling.functions import compile
 
 MOST_FUNCTIONS = 128
 """The number of functions that a process keeps compiled. It drops the least recently used."""

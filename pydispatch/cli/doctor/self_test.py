@@ -12,7 +12,7 @@ import numpy as np
 from pydispatch import Tensor, func
 from pydispatch.cli.doctor.extensions import compiler_names, error_of_compiler
 from pydispatch.cli.doctor.findings import REINSTALL, Finding, text_of
-from pydispatch.compiling import compile
+from pydispatch.compiling.functions import compile
 from pydispatch.debug import check_invariants
 
 Program = Callable[[Any], Any]

@@ -141,7 +141,7 @@ cdef class Tensor:
 
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
-        """Run the kernel of `func`. A handler of a subclass calls this with super(). See `modes.below_python`."""
+        """Run the kernel of `func`. A handler of a subclass calls this with super(). See `below_python`."""
         return below_python(func, *args, **({} if kwargs is None else kwargs))
 
     @property

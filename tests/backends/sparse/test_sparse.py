@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse
 
 from pydispatch import Tensor, func, ops
-from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends.sparse import densifying, from_values, sample, to_dense, values
 from pydispatch.exceptions import DispatchTypeError, NoKernelError, PerformanceWarning, UnsupportedError, VmapError
+from pydispatch.testing import gradcheck, gradgradcheck
 
 pydata = pytest.importorskip("sparse")
 pytest.importorskip("pydispatch.backends.sparse.pydata")

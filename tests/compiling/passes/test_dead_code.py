@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from pydispatch import ops
-from pydispatch.compiling import compile
+from pydispatch import compile, ops
 from pydispatch.compiling.passes.dead_code import without_dead
 from pydispatch.higher_order import scan
 from tests.compiling.passes.interpreter import SEEDS, program

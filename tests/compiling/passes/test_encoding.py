@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from pydispatch.compiling import compile
+from pydispatch import compile
 from pydispatch.compiling.passes.encoding import WORK, encoded_plan, encoded_step
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
 from tests.compiling.passes.interpreter import SEEDS, program

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import ops
-from pydispatch.compiling import compile
+from pydispatch import compile, ops
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
 from pydispatch.compiling.passes.memory import ALIGNMENT, Arena, donations
 from pydispatch.compiling.steps import BlocksStep

@@ -7,8 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from pydispatch import ops
-from pydispatch.compiling import compile
+from pydispatch import compile, ops
 from pydispatch.compiling.passes.ordering import dependencies, ordered
 from pydispatch.compiling.steps import RepeatStep
 from pydispatch.higher_order import scan

@@ -14,8 +14,9 @@ from pydispatch import Tensor, ops
 from pydispatch._registry.derivatives import CustomDerivative
 from pydispatch._registry.registrations import add_derivative
 from pydispatch._sites import caller_site
-from pydispatch.autograd import Function, GradcheckError, grad, gradcheck, gradgradcheck, no_grad, once_differentiable
-from pydispatch.exceptions import AutogradError
+from pydispatch.autograd import Function, grad, no_grad, once_differentiable
+from pydispatch.exceptions import AutogradError, GradcheckError
+from pydispatch.testing import gradcheck, gradgradcheck
 
 np_ops = ops.np
 SEED = 20260101

@@ -6,7 +6,6 @@ cotangent of 1 at an element gives the gradient of its real part, and a cotangen
 gradient is dL/dRe + i dL/dIm of a real L.
 """
 
-# tests: tests/autograd/test_gradcheck.py
 from __future__ import annotations
 
 import inspect
@@ -17,23 +16,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pydispatch import _loading
 from pydispatch._core import Context, OpOverload, OpOverloadPacket, Tensor, is_array
 from pydispatch.autograd.backward import grad
 from pydispatch.autograd.function import Function
 from pydispatch.autograd.grad_modes import enable_grad
 from pydispatch.exceptions import AutogradError, GradcheckError, PerformanceWarning
+from pydispatch.func.grad import vjp
+from pydispatch.func.jvp import jvp
 from pydispatch.memory import overlaps_itself
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
-
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]      # numpy.typing is slow to import
 Matrix: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 LARGE = 36      # messages show a matrix of at most this many elements whole
-# imported late, because transforms are built on this package
-_jvp = _loading.deferred("func.jvp", "jvp")
-_vjp = _loading.deferred("func.grad", "vjp")
 
 
 def gradcheck(
@@ -94,9 +89,9 @@ def gradcheck(
     --------
     >>> import numpy
     >>> import pydispatch.numpy as np
-    >>> from pydispatch import Tensor, autograd
+    >>> from pydispatch import Tensor, testing
     >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
-    >>> autograd.gradcheck(np.sin, x)
+    >>> testing.gradcheck(np.sin, x)
     True
     """
     options = _Options(
@@ -145,9 +140,9 @@ def gradgradcheck(
     --------
     >>> import numpy
     >>> import pydispatch.numpy as np
-    >>> from pydispatch import Tensor, autograd
+    >>> from pydispatch import Tensor, testing
     >>> x = Tensor(numpy.array([1.0, 2.0]), requires_grad=True)
-    >>> autograd.gradgradcheck(np.sin, x)
+    >>> testing.gradgradcheck(np.sin, x)
     True
     """
     options = _Options(
@@ -168,7 +163,7 @@ def gradgradcheck(
             checks.append(partial(_check, _gradient_case(first, _gradient_by_tape(first), cotangents), options))
         if check_fwd_over_rev:
             forward = options._replace(check_forward=True, check_backward=False)
-            checks.append(partial(_check, _gradient_case(first, _gradient_by_vjp(first), cotangents), forward))
+            checks.append(partial(_check, _gradient_case(first, _gradient_byvjp(first), cotangents), forward))
         return _verdict(checks, raise_exception)
 
 
@@ -525,7 +520,7 @@ def _forward_mode(case: _Case, moved: tuple[int, ...], tangents: tuple[Array, ..
 
     primals = tuple([constants[k] for k in moved])
     given = tuple([Tensor(copy_with_layout(tangent)) for tangent in tangents])
-    _, pushed = _jvp(function, primals, given)
+    _, pushed = jvp(function, primals, given)
     return [_array(tangent) for tangent in pushed]
 
 
@@ -799,7 +794,7 @@ def _gradient_by_tape(case: _Case) -> Callable[..., Any]:
     return gradient
 
 
-def _gradient_by_vjp(case: _Case) -> Callable[..., Any]:
+def _gradient_byvjp(case: _Case) -> Callable[..., Any]:
     n_arguments = len(case.spec.children)
 
     def outputs(*variables: Any) -> tuple[Any, ...]:
@@ -808,7 +803,7 @@ def _gradient_by_vjp(case: _Case) -> Callable[..., Any]:
 
     def gradient(*arguments: Any) -> Any:
         leaves = tree_leaves(arguments[:n_arguments])
-        _, run_vjp = _vjp(outputs, *[leaves[i] for i in case.checked])
+        _, run_vjp = vjp(outputs, *[leaves[i] for i in case.checked])
         return run_vjp(arguments[n_arguments:])
 
     return gradient
