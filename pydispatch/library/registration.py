@@ -477,36 +477,22 @@ def _can_have_rules(cls: Any) -> bool:
     return issubclass(cls, (DispatchMode, Interpreter))
 
 
-def py_impl(op: OpOverload, where: str | DispatchKey | type) -> Callable[[F], F]:
-    """Return a decorator that registers a kernel of an operator under a key, or for a class. See OpOverload.py_impl."""
-
+def py_impl(op: OpOverload, key: str | DispatchKey) -> Callable[[F], F]:
+    """Return a decorator that registers a kernel of an operator under a key. See OpOverload.py_impl."""
     remedy = f'write @pydispatch.ops.{op.name.qualified.replace("::", ".")}.py_impl("CPU")'
-    key = DispatchKey.Undefined if isinstance(where, type) else key_of(f"operator {op.name}", where, remedy)
+    if isinstance(key, type) or key_of(f"operator {op.name}", key, remedy) is DispatchKey.Python:
+        cls = key.__name__ if isinstance(key, type) else "cls"
+        raise RegistrationError(
+            f"operator {op.name}: py_impl takes no class, and not the key Python, which runs the handlers of classes\n"
+            f"register the rule of a class: library.register_pydispatch({str(op.name)!r}, {cls}, rule)")
+    parsed = key_of(f"operator {op.name}", key, remedy)
 
     def register(function: F) -> F:
-        if isinstance(where, type):
-            register_pydispatch(op, where, _with_arguments_alone(function))
-        else:
-            check_function(f"operator {op.name}: what py_impl decorates", "a kernel", function, remedy)
-            registrations.add_kernel(op.name, key, make_kernel(function), registration_site())
+        check_function(f"operator {op.name}: what py_impl decorates", "a kernel", function, remedy)
+        registrations.add_kernel(op.name, parsed, make_kernel(function), registration_site())
         return function
 
-    if key is DispatchKey.Python:
-        raise RegistrationError(
-            f"operator {op.name}: the Python key runs the handlers of subclasses, and takes no kernel\n"
-            "name the class: op.py_impl(MyTensor), or op.py_impl(MyMode)"
-        )
     return register
-
-
-def _with_arguments_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a rule that calls `function(owner, *args, **kwargs)`. The rules of transforms get no types."""
-
-    def rule(owner: Any, func: OpOverload, *rest: Any) -> Any:
-        args, kwargs = rest[-2:]
-        return function(owner, *args, **kwargs)
-
-    return rule
 
 
 _core.connect(py_impl=py_impl)

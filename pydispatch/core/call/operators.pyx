@@ -299,13 +299,13 @@ cdef class OpOverload:
         n = 0 if by_name else signature.n_positional
         return values[:n], dict(zip(signature.names[n:], values[n:]))
 
-    def py_impl(self, where):
-        """Return a decorator that registers a kernel for a dispatch key, or for a class of modes or of Tensors.
+    def py_impl(self, key):
+        """Return a decorator that registers a kernel for a dispatch key.
 
-        A kernel for a class is called as `kernel(mode_or_class, *args, **kwargs)`. Raises RegistrationError for the
-        Python key, which belongs to the handlers.
+        Raises RegistrationError for the Python key, which belongs to the handlers, and for a class, whose rule
+        `library.register_pydispatch` registers.
         """
-        return upcalls.py_impl(self, where)
+        return upcalls.py_impl(self, key)
 
     @property
     def live_table(self):
