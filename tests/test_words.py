@@ -32,6 +32,7 @@ WORDS = [
     "rule_of", "_Tracer", "mapped_in_general", "misplaced", "pulled_back", "pushed_forward", "put_in_slot",
     "slot_for_result", "set_entry", "take_outline", "have_same_outline",
     "untaken", "UntakenArgumentError", "untaken_names", "untaken_argument", "check_untaken",
+    "Outline", "Outlined", "outline", "outlines", "outlined", "outlined_of", "count_as_user",
     "joined_loops", "JoinedLoops", "LoopJoiner", "joined loops", "shared_rows", "kept_memory", "kept_arrays",
 ]
 IDENTIFIERS = [

@@ -15,10 +15,10 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     Nesting,
+    abstract_result,
     check_function,
     first_run_of,
     lift,
-    outline,
     results_without_data,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -95,7 +95,7 @@ def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, rev
     pair = (tree_unflatten(slices, spec), tree_unflatten(slices, spec))
     nesting = Nesting(spec, "xs", "return a pytree with the structure of a slice of xs")
     function = FlatFunction("associative_scan: combine", combine, pair, nesting, keeps_inputs=True)
-    found = outline(function, (*slices, *slices))
+    found = abstract_result(function, (*slices, *slices))
     if found.results is not None:
         check_carry("associative_scan: combine", slices, found.results)
     (flat,), captured = lift([function], [found])

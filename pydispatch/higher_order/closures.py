@@ -1,7 +1,7 @@
 """Functions of users as functions of flat arrays, with every input as an explicit argument.
 
 `FlatFunction` packs arrays into pytrees and unpacks them again. `Lifted` adds captured values to the arguments of a
-function. `outline` finds captured values by one unobserved run on arrays without data.
+function. `abstract_result` finds captured values by one unobserved run on arrays without data.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class FlatFunction:
         self.nesting = nesting      # of its results
         self.is_sound = False
         self.refusal: Exception | None = None       # the last error raised here
-        self.outlined: Outlined | None = None
-        self.examples: Sequence[Any] = ()       # the values that it was outlined for, in a trace
+        self.abstract_run: AbstractRun | None = None
+        self.examples: Sequence[Any] = ()       # the values of its abstract run, in a trace
         self.graph: Any = None                  # the graph that the trace made of it
         self._keeps_inputs = keeps_inputs
         leaves, self._spec = tree_flatten(args)
@@ -262,14 +262,14 @@ class Lifted:
         return repr(self.function)
 
     @property
-    def outlined(self) -> Outlined | None:
+    def abstract_run(self) -> AbstractRun | None:
         """The facts that a run of the function without data has shown, with captured values as arguments."""
-        known = self.function.outlined
+        known = self.function.abstract_run
         return known and known._replace(examples=[*known.examples, *metas_of(self.captured)])
 
     @property
     def examples(self) -> Sequence[Any]:
-        """The values that the function was outlined for, and its captured values."""
+        """The values of the abstract run of the function, and its captured values."""
         return (*self.function.examples, *self.captured)
 
     def __call__(self, *values: Any) -> Arrays:
@@ -332,7 +332,7 @@ def described_capture(function: Callable[..., Any], tensor: Any) -> str:
 # --- running without data --------------------------------------------------------------------------------------------
 
 
-class Outline(NamedTuple):
+class AbstractResult(NamedTuple):
     """The facts known about a function: the Tensors that it captures, and its results without data.
 
     `results` is None if the function cannot run without data. Then `captured` holds all Tensors reachable from its
@@ -346,7 +346,7 @@ class Outline(NamedTuple):
     generators: Draws | None = None
 
 
-class Outlined(NamedTuple):
+class AbstractRun(NamedTuple):
     """The facts that a run without data has shown: shapes and dtypes, and the owners of functions that may run later.
 
     With `is_random`, two runs may differ because operators draw numbers.
@@ -358,7 +358,7 @@ class Outlined(NamedTuple):
     is_random: bool
 
 
-def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
+def abstract_result(function: FlatFunction, examples: Sequence[Any]) -> AbstractResult:
     """Run a function unobserved on arrays without data, of the shapes and dtypes of the examples.
 
     Raise errors for which the function itself is refused. Raise RecursionError, since each further attempt would get as
@@ -375,7 +375,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     except Exception as error:
         if function.refusal is error or isinstance(error, (RecursionError, MemoryError)):
             raise
-        return Outline(_without_repeats(_usable_in_reach(function.function)), None, True)
+        return AbstractResult(_without_repeats(_usable_in_reach(function.function)), None, True)
     function.surroundings.drawn = {id(bits_of(generator)) for generator in draws.drawn}
     captured = []
     for tensor, substitute in zip(substitution.captured, substitution.values, strict=True):
@@ -389,10 +389,10 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     function.is_sound = True
     if _core.active_modes():
         function.examples = examples
-    function.outlined = Outlined(metas_of(examples), metas_of(results), owners, bool(draws))
+    function.abstract_run = AbstractRun(metas_of(examples), metas_of(results), owners, bool(draws))
     if owners:
         captured += _usable_in_reach(list(map(functions_of, owners)))
-    return Outline(_without_repeats(captured), results, bool(owners), draws)
+    return AbstractResult(_without_repeats(captured), results, bool(owners), draws)
 
 
 def as_scalars(results: Arrays, models: Sequence[Any] | None) -> Arrays:
@@ -472,10 +472,10 @@ def metas_of(values: Iterable[Any]) -> list[Meta]:
 def results_without_data(function: Flat, values: Arrays) -> Arrays:
     """Return the results of a function for arrays without data.
 
-    The function does not run again for arrays like those of its outline. Otherwise each nested loop or branch would
-    double the runs of its contents.
+    The function does not run again for arrays like those of its abstract run. Otherwise each nested loop or branch
+    would double the runs of its contents.
     """
-    known = outlined_of(function)
+    known = abstract_run_of(function)
     arrays = [value.array if type(value) is Tensor else value for value in values]
     types = set(map(type, arrays))
     if (known is None or MetaArray not in types or not all(map(_is_plain, types))
@@ -526,7 +526,7 @@ class Derived:
     def __init__(self, function: Flat) -> None:
         self.kept: dict[Any, Any] = {}
         self._function = function
-        self._outlined = outlined_of(function)
+        self._abstract_run = abstract_run_of(function)
         self._graph: Any = None
 
     @property
@@ -539,14 +539,14 @@ class Derived:
         self._graph = graph
 
     @property
-    def outlined(self) -> Outlined | None:
+    def abstract_run(self) -> AbstractRun | None:
         """The facts that a run without data has shown."""
         graph = self.graph
-        return self._outlined if graph is None else graph.outlined
+        return self._abstract_run if graph is None else graph.abstract_run
 
     def __call__(self, *values: Any) -> Arrays:
         graph = self.graph
-        if graph is None or metas_of(values) != graph.outlined.examples:
+        if graph is None or metas_of(values) != graph.abstract_run.examples:
             return self._function(*values)
         return tuple(graph(*values))
 
@@ -558,13 +558,13 @@ def derived(function: Flat, key: Any, make: Callable[[], Flat]) -> Flat:
 
 def may_draw(function: Flat) -> bool:
     """Return whether two runs of a function may differ because operators draw numbers."""
-    known = outlined_of(function)
+    known = abstract_run_of(function)
     return known is None or known.is_random
 
 
-def outlined_of(function: Flat) -> Outlined | None:
+def abstract_run_of(function: Flat) -> AbstractRun | None:
     """Return the facts that a run without data has shown about a function, or None."""
-    known: Outlined | None = getattr(function, "outlined", None)
+    known: AbstractRun | None = getattr(function, "abstract_run", None)
     return known
 
 
@@ -673,8 +673,8 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
                     interpreter: Vmap) -> list[bool] | None:
     """Return which results differ between the examples of a batch, given which arguments do, or None if unknown.
 
-    The examples are values of one example. If the function has no outline yet, the facts that this run shows are
-    stored as its outline, which avoids another run without data.
+    The examples are values of one example. If the function has no abstract run yet, this one is stored, which avoids
+    another run without data.
     """
     return kept(function, ("batched results", tuple(batched), interpreter.batch_size, interpreter.randomness),
                 lambda: _batched_results(function, examples, batched, interpreter))
@@ -698,8 +698,8 @@ def _batched_results(
         raise
     except Exception:
         return None
-    if type(function) is FunctionType and outlined_of(function) is None:
-        function.outlined = Outlined(   # type: ignore[attr-defined]
+    if type(function) is FunctionType and abstract_run_of(function) is None:
+        function.abstract_run = AbstractRun(   # type: ignore[attr-defined]
             metas_of(examples), metas_of(results), owners, bool(draws))
     return [_core.is_owned_by(result, inner) for result in results]
 
@@ -748,25 +748,27 @@ def first_run_of(*functions: FlatFunction, state: str = "") -> Iterator[None]:
         function.function = functools.partial(again, function.function)
 
 
-def lift(functions: Sequence[FlatFunction], outlines: Sequence[Outline]) -> tuple[list[Flat], tuple[Tensor, ...]]:
+def lift(
+    functions: Sequence[FlatFunction], abstract: Sequence[AbstractResult]
+) -> tuple[list[Flat], tuple[Tensor, ...]]:
     """Return the functions with all values that any of them captures as last arguments, and these Tensors."""
-    known = {id(tensor): tensor for found in outlines for tensor in found.captured}
-    if _core.current_state().default_backend == "Meta":     # while another function is outlined
+    known = {id(tensor): tensor for found in abstract for tensor in found.captured}
+    if _core.current_state().default_backend == "Meta":     # in the abstract run of another function
         known |= {id(tensor): tensor for function in functions for tensor in tensors_in_reach(function.function)
                   if type(tensor) is Tensor and type(tensor.array) is MetaArray}
     captured = tuple(known.values())
-    for found in outlines:
+    for found in abstract:
         if found.generators is not None:     # note the draws of every function, since any may run
             for generator in found.generators.drawn:
                 generator_here(generator)
             for name in found.generators.not_repeatable:
                 note_state_of(name)
-    has_users_functions = any(found.has_users_functions for found in outlines)
+    has_users_functions = any(found.has_users_functions for found in abstract)
     lifted: list[Any] = list(functions)
     if captured or has_users_functions:
         lifted = [Lifted(function, captured, has_users_functions) for function in functions]
     trace = next((mode for mode in _core.active_modes() if mode._knows_bodies), None)
-    if trace is not None and not has_users_functions and not any(found.generators for found in outlines):
+    if trace is not None and not has_users_functions and not any(found.generators for found in abstract):
         lifted = [trace._body_of(function) for function in lifted]
     return lifted, captured
 
@@ -776,7 +778,7 @@ def n_results(function: Flat, examples: Sequence[Any]) -> int | None:
     flat = function.function if isinstance(function, Lifted) else function
     if isinstance(flat, Known):
         return len(flat.results)
-    known = outlined_of(flat)
+    known = abstract_run_of(flat)
     if known is not None:
         return len(known.results)
     if isinstance(flat, FlatFunction) and flat.nesting.is_known:

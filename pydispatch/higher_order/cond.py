@@ -17,13 +17,13 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     Nesting,
+    abstract_result,
     as_scalars,
     batched_results,
     check_function,
     first_run_of,
     lift,
     n_results,
-    outline,
     results_without_data,
     show,
 )
@@ -97,16 +97,16 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     branches = [FlatFunction(f"cond: {name}", function, tuple(operands), nesting)
                 for name, function in (("true_fn", true_fn), ("false_fn", false_fn))]
     arrays = [leaf for leaf in tree_leaves(operands) if _core.is_array(leaf)]
-    outlines = [outline(branch, arrays) for branch in branches]
-    if outlines[0].results is not None and outlines[1].results is not None:
-        check_same_results(outlines[0].results, outlines[1].results)
-    functions, captured = lift(branches, outlines)
+    abstract = [abstract_result(branch, arrays) for branch in branches]
+    if abstract[0].results is not None and abstract[1].results is not None:
+        check_same_results(abstract[0].results, abstract[1].results)
+    functions, captured = lift(branches, abstract)
     with first_run_of(*branches):
         results = COND(pred, *functions, (*arrays, *captured))
-    if outlines[0].results is not None and outlines[1].results is not None:
+    if abstract[0].results is not None and abstract[1].results is not None:
         results = as_scalars(results, [
             one if _core.is_scalar(other) else other
-            for one, other in zip(outlines[0].results, outlines[1].results, strict=True)])
+            for one, other in zip(abstract[0].results, abstract[1].results, strict=True)])
     return nesting.nested(all_as_passed(results, (pred,), arrays, captured))
 
 

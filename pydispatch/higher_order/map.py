@@ -14,6 +14,7 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     Nesting,
+    abstract_result,
     as_taken,
     batched_results,
     bound,
@@ -22,7 +23,6 @@ from pydispatch.higher_order.closures import (
     first_run_of,
     lift,
     n_results,
-    outline,
     results_without_data,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -92,7 +92,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     if n_steps and is_constant_and_unseen(MAP, run, (*leaves, *arrays), function):
         found = run_at_once(function, (), tuple(leaves), tuple(arrays), in_steps(n_steps))
     if found is None:
-        known = outline(function, (*slices, *arrays))
+        known = abstract_result(function, (*slices, *arrays))
         (flat,), captured = lift([function], [known])
         with first_run_of(function, state="carry it: scan(combine, value, xs)" if n_steps > 1 else ""):
             found = (MAP(flat, tuple(leaves), (*arrays, *captured), n_steps) if n_steps

@@ -16,11 +16,12 @@ from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
+    AbstractResult,
     Arrays,
     Flat,
     FlatFunction,
     Nesting,
-    Outline,
+    abstract_result,
     as_scalars,
     as_taken,
     batched_results,
@@ -30,7 +31,6 @@ from pydispatch.higher_order.closures import (
     first_run_of,
     lift,
     n_results,
-    outline,
     results_without_data,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -143,7 +143,7 @@ def _results_in_general(
     step: FlatFunction, init: Arrays, xs: Arrays, slices: list[Tensor], length: int, reverse: bool
 ) -> tuple[Arrays, Arrays]:
     """Return the results and captured Tensors, computed by the operator."""
-    found = outline(step, (*init, *slices))
+    found = abstract_result(step, (*init, *slices))
     last = None if found.results is None else found.results[: len(init)]
     if last is not None:
         check_carry("scan: combine", init, last)
@@ -156,12 +156,12 @@ def _results_in_general(
         return as_scalars(SCAN(function, init, xs, captured, length, reverse), last), captured
 
 
-def without_slices(who: str, outline: Outline, start: int) -> list[Any]:
+def without_slices(who: str, result: AbstractResult, start: int) -> list[Any]:
     """Return the stacked results of zero steps: those from `start` on, with an empty first axis."""
-    if outline.results is None:
+    if result.results is None:
         raise DataDependentError(f"{who} needs data to find the shapes of its results, but there is no slice to run it "
                                  "on\nskip the call")
-    return [ops.np.zeros((0, *result.shape), dtype=dtype_of(result)) for result in outline.results[start:]]
+    return [ops.np.zeros((0, *each.shape), dtype=dtype_of(each)) for each in result.results[start:]]
 
 
 def as_carry(who: str, init: Any) -> tuple[list[Any], Any, TreeSpec]:

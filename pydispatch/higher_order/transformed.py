@@ -29,12 +29,12 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     Lifted,
+    abstract_run_of,
     derived,
     in_batch,
     is_plain,
     may_draw,
     meta_like,
-    outlined_of,
     unseen,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -116,9 +116,9 @@ def _batched(function: Flat, flags: Sequence[bool], interpreter: Vmap, result_fl
         results = _core.run_under(inner, function, *entered)
         return batches(results, inner, (True,) * len(results) if result_flags is None else result_flags)
 
-    known = outlined_of(function)
+    known = abstract_run_of(function)
     if known is not None and result_flags is not None:      # the shapes of batches follow from those of one example
-        on_batches.outlined = known._replace(       # type: ignore[attr-defined]
+        on_batches.abstract_run = known._replace(       # type: ignore[attr-defined]
             examples=_metas_of_batches(known.examples, flags, interpreter),
             results=_metas_of_batches(known.results, result_flags, interpreter))
     return on_batches
@@ -372,7 +372,7 @@ def functional_of(function: Flat, remove: str) -> Flat:
             results: Arrays = functional(*values)
             return results
 
-        without_writes.outlined = outlined_of(function)     # type: ignore[attr-defined]
+        without_writes.abstract_run = abstract_run_of(function)     # type: ignore[attr-defined]
         return without_writes
 
     return derived(function, ("functionalize", remove), make)

@@ -18,6 +18,7 @@ from pydispatch.higher_order.closures import (
     FlatFunction,
     Nesting,
     Step,
+    abstract_result,
     as_scalars,
     as_taken,
     batched_results,
@@ -26,7 +27,6 @@ from pydispatch.higher_order.closures import (
     derived,
     first_run_of,
     lift,
-    outline,
     results_without_data,
     run_speculatively,
 )
@@ -134,14 +134,14 @@ def _results_at_once(test: FlatFunction, body: FlatFunction, init: Arrays) -> tu
 
 def _results_in_general(test: FlatFunction, body: FlatFunction, init: Arrays) -> tuple[Arrays, Arrays]:
     """Return the results and captured Tensors, computed by the operator."""
-    outlines = [outline(test, init), outline(body, init)]
-    if outlines[0].results is not None:
-        check_test(outlines[0].results)
-    if outlines[1].results is not None:
-        check_carry("while_loop: body_fn", init, outlines[1].results)
-    (test_flat, body_flat), captured = lift([test, body], outlines)
+    abstract = [abstract_result(test, init), abstract_result(body, init)]
+    if abstract[0].results is not None:
+        check_test(abstract[0].results)
+    if abstract[1].results is not None:
+        check_carry("while_loop: body_fn", init, abstract[1].results)
+    (test_flat, body_flat), captured = lift([test, body], abstract)
     with first_run_of(test, body, state="make it a part of init: while_loop(cond_fn, body_fn, (*init, value))"):
-        return as_scalars(WHILE(test_flat, body_flat, init, captured, False), outlines[1].results), captured
+        return as_scalars(WHILE(test_flat, body_flat, init, captured, False), abstract[1].results), captured
 
 
 class _CarryNesting(Nesting):

@@ -30,11 +30,11 @@ from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
     Nesting,
+    abstract_result,
     check_function,
     first_run_of,
     lift,
     n_results,
-    outline,
     results_without_data,
 )
 from pydispatch.higher_order.map import MAP
@@ -185,7 +185,7 @@ def odeint(
     is_one_array = _core.is_array(y0)
     nesting = Nesting() if is_one_array else Nesting(spec, "y0", "return the structure of y0")
     function = SolverFunction("odeint: func", ordered, (y0, slice_like(t), *args), nesting, keeps_inputs=True)
-    found = outline(function, (*leaves, slice_like(t), *arrays))
+    found = abstract_result(function, (*leaves, slice_like(t), *arrays))
     (flat,), captured = lift([function], [found])
     if is_one_array and (found.results is None or len(found.results) != 1):
         flat = _as_one_array(flat)      # a list of numbers, as SciPy takes it
@@ -525,7 +525,7 @@ def quad(
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     nesting = Nesting()
     function = SolverFunction("quad: func", func, (a, *args), nesting, keeps_inputs=True)
-    (flat,), captured = lift([function], [outline(function, (a, *arrays))])
+    (flat,), captured = lift([function], [abstract_result(function, (a, *arrays))])
     arguments = (*arrays, *captured)
     options = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit,
                "points": None if points is None else tuple(map(float, points))}

@@ -23,10 +23,10 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     Nesting,
+    abstract_result,
     check_function,
     first_run_of,
     lift,
-    outline,
     show,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -86,7 +86,7 @@ def problem(
     args = args if isinstance(args, tuple) else (args,)
     arrays = tuple([leaf for leaf in tree_leaves(args) if _core.is_array(leaf)])
     flat = SolverFunction(f"{who}: {name}", function, (unknowns, *args), nesting or Nesting(), keeps_inputs=True)
-    found = outline(flat, (*leaves, *arrays))
+    found = abstract_result(flat, (*leaves, *arrays))
     (lifted,), captured = lift([flat], [found])
     return Problem(flat, lifted, tuple(leaves), (*arrays, *captured), spec, found.results)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError, GraphError
-from pydispatch.higher_order.closures import Outlined
+from pydispatch.higher_order.closures import AbstractRun
 from pydispatch.tracing.arguments import overload_for
 from pydispatch.tracing.compiled import CompiledGraph
 from pydispatch.tracing.literals import is_literal, refuse_literal
@@ -276,9 +276,9 @@ class Graph:
         return self.cached(_nothing_kept) if self.is_body else None
 
     @property
-    def outlined(self) -> Outlined | None:
+    def abstract_run(self) -> AbstractRun | None:
         """The arguments and results of a body, or None for another graph."""
-        return self.cached(_outlined_body) if self.is_body else None
+        return self.cached(_abstract_run_of_body) if self.is_body else None
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.nodes)} nodes>"
@@ -489,11 +489,11 @@ def _nothing_kept(graph: Graph) -> dict[Any, Any]:
     return {}
 
 
-def _outlined_body(graph: Graph) -> Outlined:
+def _abstract_run_of_body(graph: Graph) -> AbstractRun:
     assert graph.output_node is not None
     examples, results = [[(node.meta["val"].shape, node.meta["val"].dtype) for node in nodes]
                          for nodes in (graph.placeholders, graph.output_node.args[0])]
-    return Outlined(examples, results, [], False)
+    return AbstractRun(examples, results, [], False)
 
 
 def _placeholders_of(graph: Graph) -> list[Node]:

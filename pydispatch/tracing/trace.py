@@ -41,7 +41,7 @@ from pydispatch.exceptions import (
 )
 from pydispatch.func.functions import TransformedFunction, returned_by
 from pydispatch.higher_order import HigherOrderOperator
-from pydispatch.higher_order.closures import Derived, Known, metas_of, outlined_of
+from pydispatch.higher_order.closures import Derived, Known, abstract_run_of, metas_of
 from pydispatch.modes import DispatchMode
 from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
@@ -630,8 +630,8 @@ class TraceMode(DispatchMode):
 
     def subgraph(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> Graph:
         """Return the graph of a function that was passed to an operator."""
-        outlined = outlined_of(function)
-        if outlined is not None and not self.decompositions and metas_of(examples) == outlined.examples:
+        abstract = abstract_run_of(function)
+        if abstract is not None and not self.decompositions and metas_of(examples) == abstract.examples:
             known = function if isinstance(function, Graph) else getattr(function, "graph", None)
             if known is not None:
                 return known
@@ -654,13 +654,13 @@ class TraceMode(DispatchMode):
 
         Then neither the operator nor its derivatives run the function again.
         """
-        outlined, examples = outlined_of(function), function.examples
-        if outlined is None or self.decompositions or any(
+        abstract, examples = abstract_run_of(function), function.examples
+        if abstract is None or self.decompositions or any(
                 device_of(example) not in ("CPU", "Meta") for example in examples):
             return function
         fake_mode = self._fake_mode or FakeMode(allow_real_inputs=True)
         fakes = [_core.to_scalar(fake) if _core.is_scalar(example) else fake
-                 for fake, example in zip(starmap(fake_mode.new_fake, outlined.examples), examples, strict=True)]
+                 for fake, example in zip(starmap(fake_mode.new_fake, abstract.examples), examples, strict=True)]
         try:
             graph = self._traced_without_data(function, fakes)
         except CANNOT_TRACE:

@@ -94,8 +94,8 @@ def map_chunks(
     shared = [leaf for leaf, place in zip(leaves, places, strict=True) if place is SHARED]
     function = OfPytrees(f, spec, [leaf if place is None else place
                                    for leaf, place in zip(leaves, places, strict=True)])
-    outline, out_spec, out_leaves = function.outline((*_specs_of_first_chunks(values), *specs_of(shared)))
-    summed = _are_summed(reduce, outline, out_spec, out_leaves)
+    results, out_spec, out_leaves = function.abstract_result((*_specs_of_first_chunks(values), *specs_of(shared)))
+    summed = _are_summed(reduce, results, out_spec, out_leaves)
     results = MAP_CHUNKS(ChunkCall(function, summed, compiled, compute), tuple(values), tuple(shared))
     handed = all_as_passed(results, values, shared)
     return tree_unflatten([handed[leaf] if is_number_of_array(leaf) else leaf for leaf in out_leaves], out_spec)
@@ -156,7 +156,7 @@ def _check_captured(f: Callable[..., Any]) -> None:
                 "to workers with its derivatives\npass it as an argument: map_chunks(f, x, captured)")
 
 
-def _are_summed(reduce: Any, outline: Any, spec: Any, leaves: Sequence[Any]) -> tuple[bool, ...]:
+def _are_summed(reduce: Any, results: Any, spec: Any, leaves: Sequence[Any]) -> tuple[bool, ...]:
     """Return, for each array that f returns, whether it is summed over chunks."""
     flags = spread(reduce, spec)
     if flags is None or any(flag not in (None, "sum") for flag in flags):
@@ -166,7 +166,7 @@ def _are_summed(reduce: Any, outline: Any, spec: Any, leaves: Sequence[Any]) -> 
     summed = []
     for n, (leaf, flag) in enumerate(zip(leaves, flags, strict=True)):
         if is_number_of_array(leaf):
-            if flag is None and not outline[leaf][0]:
+            if flag is None and not results[leaf][0]:
                 raise DispatchTypeError(
                     f"map_chunks: the result{path_of_leaf(spec, n)} has no axis, expected one for the rows "
                     'along which chunks are joined\nsum it over chunks: reduce="sum", or return result[None]')

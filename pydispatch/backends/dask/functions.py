@@ -76,7 +76,7 @@ class OfPytrees(ChunkFunction):
         """Return the arrays that the function returns."""
         return tuple([leaf for leaf in tree_flatten(self._output(values))[0] if _core.is_array(leaf)])
 
-    def outline(self, specs: Specs) -> tuple[Specs, TreeSpec, list[Any]]:
+    def abstract_result(self, specs: Specs) -> tuple[Specs, TreeSpec, list[Any]]:
         """Return the shapes and dtypes of the arrays that the function returns, and the spec and leaves of its output.
 
         Each array among the leaves is replaced by its number.
@@ -100,7 +100,7 @@ class _Number(int):
 
 
 def is_number_of_array(leaf: Any) -> bool:
-    """Return whether a leaf of an outline replaces an array."""
+    """Return whether a leaf of an abstract result replaces an array."""
     return type(leaf) is _Number
 
 
