@@ -8,25 +8,29 @@ from __future__ import annotations
 import re
 from importlib import import_module
 
-from pydispatch.backends.coverage import DECOMPOSED, KINDS, MISSING, PARTIAL, Coverage, coverage
+from pydispatch.backends.coverage import COVERED, DECOMPOSED, KINDS, MISSING, PARTIAL, Coverage, coverage
 
 TABLE = re.compile(r"(<!-- coverage of (\w+): ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-MEANING = {PARTIAL: "without some arguments", DECOMPOSED: "from other operators", MISSING: "missing"}
+MEANING = {COVERED: COVERED, DECOMPOSED: "from other operators", MISSING: "missing"}
 
 
 def table(backend: str) -> list[str]:
-    """What a backend has of NumPy's operators, one row per kind. Random numbers are left out."""
-    found = {name: each for name, each in coverage(backend).items() if not name.startswith("random_")}
-    rows = ["| what | operators |", "|---|---|"]
+    """How a backend runs NumPy's operators. Random numbers are left out."""
+    return rows({name: each for name, each in coverage(backend).items() if not name.startswith("random_")})
+
+
+def rows(found: dict[str, Coverage]) -> list[str]:
+    """One row for each kind, and for each list of arguments that kernels do not take. The longest row has no names."""
+    groups: dict[str, list[str]] = {}
     for kind in KINDS:
-        names = [described(name, each) for name, each in found.items() if each.kind == kind]
-        rows += [f"| {MEANING.get(kind, kind)} ({len(names)}) | {' '.join(names)} |"] if names else []
-    return rows
-
-
-def described(name: str, found: Coverage) -> str:
-    """The operator, with what its kernel does not take."""
-    return f"`{name}`" + (f" ({', '.join(found.unsupported)})" if found.kind == PARTIAL else "")
+        for name, each in found.items():
+            if each.kind == kind:
+                arguments = ", ".join(f"`{argument}`" for argument in each.unsupported)
+                groups.setdefault(f"without {arguments}" if kind == PARTIAL else MEANING[kind], []).append(name)
+    largest = max(groups, key=lambda what: len(groups[what]))
+    return ["| what | operators |", "|---|---|", *[
+        f"| {what} ({len(names)}) | {'all others' if what == largest else ' '.join(f'`{name}`' for name in names)} |"
+        for what, names in groups.items()]]
 
 
 def renewed(text: str) -> str:

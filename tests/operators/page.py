@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pydispatch._registry.operators import load_all
 from pydispatch.operators import DECLARATIONS, VARIANTS
-from pydispatch.operators.declare import LIBRARY, OF_FAMILIES
-from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
+from pydispatch.operators.declare import OF_FAMILIES
+from tests.operators.samples import NUMBERS, functional_names, random_names
 from tests.pages import with_tables
 
 CATEGORIES = (
@@ -36,26 +36,17 @@ def code(names: Iterable[str]) -> str:
 
 
 def operators_table() -> list[str]:
-    """Every operator, by category."""
-    groups = grouped(((category(name), signature(name), variants(name)), name) for name in NAMES)
-    rows = [f"| {kind} | {code(names)} | `{text}` | {forms} |" for (kind, text, forms), names in groups.items()]
-    return ["| category | operators | schema | variants |", "|---|---|---|---|", *rows]
+    """Every operator, by category and variants."""
+    groups = grouped(((category(name), variants(name)), name) for name in NAMES)
+    rows = [f"| {kind} | {code(names)} | {forms} |" for (kind, forms), names in groups.items()]
+    return ["| category | operators | variants |", "|---|---|---|", *rows]
 
 
 def families_table() -> list[str]:
     """Every operator that is loaded on first use, by family."""
-    groups = grouped(((family, schema_text(name)), name) for family in LIBRARY.families for name in sorted(OF_FAMILIES)
-                     if name.partition("_")[0] == family)
-    rows = [f"| {family} | {code(names)} | `{text}` |" for (family, text), names in groups.items()]
-    return ["| family | operators | schema |", "|---|---|---|", *rows]
-
-
-def schema_text(name: str) -> str:
-    return OF_FAMILIES[name].schema_text.removeprefix(name)
-
-
-def signature(name: str) -> str:
-    return str(schema_of(name)).removeprefix(name)
+    groups = grouped(((name.partition("_")[0],), name) for name in sorted(OF_FAMILIES))
+    rows = [f"| {family} | {code(names)} |" for (family,), names in groups.items()]
+    return ["| family | operators |", "|---|---|", *rows]
 
 
 def variants(name: str) -> str:
