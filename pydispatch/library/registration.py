@@ -477,7 +477,7 @@ def _can_have_rules(cls: Any) -> bool:
     return issubclass(cls, (DispatchMode, Interpreter))
 
 
-def py_impl(op: OpOverload, key: str | DispatchKey) -> Callable[[F], F]:
+def py_impl(op: OpOverload, key: Any) -> Callable[[F], F]:
     """Return a decorator that registers a kernel of an operator under a key. See OpOverload.py_impl."""
     remedy = f'write @pydispatch.ops.{op.name.qualified.replace("::", ".")}.py_impl("CPU")'
     if isinstance(key, type) or key_of(f"operator {op.name}", key, remedy) is DispatchKey.Python:
