@@ -13,7 +13,7 @@ from pydispatch.exceptions import DispatchError
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--json", metavar="FILE", help="write JSON to FILE too; - prints it instead of tables")
     parser.add_argument(

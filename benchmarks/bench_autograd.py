@@ -62,7 +62,6 @@ def test_custom_operator_forward_and_backward(benchmark, name):
 
 @pytest.mark.parametrize("name", [row[0] for row in GRAPH_ROWS])
 def test_graph(benchmark, name):
-    """With its set-up; the values without it are in `extra_info`."""
     benchmark.group = GRAPHS
     values = {row[0]: row[3] for row in GRAPH_ROWS}[name]
     benchmark.extra_info["values"] = benchmark.pedantic(values, (1,))

@@ -19,7 +19,7 @@ from pydispatch.library import Library
 
 
 def calls_of(rows):
-    """The calls in the rows, each once."""
+    """Return the calls in the rows, each once."""
     return dict.fromkeys(itertools.chain.from_iterable(row[2:] for row in rows))
 
 
@@ -65,7 +65,6 @@ def test_peer(benchmark, peer_cases, name):
 
 @pytest.mark.parametrize("name", [row[0] for row in once.ONCE_ROWS])
 def test_once(benchmark, name):
-    """With its set-up; the values without it are in `extra_info`."""
     benchmark.group = once.ONCE
     values = {row[0]: row[3] for row in once.ONCE_ROWS}[name]
     benchmark.extra_info["values"] = benchmark.pedantic(values, (1,))

@@ -45,7 +45,7 @@ BATCH = 25      # rows of one local step
 
 
 class Program(NamedTuple):
-    """A loss of some rows, `loss(namespace, X, y, w)`; its value and gradient by hand; what both need at least."""
+    """A loss of some rows, `loss(namespace, X, y, w)`, its value and gradient by hand, and what both need at least."""
 
     loss: Callable[..., Any]
     by_hand: Callable[..., Any]
@@ -55,12 +55,12 @@ class Program(NamedTuple):
 
 
 def logistic(np: Any, X: Any, y: Any, w: Any) -> Any:
-    """Logistic regression."""
+    """Compute the loss of a logistic regression."""
     return log_loss(np, np.dot(X, w), y)
 
 
 def log_loss(np: Any, z: Any, y: Any) -> Any:
-    """As NumPy computes it fastest; `logaddexp` takes twice as long."""
+    """Compute as NumPy does it fastest. `logaddexp` takes twice as long."""
     return np.sum(np.maximum(z, 0.0) + np.log1p(np.exp(-np.abs(z))) - y * z)
 
 
@@ -75,7 +75,7 @@ def logistic_by_hand(X: Any, y: Any, w: Any) -> Any:
 
 
 def robust(np: Any, X: Any, y: Any, w: Any) -> Any:
-    """Regression with errors of Student's t distribution."""
+    """Compute the loss of a regression with errors of Student's t distribution."""
     e = y - np.dot(X, w)
     return np.sum(2.5 * np.log1p(e * e / 4.0))
 
@@ -87,7 +87,7 @@ def robust_by_hand(X: Any, y: Any, w: Any) -> Any:
 
 
 def network(np: Any, X: Any, y: Any, w: Any) -> Any:
-    """One hidden layer."""
+    """Compute the loss of a network with one hidden layer."""
     return log_loss(np, np.dot(np.tanh(np.dot(X, w["hidden"]) + w["bias"]), w["out"]), y)
 
 
@@ -99,7 +99,7 @@ def network_by_hand(X: Any, y: Any, w: Any) -> Any:
 
 
 def recurrent(np: Any, X: Any, y: Any, w: Any) -> Any:
-    """A recurrent network, whose steps are the columns: many operators on small arrays."""
+    """Compute a recurrent network, whose steps are the columns: many operators on small arrays."""
     h = np.tanh(np.dot(X[:, :1], w["in"]))
     for t in range(1, FEATURES):
         h = np.tanh(np.dot(h, w["state"]) + np.dot(X[:, t:t + 1], w["in"]))
@@ -157,7 +157,8 @@ PROGRAMS = {
 
 
 def local_steps(value_and_grad: Callable[..., Any], X: Any, y: Any, w: Any) -> Any:
-    """Gradient steps on the batches of a chunk, from the same weights: the sum of losses, and where they lead."""
+    """Make gradient steps on the batches of a chunk from given weights. Return the sum of losses, and the last weights.
+    """
     total = 0.0
     for start in range(0, len(X), BATCH):
         value, gradient = value_and_grad(X[start:start + BATCH], y[start:start + BATCH], w)
@@ -167,7 +168,7 @@ def local_steps(value_and_grad: Callable[..., Any], X: Any, y: Any, w: Any) -> A
 
 
 def our_local_steps(value_and_grad: Callable[..., Any], X: Any, y: Any, w: Any) -> Any:
-    """The same as a loop of the compiled function."""
+    """Make these steps as a loop of the compiled function."""
     def step(w: Any, batch: Any) -> Any:
         value, gradient = value_and_grad(*batch, w)
         return ({name: w[name] - 0.01 * gradient[name] for name in w} if isinstance(w, dict)
@@ -186,7 +187,7 @@ class Times(NamedTuple):
 
 
 class Contest(NamedTuple):
-    """One row: what each library does with a chunk, and its weights; what they need at least, if that is known."""
+    """One row: what each library does with a chunk, its weights, and what they need at least, if that is known."""
 
     name: str
     n_rows: int
@@ -197,7 +198,7 @@ class Contest(NamedTuple):
 
 
 def contests() -> Iterator[Contest]:
-    """All rows."""
+    """Yield all rows."""
     for name, program in PROGRAMS.items():
         loss = program.loss
         ours = func.value_and_grad(lambda X, y, w, loss=loss: loss(pnp, X, y, w), argnums=2)
@@ -212,7 +213,7 @@ def contests() -> Iterator[Contest]:
 
 
 def added(parts: list[Any]) -> Any:
-    """The sum of some (value, gradient)."""
+    """Return the sum of some (value, gradient)."""
     first, *rest = parts
     for part in rest:
         first = (first[0] + part[0], {name: first[1][name] + part[1][name] for name in first[1]}
@@ -221,7 +222,7 @@ def added(parts: list[Any]) -> Any:
 
 
 def under_dask(function: Callable[..., Any], X: Any, y: Any, w: Any) -> Any:
-    """A graph of one task per chunk, and of sums of eight."""
+    """Build a graph of one task per chunk, and of sums of eight."""
     weights = delayed(w, traverse=False)
     parts = [delayed(function)(rows, labels, weights)
              for rows, labels in zip(X.to_delayed().ravel(), y.to_delayed(), strict=True)]
@@ -231,7 +232,7 @@ def under_dask(function: Callable[..., Any], X: Any, y: Any, w: Any) -> Any:
 
 
 def tabulate(name: str = "") -> None:
-    """Print the rows whose program has this in its name; a ratio below its bound is marked."""
+    """Print the rows whose program has this in its name, and mark ratios below their bounds."""
     print(f"{'our throughput over theirs':45}{'ours':>12}{'HIPS autograd':>26}{'by hand':>18}")
     print(f"{'program':36}{'rows':>9}{'pass':>12}{'pass':>10}{'run':>8}{'at most':>8}{'pass':>10}{'run':>8}")
     for contest in contests():
@@ -249,7 +250,7 @@ def tabulate(name: str = "") -> None:
 
 
 def passes_of(contest: Contest, X: Any, y: Any) -> dict[str, Callable[[], Any]]:
-    """For each library, a function that describes a pass over chunks in memory."""
+    """Return for each library a function that describes a pass over chunks in memory."""
     rows, labels = (dask.persist(da.from_array(array, chunks=(contest.n_rows, *array.shape[1:])),
                                  scheduler="sync")[0] for array in (X, y))
     others = contest.theirs | ({LEAST: contest.least} if contest.least else {})
@@ -258,18 +259,18 @@ def passes_of(contest: Contest, X: Any, y: Any) -> dict[str, Callable[[], Any]]:
 
 
 def shown(times: dict[str, Times], peer: str, part: str) -> str:
-    """Our throughput over that of another."""
+    """Show our throughput over that of another."""
     ratio = median(map(truediv, getattr(times[peer], part), getattr(times[OURS], part)))
     return f"{ratio:.2f}{'' if ratio >= BOUNDS[peer] else '<'}"
 
 
 def at_most(times: dict[str, Times]) -> str:
-    """The throughput of what is needed at least over HIPS autograd."""
+    """Show the throughput of the least possible work over that of HIPS autograd."""
     return f"{median(map(truediv, times[HIPS].run, times[LEAST].run)):.2f}"
 
 
 def check(tasks: dict[str, Any]) -> None:
-    """All compute the same."""
+    """Check that all compute the same."""
     found = {name: dask.compute(task, scheduler="sync")[0] for name, task in tasks.items()}
     value, gradient = found[OURS]
     for other_value, other_gradient in found.values():
@@ -279,7 +280,7 @@ def check(tasks: dict[str, Any]) -> None:
 
 
 def timed(passes: dict[str, Callable[[], Any]]) -> dict[str, Times]:
-    """Seconds of the processor for each, in rounds."""
+    """Return seconds of the processor for each, in rounds."""
     times = {name: Times([], []) for name in passes}
     for number in range(ROUNDS):
         for name in list(passes)[::1 if number % 2 else -1]:

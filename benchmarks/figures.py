@@ -64,7 +64,7 @@ class Point(NamedTuple):
 
 
 def points_of(rows: Iterable[dict[str, Any]]) -> list[Point]:
-    """The times of all ways on large arrays with one thread, NumPy's too."""
+    """Return the times of all ways on large arrays with one thread, NumPy's too."""
     found: dict[tuple[str, str, int], Point] = {}
     for row in rows:
         match = LARGE.fullmatch(row["group"])
@@ -77,7 +77,7 @@ def points_of(rows: Iterable[dict[str, Any]]) -> list[Point]:
 
 
 def bars_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """For each small program and scan: the time over NumPy's, by what the legend calls it."""
+    """Return for each small program and scan the time over NumPy's, by its name in the legend."""
     found: dict[str, dict[str, float]] = {}
     for row in rows:
         gradient, scan = GRADIENT.fullmatch(row["group"]), SCAN.fullmatch(row["group"])
@@ -88,13 +88,13 @@ def bars_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def calls_of(rows: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """Nanoseconds of one addition of four numbers, by the layers that it goes through."""
+    """Return nanoseconds of one addition of four numbers, by the layers that it goes through."""
     times = {(row["group"], row["name"]): row["times"] for row in rows}
     return {title: times[group, name][way] for group, name, way, title in CALLS if (group, name) in times}
 
 
 def stacks_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """For each operator and transform: what 1, 2, ... of them add to a call, in microseconds."""
+    """Return for each operator and transform what 1, 2, ... of them add to a call, in microseconds."""
     found: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         if row["group"] == STACK:
@@ -104,7 +104,7 @@ def stacks_of(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, list[float]
 
 
 def draw_large(pyplot: Any, points: Sequence[Point]) -> Any:
-    """A panel for each task: nanoseconds for each element, over the number of elements."""
+    """Draw a panel for each task: nanoseconds for each element, over the number of elements."""
     tasks = list(dict.fromkeys(point.task for point in points))
     columns = 3
     figure, grid = pyplot.subplots(-(-len(tasks) // columns), columns, figsize=(9, 5.4), squeeze=False)
@@ -127,7 +127,7 @@ def draw_large(pyplot: Any, points: Sequence[Point]) -> Any:
 
 
 def draw_small(pyplot: Any, bars: dict[str, dict[str, float]]) -> Any:
-    """A group of bars for each program: time over NumPy's, which is the line at 1."""
+    """Draw a group of bars for each program: time over NumPy's, which is the line at 1."""
     figure, axes = pyplot.subplots(figsize=(9, 0.75 * len(bars) + 0.8))
     height = 0.8 / len(BAR_COLOURS)
     for i, (name, colour) in enumerate(BAR_COLOURS.items()):
@@ -144,7 +144,7 @@ def draw_small(pyplot: Any, bars: dict[str, dict[str, float]]) -> Any:
 
 
 def draw_calls(pyplot: Any, calls: dict[str, float]) -> Any:
-    """A bar for each way to call, with its nanoseconds."""
+    """Draw a bar for each way to call, with its nanoseconds."""
     figure, axes = pyplot.subplots(figsize=(7, 0.36 * len(calls) + 0.6))
     colours = [GREY if "NumPy" in title else COLOURS["plan"] for title in calls]
     bars = axes.barh(list(calls), list(calls.values()), height=0.7, color=colours)
@@ -155,7 +155,7 @@ def draw_calls(pyplot: Any, calls: dict[str, float]) -> Any:
 
 
 def draw_stacks(pyplot: Any, stacks: dict[str, dict[str, list[float]]]) -> Any:
-    """A panel for each operator, a line for each transform, over how many of it are nested."""
+    """Draw a panel for each operator, a line for each transform, over how many of it are nested."""
     figure, grid = pyplot.subplots(1, len(stacks), figsize=(9, 2.6), sharey=True, squeeze=False)
     for axes, (operator, lines) in zip(grid.flat, stacks.items(), strict=True):
         for transform, added in lines.items():
@@ -168,7 +168,7 @@ def draw_stacks(pyplot: Any, stacks: dict[str, dict[str, list[float]]]) -> Any:
 
 
 def draw(rows: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
-    """Draw all figures that the rows are for; returns their files."""
+    """Draw all figures that the rows are for, and return their files."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -189,7 +189,6 @@ def draw(rows: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="+", type=Path, help="what `python -m benchmarks --json FILE` wrote")
     parser.add_argument("folder", type=Path, help="where the figures go")

@@ -50,7 +50,7 @@ VALGRIND = shutil.which("valgrind")
 
 
 def calls(library: Library) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The calls that are timed, and those that they are compared with: name -> text, names in it."""
+    """Return the calls that are timed, and those that they are compared with: name -> text, names in it."""
     cases = [("", case) for case in dispatch.floor_cases(library)]
     cases += [("np.add: ", case) for case in dispatch.add_cases()]
     cases += [("either: ", case) for case in dispatch.backend_cases(library)]
@@ -59,7 +59,7 @@ def calls(library: Library) -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def gradient_calls() -> dict[str, tuple[str, dict[str, Any]]]:
-    """A recorded operator, and the gradient of the polynomial in each of our ways."""
+    """Return a recorded operator, and the gradient of the polynomial in each of our ways."""
     tracked = dispatch.arrays() | {"X": Tensor(np.ones(4), requires_grad=True)}
     polynomial = programs()[0]
     names = {name: {"gradient": way.set_up(None)(polynomial)} for name, way in differentiators.OURS.items()}
@@ -69,7 +69,7 @@ def gradient_calls() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def compiled_calls() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Compiled functions: of more arguments, of more steps, and with a loop of more steps, to see what each adds."""
+    """Return compiled functions of more arguments, of more steps, and with a loop of more steps, to compare them."""
     x = np.ones(4)
     timed = {}
     for n, function in CALLED.items():
@@ -84,7 +84,7 @@ def compiled_calls() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def compilations() -> dict[str, tuple[str, dict[str, Any]]]:
-    """First calls of compiled functions, of few elements and of enough for blocks."""
+    """Return first calls of compiled functions, of few elements and of enough for blocks."""
     names = {"compile": compile, "polynomial": program_of(0), "logistic": program_of(3)}
     x, weights, features, labels = np.ones(4), np.ones(2), np.ones((ROWS, 2)), np.ones(ROWS)
     return {f"{COMPILATION}{title}": (text, names | arguments) for title, text, arguments in (
@@ -95,17 +95,17 @@ def compilations() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def program_of(number: int) -> Callable[..., Any]:
-    """A program of the benchmarks, of our operators."""
+    """Return a program of the benchmarks, of our operators."""
     return programs()[number].make(differentiators.functions_of(ops.np))
 
 
 def turns_of(name: str) -> int:
-    """How often a call is made between two counts."""
+    """Return how often a call is made between two counts."""
     return COMPILATIONS if name.startswith(COMPILATION) else TURNS
 
 
 def product(n: int, x: Any) -> Any:
-    """So many multiplications, none of which can be left out."""
+    """Multiply so many times. No multiplication can be left out."""
     result = x
     for _ in range(n):
         result = result * x
@@ -113,12 +113,12 @@ def product(n: int, x: Any) -> Any:
 
 
 def scanned(n: int, x: Any) -> Any:
-    """The same as a loop."""
+    """Multiply by a loop."""
     return higher_order.scan(lambda result, _: (result * x, None), x, length=n)[0]
 
 
 def run_calls() -> None:
-    """What runs under callgrind; prints the names of the calls."""
+    """Run the calls under callgrind, and print their names."""
     gc.disable()
     with Library(NAMESPACE, "FRAGMENT") as library:
         timed = calls(library)
@@ -132,7 +132,7 @@ def run_calls() -> None:
 
 
 def count() -> dict[str, int]:
-    """Instructions of each call. Needs valgrind."""
+    """Return instructions of each call. Needs valgrind."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "out"
         command = [
@@ -150,7 +150,7 @@ def count() -> dict[str, int]:
 
 
 def total_of(part: Path) -> int:
-    """The instructions in one dump of callgrind."""
+    """Return the instructions in one dump of callgrind."""
     found = re.search(r"^totals: (\d+)", part.read_text(), re.MULTILINE)
     assert found, f"{part} has no totals"
     return int(found[1])
@@ -160,30 +160,29 @@ def total_of(part: Path) -> int:
 
 
 def version() -> str:
-    """The Python version that a reference is for."""
+    """Return the Python version that a reference is for."""
     return ".".join(platform.python_version_tuple()[:2])
 
 
 def reference() -> dict[str, int] | None:
-    """The reference for this Python, None where there is none."""
+    """Return the reference for this Python, None where there is none."""
     found: dict[str, int] | None = json.loads(REFERENCE.read_text()).get(version())
     return found
 
 
 def regressions(counted: dict[str, int], expected: dict[str, int]) -> dict[str, float]:
-    """The calls that take more than they should, beyond the tolerance: how many times as much."""
+    """Return the calls that take more than they should, beyond the tolerance: how many times as much."""
     ratios = {name: number / expected[name] for name, number in counted.items() if name in expected}
     return {name: ratio for name, ratio in ratios.items() if ratio > 1 + TOLERANCE}
 
 
 def update(counted: dict[str, int]) -> None:
-    """Make these counts the reference for this Python; those for others stay."""
+    """Make these counts the reference for this Python. Those for others stay."""
     references = {**json.loads(REFERENCE.read_text()), version(): counted}
     REFERENCE.write_text(json.dumps(references, indent=1, sort_keys=False) + "\n")
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--update", action="store_true", help="make what is counted now the reference")
     parser.add_argument("--run-calls", action="store_true", help=argparse.SUPPRESS)

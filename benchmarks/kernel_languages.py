@@ -27,19 +27,19 @@ SIZES = (4, 1_000, 100_000)
 
 
 def in_python(x: Any, y: Any) -> Any:
-    """The kernel in Python, which calls two of NumPy's functions."""
+    """Return the kernel in Python, which calls two of NumPy's functions."""
     return x * y + 1.0
 
 
 def in_blocks(x: Any, y: Any, result: Any, n: Any) -> None:
-    """The same, as a function in C that is called with addresses."""
+    """Define the same kernel as a function in C that is called with addresses."""
     given, factors, results = numba.carray(x, n), numba.carray(y, n), numba.carray(result, n)
     for i in range(n):
         results[i] = given[i] * factors[i] + 1.0
 
 
 def kernels() -> dict[str, Callable[..., Any]]:
-    """The kernels by what they are written in."""
+    """Return the kernels by what they are written in."""
     pointer = numba.types.CPointer(numba.float64)
     per_element = numba.cfunc("float64(float64, float64)")(in_python)
     per_block = numba.cfunc(numba.void(pointer, pointer, pointer, numba.int64))(in_blocks)
@@ -56,7 +56,7 @@ def kernels() -> dict[str, Callable[..., Any]]:
 
 
 def measure(n: int) -> list[tuple[str, float, float, float, float, float]]:
-    """A row per kernel: bare, op, what op adds, op on Tensors, what that adds."""
+    """Return a row per kernel: bare, op, what op adds, op on Tensors, what that adds."""
     names: dict[str, Any] = {"x": np.linspace(0.0, 1.0, n), "y": np.linspace(1.0, 2.0, n)}
     names |= {"u": Tensor(names["x"]), "v": Tensor(names["y"])}
     found, loops = kernels(), []
@@ -77,7 +77,7 @@ def measure(n: int) -> list[tuple[str, float, float, float, float, float]]:
 
 
 def median_difference(these: list[float], those: list[float]) -> float:
-    """The median over the rounds of what one takes more than the other."""
+    """Return the median over the rounds of what one takes more than the other."""
     return statistics.median([one - other for one, other in zip(these, those, strict=True)])
 
 

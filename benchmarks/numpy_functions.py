@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 
 def calls() -> Iterator[Call]:
-    """All calls, function by function."""
+    """Yield all calls, function by function."""
     for name in FUNCTIONS:
         if FUNCTIONS[name].numpy_function is None or KINDS[name] == "refused":
             continue
@@ -67,12 +67,12 @@ def calls() -> Iterator[Call]:
 
 
 def shown(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The text of a call for a reader."""
+    """Return the text of a call for a reader."""
     return f"{name}({', '.join([*map(repr, args), *(f'{key}={value!r}' for key, value in kwargs.items())])})"
 
 
 def call_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], shown: str) -> Call:
-    """The call of a function with these arguments."""
+    """Return the call of a function with these arguments."""
     args, kwargs = tree_map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, (args, kwargs))
     values = {f"a{i}": value for i, value in enumerate(args)}
     values |= {f"k{i}": value for i, value in enumerate(kwargs.values())}
@@ -94,7 +94,7 @@ TO_FILES = ("save", "savez", "savez_compressed", "savetxt")
 
 
 def others(name: str) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Arguments for a function without samples: 4 elements, and axes for those that have them."""
+    """Yield arguments for a function without samples: 4 elements, and axes for those that have them."""
     function = FUNCTIONS[name].numpy_function
     if name in OTHERS:
         yield from ((args, {}) for args in OTHERS[name])
@@ -114,7 +114,7 @@ def others(name: str) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def accepts(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> bool:
-    """Does NumPy's function take these arguments?"""
+    """Return whether NumPy's function takes these arguments."""
     args, kwargs = tree_map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, (args, kwargs or {}))
     try:
         function(*args, **kwargs)
@@ -124,7 +124,7 @@ def accepts(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None 
 
 
 def ratio(call: Call) -> tuple[float, float]:
-    """The median ratio of the times, and the median of NumPy's in nanoseconds."""
+    """Return the median ratio of the times, and the median of NumPy's in nanoseconds."""
     ours = operator.attrgetter(call.function)(pnp)
     loops = [make_loop(call.text, {"f": f, **call.names}) for f in (ours, FUNCTIONS[call.function].numpy_function)]
     rounds = time_in_rounds(loops, ROUNDS)
@@ -180,14 +180,14 @@ def print_protocols() -> None:
 
 @contextlib.contextmanager
 def compiled_modules() -> Iterator[dict[str, str]]:
-    """Variables with which processes share a folder for what they compile."""
+    """Set variables with which processes share a folder for what they compile."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         yield variables | {"PYTHONPYCACHEPREFIX": folder}
 
 
 def first_uses() -> dict[str, float]:
-    """Microseconds of the first call of each function on Tensors, more than the next one."""
+    """Return microseconds of the first call of each function on Tensors, more than the next one."""
     assert all((pnp.linalg, pnp.fft))
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
@@ -228,7 +228,6 @@ def print_import() -> None:
 
 
 def main() -> None:
-    """The command."""
     what, *arguments = sys.argv[1:] or ["raw"]
     if what == "first-uses":
         with quiet():

@@ -30,7 +30,7 @@ class Case(NamedTuple):
 
     name: str
     x: np.ndarray
-    ours: Callable[[Any, Any], Any]         # (namespace, x) -> a number; autograd's namespace serves too
+    ours: Callable[[Any, Any], Any]         # (namespace, x) -> a number, also with autograd's namespace
     by_hand: Callable[[np.ndarray], np.ndarray]
     torch: Callable[[Any, Any], Any] | None = None      # (torch, x)
 
@@ -41,7 +41,7 @@ def symmetric(n: int) -> np.ndarray:
 
 
 def cases() -> Iterator[Case]:
-    """All rows."""
+    """Yield all rows."""
     for n in (4, 100, 1000):
         yield from of_vectors(n)
     for n in (2, 8, 32, 64):
@@ -49,7 +49,7 @@ def cases() -> Iterator[Case]:
 
 
 def of_vectors(n: int) -> Iterator[Case]:
-    """Functions of a vector of n elements."""
+    """Yield functions of a vector of n elements."""
     x, w = RANDOM.standard_normal(n), RANDOM.standard_normal(n)
     kernel = RANDOM.standard_normal(3)
     wide = RANDOM.standard_normal(n + 4)
@@ -111,7 +111,7 @@ def of_vectors(n: int) -> Iterator[Case]:
 
 
 def of_matrices(n: int) -> Iterator[Case]:
-    """Functions of an n x n matrix."""
+    """Yield functions of an n x n matrix."""
     a, w, v = symmetric(n), RANDOM.standard_normal((n, n)), RANDOM.standard_normal(n)
     b = RANDOM.standard_normal((n, n))
     w = w + w.T
@@ -183,7 +183,7 @@ def of_matrices(n: int) -> Iterator[Case]:
 
 
 def ways(case: Case) -> dict[str, Callable[[], Any]]:
-    """The gradient by each library that is installed."""
+    """Return the gradient by each library that is installed."""
     ours = grad(lambda x: case.ours(pnp, x))
     found: dict[str, Callable[[], Any]] = {"hand": lambda: case.by_hand(case.x), "ours": lambda: ours(case.x)}
     try:
@@ -207,7 +207,7 @@ def ways(case: Case) -> dict[str, Callable[[], Any]]:
 
 
 def checked(case: Case) -> dict[str, Callable[[], Any]]:
-    """The ways that have the function, once their gradients are those by hand."""
+    """Return the ways that have the function, once their gradients are those by hand."""
     expected, found = case.by_hand(case.x), {}
     for name, run in ways(case).items():
         try:
@@ -222,19 +222,19 @@ def checked(case: Case) -> dict[str, Callable[[], Any]]:
 
 
 def timed(runs: dict[str, Callable[[], Any]]) -> dict[str, list[float]]:
-    """Microseconds of each, round by round, with the work of the garbage collector."""
+    """Return microseconds of each, round by round, with the work of the garbage collector."""
     with quiet(), collecting():
         rounds = time_in_rounds([make_loop("run()", {"run": run}) for run in runs.values()], 61, 3.0)
     return {name: [time / 1e3 for time in times] for name, times in zip(runs, zip(*rounds, strict=True), strict=True)}
 
 
 def ratio(these: list[float], others: list[float]) -> float:
-    """The median of the ratios of the rounds."""
+    """Return the median of the ratios of the rounds."""
     return statistics.median(this / other for this, other in zip(these, others, strict=True))
 
 
 def stacked_solves() -> dict[str, Callable[[], Any]]:
-    """The gradient of 1,000 solves of 3x3: of the stack, and one by one."""
+    """Return the gradient of 1,000 solves of 3x3: of the stack, and one by one."""
     a, b = RANDOM.standard_normal((1000, 3, 3)) + 3 * np.eye(3), RANDOM.standard_normal((1000, 3, 1))
 
     def solved(a: Any, b: Any) -> Any:
@@ -249,7 +249,7 @@ def stacked_solves() -> dict[str, Callable[[], Any]]:
 def tabulate(
     cases: Iterable[Any], checked: Callable[[Any], dict[str, Callable[[], Any]]], bound: float
 ) -> list[str]:
-    """Print a row for each case, all or those of the function that was asked for; returns what misses its bound."""
+    """Print a row for each case, all or those of one function. Return what misses its bound."""
     missed = []
     print(f"{'gradient of':20} {'hand':>9} {'ours':>9} {'ratio':>6} {'autograd':>9} {'torch':>9}   microseconds")
     for case in cases:

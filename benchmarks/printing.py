@@ -21,7 +21,7 @@ MICROSECONDS_FROM = 10_000      # nanoseconds: a table with such times shows all
 
 
 def run_bench(out: Plain | Rich, arguments: argparse.Namespace) -> None:
-    """Measure; print a table per group as it is done, or JSON, or both."""
+    """Measure, and print a table per group as it is done, or JSON, or both."""
     effort = bench.QUICK if arguments.quick else bench.FULL
     left_out: dict[str, str] = {}
     rows: list[bench.Row] = []
@@ -46,7 +46,7 @@ def run_bench(out: Plain | Rich, arguments: argparse.Namespace) -> None:
 
 
 def print_group(out: Plain | Rich, title: str, rows: Sequence[bench.Row]) -> None:
-    """A table with bars; the mark in a bar is the bound."""
+    """Print a table with bars. The mark in a bar is the bound."""
     slow = any(time >= MICROSECONDS_FROM for row in rows for time in row.times.values())
     columns = (
         Column("".ljust(25)), Column(TIMES.get(title, f"this/other, {'µs' if slow else 'ns'}").ljust(15)),
@@ -56,7 +56,7 @@ def print_group(out: Plain | Rich, title: str, rows: Sequence[bench.Row]) -> Non
 
 
 def bench_row(row: bench.Row, slow: bool) -> tuple[str | Cell, ...]:
-    """The cells of a row: the measured value, the bound, a bar that compares them, and a verdict."""
+    """Return the cells of a row: the measured value, the bound, a bar that compares them, and a verdict."""
     times = [three_digits(time / 1e3) if slow else f"{time:.0f}" for time in row.times.values()]
     measured = Cell(row.name, "name"), Cell("/".join(times), "dim"), with_unit(three_digits(row.value), row.unit)
     if row.bound is None:
@@ -72,10 +72,10 @@ def bench_row(row: bench.Row, slow: bool) -> tuple[str | Cell, ...]:
 
 
 def three_digits(value: float) -> str:
-    """The value, to three digits but no more than two decimals."""
+    """Return the value, to three digits but no more than two decimals."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def with_unit(number: str, unit: str) -> str:
-    """The value with its unit, with a space before units in letters: 2.5× and 30 ms."""
+    """Return the value with its unit, with a space before units in letters: 2.5× and 30 ms."""
     return f"{number}{unit}" if unit == "×" else f"{number} {unit}"

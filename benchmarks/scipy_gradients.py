@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 def cases() -> Iterator[Case]:
-    """All rows."""
+    """Yield all rows."""
     for n in (4, 100, 1000):
         yield from of_special(n)
         yield from of_signals(n)
@@ -51,7 +51,7 @@ def cases() -> Iterator[Case]:
 
 
 def of_special(n: int) -> Iterator[Case]:
-    """Special functions of a vector of n elements."""
+    """Yield special functions of a vector of n elements."""
     x, w = RANDOM.uniform(0.5, 4, n), RANDOM.standard_normal(n)
 
     def gammaln_by_hand(x: np.ndarray) -> np.ndarray:
@@ -81,7 +81,7 @@ def of_special(n: int) -> Iterator[Case]:
 
 
 def of_signals(n: int) -> Iterator[Case]:
-    """Convolutions of a vector of n elements with one of three; by hand in NumPy, which is faster there than SciPy."""
+    """Yield convolutions of a vector with one of three, by hand in NumPy, which is faster there than SciPy."""
     x, kernel = RANDOM.standard_normal(n), RANDOM.standard_normal(3)
 
     def in_mode(mode: str, back: str, padding: int) -> Case:
@@ -107,7 +107,7 @@ def of_signals(n: int) -> Iterator[Case]:
 
 
 def of_images(n: int) -> Iterator[Case]:
-    """Convolutions of an n x n matrix with one of 3 x 3."""
+    """Yield convolutions of an n x n matrix with one of 3 x 3."""
     x, kernel, w = [RANDOM.standard_normal((m, m)) for m in (n, 3, n + 2)]
 
     def convolve_by_hand(x: np.ndarray) -> np.ndarray:
@@ -122,7 +122,7 @@ def of_images(n: int) -> Iterator[Case]:
 
 
 def of_triangles(n: int) -> Iterator[Case]:
-    """Functions of a lower triangle of n rows."""
+    """Yield functions of a lower triangle of n rows."""
     a, b, w = np.tril(RANDOM.standard_normal((n, n))) + n * np.eye(n), RANDOM.standard_normal(n), RANDOM.random(n)
 
     def solve_by_hand(x: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ def of_triangles(n: int) -> Iterator[Case]:
 
 
 def ways(case: Case) -> dict[str, Callable[[], Any]]:
-    """The gradient by each library that is installed."""
+    """Return the gradient by each library that is installed."""
     ours = grad(case.ours)
     found: dict[str, Callable[[], Any]] = {"hand": lambda: case.by_hand(case.x), "ours": lambda: ours(case.x)}
     if case.autograd is not None:
@@ -167,7 +167,7 @@ def ways(case: Case) -> dict[str, Callable[[], Any]]:
 
 
 def checked(case: Case) -> dict[str, Callable[[], Any]]:
-    """The ways, once their gradients are those by hand."""
+    """Return the ways after checking that their gradients are those by hand."""
     expected, found = case.by_hand(case.x), ways(case)
     for name, run in found.items():
         np.testing.assert_allclose(run(), expected, rtol=1e-6, atol=1e-8, err_msg=f"{case.name}, {name}")

@@ -88,7 +88,7 @@ COUNTED = "counted: "
 
 @pytest.fixture
 def count(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
-    """`count("interrupts", 12)` notes that a test did something so often. The end of a run tells the sums."""
+    """Return `count`: `count("interrupts", 12)` adds 12 to the sum that the end of a run shows."""
     return lambda what, n: record_property(COUNTED + what, n)
 
 
@@ -106,7 +106,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_collections():
-    """What exists already, thousands of reports of tests too, is not looked at by a test's `gc.collect()`."""
+    """Freeze existing objects, such as thousands of reports of tests, so that `gc.collect()` in a test is fast."""
     gc.collect()
     gc.freeze()
 
@@ -122,19 +122,19 @@ def no_other_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def backends() -> SimpleNamespace:
-    """The dense keys A, B, C (C above B, A unrelated), types of their arrays, sparse ones of CPU and A."""
+    """Provide the dense keys A, B, C (C above B, A unrelated), types of their arrays, sparse ones of CPU and A."""
     return BACKENDS
 
 
 @pytest.fixture(scope="session")
 def tracer() -> DispatchKey:
-    """A run-time functionality, off unless a guard includes it."""
+    """Provide a run-time functionality, off unless a guard includes it."""
     return TRACER
 
 
 @pytest.fixture(scope="session")
 def new_library():
-    """Opens a FRAGMENT library on a namespace of its own, for tests that need several of them."""
+    """Return a function that opens a FRAGMENT library on a new namespace, for tests that need several of them."""
     return lambda: Library(next(namespaces), "FRAGMENT")
 
 
@@ -147,14 +147,14 @@ def opened_library() -> Iterator[Library]:
 
 @pytest.fixture
 def fresh():
-    """A FRAGMENT library on a namespace of its own, closed after the test."""
+    """Provide a FRAGMENT library on a namespace of its own, closed after the test."""
     with opened_library() as library:
         yield library
 
 
 @pytest.fixture(scope="session")
 def open_fresh():
-    """`with open_fresh() as fresh` is what `fresh` is to a test, for one that needs it many times."""
+    """Return the context manager behind `fresh`, for a test that needs it many times."""
     return opened_library
 
 
@@ -167,7 +167,7 @@ def remove_what_is_left(namespace: str) -> None:
 
 @pytest.fixture(scope="session")
 def define():
-    """`define(lib, "f(Tensor x) -> Tensor", CPU=kernel)` defines, registers, and returns the overload."""
+    """Return `define`: `define(lib, "f(Tensor x) -> Tensor", CPU=kernel)` registers, and returns the overload."""
 
     def define_operator(library, schema, **kernels):
         library.define(schema)
@@ -181,7 +181,7 @@ def define():
 
 @pytest.fixture(scope="session")
 def token():
-    """`token("cpu")` is a kernel that takes anything and returns "cpu", for operators that return a str."""
+    """Return `token`: `token("cpu")` is a kernel that takes anything and returns the str "cpu"."""
 
     def make(name):
         def kernel(*args, **kwargs):
@@ -195,7 +195,7 @@ def token():
 
 @pytest.fixture(scope="session")
 def spy():
-    """`spy(result)` is a kernel that returns `result` and keeps its (args, kwargs) in `.calls`."""
+    """Return `spy`: `spy(result)` is a kernel that returns `result` and keeps its (args, kwargs) in `.calls`."""
 
     def make(result=None):
         def kernel(*args, **kwargs):

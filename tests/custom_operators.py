@@ -69,12 +69,13 @@ def also_by_name(
 
 
 def logical_axis(axis: int, x: Any, batch: int | None) -> int:
-    """The axis of an example, counted from the front."""
+    """Return the axis of an example, counted from the front."""
     return int(axis % (x.ndim - (batch is not None)))
 
 
 def batch_last(x: Any, batch: int | None) -> Any:
-    """The array with its batch axis last, of length 1 if it has none, so that broadcasting aligns the examples."""
+    """Return the array with its batch axis last, of length 1 if it has none, so that broadcasting aligns the examples.
+    """
     return ops.np.expand_dims(x, -1) if batch is None else ops.np.moveaxis(x, batch, -1)
 
 
@@ -88,7 +89,7 @@ def requires_grad(x: Any) -> bool:
 
 @custom_op("samples::numpy_mul", mutates_args=())
 def numpy_mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x·y, broadcast."""
+    """Compute x·y, broadcast."""
     product: np.ndarray = x * y
     return product
 
@@ -104,7 +105,7 @@ def numpy_mul_setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def numpy_mul_backward(ctx: Any, g: Any) -> Any:
-    """Gradients of the broadcast shape. The engine sums them to the shapes of the arguments."""
+    """Return gradients of the broadcast shape. The engine sums them to the shapes of the arguments."""
     x, y = ctx.saved_tensors
     needs_x, needs_y = ctx.needs_input_grad
     return numpy_mul(g, y) if needs_x else None, numpy_mul(g, x) if needs_y else None
@@ -148,7 +149,7 @@ also_by_name(numpy_mul, numpy_mul_fake, save_mul, backward_mul)
 
 @custom_op("samples::numpy_cube", mutates_args=())
 def numpy_cube(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x³ and 3x²."""
+    """Compute x³ and 3x²."""
     return x * x * x, (3 * x * x).astype(x.dtype)
 
 
@@ -199,7 +200,7 @@ also_by_name(numpy_cube, numpy_cube_fake, save_cube, backward_cube)
 
 @custom_op("samples::numpy_mul_scalar", mutates_args=())
 def numpy_mul_scalar(x: np.ndarray, *, scalar: float) -> np.ndarray:
-    """x·scalar."""
+    """Compute x·scalar."""
     return x * scalar
 
 
@@ -242,7 +243,7 @@ also_by_name(numpy_mul_scalar, numpy_mul_scalar_fake, save_mul_scalar, backward_
 
 @custom_op("samples::numpy_take", mutates_args=())
 def numpy_take(x: np.ndarray, ind: np.ndarray, ind_inv: np.ndarray, dim: int) -> np.ndarray:
-    """Elements of x along an axis, at `ind`, a permutation of each line. `ind_inv` is its inverse."""
+    """Return elements of x along an axis, at `ind`, a permutation of each line. `ind_inv` is its inverse."""
     return np.take_along_axis(x, ind, dim)
 
 
@@ -298,7 +299,7 @@ also_by_name(numpy_take, numpy_take_fake, save_take, backward_take)
 
 @custom_op("samples::numpy_sort", mutates_args=())
 def numpy_sort(x: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x sorted along an axis, the permutation that sorts, and its inverse."""
+    """Sort x along an axis. Return also the permutation that sorts, and its inverse."""
     ind = np.argsort(x, axis=dim)
     return np.take_along_axis(x, ind, dim), ind, np.argsort(ind, axis=dim)
 
@@ -351,7 +352,7 @@ also_by_name(numpy_sort, numpy_sort_fake, save_sort, backward_sort, [True, False
 
 @custom_op("samples::numpy_view_copy", mutates_args=())
 def numpy_view_copy(x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """x in another shape, copied."""
+    """Copy x in another shape."""
     return x.reshape(shape).copy()
 
 
@@ -399,7 +400,7 @@ also_by_name(numpy_view_copy, numpy_view_copy_fake, save_view_copy, backward_vie
 
 @custom_op("samples::numpy_split_copy", mutates_args=())
 def numpy_split_copy(x: np.ndarray, sections: Sequence[int], dim: int) -> list[np.ndarray]:
-    """The pieces of x between these indices of an axis, copied."""
+    """Return the pieces of x between these indices of an axis, copied."""
     return [piece.copy() for piece in np.split(x, sections, dim)]
 
 
@@ -444,7 +445,7 @@ also_by_name(numpy_split_copy, numpy_split_copy_fake, save_split_copy, backward_
 
 @custom_op("samples::numpy_split_copy_with_int", mutates_args=())
 def numpy_split_copy_with_int(x: np.ndarray, sections: Sequence[int], dim: int) -> tuple[list[np.ndarray], int]:
-    """The same, and the number of indices: a number beside a list of arrays."""
+    """Return the same, and the number of indices: a number beside a list of arrays."""
     return [piece.copy() for piece in np.split(x, sections, dim)], len(sections)
 
 
@@ -488,7 +489,7 @@ also_by_name(
 
 @custom_op("samples::numpy_cat", mutates_args=())
 def numpy_cat(xs: Sequence[np.ndarray], dim: int) -> np.ndarray:
-    """Arrays of one dtype, concatenated along an axis. ValueError for an empty list."""
+    """Return arrays of one dtype, concatenated along an axis. ValueError for an empty list."""
     if len({x.dtype for x in xs}) > 1:
         raise ValueError(f"numpy_cat: arrays of one dtype, found {', '.join(sorted(str(x.dtype) for x in xs))}")
     return np.concatenate(xs, dim)
@@ -500,7 +501,7 @@ def numpy_cat_fake(xs: Sequence[Any], dim: int) -> Any:
 
 
 def ends_of_pieces(lengths: Sequence[int]) -> list[int]:
-    """The indices between pieces of these lengths."""
+    """Return the indices between pieces of these lengths."""
     return [sum(lengths[: i + 1]) for i in range(len(lengths) - 1)]
 
 
@@ -544,7 +545,7 @@ also_by_name(numpy_cat, numpy_cat_fake, save_cat, backward_cat)
 
 @custom_op("samples::numpy_nonzero", mutates_args=())
 def numpy_nonzero(x: np.ndarray) -> np.ndarray:
-    """The indices of the elements that are not 0, one per row."""
+    """Return the indices of the elements that are not 0, one per row."""
     return np.stack(np.nonzero(x), axis=1)
 
 
@@ -558,7 +559,7 @@ also_by_name(numpy_nonzero, numpy_nonzero_fake)
 
 @custom_op("samples::numpy_nms", mutates_args=())
 def numpy_nms(boxes: np.ndarray, scores: np.ndarray, iou_threshold: numbers.Number) -> np.ndarray:
-    """The boxes to keep, by descending score: each overlaps those before it by no more than a share of their union.
+    """Return the boxes to keep, by descending score: each overlaps the former ones by at most a share of their union.
 
     A box is a row x1, y1, x2, y2 of pixels, both ends included.
     """
@@ -597,7 +598,7 @@ def numpy_nms_vmap(info: Any, in_dims: Any, boxes: Any, scores: Any, iou_thresho
 
 
 def drawn(low: float, high: float, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Arrays of these shapes with uniform random values, the same ones at every call."""
+    """Return arrays of these shapes with uniform random values, the same ones at every call."""
     generator = np.random.default_rng(0)
     return [generator.uniform(low, high, shape) for shape in shapes]
 
@@ -658,21 +659,20 @@ def boxes_and_scores() -> Iterator[Any]:
 
 
 def sorted_by_counting(x: Any, dim: int) -> Any:
-    """What numpy_sort returns: ranks are counts of smaller elements."""
+    """Return the results of numpy_sort: ranks are counts of smaller elements."""
     dim %= x.ndim
     ranks = (np.expand_dims(x, dim) < np.expand_dims(x, dim + 1)).sum(dim + 1)
     return np.sort(x, dim), np.argsort(ranks, dim), ranks
 
 
 def pieces_by_slicing(x: Any, sections: Sequence[int], dim: int) -> Any:
-    """What numpy_split_copy returns."""
     ends = [0, *sections, x.shape[dim]]
     lines = np.moveaxis(x, dim, 0)
     return [np.moveaxis(lines[start:stop], 0, dim) for start, stop in pairwise(ends)]
 
 
 def kept_by_pairs(boxes: Any, scores: Any, iou_threshold: float) -> Any:
-    """What numpy_nms returns, box by box."""
+    """Return the results of numpy_nms, box by box."""
     kept: list[int] = []
     for i in sorted(range(len(scores)), key=lambda i: -scores[i]):
         if all(overlap(boxes[i], boxes[j]) <= iou_threshold for j in kept):
@@ -681,7 +681,7 @@ def kept_by_pairs(boxes: Any, scores: Any, iou_threshold: float) -> Any:
 
 
 def overlap(a: Any, b: Any) -> float:
-    """The intersection of two boxes over their union."""
+    """Return the intersection of two boxes over their union."""
     width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]) + 1)
     height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]) + 1)
     areas = [(box[2] - box[0] + 1) * (box[3] - box[1] + 1) for box in (a, b)]

@@ -41,13 +41,13 @@ class FunctionSample:
 
 
 def normal(*shapes: tuple[int, ...]) -> tuple[Any, ...]:
-    """An array of normal deviates for each shape, the same ones at every call."""
+    """Return an array of normal deviates for each shape, the same ones at every call."""
     generator = np.random.default_rng(2023)
     return tuple(generator.normal(size=shape) for shape in shapes)
 
 
 def batch_in_front(value: Any, dim: int | None, ndim: int) -> Any:
-    """`value` with its batch axis first and `ndim` axes behind it. Without a batch axis it stays as it is."""
+    """Move the batch axis of `value` to the front, before `ndim` axes. Return an unbatched value unchanged."""
     if dim is None:
         return value
     value = ops.np.moveaxis(value, dim, 0)
@@ -56,20 +56,20 @@ def batch_in_front(value: Any, dim: int | None, ndim: int) -> Any:
 
 
 def repeated_in_front(value: Any, dim: int | None, size: int) -> Any:
-    """`value` with its batch axis first. Without one it is repeated `size` times along a new one."""
+    """Move the batch axis of `value` to the front. Repeat an unbatched value `size` times along a new axis."""
     if dim is None:
         return ops.np.broadcast_to(value, (size, *value.shape))
     return ops.np.moveaxis(value, dim, 0)
 
 
 def logical_ndim(value: Any, dim: int | None) -> int:
-    """The number of axes that one example has."""
+    """Return the number of axes that one example has."""
     ndim: int = value.ndim
     return ndim - (dim is not None)
 
 
 def scattered(g: Any, shape: tuple[int, ...], key: Any) -> Any:
-    """Zeros of `shape`, made from `g` so that they are batched where `g` is, with `g` at `key`."""
+    """Return zeros of `shape`, made from `g` so that they are batched where `g` is, with `g` at `key`."""
     result = ops.np.zeros_like(g, shape=shape)
     result[key] = g
     return result
@@ -586,7 +586,7 @@ def complex_arrays() -> Iterator[tuple[Any, ...]]:
 
 
 def sorted_with_permutations(x: Any, axis: int) -> tuple[Any, Any, Any]:
-    """The results of Sort, computed in another way: ranks are counts of smaller elements."""
+    """Return the results of Sort, computed in another way: ranks are counts of smaller elements."""
     axis %= x.ndim
     inverse = (np.expand_dims(x, axis) < np.expand_dims(x, axis + 1)).sum(axis + 1)
     return np.sort(x, axis), np.argsort(inverse, axis), inverse

@@ -297,7 +297,6 @@ def test_the_loss_of_the_issue_is_refused():
 
 @pytest.mark.parametrize("name", [name for name in INSIDE if name not in BATCHED])
 def test_what_has_no_gradient_goes_on(name):
-    """Comparisons, branches and texts for the eye: the truth of a number is piecewise constant."""
     found = []
     INSIDE[name](lambda x: found.append((
         1 if x > 0 else 2, bool(x), float(x > 1), int(np.argmax(x)), (x == 1.5).item(), f"{x}", f"{x:.3f}", str(x),
@@ -581,7 +580,7 @@ MATRIX_TAKERS = {
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("name", MATRIX_TAKERS)
 def test_a_matrix_does_not_become_a_tensor(name):
-    """Its product would become elementwise."""
+    # The product of the matrix would become elementwise.
     for cls in (np.matrix, type("Sub", (np.matrix,), {})):
         with pytest.raises(DispatchError, match=r"\npass numpy\.asarray\(matrix\)"):
             MATRIX_TAKERS[name](np.array([[1.0, 2.0], [3.0, 4.0]]).view(cls))
@@ -599,7 +598,6 @@ def test_array_ufunc_is_callable_on_objects_but_for_masked_arrays():
 @pytest.mark.parametrize("convert", [int, float, complex, bool])
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (2,)], ids=str)
 def test_numbers_of_arrays_are_numpys_under_functionalize(convert, shape):
-    """NumPy converts arrays with axes to bools only."""
     def outcome(f):
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)      # of NumPy before 2.4

@@ -24,7 +24,7 @@ def old(monkeypatch):
 
     @deprecated("func.old", since="0.2", until="0.4", instead="func.new(x)")
     def old(x, *, y=1):
-        """The sum."""
+        """Return the sum."""
         return x + y
     return old
 
@@ -38,7 +38,7 @@ def test_a_call_warns_and_names_versions_and_what_to_write(old):
 
 
 def test_the_function_keeps_its_name_and_docstring(old):
-    assert (old.__name__, old.__doc__) == ("old", "The sum.")
+    assert (old.__name__, old.__doc__) == ("old", "Return the sum.")
 
 
 def test_it_is_listed(old):
@@ -47,7 +47,6 @@ def test_it_is_listed(old):
 
 
 def test_nothing_outlives_its_version():
-    """All modules that deprecate something are loaded first."""
     for path in SOURCES.rglob("*.py"):
         if "@deprecated(" in path.read_text():
             __import__(".".join(("pydispatch", *path.relative_to(SOURCES).with_suffix("").parts)))

@@ -40,7 +40,7 @@ SOURCES = {name_of(path): ast.parse(path.read_text()) for path in sorted(ROOT.rg
 
 
 def imported_names(module: str, *, by_checkers: bool = False) -> set[str]:
-    """The modules of the package that a module imports when it is run, without the name of the package.
+    """Return the modules of the package that a module imports when it is run, without the name of the package.
 
     `by_checkers` adds those that type checkers alone import.
     """
@@ -86,7 +86,6 @@ def test_no_import_inside_a_function(module):
 
 
 def test_dtypes_that_other_packages_add_to_numpys_are_no_obstacle():
-    """Those of ml_dtypes, which JAX imports, have names that NumPy does not know."""
     program = """
 import numpy as np
 class Float8:

@@ -208,7 +208,7 @@ def test_highest_key(keys, highest):
 
 
 def test_a_functionality_without_a_backend_is_undefined():
-    """Upstream it is the kernel of CPU."""
+    # Upstream it is the kernel of CPU.
     dense_alone = DispatchKeySet("CPU").remove_backend("CPU")
     assert dense_alone.highest is DispatchKey.Undefined
     assert (dense_alone | "Python").highest is DispatchKey.Python
@@ -221,7 +221,6 @@ def test_full_key_set():
 @pytest.mark.parametrize(
     "key", ["SparseCPU", "BackendSelect", "Python", "Tracer", "AutogradOther", "AutogradA"])
 def test_full_after(key):
-    """Everything of lower priority than the functionality, on all backends."""
     key = parse_key(key)
     first = min(other.slot for other in runtime_keys() if other.functionality == key.functionality)
     assert {other for other in runtime_keys() if other.slot and other in DispatchKeySet.full_after(key)} == {
@@ -357,10 +356,6 @@ def test_the_nearest_base_wins_and_caches_follow(backends):
 
 @pytest.mark.parametrize("moment", range(7))
 def test_a_base_that_is_registered_while_a_type_is_looked_up_counts(backends, moment):
-    """At each look at one of the classes: first a pack is sought for them, then the nearest that is registered.
-
-    At the last look, at Last, the one at Base is over, and what it found would be noted.
-    """
     class Hooked(type):
         def __hash__(cls):
             looks.append(cls.__name__)

@@ -22,7 +22,7 @@ ROOT = Path(pydispatch.__file__).parent
 
 
 def run(code):
-    """What a new process prints."""
+    """Return the output of a new process."""
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     return done.stdout.split()
 
@@ -48,7 +48,7 @@ def test_a_plain_call_loads_nothing_more():
 
 
 def connected_names(path):
-    """The names under which a module gives functions to the core."""
+    """Return the names under which a module gives functions to the core."""
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     return {keyword.arg for call in calls if ast.unparse(call.func) == "_core.connect" for keyword in call.keywords}
 
@@ -126,7 +126,7 @@ def test_help_fits_on_a_screen_and_names_what_exists():
 
 
 def public_modules():
-    """The package, the modules that its public names lead to, and those of `numpy` and `scipy`."""
+    """Return the package, the modules that its public names lead to, and those of `numpy` and `scipy`."""
     found, waiting = {}, [pydispatch]
     while waiting:
         module = waiting.pop()

@@ -68,7 +68,8 @@ SHOWN = {"use": "requires_grad=True", "graph": "<svg", "explanation": "<details"
 
 @pytest.fixture(scope="module")
 def run():
-    """A notebook in which every cell runs, then all of them again, then an edited library and what follows it."""
+    """Provide a notebook in which every cell runs, then all of them again, then an edited library and what follows it.
+    """
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     import nbformat.v4 as nb
@@ -89,7 +90,6 @@ def outputs(cell, kind):
 
 
 def test_every_cell_runs_twice(run):
-    """Executing raises for an error in a cell. Warnings are what cells write to stderr."""
     names, cells = run
     told = {}
     for name, cell in zip(names, cells, strict=False):
@@ -115,7 +115,6 @@ def test_cells_show_pictures_and_tables(run, name):
 
 
 def test_a_cell_that_the_frontend_names_is_a_place_of_its_own():
-    """Jupyter Lab tells which cell runs. Then two cells with the same definition clash."""
     manager = pytest.importorskip("jupyter_client.manager")
     pytest.importorskip("ipykernel")
     kernel, client = manager.start_new_kernel(kernel_name="python3")

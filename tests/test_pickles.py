@@ -37,7 +37,7 @@ PARAMETERS = {"w": np.full((3, 2), 0.25), "b": np.array([1.0, -1.0])}
 
 
 def values():
-    """What is pickled, by name."""
+    """Return the pickled values, by name."""
     gradient = func.value_and_grad(loss)
     return {
         "tensor": Tensor(X), "of float32, in Fortran's order": Tensor(np.asfortranarray(X, np.float32)),
@@ -159,7 +159,6 @@ def test_every_release_has_pickles():
 
 
 def test_a_pickle_of_an_operator_that_is_gone_names_it():
-    """As one that a later version, or another program, has."""
     text = pickle.dumps(make_fx(ops.np.add)(X, X))
     with pytest.raises(OperatorNotFoundError, match="no operator np::adx"):
         pickle.loads(text.replace(b"np::add", b"np::adx"))

@@ -42,7 +42,6 @@ def test_opt_einsum():
 
 @pytest.mark.parametrize("first", ["pydispatch", "library", "a look"])
 def test_in_either_order(first, tmp_path):
-    """With stand-ins of the interfaces, of which a package of another version may lack all."""
     (tmp_path / "autoray").mkdir()
     (tmp_path / "autoray" / "__init__.py").write_text("from autoray import autoray\n")
     (tmp_path / "autoray" / "autoray.py").write_text(

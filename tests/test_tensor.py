@@ -31,7 +31,7 @@ from pydispatch.tree import tree_map
 
 
 def outcome(function, *args):
-    """What a call gives, with NumPy arrays in place of Tensors, or the class of its error."""
+    """Return the result of a call, with NumPy arrays for Tensors, or the class of its error."""
     try:
         result = function(*args)
     except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -48,7 +48,7 @@ def plain(value):
 
 
 def assert_same(got, expected):
-    """Equal in type, dtype, shape and every element. A 0-d array and a NumPy scalar are alike."""
+    """Assert equal type, dtype, shape and elements. A 0-d array equals a NumPy scalar."""
     if isinstance(expected, tuple):
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
@@ -116,7 +116,6 @@ OPERANDS = {
     "array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5]), np.array(3)], ids=["int", "float", "0-d"]
 )
 def test_binary_operators(method, other, array):
-    """On either side of a Tensor: arrays, NumPy scalars, Python scalars, Tensors."""
     with np.errstate(all="ignore"):
         assert_same(outcome(method, Tensor(array), other), as_arrays(outcome(method, array, other)))
         assert_same(outcome(method, other, Tensor(array)), as_arrays(outcome(method, other, array)))
@@ -127,7 +126,7 @@ def test_binary_operators(method, other, array):
 
 
 def as_arrays(value):
-    """NumPy scalars as 0-d arrays: the result of an operator on a Tensor is always a Tensor."""
+    """Convert NumPy scalars to 0-d arrays: the result of an operator on a Tensor is always a Tensor."""
     if isinstance(value, tuple):
         return tuple(map(as_arrays, value))
     return np.asarray(value) if isinstance(value, np.generic) else value
@@ -218,7 +217,7 @@ def test_matmul_in_place_is_numpys(left, right, wrap):
 
 @pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
 def test_an_array_is_not_changed_in_place_by_a_tensor(method):
-    """NumPy asks __array_ufunc__, which refuses: its array cannot hold what a Tensor carries."""
+    # NumPy calls __array_ufunc__, which refuses: its array cannot hold what a Tensor carries.
     array = np.array([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(TypeError, match=r"a NumPy array, cannot hold|not supported for the input types"):
         method(array, Tensor(array, requires_grad=True))
@@ -258,7 +257,6 @@ STRANGERS = {"str": "a", "bytes": b"a", "None": None, "object": object(), "dict"
 @pytest.mark.parametrize("name", [name for name in BINARY if name not in ("eq", "ne")])
 @pytest.mark.parametrize("other", STRANGERS.values(), ids=STRANGERS)
 def test_strangers_are_left_to_python(name, other):
-    """NotImplemented, so that the other side may know better. No error of ours, no array of objects."""
     calls = [(Tensor(np.ones(2)), other)]
     if not isinstance(other, (str, bytes)):  # texts have their own ideas of %
         calls.append((other, Tensor(np.ones(2))))
@@ -443,7 +441,6 @@ PRINTED = {
 
 @pytest.mark.parametrize("array", PRINTED.values(), ids=PRINTED)
 def test_repr_reads_like_numpys(array):
-    """The same words, and laid out for the longer name: no line too long, continued lines under the bracket."""
     text = repr(Tensor(array))
     assert "".join(text.split()) == "".join(repr(array).replace("array", "Tensor", 1).split())
     assert all(len(line) <= 75 for line in text.splitlines())
@@ -957,7 +954,7 @@ def test_swaps_are_numpys(function, run):
 
 
 def random_assignments(seed):
-    """A function that permutes and repeats elements of an array, and of views of it."""
+    """Return a function that permutes and repeats elements of an array, and of views of it."""
     rng = np.random.default_rng(seed)
     assignments = [rng.integers(0, 4, (2, rng.integers(1, 5))).tolist() for _ in range(3)]
     views = rng.choice([slice(None), slice(None, None, -1), slice(1, None)], 3).tolist()
@@ -1004,7 +1001,7 @@ def test_writes_that_are_no_swaps_see_views_as_numpy_does(write):
 
 
 def gradient_after_a_write(y, view):
-    """The gradient of `x * y`, where y is written to in between."""
+    """Return the gradient of `x * y`, where y is written to in between."""
     backward = func.vjp(lambda x: (x * y).sum(), np.ones(4))[1]
     view(y)[...] = 5.0
     return backward(np.array(1.0))[0]
@@ -1517,7 +1514,6 @@ def test_a_cycle_through_a_tensor_is_collected():
 
 
 def test_reused_memory_carries_nothing_over(backends):
-    """Tensors of all kinds made and dropped at random: each has the keys, version and array of its own making."""
     rng = random.Random(0)
     makers = [
         (lambda: np.ones(2), DispatchKeySet("CPU", "AutogradCPU")),

@@ -88,7 +88,7 @@ trees = st.recursive(leaves, containers, max_leaves=12)
 
 
 def expected_leaves(value):
-    """The leaves, depth first, written out by hand."""
+    """Return the leaves, depth first, written out by hand."""
     if type(value) in (list, tuple, Pair, Named):
         children = value
     elif type(value) is dict:
@@ -170,7 +170,6 @@ CLASSES = [
 
 @pytest.mark.parametrize(("cls", "expected"), CLASSES, ids=[row[0].__name__ for row in CLASSES])
 def test_what_is_a_container(cls, expected):
-    """Exactly the registered classes, and named tuples: a subclass may mean something else."""
     assert is_pytree_node_type(cls) is expected
 
 

@@ -43,7 +43,7 @@ CALLED: dict[int, Callable[..., Any]] = {
 
 
 def compilation_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Absolute]:
-    """Calls; our programs and gradients by operator; the gradients of all compilers that are installed."""
+    """Yield calls, then our programs and gradients by operator, then the gradients of all installed compilers."""
     for n in CALLED:
         yield Absolute(CALL, f"arguments: {n}", GUARD + n * ARGUMENT, "µs", functools.partial(call_times, n))
     for program in programs():
@@ -60,7 +60,7 @@ def compilation_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[A
 
 
 def call_times(n_arguments: int, repetitions: int) -> list[float]:
-    """Microseconds of a call."""
+    """Return microseconds of a call."""
     names = {f"x{i}": np.ones(4) for i in range(n_arguments)}
     compiled = compile(CALLED[n_arguments])
     compiled(*names.values())
@@ -69,7 +69,7 @@ def call_times(n_arguments: int, repetitions: int) -> list[float]:
 
 
 def first_calls(way: Differentiator, module: Any, program: TimedProgram, repetitions: int) -> list[float]:
-    """Milliseconds of the first call of gradients that were just made; what is slow is made once."""
+    """Return milliseconds of the first call of gradients that were just made. Slow ones are made once."""
     found: list[float] = []
     while len(found) < repetitions and sum(found) < ENOUGH * 1e3:
         found.append(time_of(way.set_up(module)(program)) * 1e3)
@@ -77,7 +77,7 @@ def first_calls(way: Differentiator, module: Any, program: TimedProgram, repetit
 
 
 def thousandth_calls(way: Differentiator, module: Any, program: TimedProgram, repetitions: int) -> list[float]:
-    """Microseconds of each of the calls around the thousandth."""
+    """Return microseconds of each of the calls around the thousandth."""
     gradient = way.set_up(module)(program)
     for _ in range(LATE.start - 1):
         gradient()
@@ -88,7 +88,7 @@ def thousandth_calls(way: Differentiator, module: Any, program: TimedProgram, re
 
 
 def times_per_operator(program: TimedProgram, is_gradient: bool, repetitions: int) -> list[float]:
-    """Microseconds that the first call takes more than a later one, for each operator that is traced."""
+    """Return microseconds that the first call takes more than a later one, for each operator that is traced."""
     function = program.make(functions_of(ops.np))
     if is_gradient:
         function = func.value_and_grad(function, positions(program))
@@ -102,7 +102,7 @@ def times_per_operator(program: TimedProgram, is_gradient: bool, repetitions: in
 
 
 def time_of(call: Gradient | Callable[[], Any]) -> float:
-    """Seconds of processor time of one call, compilers that it starts included."""
+    """Return seconds of processor time of one call, compilers that it starts included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = clock()
     call()

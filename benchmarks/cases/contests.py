@@ -39,7 +39,7 @@ class Contest:
         self._times: dict[Effort, dict[str, list[float]]] = {}
 
     def times(self, effort: Effort) -> dict[str, list[float]]:
-        """Nanoseconds of each way in each round."""
+        """Return nanoseconds of each way in each round."""
         if effort not in self._times:
             future = workers(self.threads).submit(run, self.ways, self.arguments, self.threads, self.names, effort)
             self._times[effort] = future.result()
@@ -66,7 +66,7 @@ class Entry(Case):
 def run(
     ways: Ways, arguments: tuple[Any, ...], threads: int, names: Sequence[str], effort: Effort
 ) -> dict[str, list[float]]:
-    """A contest: nanoseconds of each way in each round, after a check that all give what NumPy gives."""
+    """Return a contest: nanoseconds of each way in each round, after a check that all give what NumPy gives."""
     calls = ways(*arguments, threads, names)
     check(calls, f"{ways.__name__}{arguments}")
     loops = [make_loop("call()", {"call": call}) for call in calls.values()]
@@ -77,7 +77,7 @@ def run(
 
 
 def check(calls: dict[str, Call], title: str) -> None:
-    """AssertionError if a way gives something else than NumPy."""
+    """Raise AssertionError if a way gives something else than NumPy."""
     expected = tree_leaves(calls[FLOOR]())
     for name, call in calls.items():
         if name != ROOFLINE:
@@ -90,14 +90,14 @@ def check(calls: dict[str, Call], title: str) -> None:
 
 @functools.cache
 def workers(threads: int) -> ProcessPoolExecutor:
-    """A process whose libraries may use this many threads, each on a core of its own."""
+    """Return a process whose libraries may use this many threads, each on a core of its own."""
     pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), set_up, (threads,))
     atexit.register(pool.shutdown)
     return pool
 
 
 def set_up(threads: int) -> None:
-    """Before libraries are imported: they ask how many cores there are, and what the environment says."""
+    """Set the environment before libraries, which read it and the number of cores, are imported."""
     for variable in THREADS:
         os.environ[variable] = str(threads)
     if threads > 1:

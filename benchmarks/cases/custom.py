@@ -52,7 +52,7 @@ Call = Callable[..., Any]
 
 
 def custom_cases(fragment: library.Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Ratio]:
-    """All groups."""
+    """Yield all groups."""
     if any(matches(WITHOUT, row[0], pattern) for row in WITHOUT_ROWS):
         yield from without_gradient(fragment)
     if any(matches(FUNCTION, row[0], pattern) for row in FUNCTION_ROWS):
@@ -77,18 +77,18 @@ CONSTANT = np.ones(4)
 
 
 def constant(x, y):  # type: ignore[no-untyped-def]
-    """The kernel, without annotations, so that it fits every schema."""
+    """Return the kernel, without annotations, so that it fits every schema."""
     return CONSTANT
 
 
 @functools.cache
 def custom_constant() -> Call:
-    """A custom operator with that kernel, which is never removed."""
+    """Return a custom operator with that kernel, which is never removed."""
     return library.custom_op(f"{PERMANENT}::custom", constant, mutates_args=(), schema=BINARY)
 
 
 def without_gradient(fragment: library.Library) -> list[Ratio]:
-    """The same kernel in a library operator and in a custom operator."""
+    """Return the same kernel in a library operator and in a custom operator."""
     fragment.define(f"constant{BINARY}", constant, "CPU")
     names = arrays() | {"op": getattr(ops, NAMESPACE).constant, "custom": custom_constant()}
     return [Ratio(WITHOUT, *row, names) for row in WITHOUT_ROWS]
@@ -105,7 +105,7 @@ class Sine(Function):
 
     @staticmethod
     def forward(x: Any) -> Any:
-        """The sine."""
+        """Return the sine."""
         return numpy_sin(x)
 
     @staticmethod
@@ -115,13 +115,13 @@ class Sine(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        """The cosine."""
+        """Return the cosine."""
         (x,) = ctx.saved_tensors
         return gradient * ops.np.cos(x)
 
 
 def ten(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Ten calls in a row."""
+    """Make ten calls in a row."""
     def chain(x: Any) -> Any:
         for _ in range(10):
             x = f(x)
@@ -131,7 +131,7 @@ def ten(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def functions() -> list[Ratio]:
-    """The same sine as a Function and as an operator."""
+    """Return the same sine as a Function and as an operator."""
     names = names_of_ours(by_custom_op)
     names = names | {
         "x": np.arange(4.0), "T": Tensor(np.arange(4.0)), "function": SineOfBatch.apply, "batchable": batchable_sine(),
@@ -151,13 +151,13 @@ class SineOfBatch(Sine):
 
     @staticmethod
     def forward(x: Any) -> Any:
-        """The sine."""
+        """Return the sine."""
         return ops.np.sin(x)
 
 
 @functools.cache
 def batchable_sine() -> Call:
-    """The same as a custom operator, which is never removed."""
+    """Return the same as a custom operator, which is never removed."""
     operator = library.custom_op(
         f"{PERMANENT}::batchable", lambda x: ops.np.sin(x), mutates_args=(), schema=SINE, batchable=True)
     operator.register_autograd(Sine.backward, setup_context=Sine.setup_context)
@@ -165,13 +165,13 @@ def batchable_sine() -> Call:
 
 
 def gradient_over_examples(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The gradient of the sum of a function's results over all examples."""
+    """Return the gradient of the sum of a function's results over all examples."""
     batched = vmap(f)
     return func_grad(lambda xs: ops.np.sum(batched(xs)))
 
 
 def derived() -> list[Excess]:
-    """The derived operator of a batch, called directly and by vmap; then the same for a Function."""
+    """Yield the derived operator of a batch, called directly and by vmap. Then the same for a Function."""
     operator, function = batchable_sine(), SineOfBatch.apply
     names = {
         "xs": np.arange(12.0).reshape(3, 4), "sin": np.sin,
@@ -186,7 +186,7 @@ def derived() -> list[Excess]:
 
 
 def by_custom_op(api: Any, operators: Any, name: str, sin: Call, cos: Call) -> Call:
-    """By `custom_op` and `register_autograd`, which are the same in both libraries."""
+    """Define by `custom_op` and `register_autograd`, which are the same in both libraries."""
     def save(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(*inputs)
 
@@ -200,7 +200,7 @@ def by_custom_op(api: Any, operators: Any, name: str, sin: Call, cos: Call) -> C
 
 
 def by_functions_of_2023(api: Any, operators: Any, name: str, sin: Call, cos: Call) -> Call:
-    """By `custom_op`, `impl`, `impl_save_for_backward` and `impl_backward`, which are the same in both libraries."""
+    """Define by `custom_op`, `impl`, `impl_save_for_backward` and `impl_backward`, the same in both libraries."""
     qualified = f"{PERMANENT}::{name}"
     api.custom_op(qualified, SINE)
     api.impl(qualified)(lambda x: sin(x))
@@ -219,7 +219,7 @@ OUR_APIS: dict[Make, Any] = {by_custom_op: library, by_functions_of_2023: custom
 
 @functools.cache
 def names_of_ours(make: Make) -> dict[str, Any]:
-    """Our operator and its arguments, by name."""
+    """Return our operator and its arguments, by name."""
     operator = make(OUR_APIS[make], ops, make.__name__, np.sin, ops.np.cos)
     X = Tensor(np.arange(4.0), requires_grad=True)
     return {"op": operator, "grad": grad, "X": X, "ones": Tensor(np.ones(4))}
@@ -227,7 +227,7 @@ def names_of_ours(make: Make) -> dict[str, Any]:
 
 @functools.cache
 def names_of_theirs(torch: Any, api: Any, make: Make) -> dict[str, Any]:
-    """PyTorch's operator and its arguments, by name."""
+    """Return PyTorch's operator and its arguments, by name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")     # the API of 2023 is deprecated
         operator = make(api, torch.ops, make.__name__, torch.sin, torch.cos)

@@ -26,7 +26,7 @@ MakeGradient = Callable[[TimedProgram], Gradient]
 
 
 def has_compiler() -> bool:
-    """Is there a compiler of C++?"""
+    """Return whether there is a compiler of C++."""
     return any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++")))
 
 
@@ -40,19 +40,20 @@ class Differentiator(NamedTuple):
 
 
 def functions_of(namespace: Any) -> ProgramFunctions:
-    """The functions that programs use, by name."""
+    """Return the functions that programs use, by name."""
     return ProgramFunctions(*(getattr(namespace, name) for name in ProgramFunctions._fields))
 
 
 def positions(program: TimedProgram) -> int | tuple[int, ...]:
-    """The positions to differentiate with respect to: an int for a single one, so that libraries need no tuple."""
+    """Return the positions to differentiate with respect to: an int for a single one, so that libraries need no tuple.
+    """
     return 0 if len(program.parameters) == 1 else tuple(range(len(program.parameters)))
 
 
 def by_backward(
     program: TimedProgram, namespace: Any, parameter: Callable[[Any], Any], constant: Callable[[Any], Any]
 ) -> Gradient:
-    """By the method `backward` of the value, which leaves gradients on the parameters."""
+    """Differentiate by the method `backward` of the value, which leaves gradients on the parameters."""
     compute = program.make(functions_of(namespace))
     parameters = [parameter(array) for array in program.parameters.values()]
     arguments = (*parameters, *map(constant, program.data.values()))
@@ -66,7 +67,7 @@ def by_backward(
 
 
 def by_transform(gradient: Callable[..., Any], arguments: Sequence[Any]) -> Gradient:
-    """By a function that computes gradients."""
+    """Differentiate by a function that computes gradients."""
     return lambda: gradient(*arguments)
 
 
@@ -74,19 +75,19 @@ def by_transform(gradient: Callable[..., Any], arguments: Sequence[Any]) -> Grad
 
 
 def tape(_: Any) -> MakeGradient:
-    """Tensors that require gradients."""
+    """Return Tensors that require gradients."""
     return lambda program: by_backward(program, ops.np, lambda array: Tensor(array, requires_grad=True), Tensor)
 
 
 def transform(_: Any) -> MakeGradient:
-    """`func.grad`, on raw arrays."""
+    """Differentiate by `func.grad`, on raw arrays."""
     return lambda program: by_transform(
         func.grad(program.make(functions_of(ops.np)), positions(program)), [*program.arguments.values()]
     )
 
 
 def compiled(_: Any) -> MakeGradient:
-    """`compile` of `func.value_and_grad`, on raw arrays."""
+    """Differentiate by `compile` of `func.value_and_grad`, on raw arrays."""
     def make(program: TimedProgram) -> Gradient:
         compute = compile(func.value_and_grad(program.make(functions_of(ops.np)), positions(program)))
         return of_values_and_gradients(compute, [*program.arguments.values()])
@@ -94,7 +95,7 @@ def compiled(_: Any) -> MakeGradient:
 
 
 def of_values_and_gradients(compute: Callable[..., Any], arguments: Sequence[Any]) -> Gradient:
-    """By a function that computes the value, too."""
+    """Differentiate by a function that also computes the value."""
     return lambda: compute(*arguments)[1]
 
 
@@ -102,7 +103,7 @@ def of_values_and_gradients(compute: Callable[..., Any], arguments: Sequence[Any
 
 
 def torch_tape(torch: Any) -> MakeGradient:
-    """Tensors that require gradients."""
+    """Return Tensors that require gradients."""
     def parameter(array: Any) -> Any:
         return torch.tensor(array, requires_grad=True)
 
@@ -110,7 +111,7 @@ def torch_tape(torch: Any) -> MakeGradient:
 
 
 def torch_transform(functions: Any) -> MakeGradient:
-    """`torch.func.grad`, on tensors."""
+    """Differentiate by `torch.func.grad`, on tensors."""
     torch = importlib.import_module("torch")
     return lambda program: by_transform(
         functions.grad(program.make(functions_of(torch)), positions(program)),
@@ -119,7 +120,7 @@ def torch_transform(functions: Any) -> MakeGradient:
 
 
 def torch_compiled(inductor: Any) -> MakeGradient:
-    """`torch.compile` of the program, each time anew, with the tape around; it calls a compiler of C++."""
+    """Compile the program by `torch.compile`, which calls a compiler of C++, again each time, with the tape around."""
     torch = importlib.import_module("torch")
     inductor.config.compile_threads = 1         # so that the compiler's work counts
 
@@ -138,13 +139,13 @@ def torch_compiled(inductor: Any) -> MakeGradient:
 
 
 def by_hand_in_numba(numba: Any) -> MakeGradient:
-    """Value and gradients as loops that are written by hand, compiled by numba."""
+    """Compute value and gradients by loops that are written by hand, compiled by numba."""
     functions = gradients_in_loops(numba)
     return lambda program: of_values_and_gradients(functions[program.make], [*program.arguments.values()])
 
 
 def hips(autograd: Any) -> MakeGradient:
-    """`grad`, with its own copy of NumPy's functions."""
+    """Differentiate by `grad` of HIPS autograd, with its own copy of NumPy's functions."""
     numpy = importlib.import_module("autograd.numpy")
     return lambda program: by_transform(
         autograd.grad(program.make(functions_of(numpy)), positions(program)), [*program.arguments.values()]
@@ -152,12 +153,12 @@ def hips(autograd: Any) -> MakeGradient:
 
 
 def jax_eager(jax: Any) -> MakeGradient:
-    """`grad`, operator by operator, in float64."""
+    """Differentiate by `grad` of JAX, operator by operator, in float64."""
     return jax_gradient(jax, lambda gradient: gradient)
 
 
 def jax_compiled(jax: Any) -> MakeGradient:
-    """`jit` of `grad`, in float64."""
+    """Differentiate by `jit` of `grad` of JAX, in float64."""
     return jax_gradient(jax, jax.jit)
 
 
@@ -192,7 +193,8 @@ COMPILERS = {
 
 
 def available(way: Differentiator, program: TimedProgram, name: str, left_out: dict[str, str]) -> Any:
-    """The module, where it is installed and can compute the gradient of the program; else None, perhaps with a note."""
+    """Return the module if it is installed and can compute the gradient of the program, else None, perhaps with a note.
+    """
     if program.make in way.not_of:
         return None
     module = import_or_note(way.module, name, left_out)

@@ -39,13 +39,13 @@ OTHERS = "What other dispatchers add to a Python kernel, over what we add"
 
 
 def arrays() -> dict[str, Any]:
-    """Two raw arrays x, y of shape (4,), and Tensors X, Y over them."""
+    """Return two raw arrays x, y of shape (4,), and Tensors X, Y over them."""
     x, y = np.arange(4.0), np.ones(4)
     return {"x": x, "y": y, "X": Tensor(x), "Y": Tensor(y)}
 
 
 def floor_cases(library: Library) -> list[Ratio]:
-    """Operators over kernels that cost next to nothing."""
+    """Return operators over kernels that cost next to nothing."""
     library.define("second(Tensor first, Tensor second) -> Tensor", _core.second_argument, "CPU")
     library.define("four(Tensor x, int a=0, int b=0, int c=0, int d=0) -> Tensor", _core.first_of_five, "CPU")
     library.define("named(Tensor x, *, int a=0, int b=0, int c=0, int d=0) -> Tensor", _core.first_of_five, "CPU")
@@ -57,13 +57,13 @@ def floor_cases(library: Library) -> list[Ratio]:
 
 
 def add_cases() -> list[Ratio]:
-    """The library's own addition."""
+    """Return the library's own addition."""
     names = arrays() | {"add": np.add, "op": ops.np.add}
     return [Ratio(ADD, *row, names) for row in ADD_ROWS]
 
 
 def backend_cases(library: Library) -> list[Ratio]:
-    """An operator with the same Python kernel for NumPy's arrays and those of a run-time backend."""
+    """Return an operator with the same Python kernel for NumPy's arrays and those of a run-time backend."""
     a, b = np.ma.masked_array(np.arange(4.0)), np.ma.masked_array(np.ones(4))
     names = arrays() | {"a": a, "b": b, "A": Tensor(a), "B": Tensor(b)}      # the first Tensor loads the pack
     library.define("either(Tensor x, Tensor y) -> Tensor", kernel, "CPU")
@@ -73,7 +73,7 @@ def backend_cases(library: Library) -> list[Ratio]:
 
 
 def peer_cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Added]:
-    """The peers that are installed; the others are noted in `left_out`."""
+    """Yield the peers that are installed. The others are noted in `left_out`."""
     library.define("first(Tensor x, Tensor y) -> Tensor", kernel, "CPU")
     names = arrays() | {"op": getattr(ops, NAMESPACE).first, "kernel": kernel}
     for name, peer in PEERS.items():

@@ -28,7 +28,7 @@ LEFT_OUT_OF_MANY = (COMPILED,)      # the loop is unrolled, and to compile so ma
 
 
 def filling_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry]:
-    """Each way for few elements and for many: of a loop in O(n), an element takes as long in both."""
+    """Yield each way for few elements and for many: of a loop in O(n), an element takes as long in both."""
     for n in (FEW, MANY):
         group = FILLING.format(n)
         names = [name for name in MODULES if matches(group, name, pattern)
@@ -39,13 +39,13 @@ def filling_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry
 
 
 def filling_calls(n: int, threads: int, names: Sequence[str]) -> dict[str, Call]:
-    """The calls, NumPy's first."""
+    """Return the calls, NumPy's first."""
     x = np.linspace(0.5, 0.9, n)        # with larger factors, small differences grow
     return {FLOOR: functools.partial(gradient_by_hand, x)} | {name: MAKERS[name](x) for name in names}
 
 
 def filled(x: Any) -> Any:
-    """Each element from the one before it; returns their sum."""
+    """Compute each element from the one before it, and return their sum."""
     y = ops.np.zeros_like(x)
     y[0] = x[0]
     for i in range(1, len(x)):
@@ -54,7 +54,7 @@ def filled(x: Any) -> Any:
 
 
 def gradient_by_hand(x: np.ndarray) -> np.ndarray:
-    """The same loop and the one back, with Python's numbers."""
+    """Return the same loop and the one back, with Python's numbers."""
     given = x.tolist()
     y, gradient = [given[0]], [0.0] * len(given)
     for factor in given[1:]:
@@ -69,7 +69,7 @@ def gradient_by_hand(x: np.ndarray) -> np.ndarray:
 
 
 def by_tape(x: np.ndarray) -> Call:
-    """On a leaf, whose gradient is dropped after each call."""
+    """Differentiate on a leaf, whose gradient is dropped after each call."""
     leaf = Tensor(x, requires_grad=True)
 
     def gradient() -> Any:
@@ -80,7 +80,7 @@ def by_tape(x: np.ndarray) -> Call:
 
 
 def in_list(x: Any, sin: Callable[[Any], Any], stack: Callable[[list[Any]], Any]) -> Any:
-    """The loop for libraries that differentiate no writes."""
+    """Return the loop for libraries that differentiate no writes."""
     y = [x[0]]
     for i in range(1, len(x)):
         y.append(sin(y[-1]) * x[i])
@@ -88,13 +88,13 @@ def in_list(x: Any, sin: Callable[[Any], Any], stack: Callable[[list[Any]], Any]
 
 
 def by_hips(x: np.ndarray) -> Call:
-    """`autograd.grad`."""
+    """Differentiate by `autograd.grad`."""
     autograd, numpy = importlib.import_module("autograd"), importlib.import_module("autograd.numpy")
     return functools.partial(autograd.grad(lambda x: in_list(x, numpy.sin, numpy.stack)), x)
 
 
 def by_torch(x: np.ndarray) -> Call:
-    """`Tensor.backward` on a leaf."""
+    """Differentiate by `Tensor.backward` on a leaf."""
     torch = importlib.import_module("torch")
     leaf = torch.tensor(x, requires_grad=True)
 
@@ -106,7 +106,7 @@ def by_torch(x: np.ndarray) -> Call:
 
 
 def by_jax(x: np.ndarray) -> Call:
-    """`jax.jit(jax.grad(...))` of a scan, in float64; each call waits for its result."""
+    """Differentiate by `jax.jit(jax.grad(...))` of a scan, in float64. Each call waits for its result."""
     jax = importlib.import_module("jax")
     jax.config.update("jax_enable_x64", True)
 

@@ -18,7 +18,7 @@ GRADIENTS = "Gradient of {}"
 
 @dataclass(frozen=True)
 class GradientRatio(Ratio):
-    """The time of a gradient over that of the one by hand, after a check that both agree; with garbage collection."""
+    """The time of a gradient over that of the one by hand, with garbage collection. Both are checked to agree."""
 
     program: TimedProgram = field(kw_only=True, repr=False)
     make: MakeGradient = field(kw_only=True, repr=False)
@@ -33,7 +33,7 @@ class GradientRatio(Ratio):
 
 
 def check(gradient: Gradient, program: TimedProgram) -> None:
-    """AssertionError if a gradient differs from the one by hand."""
+    """Raise AssertionError if a gradient differs from the one by hand."""
     result = gradient()
     results = [result] if len(program.parameters) == 1 and not isinstance(result, list) else result
     _, expected = program.by_hand(*program.arguments.values())
@@ -42,7 +42,7 @@ def check(gradient: Gradient, program: TimedProgram) -> None:
 
 
 def gradient_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[GradientRatio]:
-    """Every program by each of our ways, and by those of others that are installed; these have no bounds."""
+    """Yield every program by each of our ways, and by those of other installed libraries, which have no bounds."""
     for program in programs():
         group = GRADIENTS.format(program.title)
         bounds = dict(zip(OURS, program.bounds, strict=True))
@@ -56,5 +56,5 @@ def gradient_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Grad
 
 
 def names_of(program: TimedProgram) -> dict[str, Any]:
-    """The arguments of the gradient by hand, by name."""
+    """Return the arguments of the gradient by hand, by name."""
     return {"by_hand": program.by_hand, **program.arguments}

@@ -17,13 +17,13 @@ Operator = Callable[[Any], Any]
 
 
 def size_of_node(repetitions: int) -> list[float]:
-    """Bytes of the node of a multiplication, with the header of the garbage collector."""
+    """Return bytes of the node of a multiplication, with the header of the garbage collector."""
     x = Tensor(np.ones(4), requires_grad=True)
     return [sys.getsizeof((x * x).grad_fn)]
 
 
 def traced_size_of_node(repetitions: int) -> list[float]:
-    """Bytes that recording takes per operator: a node and all that it keeps alive besides the results."""
+    """Return bytes that recording takes per operator: a node and all that it keeps alive besides the results."""
     x = Tensor(np.ones(4), requires_grad=True)
     factor = Tensor(np.ones(4))
     recorded = traced_size_of_chain(lambda y: y * factor, x)
@@ -33,7 +33,7 @@ def traced_size_of_node(repetitions: int) -> list[float]:
 
 
 def traced_size_of_chain(operator: Operator, x: Tensor, length: int = 20_000) -> float:
-    """Bytes per operator that a chain of them takes, each result kept."""
+    """Return bytes per operator that a chain of them takes, each result kept."""
     results: list[Any] = [x] * (length + 1)
     tracemalloc.start()
     try:
@@ -46,7 +46,7 @@ def traced_size_of_chain(operator: Operator, x: Tensor, length: int = 20_000) ->
 
 
 def backward_time(length: int) -> float:
-    """Nanoseconds per operator of a backward pass through a chain of this many multiplications."""
+    """Return nanoseconds per operator of a backward pass through a chain of this many multiplications."""
     x = Tensor(np.ones(4), requires_grad=True)
     y = x
     for _ in range(length):
@@ -58,12 +58,12 @@ def backward_time(length: int) -> float:
 
 
 def backward_times(length: int) -> Callable[[int], list[float]]:
-    """As a function of the repetitions."""
+    """Return the time as a function of the repetitions."""
     return lambda repetitions: [backward_time(length) for _ in range(max(1, repetitions // 3))]
 
 
 def slowdown(length: int, over: int) -> Callable[[int], list[float]]:
-    """The time per operator in a long chain over that in a shorter chain."""
+    """Return the time per operator in a long chain over that in a shorter chain."""
     return lambda repetitions: [
         backward_time(length) / backward_time(over) for _ in range(max(1, repetitions // 3))
     ]

@@ -42,7 +42,7 @@ Manager = AbstractContextManager[Any]     # is entered around a transform
 
 
 def nested(transform: str, body: Function, managers: Sequence[Manager]) -> Call:
-    """A call of `body` on 4 numbers under nested transforms, one in each manager, outermost first.
+    """Return a call of `body` on 4 numbers under nested transforms, one in each manager, outermost first.
 
     `body` returns its argument.
     """
@@ -56,7 +56,7 @@ def nested(transform: str, body: Function, managers: Sequence[Manager]) -> Call:
 
 
 def by_vmap(body: Function, within: Manager) -> Function:
-    """`body` under one more vmap."""
+    """Run `body` under one more vmap."""
     batched = func.vmap(body)
 
     def call(x: Any) -> Any:
@@ -66,7 +66,7 @@ def by_vmap(body: Function, within: Manager) -> Function:
 
 
 def by_grad(body: Function, within: Manager) -> Function:
-    """`body` under one more grad."""
+    """Run `body` under one more grad."""
     gradient = func.grad(lambda x: (body(x) * x).sum())
 
     def call(x: Any) -> Any:
@@ -76,7 +76,7 @@ def by_grad(body: Function, within: Manager) -> Function:
 
 
 def by_jvp(body: Function, within: Manager) -> Function:
-    """`body` under one more jvp."""
+    """Run `body` under one more jvp."""
     def call(x: Any) -> Any:
         with within:
             return func.jvp(body, (x,), (np.ones(4),))[0]
@@ -104,7 +104,7 @@ class Noted(NamedTuple):
 
     @property
     def has_wrappers(self) -> bool:
-        """Does an interpreter process it?"""
+        """Return whether an interpreter processes it."""
         return any(isinstance(leaf, Wrapper) for leaf in tree_leaves((self.args, self.kwargs)))
 
 
@@ -143,7 +143,7 @@ def at_depths(
 
 
 def noted_calls(transform: str, call: Callable[[Any], Any], depth: int) -> list[list[Noted]]:
-    """The calls that each interpreter makes for one call under all of them, those of the outermost first."""
+    """Return the calls that each interpreter makes for one call under all of them, those of the outermost first."""
     modes = [Noting() for _ in range(depth)]
     result = []
 
@@ -159,7 +159,7 @@ def noted_calls(transform: str, call: Callable[[Any], Any], depth: int) -> list[
 
 
 def straight_line(calls: Sequence[Noted]) -> Loop:
-    """A loop of these calls."""
+    """Return a loop of these calls."""
     names: dict[str, Any] = {}
 
     def name_of(value: Any) -> str:
@@ -178,14 +178,14 @@ def straight_line(calls: Sequence[Noted]) -> Loop:
 class PerInterpreter(Case):
     """Microseconds that an interpreter adds to an operator beyond the calls on arrays, per call that it processes.
 
-    This is the slope of the line through the origin that fits depths 1 to 4 best; the row shows their times.
+    This is the slope of the line through the origin that fits depths 1 to 4 best. The row shows their times.
     """
 
     transform: str = field(repr=False)
     operator: str = field(repr=False)
 
     def added(self, effort: Effort) -> tuple[list[int], list[list[float]]]:
-        """The numbers of processed calls, and for each round the nanoseconds added, at each depth."""
+        """Return the numbers of processed calls, and for each round the nanoseconds added, at each depth."""
         processed: list[int] = []
         rounds: list[list[float]] = []
 
@@ -221,12 +221,12 @@ class OffLine(PerInterpreter):
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """The slope of the line through the origin that fits the points best (least squares)."""
+    """Return the slope of the line through the origin that fits the points best (least squares)."""
     return sum(x * y for x, y in zip(xs, ys, strict=True)) / sum(x * x for x in xs)
 
 
 def times_of(processed: Sequence[int], rounds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """The median at each depth."""
+    """Return the median at each depth."""
     medians = map(statistics.median, zip(*rounds, strict=True))
     return {
         f"depth {depth}, {count} processed": time
@@ -235,7 +235,7 @@ def times_of(processed: Sequence[int], rounds: Sequence[Sequence[float]]) -> dic
 
 
 def interpreter_cases() -> Iterator[PerInterpreter]:
-    """What an interpreter adds to each kind of operator, and how that grows with depth."""
+    """Yield what an interpreter adds to each kind of operator, and how that grows with depth."""
     for transform in NESTED:
         for operator, (_, _, bound) in OPERATORS.items():
             yield PerInterpreter(INTERPRETER, f"{transform}, {operator}", bound, transform, operator)

@@ -36,7 +36,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Is the value within its bound?"""
+        """Return whether the value is within its bound."""
         if self.bound is None:
             return True
         return self.value >= self.bound if self.at_least else self.value <= self.bound
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """What a row measures; without a bound the row is only for comparison."""
+    """What a row measures. Without a bound the row is only for comparison."""
 
     group: str
     name: str
@@ -57,7 +57,7 @@ class Case:
     def row(
         self, values: list[float], times: dict[str, float], *, unit: str = "×", at_least: bool = False
     ) -> Row:
-        """The row for the values of all rounds."""
+        """Return the row for the values of all rounds."""
         low, value, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
         return Row(self.group, self.name, value, low, high, unit, self.bound, at_least, times)
 
@@ -82,7 +82,7 @@ class Ratio(Case):
 
 @dataclass(frozen=True)
 class Excess(Ratio):
-    """The microseconds that one call takes longer than another, per part; the call has this many equal parts."""
+    """The microseconds that one call takes longer than another, for each of its equal parts."""
 
     parts: int = 1
 
@@ -124,12 +124,12 @@ class Absolute(Case):
 
 
 def matches(group: str, name: str, pattern: str) -> bool:
-    """Does a part of "group/name" match the pattern, in which * and ? are wildcards?"""
+    """Return whether a part of "group/name" matches the pattern, in which * and `?` are wildcards."""
     return fnmatch.fnmatch(f"{group}/{name}".lower(), f"*{pattern.lower()}*")
 
 
 def import_or_note(module: str, name: str, left_out: dict[str, str]) -> Any:
-    """A peer's module; None if it is not installed, with a note under the peer's name."""
+    """Return a peer's module, or None if it is not installed, with a note under the peer's name."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

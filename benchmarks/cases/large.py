@@ -33,7 +33,7 @@ MODULES = {PLAN: "pydispatch", WITH_NUMBA: "numba", "numexpr": "numexpr", NUMBA:
 
 
 def large_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry]:
-    """Each program at each size, in all ways with one thread, then in all with two."""
+    """Yield each program at each size, in all ways with one thread, then in all with two."""
     for task in TASKS.values():
         for size in SIZES:
             group = LARGE.format(task.title, size)
@@ -53,12 +53,12 @@ def large_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry]:
 
 
 def ways_of(task: LargeTask) -> list[str]:
-    """The ways that can compute it."""
+    """Return the ways that can compute it."""
     return [name for name in MODULES if name != "numexpr" or task.in_numexpr is not None]
 
 
 def large_calls(title: str, size: int, threads: int, names: Sequence[str]) -> dict[str, Call]:
-    """The calls, NumPy's first."""
+    """Return the calls, NumPy's first."""
     task = TASKS[title]
     arguments = task.arguments(size)
     in_numpy = functools.partial(task.by_hand or task.make(np), *arguments)
@@ -69,17 +69,17 @@ def large_calls(title: str, size: int, threads: int, names: Sequence[str]) -> di
 
 
 def by_plan(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
-    """Compiled to a plan."""
+    """Compile the task to a plan."""
     return functools.partial(compile(task.make(ops.np), threads=threads), *arguments)
 
 
 def by_plan_with_numba(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
-    """Compiled to a plan with machine code of numba's."""
+    """Compile the task to a plan with machine code of numba's."""
     return functools.partial(compile(task.make(ops.np), backend="numba", threads=threads), *arguments)
 
 
 def by_jax(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
-    """Compiled by XLA, in float64; each call waits for its results."""
+    """Compile the task by XLA, in float64. Each call waits for its results."""
     jax = importlib.import_module("jax")
     jax.config.update("jax_enable_x64", True)
     function = jax.jit(task.make(jax.numpy))
@@ -88,7 +88,7 @@ def by_jax(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
 
 
 def by_numexpr(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
-    """As strings that numexpr has compiled before."""
+    """Compute by strings that numexpr has compiled before."""
     numexpr = importlib.import_module("numexpr")
     numexpr.set_num_threads(threads)
     assert task.in_numexpr is not None
@@ -96,14 +96,14 @@ def by_numexpr(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Cal
 
 
 def by_numba(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
-    """As loops that are written by hand; in parallel with more than one thread."""
+    """Compute by loops that are written by hand, in parallel with more than one thread."""
     numba = importlib.import_module("numba")
     compiler: Callable[..., Any] = numba.njit(parallel=True) if threads > 1 else numba.njit
     return functools.partial(task.in_loops(compiler), *arguments)
 
 
 def by_copying(task: LargeTask, arguments: tuple[Any, ...], threads: int) -> Call:
-    """A copy that reads and writes as many bytes in sum as the program must."""
+    """Make a copy that reads and writes as many bytes in sum as the program must."""
     results = (task.by_hand or task.make(np))(*arguments)
     n_bytes = sum(array.nbytes for array in tree_leaves([arguments, results]) if isinstance(array, np.ndarray))
     source = np.ones(math.ceil(n_bytes / 2 / threads / 8) * threads).reshape(threads, -1)

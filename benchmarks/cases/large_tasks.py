@@ -23,7 +23,7 @@ class LargeTask(NamedTuple):
     arguments: Callable[[int], tuple[Any, ...]]         # for about so many elements in all
     make: Callable[[Any], Function]                     # with a library's functions
     in_loops: Callable[[Compiler], Function]            # with numba's compiler
-    in_numexpr: Callable[[Any], Function] | None        # with the module; None where it has no such functions
+    in_numexpr: Callable[[Any], Function] | None        # with the module, None where it has no such functions
     by_hand: Function | None = None                     # in NumPy, where that is not `make` with NumPy's functions
 
 
@@ -31,12 +31,12 @@ CHEAP, OTHERS = 0.5, 0.7
 
 
 def uniform(seed: int, low: float, high: float, *shape: int) -> np.ndarray:
-    """Random numbers, the same each time."""
+    """Return random numbers, the same each time."""
     return np.random.default_rng(seed).uniform(low, high, shape)
 
 
 def prange() -> Any:
-    """numba's loop over a range that may be shared among threads."""
+    """Return numba's loop over a range that may be shared among threads."""
     return importlib.import_module("numba").prange
 
 
@@ -44,7 +44,7 @@ def prange() -> Any:
 
 
 def expression(library: Any) -> Function:
-    """Sums, differences and products of three arrays, and one maximum."""
+    """Compute sums, differences and products of three arrays, and one maximum."""
     def program(x: Any, y: Any, z: Any) -> Any:
         a = x * y + z
         b = x * z - y
@@ -56,7 +56,7 @@ def expression(library: Any) -> Function:
 
 
 def expression_in_numexpr(numexpr: Any) -> Function:
-    """One string."""
+    """Compute the expression in one string."""
     a, b = "(x * y + z)", "(x * z - y)"
     c, d = f"({a} * {b} + x)", f"({a} - {b} * 2.0)"
     inner = f"(({c} * {d} + y * z) * 0.5 - {a} * {c})"
@@ -68,7 +68,7 @@ def expression_in_numexpr(numexpr: Any) -> Function:
 
 
 def expression_in_loops(compiler: Compiler) -> Function:
-    """One loop."""
+    """Compute the expression in one loop."""
     each = prange()
 
     @compiler
@@ -92,7 +92,7 @@ DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 def black_scholes(library: Any) -> Function:
-    """The price of calls, delta, gamma, vega, theta and rho."""
+    """Compute the price of calls, delta, gamma, vega, theta and rho."""
     exp, log, sqrt, where, absolute = library.exp, library.log, library.sqrt, library.where, library.absolute
     p, c1, c2, c3, c4, c5 = NORMAL
 
@@ -121,7 +121,7 @@ def black_scholes(library: Any) -> Function:
 
 
 def black_scholes_in_numexpr(numexpr: Any) -> Function:
-    """A string for each result, and for what several of them need."""
+    """Compute each result by a string, and by strings for what several results need."""
     p, c1, c2, c3, c4, c5 = NORMAL
     tail = f"density * (k * (k * (k * (k * (k * {c5} + {c4}) + {c3}) + {c2}) + {c1}))"
 
@@ -151,7 +151,7 @@ def black_scholes_in_numexpr(numexpr: Any) -> Function:
 
 
 def black_scholes_in_loops(compiler: Compiler) -> Function:
-    """One loop."""
+    """Compute all results in one loop."""
     each = prange()
     p, c1, c2, c3, c4, c5 = NORMAL
 
@@ -187,13 +187,13 @@ CLASSES = 100
 
 
 def classification(size: int) -> tuple[Any, ...]:
-    """Logits of 100 classes, and a class for each row."""
+    """Return logits of 100 classes, and a class for each row."""
     rows = size // CLASSES
     return uniform(0, -3, 3, rows, CLASSES), np.random.default_rng(1).integers(0, CLASSES, rows)
 
 
 def cross_entropy(library: Any) -> Function:
-    """The mean loss, and its gradient by the logits: by `value_and_grad` of the library."""
+    """Compute the mean loss, and its gradient by the logits, by `value_and_grad` of the library."""
     exp, log = library.exp, library.log
     value_and_grad, constant = func.value_and_grad, getattr(library, "detach", None)
     if constant is None:
@@ -208,7 +208,7 @@ def cross_entropy(library: Any) -> Function:
 
 
 def cross_entropy_by_hand(logits: Any, labels: Any) -> Any:
-    """The exponentials of the loss serve the gradient, too."""
+    """Reuse the exponentials of the loss for the gradient."""
     rows = np.arange(len(logits))
     shifted = logits - logits.max(axis=1, keepdims=True)
     exponentials = np.exp(shifted)
@@ -221,7 +221,7 @@ def cross_entropy_by_hand(logits: Any, labels: Any) -> Any:
 
 
 def cross_entropy_in_loops(compiler: Compiler) -> Function:
-    """A loop over rows."""
+    """Compute loss and gradient in a loop over rows."""
     each = prange()
 
     @compiler
@@ -252,7 +252,7 @@ CONDUCTIVITY = 0.2
 
 
 def stencil(library: Any) -> Function:
-    """The inner points after a step, from their four neighbours."""
+    """Return the inner points after a step, from their four neighbours."""
     def program(u: Any) -> Any:
         middle = u[1:-1, 1:-1]
         return middle + (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - middle * 4.0) * CONDUCTIVITY
@@ -260,7 +260,7 @@ def stencil(library: Any) -> Function:
 
 
 def stencil_in_numexpr(numexpr: Any) -> Function:
-    """One string, of views."""
+    """Compute the step in one string, of views."""
     text = f"middle + (up + down + left + right - middle * 4.0) * {CONDUCTIVITY}"
 
     def program(u: Any) -> Any:
@@ -272,7 +272,7 @@ def stencil_in_numexpr(numexpr: Any) -> Function:
 
 
 def stencil_in_loops(compiler: Compiler) -> Function:
-    """A loop over rows of points."""
+    """Compute the step in a loop over rows of points."""
     each = prange()
 
     @compiler
@@ -294,14 +294,14 @@ LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 
 
 def parameters(size: int) -> tuple[Any, ...]:
-    """Parameters, both moments and gradients, each a dict of 50 arrays; and the number of the step."""
+    """Return parameters, both moments and gradients, each a dict of 50 arrays, and the number of the step."""
     def arrays(seed: int, low: float) -> dict[str, Any]:
         return {f"layer{i:02}": uniform(seed * LEAVES + i, low, 1, size // LEAVES) for i in range(LEAVES)}
     return arrays(0, -1), arrays(1, -1), arrays(2, 0), arrays(3, -1), np.array(7.0)
 
 
 def adam(library: Any) -> Function:
-    """A step of Adam: new parameters, and moments."""
+    """Make a step of Adam: return new parameters, and moments."""
     sqrt = library.sqrt
 
     def program(values: Any, firsts: Any, seconds: Any, gradients: Any, step: Any) -> Any:
@@ -319,7 +319,7 @@ def adam(library: Any) -> Function:
 
 
 def adam_in_numexpr(numexpr: Any) -> Function:
-    """Three strings for each array."""
+    """Make the step by three strings for each array."""
     def program(values: Any, firsts: Any, seconds: Any, gradients: Any, step: Any) -> Any:
         scale, correction = LEARNING_RATE / (1.0 - BETA1 ** step), 1.0 / (1.0 - BETA2 ** step)
         results: tuple[dict[str, Any], ...] = {}, {}, {}
@@ -334,7 +334,7 @@ def adam_in_numexpr(numexpr: Any) -> Function:
 
 
 def adam_in_loops(compiler: Compiler) -> Function:
-    """One loop for each array."""
+    """Make the step in one loop for each array."""
     each = prange()
 
     @compiler

@@ -32,7 +32,7 @@ class LoopInputs(NamedTuple):
 
 @functools.cache
 def loop_inputs() -> tuple[LoopInputs, ...]:
-    """A small one, where a step is three operators of half a microsecond, and a large one."""
+    """Return a small input, where a step is three operators of half a microsecond, and a large one."""
     normal = np.random.default_rng(0).standard_normal
     return (
         LoopInputs("2 units", normal((2, 2)) / 2, normal(2), normal((300, 2))),
@@ -44,17 +44,17 @@ def loop_inputs() -> tuple[LoopInputs, ...]:
 
 
 def step(weights: Any, state: Any, x: Any) -> Any:
-    """The next state."""
+    """Compute the next state."""
     return ops.np.tanh(weights @ state + x)
 
 
 def by_scan(weights: Any, data: LoopInputs) -> Any:
-    """The last state."""
+    """Compute the last state by `scan`."""
     return higher_order.scan(lambda state, x: (step(weights, state, x), None), data.start, data.inputs)[0]
 
 
 def by_for(weights: Any, data: LoopInputs) -> Any:
-    """The same in Python."""
+    """Compute the last state in Python."""
     state = Tensor(data.start)
     for x in data.inputs:
         state = step(weights, state, x)
@@ -62,7 +62,7 @@ def by_for(weights: Any, data: LoopInputs) -> Any:
 
 
 def by_while_loop(weights: Any, data: LoopInputs) -> Any:
-    """The last state, after as many steps that all get the same input."""
+    """Compute the last state by `while_loop`, whose steps all get the same input."""
     return higher_order.while_loop(
         lambda i, state: i < len(data.inputs), lambda i, state: (i + 1, step(weights, state, data.start)),
         (0, data.start),
@@ -70,7 +70,7 @@ def by_while_loop(weights: Any, data: LoopInputs) -> Any:
 
 
 def by_while(weights: Any, data: LoopInputs) -> Any:
-    """The same in Python."""
+    """Compute the same last state in Python."""
     i, state, x = Tensor(np.array(0)), Tensor(data.start), Tensor(data.start)
     while i < len(data.inputs):
         i, state = i + 1, step(weights, state, x)
@@ -78,12 +78,12 @@ def by_while(weights: Any, data: LoopInputs) -> Any:
 
 
 def by_map(weights: Any, data: LoopInputs) -> Any:
-    """One step per input, with the input as the state, too."""
+    """Make one step per input, with the input as the state too."""
     return higher_order.map(lambda x: step(weights, x, x), data.inputs)
 
 
 def by_comprehension(weights: Any, data: LoopInputs) -> Any:
-    """The same in Python."""
+    """Make one step per input in Python."""
     return ops.np.stack([step(weights, x, x) for x in map(Tensor, data.inputs)])
 
 
@@ -96,17 +96,17 @@ LOOPS: dict[str, tuple[Loop, Loop]] = {
 
 
 def forward(loop: Loop, data: LoopInputs) -> Call:
-    """The loop alone, on a Tensor."""
+    """Run only the loop, on a Tensor."""
     return functools.partial(loop, Tensor(data.weights), data)
 
 
 def by_transform(loop: Loop, data: LoopInputs) -> Call:
-    """The gradient of the sum of what the loop returns, by the weights."""
+    """Return the gradient of the sum of the loop's results, by the weights."""
     return functools.partial(func.grad(lambda weights: loop(weights, data).sum()), data.weights)
 
 
 def by_tape(loop: Loop, data: LoopInputs) -> Call:
-    """The same on the tape."""
+    """Compute the same gradient on the tape."""
     weights = Tensor(data.weights, requires_grad=True)
 
     def gradient() -> Any:
@@ -125,7 +125,7 @@ class StepExcess(SameValues, Excess):
 
 
 def loop_cases() -> Iterator[SameValues]:
-    """Each loop over each data, and its gradients."""
+    """Yield each loop over each data, and its gradients."""
     programs = [(name, data, *loops) for data in loop_inputs() for name, loops in LOOPS.items()]
     for name, data, ours, theirs in programs:
         yield StepExcess(

@@ -15,7 +15,7 @@ from benchmarks.cases.programs import ERRORS, ROWS, STEP, STEPS, euler, logistic
 
 
 def polynomial_in_loops(x: Any) -> Any:
-    """Value and slope, element by element."""
+    """Compute value and slope, element by element."""
     slopes = np.empty_like(x)
     total = 0.0
     for i in range(len(x)):
@@ -30,7 +30,7 @@ def polynomial_in_loops(x: Any) -> Any:
 
 
 def perceptron_in_loops(w1: Any, b1: Any, w2: Any, b2: Any, inputs: Any, targets: Any) -> Any:
-    """Backpropagation, one example after the other."""
+    """Backpropagate, one example after the other."""
     of_w1, of_b1, of_w2, of_b2 = np.zeros_like(w1), np.zeros_like(b1), np.zeros_like(w2), np.zeros_like(b2)
     hidden = np.empty_like(b1)
     total = 0.0
@@ -61,7 +61,7 @@ def perceptron_in_loops(w1: Any, b1: Any, w2: Any, b2: Any, inputs: Any, targets
 
 
 def euler_in_loops(y: Any) -> Any:
-    """All steps of one element, forward and back, then the next element."""
+    """Compute all steps of one element, forward and back, then the next element."""
     gradient = np.empty_like(y)
     states = np.empty(STEPS)
     total = 0.0
@@ -78,7 +78,7 @@ def euler_in_loops(y: Any) -> Any:
 
 
 def logistic_in_loops(weights: Any, features: Any, labels: Any) -> Any:
-    """Products by BLAS, the rest in one loop."""
+    """Compute products by BLAS, the rest in one loop."""
     margins = features @ weights
     total = 0.0
     for i in range(len(margins)):
@@ -89,7 +89,7 @@ def logistic_in_loops(weights: Any, features: Any, labels: Any) -> Any:
 
 
 def gradients_in_loops(numba: Any) -> dict[Callable[..., Any], Callable[..., Any]]:
-    """The functions, by the function that makes the program; each is compiled at its first call."""
+    """Return the functions, by the function that makes the program. Each is compiled at its first call."""
     loops = {
         polynomial: polynomial_in_loops, perceptron: perceptron_in_loops, euler: euler_in_loops,
         logistic: logistic_in_loops,

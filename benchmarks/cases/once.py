@@ -33,14 +33,14 @@ print(*times)
 
 
 def import_ratios(repetitions: int) -> list[float]:
-    """The processor time of `import pydispatch`, over that of `import numpy` before it in the same process."""
+    """Return the processor time of `import pydispatch`, over that of `import numpy` before it in the same process."""
     with compiled_imports() as variables:
         rounds = [run(IMPORTS, variables).stdout.split() for _ in range(repetitions)]
     return [(float(end) - float(middle)) / (float(middle) - float(start)) for start, middle, end in rounds]
 
 
 def process_ratios(repetitions: int) -> list[float]:
-    """The processor time that `import pydispatch` adds to a process, over what `import numpy` adds to an empty one."""
+    """Return the processor time that `import pydispatch` adds to a process, over that of `import numpy`."""
     codes = ("import numpy, pydispatch", "import numpy", "pass")
     with compiled_imports() as variables:
         rounds = [[process_time(code, variables) for code in codes] for _ in range(repetitions)]
@@ -49,7 +49,7 @@ def process_ratios(repetitions: int) -> list[float]:
 
 @contextlib.contextmanager
 def compiled_imports() -> Iterator[dict[str, str]]:
-    """The environment of processes that find all that they import compiled."""
+    """Provide the environment of processes that find all their imports compiled."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         variables["PYTHONPYCACHEPREFIX"] = folder
@@ -58,7 +58,7 @@ def compiled_imports() -> Iterator[dict[str, str]]:
 
 
 def process_time(code: str, variables: dict[str, str]) -> float:
-    """Processor seconds of a new Python process that runs this code, from its start to its end."""
+    """Return processor seconds of a new Python process that runs this code, from its start to its end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run(code, variables)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -66,18 +66,18 @@ def process_time(code: str, variables: dict[str, str]) -> float:
 
 
 def run(code: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A new Python process that ran this code."""
+    """Return a new Python process that ran this code."""
     return subprocess.run(
         [sys.executable, "-c", code], check=True, env=variables, stdout=subprocess.PIPE, text=True)
 
 
 def size_of_tensor(repetitions: int) -> list[float]:
-    """Bytes of a Tensor besides its array, with the header of the collector."""
+    """Return bytes of a Tensor besides its array, with the header of the collector."""
     return [sys.getsizeof(Tensor(np.ones(4)))]
 
 
 def traced_size_of_tensor(repetitions: int) -> list[float]:
-    """Bytes that making a Tensor takes, for so many of them that those from a free list do not matter."""
+    """Return bytes that making a Tensor takes, for so many of them that those from a free list do not matter."""
     array = np.ones(4)
     tensors: list[Any] = [None] * 20_000
     tracemalloc.start()
@@ -91,7 +91,7 @@ def traced_size_of_tensor(repetitions: int) -> list[float]:
 
 
 def first_call_times(repetitions: int) -> list[float]:
-    """Microseconds of the first call of operators that were just registered."""
+    """Return microseconds of the first call of operators that were just registered."""
     x, y = np.ones(4), np.ones(4)
     times = []
     with Library(f"{NAMESPACE}_first", "FRAGMENT") as library:
@@ -107,7 +107,7 @@ def first_call_times(repetitions: int) -> list[float]:
 
 
 def registration_times(repetitions: int) -> list[float]:
-    """Seconds to define 1,000 operators and give each of them five kernels."""
+    """Return seconds to define 1,000 operators and give each of them five kernels."""
     keys = ("CPU", "Meta", "SparseCPU", "Autograd", "CompositeExplicitAutograd")
     kernels = [[new_kernel() for _ in keys] for _ in range(1000)]
     times = []
@@ -123,7 +123,7 @@ def registration_times(repetitions: int) -> list[float]:
 
 
 def new_kernel() -> Callable[..., Any]:
-    """A new function."""
+    """Return a new function."""
     return lambda x, y, alpha=1.0: x
 
 

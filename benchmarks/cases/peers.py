@@ -15,12 +15,12 @@ NAMESPACE = "pydispatch_bench"
 
 
 def kernel(x, y):  # type: ignore[no-untyped-def]
-    """The kernel, without annotations, since some dispatchers would check them at each call."""
+    """Return the kernel, without annotations, since some dispatchers would check them at each call."""
     return x
 
 
 def array_function(numpy: Any) -> dict[str, Any]:
-    """A class that handles a function of NumPy by NEP 18."""
+    """Return a class that handles a function of NumPy by NEP 18."""
     handled = {numpy.dot: kernel}
 
     class Handler:
@@ -31,7 +31,7 @@ def array_function(numpy: Any) -> dict[str, Any]:
 
 
 def singledispatch(functools: Any) -> dict[str, Any]:
-    """One registered type, looked up by the first argument."""
+    """Register one type, looked up by the first argument."""
     peer = functools.singledispatch(lambda x, y: None)
     peer.register(np.ndarray, kernel)
     return {"peer": peer}
@@ -47,7 +47,7 @@ def ovld(package: Any) -> dict[str, Any]:
 
 
 def uarray(package: Any) -> dict[str, Any]:
-    """A multimethod with one global backend, which converts no arguments."""
+    """Define a multimethod with one global backend, which converts no arguments."""
 
     class UarrayBackend:
         __ua_domain__ = NAMESPACE
@@ -67,19 +67,19 @@ def uarray(package: Any) -> dict[str, Any]:
 
 
 def plum(package: Any) -> dict[str, Any]:
-    """One method, for two arrays."""
+    """Define one method, for two arrays."""
     return {"peer": package.Dispatcher().multi((np.ndarray, np.ndarray))(kernel)}
 
 
 def multipledispatch(package: Any) -> dict[str, Any]:
-    """One method, for two arrays."""
+    """Define one method, for two arrays."""
     peer = package.Dispatcher("kernel")
     peer.add((np.ndarray, np.ndarray), kernel)
     return {"peer": peer}
 
 
 def torch_library(torch: Any) -> dict[str, Any]:
-    """An operator with a CPU kernel in Python, on PyTorch's tensors."""
+    """Define an operator with a CPU kernel in Python, on PyTorch's tensors."""
     library = torch.library.Library(NAMESPACE, "FRAGMENT")
     library.define("kernel(Tensor x, Tensor y) -> Tensor")
     library.impl("kernel", kernel, "CPU")

@@ -52,7 +52,7 @@ def polynomial(library: ProgramFunctions) -> Callable[..., Any]:
 
 
 def polynomial_by_hand(x: Any) -> tuple[Any, list[Any]]:
-    """Horner's rule for the value and the derivative at once."""
+    """Compute the value and the derivative at once by Horner's rule."""
     leading = x * 0.5
     value = leading - 1.5
     slope = leading + value
@@ -80,7 +80,7 @@ def perceptron(library: ProgramFunctions) -> Callable[..., Any]:
 
 
 def perceptron_by_hand(w1: Any, b1: Any, w2: Any, b2: Any, inputs: Any, targets: Any) -> tuple[Any, list[Any]]:
-    """Backpropagation."""
+    """Backpropagate."""
     hidden = np.tanh(inputs @ w1 + b1)
     errors = hidden @ w2 + b2 - targets
     value = add_up(errors * errors, None) * (1 / ERRORS)
@@ -132,7 +132,7 @@ def logistic(library: ProgramFunctions) -> Callable[..., Any]:
 
 
 def logistic_by_hand(weights: Any, features: Any, labels: Any) -> tuple[Any, list[Any]]:
-    """By the logistic function of the margins, most of which the loss has computed already."""
+    """Use the logistic function of the margins, most of which the loss has computed already."""
     exponentials = np.exp(-(labels * (features @ weights)))
     value = add_up(np.log1p(exponentials)) * (1 / ROWS)
     return value, [labels * (exponentials / (1.0 + exponentials)) @ features * (-1 / ROWS)]
@@ -142,7 +142,7 @@ def logistic_by_hand(weights: Any, features: Any, labels: Any) -> tuple[Any, lis
 
 @functools.cache
 def programs() -> tuple[TimedProgram, ...]:
-    """The programs, with their arrays."""
+    """Return the programs, with their arrays."""
     random = np.random.default_rng(0)
     normal = random.standard_normal
     return (

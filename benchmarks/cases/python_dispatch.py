@@ -50,7 +50,7 @@ class Timed(NamedTuple):
     within: Manager = nullcontext
 
     def loop(self) -> Loop:
-        """The loop of this call, for time_in_rounds."""
+        """Return the loop of this call, for time_in_rounds."""
         turn = make_loop(self.text, self.names)
 
         def loop(number: int) -> None:
@@ -67,16 +67,16 @@ class Pair(NamedTuple):
     number: int = 1
 
     def loops(self) -> list[Loop]:
-        """The loops of the calls: one or two."""
+        """Return the loops of the calls: one or two."""
         return [timed.loop() for timed in (self.call, self.plain) if timed is not None]
 
     def added(self, times: Sequence[float]) -> float:
-        """Microseconds that each of them adds, from the nanoseconds that the loops took."""
+        """Return microseconds that each of them adds, from the nanoseconds that the loops took."""
         call, *plain = times
         return (call - sum(plain)) / self.number / 1000
 
     def times(self, rounds: Sequence[Sequence[float]]) -> dict[str, float]:
-        """The medians, by label."""
+        """Return the medians, by label."""
         labels = [timed.label for timed in (self.call, self.plain) if timed is not None]
         return dict(zip(labels, map(statistics.median, zip(*rounds, strict=True)), strict=True))
 
@@ -129,26 +129,26 @@ class Deviation(Case):
 
 # --- handlers --------------------------------------------------------------------------------------------------------
 #
-# They are written as users write them; the same ones are PyTorch's.
+# They are written as users write them, and PyTorch's are the same.
 
 
 def pass_on(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """The handler of a mode that changes nothing."""
+    """Handle a call in a mode that changes nothing."""
     return func(*args, **kwargs)
 
 
 def decline(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """The handler of a mode that leaves every call to others."""
+    """Leave every call of a mode to others."""
     return NotImplemented
 
 
 def rewrap(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """The handler of a class whose objects have another array inside."""
+    """Handle a call of a class whose objects have another array inside."""
     return cls(func(*[arg.inner if isinstance(arg, cls) else arg for arg in args], **kwargs))
 
 
 def return_constant(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """The handler of a class that computes nothing."""
+    """Handle a call of a class that computes nothing."""
     return cls.constant
 
 
@@ -185,7 +185,7 @@ class WrappedInPython(Tensor):
 
 
 class Inherited(Tensor):
-    """Is an array; its handler is that of the base class."""
+    """Is an array. Its handler is that of the base class."""
 
     __slots__ = ()
 
@@ -196,7 +196,7 @@ class Inherited(Tensor):
 
 
 class Constant(Tensor):
-    """Is an array; its handler computes nothing."""
+    """Is an array. Its handler computes nothing."""
 
     __slots__ = ()
     constant = Tensor(np.ones(4))
@@ -233,7 +233,7 @@ class Tracing(NamedTuple):
 
 
 def stacked(*managers: Manager) -> Manager:
-    """All of these context managers, the first outermost."""
+    """Combine all of these context managers, the first outermost."""
     @contextlib.contextmanager
     def within() -> Iterator[None]:
         with ExitStack() as stack:
@@ -244,7 +244,7 @@ def stacked(*managers: Manager) -> Manager:
 
 
 def our_handlers() -> Handlers:
-    """This library's."""
+    """Yield the rows of this library."""
     names = arrays()
     return Handlers(
         ops.np.add, names["X"], names["Y"], ops.np.zeros, PassOn, Decline, Wrapped, WrappedInPython,
@@ -254,13 +254,13 @@ def our_handlers() -> Handlers:
 
 
 def our_tracing() -> Tracing:
-    """This library's."""
+    """Yield the rows of this library."""
     mode = FakeMode()
     return Tracing(ops.np, lambda array: array, mode, mode.from_array, make_fx)
 
 
 def torch_handlers(torch: Any) -> Handlers:
-    """PyTorch's."""
+    """Yield the rows of PyTorch."""
     mode_class = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
     logging = importlib.import_module("torch.testing._internal.logging_tensor")
     handler = "__torch_dispatch__"
@@ -286,7 +286,7 @@ def torch_handlers(torch: Any) -> Handlers:
 
 
 def torch_tracing(torch: Any) -> Tracing:
-    """PyTorch's."""
+    """Yield the rows of PyTorch."""
     mode = importlib.import_module("torch._subclasses.fake_tensor").FakeTensorMode()
     make = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
     return Tracing(torch, torch.tensor, mode, mode.from_tensor, make)
@@ -296,7 +296,7 @@ def torch_tracing(torch: Any) -> Tracing:
 
 
 def handler_pairs(library: Handlers) -> dict[str, Pair]:
-    """The rows on handlers, by name."""
+    """Return the rows on handlers, by name."""
     names = {"op": library.add, "X": library.x, "Y": library.y}
     plain = Timed("plain", TEXT, names)
 
@@ -328,7 +328,7 @@ def handler_pairs(library: Handlers) -> dict[str, Pair]:
 
 
 def tracing_pairs(library: Tracing) -> dict[str, Pair]:
-    """The rows on fakes and traces, by name."""
+    """Return the rows on fakes and traces, by name."""
     program = programs()[1]
     compute = program.make(functions_of(library.namespace))
     tensors = [library.to_array(array) for array in program.arguments.values()]
@@ -352,7 +352,7 @@ DEVIATION_BOUND = 0.25
 
 
 def handler_cases() -> Iterator[Case]:
-    """What handlers add, and how that grows with their number."""
+    """Yield what handlers add, and how that grows with their number."""
     pairs = handler_pairs(our_handlers())
     for name, pair in pairs.items():
         yield AddedTime(ADDED, name, HANDLER_BOUNDS.get(name), pair)
@@ -362,13 +362,13 @@ def handler_cases() -> Iterator[Case]:
 
 
 def tracing_cases() -> Iterator[Case]:
-    """What an operator takes on fakes, and in a trace."""
+    """Yield the time of an operator on fakes, and in a trace."""
     for name, pair in tracing_pairs(our_tracing()).items():
         yield AddedTime(TRACED, name, TRACING_BOUNDS.get(name), pair)
 
 
 def torch_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Case]:
-    """PyTorch's rows beside ours, where it is installed."""
+    """Yield PyTorch's rows beside ours, where it is installed."""
     ours = handler_pairs(our_handlers()) | tracing_pairs(our_tracing())
     chosen = [name for name in ours if matches(PEER, name, pattern)]
     torch = import_or_note("torch", PEER, left_out) if chosen else None
@@ -380,7 +380,7 @@ def torch_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Case]:
 
 # --- compiled graphs -------------------------------------------------------------------------------------------------
 #
-# The programs in the operators of the language, as one writes them; Euler's steps without the loop.
+# The programs in the operators of the language, as one writes them, Euler's steps without the loop.
 
 
 def polynomial_in_numpy(x: Any) -> Any:
@@ -403,7 +403,7 @@ def euler_in_numpy() -> Callable[[Any], Any]:
 
 
 def compiled_cases(pattern: str = "") -> Iterator[Ratio]:
-    """The small programs, traced and compiled."""
+    """Yield the small programs, traced and compiled."""
     by_hand: Sequence[Callable[..., Any]] = (polynomial_in_numpy, perceptron_in_numpy, euler_in_numpy())
     for program, in_numpy in zip(programs(), by_hand, strict=False):
         if matches(COMPILED, program.title, pattern):

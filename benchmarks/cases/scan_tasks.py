@@ -23,7 +23,7 @@ class ScanLibrary(NamedTuple):
 
 
 class ScanTask(NamedTuple):
-    """A program from arrays to a scalar and the results of all steps; the gradient is by the first argument."""
+    """A program from arrays to a scalar and the results of all steps. The gradient is by the first argument."""
 
     title: str
     arguments: Callable[[int], tuple[Any, ...]]     # for so many steps
@@ -40,7 +40,7 @@ STEP, GRAVITY, FRICTION = 1e-3, 9.81, 0.1
 
 
 def pendulum(library: ScanLibrary) -> Function:
-    """Steps of the half-implicit Euler method: all angles, and the sum of their squares."""
+    """Make steps of the half-implicit Euler method. Return all angles, and the sum of their squares."""
     sin = library.functions.sin
 
     def step(state: Any, _: Any) -> Any:
@@ -56,7 +56,7 @@ def pendulum(library: ScanLibrary) -> Function:
 
 
 def pendulum_by_hand(start: Any, velocity: Any, steps: int) -> Any:
-    """With numbers of NumPy's."""
+    """Compute with NumPy's numbers."""
     angles = np.empty(steps)
     angle, velocity = start[()], velocity[()]
     for i in range(steps):
@@ -67,7 +67,7 @@ def pendulum_by_hand(start: Any, velocity: Any, steps: int) -> Any:
 
 
 def pendulum_gradient_by_hand(start: Any, velocity: Any, steps: int) -> Any:
-    """Backwards through the angles."""
+    """Go backwards through the angles."""
     _, angles = pendulum_by_hand(start, velocity, steps)
     of_angle = of_velocity = np.float64(0.0)
     for i in range(steps - 1, -1, -1):
@@ -80,7 +80,7 @@ def pendulum_gradient_by_hand(start: Any, velocity: Any, steps: int) -> Any:
 
 
 def pendulum_gradient_in_loops(start: Any, velocity: Any, steps: int) -> Any:
-    """Both directions in one function, since numba would compile another as another."""
+    """Compute both directions in one function, since numba would compile another as another."""
     angles = np.empty(steps)
     angle, speed = start.item(), velocity.item()
     for i in range(steps):
@@ -101,7 +101,7 @@ def pendulum_gradient_in_loops(start: Any, velocity: Any, steps: int) -> Any:
 
 
 def smoothing(library: ScanLibrary) -> Function:
-    """All levels, and the mean squared error of each as a forecast of the next value."""
+    """Return all levels, and the mean squared error of each as a forecast of the next value."""
     def program(rate: Any, values: Any) -> Any:
         def step(level: Any, value: Any) -> Any:
             level = level + (value - level) * rate
@@ -114,7 +114,7 @@ def smoothing(library: ScanLibrary) -> Function:
 
 
 def smoothing_by_hand(rate: Any, values: Any) -> Any:
-    """With numbers of NumPy's."""
+    """Compute with NumPy's numbers."""
     levels = np.empty_like(values)
     level, rate = values[0], rate[()]
     for i in range(len(values)):
@@ -125,7 +125,7 @@ def smoothing_by_hand(rate: Any, values: Any) -> Any:
 
 
 def smoothing_gradient_by_hand(rate: Any, values: Any) -> Any:
-    """Backwards through the levels."""
+    """Go backwards through the levels."""
     _, levels = smoothing_by_hand(rate, values)
     of_errors = (levels[:-1] - values[1:]) * (2 / (len(values) - 1))
     of_level = of_rate = np.float64(0.0)
@@ -138,7 +138,7 @@ def smoothing_gradient_by_hand(rate: Any, values: Any) -> Any:
 
 
 def smoothing_gradient_in_loops(rate: Any, values: Any) -> Any:
-    """Both directions in one function."""
+    """Compute both directions in one function."""
     n, kept = len(values), 1.0 - rate.item()
     levels = np.empty_like(values)
     level = values[0]
@@ -159,7 +159,7 @@ STATES = 4
 
 
 def kalman(library: ScanLibrary) -> Function:
-    """All means of the states, and the negative logarithm of the likelihood, of which the noise is the parameter."""
+    """Return all means of the states, and the negative log-likelihood, whose parameter is the noise."""
     log = library.functions.log
 
     def program(noise: Any, values: Any, transition: Any, observation: Any, spread: Any) -> Any:
@@ -180,7 +180,7 @@ def kalman(library: ScanLibrary) -> Function:
 
 
 def kalman_by_hand(noise: Any, values: Any, transition: Any, observation: Any, spread: Any) -> Any:
-    """With small arrays."""
+    """Compute with small arrays."""
     means = np.empty((len(values), STATES))
     mean, covariance = np.zeros(STATES), spread
     loss = 0.0
@@ -198,7 +198,7 @@ def kalman_by_hand(noise: Any, values: Any, transition: Any, observation: Any, s
 
 
 def kalman_gradient_by_hand(noise: Any, values: Any, transition: Any, observation: Any, spread: Any) -> Any:
-    """Backwards through gains, variances and errors, which are kept."""
+    """Go backwards through gains, variances and errors, which are kept."""
     kept = []
     mean, covariance = np.zeros(STATES), spread
     for value in values:
@@ -228,7 +228,7 @@ def kalman_gradient_by_hand(noise: Any, values: Any, transition: Any, observatio
 
 
 def kalman_in_loops(noise: Any, values: Any, transition: Any, observation: Any, spread: Any) -> Any:
-    """With loops over the elements."""
+    """Compute with loops over the elements."""
     means = np.empty((len(values), STATES))
     mean, before = np.zeros(STATES), np.zeros(STATES)
     covariance, product = spread.copy(), np.empty((STATES, STATES))
@@ -263,7 +263,7 @@ def kalman_in_loops(noise: Any, values: Any, transition: Any, observation: Any, 
 
 
 def kalman_gradient_in_loops(noise: Any, values: Any, transition: Any, observation: Any, spread: Any) -> Any:
-    """Both directions in one function."""
+    """Compute both directions in one function."""
     n_values = len(values)
     gains, variances, errors = np.empty((n_values, STATES)), np.empty(n_values), np.empty(n_values)
     mean, before = np.zeros(STATES), np.zeros(STATES)
@@ -328,7 +328,7 @@ def kalman_gradient_in_loops(noise: Any, values: Any, transition: Any, observati
 
 
 def observations(steps: int) -> tuple[Any, ...]:
-    """The noise, positions that are observed, and a system of two coordinates that move on with their velocities."""
+    """Return the noise, observed positions, and a system of two coordinates that move with their velocities."""
     transition = np.eye(STATES) * 0.99
     transition[0, 2] = transition[1, 3] = 0.1
     random = np.random.default_rng(0)

@@ -27,7 +27,7 @@ OURS = ScanLibrary(ops.np, higher_order.scan)
 
 
 def scan_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry | StepExcess]:
-    """Each program and its gradient in all ways, then the steps of small bodies."""
+    """Yield each program and its gradient in all ways, then the steps of small bodies."""
     for task in SCAN_TASKS.values():
         for is_gradient in (False, True):
             group = SCANS.format(task.title + ", gradient" * is_gradient)
@@ -49,7 +49,7 @@ def scan_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Entry | 
 
 
 def scan_calls(title: str, is_gradient: bool, steps: int, threads: int, names: Sequence[str]) -> dict[str, Call]:
-    """The calls, NumPy's first."""
+    """Return the calls, NumPy's first."""
     task = SCAN_TASKS[title]
     arguments = task.arguments(steps)
     by_hand = task.gradient_by_hand if is_gradient else task.by_hand
@@ -59,7 +59,7 @@ def scan_calls(title: str, is_gradient: bool, steps: int, threads: int, names: S
 
 
 def by_plan(task: ScanTask, is_gradient: bool, arguments: tuple[Any, ...]) -> Call:
-    """Compiled to a plan."""
+    """Compile the task to a plan."""
     program = task.make(OURS)
     if is_gradient:
         program = func.grad(program, has_aux=True)
@@ -68,7 +68,7 @@ def by_plan(task: ScanTask, is_gradient: bool, arguments: tuple[Any, ...]) -> Ca
 
 
 def by_jax(task: ScanTask, is_gradient: bool, arguments: tuple[Any, ...]) -> Call:
-    """Compiled by XLA, in float64; each call waits for its results."""
+    """Compile the task by XLA, in float64. Each call waits for its results."""
     jax = importlib.import_module("jax")
     jax.config.update("jax_enable_x64", True)
     program = task.make(ScanLibrary(jax.numpy, jax.lax.scan))
@@ -82,7 +82,7 @@ def by_jax(task: ScanTask, is_gradient: bool, arguments: tuple[Any, ...]) -> Cal
 
 
 def by_numba(task: ScanTask, is_gradient: bool, arguments: tuple[Any, ...]) -> Call:
-    """The loops, compiled."""
+    """Compile the loops."""
     numba = importlib.import_module("numba")
     return functools.partial(numba.njit(task.gradient_in_loops if is_gradient else task.in_loops), *arguments)
 
@@ -94,7 +94,7 @@ MAKERS = {PLAN: by_plan, JAX: by_jax, NUMBA: by_numba}
 
 
 def last_state(title: str, scan: Callable[..., Any]) -> Call:
-    """A compiled function of the arguments of a program that takes a few steps by `scan`, and gives the last state."""
+    """Return a compiled function that takes a few steps of a program by `scan`, and gives the last state."""
     task = SCAN_TASKS[title]
     kept: list[Any] = []
 
@@ -110,7 +110,7 @@ def last_state(title: str, scan: Callable[..., Any]) -> Call:
 
 
 def in_python(step: Any, init: Any, xs: Any, length: int | None = None) -> Any:
-    """A loop whose steps all become part of the plan."""
+    """Return a loop whose steps all become part of the plan."""
     state = init
     for i in range((length or 0) if xs is None else len(xs)):
         state, _ = step(state, None if xs is None else xs[i])

@@ -62,7 +62,7 @@ ROWS = (
 
 
 def small_cases() -> Iterator[Excess]:
-    """Each call on arrays, and on Tensors that have views, since most indexed Tensors have some."""
+    """Yield each call on arrays, and on Tensors that have views, since most indexed Tensors have some."""
     x, y, m, out = np.arange(4.0), np.ones(4), np.ones((3, 4)), np.empty(4)
     names: dict[str, Any] = {
         "np": np, "ours": ops.np, "x": x, "y": y, "m": m, "out": out, "key": np.array([0, 2]), "mask": x > 1,

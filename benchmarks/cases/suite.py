@@ -36,7 +36,7 @@ QUICK = Effort(15, 3, 0.1)
 
 
 def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Case]:
-    """The cases whose "group/name" matches; their operators go into `library`, which is open on NAMESPACE."""
+    """Return the cases whose "group/name" matches. Their operators go into `library`, which is open on NAMESPACE."""
     chained: Iterator[Case] = itertools.chain(
         floor_cases(library), backend_cases(library), add_cases(), small_cases(),
         peer_cases(library, left_out, pattern),
@@ -51,7 +51,7 @@ def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iter
 
 
 def measure(effort: Effort, pattern: str, left_out: dict[str, str]) -> Iterator[Row]:
-    """The rows, one by one as they are measured."""
+    """Yield the rows, one by one as they are measured."""
     with Library(NAMESPACE, "FRAGMENT") as library:
         for case in cases(library, left_out, pattern):
             with quiet():
@@ -60,7 +60,7 @@ def measure(effort: Effort, pattern: str, left_out: dict[str, str]) -> Iterator[
 
 
 def report(rows: Sequence[Row], left_out: dict[str, str], effort: Effort) -> dict[str, Any]:
-    """All rows, with the environment, for JSON."""
+    """Return all rows, with the environment, for JSON."""
     return {
         "pydispatch": __version__,
         "python": platform.python_version(),
@@ -75,7 +75,7 @@ def report(rows: Sequence[Row], left_out: dict[str, str], effort: Effort) -> dic
 
 
 def processor() -> str:
-    """The name of the processor, if the system tells it."""
+    """Return the name of the processor, if the system tells it."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
         for line in lines:
             if line.startswith("model name"):

@@ -56,7 +56,7 @@ class Example(NamedTuple):
 
 
 def summed(values: Make) -> Make:
-    """The sum of a program's values."""
+    """Return the sum of a program's values."""
     def make(library: ProgramFunctions) -> Function:
         compute = values(library)
         return lambda x: compute(x).sum()
@@ -64,7 +64,7 @@ def summed(values: Make) -> Make:
 
 
 def polynomial(library: ProgramFunctions) -> Function:
-    """7 operators; one more for the sum."""
+    """7 operators, and one more for the sum."""
     return lambda x: 3 * x ** 3 - 2 * x ** 2 + x - 1
 
 
@@ -72,7 +72,7 @@ STEPS, STEP = 100, 0.01
 
 
 def euler(library: ProgramFunctions) -> Function:
-    """Explicit steps of x' = sin x - x / 2: 500 operators; one more for the sum."""
+    """Make explicit steps of x' = sin x - x / 2: 500 operators, and one more for the sum."""
     sin = library.sin
 
     def program(x: Any) -> Any:
@@ -83,13 +83,13 @@ def euler(library: ProgramFunctions) -> Function:
 
 
 def network(library: ProgramFunctions) -> Function:
-    """A perceptron with a hidden layer: 5 operators."""
+    """Compute a perceptron with a hidden layer: 5 operators."""
     tanh = library.tanh
     return lambda w1, b1, w2, b2, inputs: tanh(inputs @ w1 + b1) @ w2 + b2
 
 
 def mean_squared_error(library: ProgramFunctions) -> Function:
-    """Of the perceptron: 8 operators."""
+    """Compute the mean squared error of the perceptron: 8 operators."""
     compute = network(library)
 
     def program(w1: Any, b1: Any, w2: Any, b2: Any, inputs: Any, targets: Any) -> Any:
@@ -99,7 +99,7 @@ def mean_squared_error(library: ProgramFunctions) -> Function:
 
 
 def elementwise(title: str, values: Make, array: Callable[[tuple[int, ...]], np.ndarray]) -> Example:
-    """A program of one array of 4 numbers: its sum where a scalar is differentiated, else its values."""
+    """Return a program of one array of 4 numbers: its sum where a scalar is differentiated, else its values."""
     x, scalar = array((4,)), summed(values)
     in_numpy = values(functions_of(np))
 
@@ -116,7 +116,7 @@ def elementwise(title: str, values: Make, array: Callable[[tuple[int, ...]], np.
 
 
 def perceptron(array: Callable[[tuple[int, ...]], np.ndarray]) -> Example:
-    """4 inputs, 4 hidden neurons, one output; the derivative is by all parameters, or by the hidden biases."""
+    """4 inputs, 4 hidden neurons, one output. The derivative is by all parameters, or by the hidden biases."""
     parameters = array((4, 4)), array((4,)), array((4, 1)), array((1,))
     inputs, targets = array((BATCH, 4)), array((BATCH, 1))
     every, shared = (0, 1, 2, 3), (None,) * 4
@@ -142,7 +142,7 @@ def perceptron(array: Callable[[tuple[int, ...]], np.ndarray]) -> Example:
 
 @functools.cache
 def examples() -> tuple[Example, ...]:
-    """The programs, with their arrays."""
+    """Return the programs, with their arrays."""
     random = np.random.default_rng(0)
     return (
         elementwise("a polynomial of a 4-vector", polynomial, random.standard_normal),
@@ -163,24 +163,24 @@ class ArrayLibrary(NamedTuple):
 
 
 def directions(transform: str, task: Task) -> Arrays:
-    """Ones: the cotangent of the value, or tangents of the parameters."""
+    """Return ones: the cotangent of the value, or tangents of the parameters."""
     if transform == "vjp":
         return (np.ones_like(task.function(functions_of(np))(*task.arguments)),)
     return tuple(np.ones_like(array) for array in task.arguments[:number_of_parameters(task)])
 
 
 def number_of_parameters(task: Task) -> int:
-    """The number of arguments that are differentiated with respect to; they come first."""
+    """Return the number of arguments that are differentiated with respect to. They come first."""
     return len(task.argnums) if isinstance(task.argnums, tuple) else 1
 
 
 def of_parameters(function: Function, data: Sequence[Any]) -> Function:
-    """The function of the parameters only."""
+    """Return the function of the parameters only."""
     return (lambda *parameters: function(*parameters, *data)) if data else function
 
 
 def by_pytorchs_names(api: Any, namespace: Any, to_array: Callable[[Any], Any]) -> Callable[[str, Task], Call]:
-    """Calls of a library whose transforms have the names and parameters that PyTorch's and ours share."""
+    """Return calls of a library whose transforms have the names and parameters that PyTorch's and ours share."""
     def make(transform: str, task: Task) -> Call:
         function = task.function(functions_of(namespace))
         arguments = tuple(map(to_array, task.arguments))
@@ -203,19 +203,20 @@ def by_pytorchs_names(api: Any, namespace: Any, to_array: Callable[[Any], Any]) 
 
 
 def ours(_: Any = None) -> Callable[[str, Task], Call]:
-    """Our transforms, on raw arrays."""
+    """Return the calls of our transforms, on raw arrays."""
     return by_pytorchs_names(func, ops.np, lambda array: array)
 
 
 def pytorch(api: Any) -> Callable[[str, Task], Call]:
-    """`torch.func`, on one thread."""
+    """Return the calls of `torch.func`, on one thread."""
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     return by_pytorchs_names(api, torch, torch.tensor)
 
 
 def hips(autograd: Any) -> Callable[[str, Task], Call]:
-    """The package `autograd`; it has no `vmap`: a list of the results for each example, not stacked."""
+    """Return the calls of the package `autograd`. Without `vmap`: a list of the results for each example, not stacked.
+    """
     numpy = importlib.import_module("autograd.numpy")
 
     def make(transform: str, task: Task) -> Call:
@@ -236,7 +237,7 @@ def hips(autograd: Any) -> Callable[[str, Task], Call]:
 
 
 def examples_of(task: Task) -> list[Arrays]:
-    """The arguments of a batch, for each example."""
+    """Return the arguments of a batch, for each example."""
     length = next(len(array) for array, axis in zip(task.arguments, task.in_dims, strict=True) if axis == 0)
     return [
         tuple(array if axis is None else array[i] for array, axis in zip(task.arguments, task.in_dims, strict=True))
@@ -251,14 +252,14 @@ THEIRS = {
 
 
 def arrays_in(result: Any) -> list[np.ndarray]:
-    """The arrays of a result, in order; of a list of results for each example, stacked."""
+    """Return the arrays of a result, in order. A list of results for each example is stacked."""
     if isinstance(result, list):
         return [np.stack(arrays) for arrays in zip(*map(arrays_in, result), strict=True)]
     return [np.asarray(leaf) for leaf in tree_leaves(result)]
 
 
 def check(call: Call, expected: Call, title: str) -> None:
-    """AssertionError if two calls do not give the same values."""
+    """Raise AssertionError if two calls do not give the same values."""
     for theirs, ours in zip(arrays_in(call()), arrays_in(expected()), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-10, atol=1e-10, strict=True, err_msg=title)
 
@@ -268,7 +269,7 @@ def check(call: Call, expected: Call, title: str) -> None:
 
 @dataclass(frozen=True)
 class SameValues(Ratio):
-    """The time of one call over that of another, after a check that both agree; with garbage collection."""
+    """The time of one call over that of another, with garbage collection. Both are checked to agree."""
 
     make_call: Callable[[], Call] = field(kw_only=True, repr=False)      # the functions that `call` and `over` call
     make_over: Callable[[], Call] = field(kw_only=True, repr=False)
@@ -283,7 +284,7 @@ class SameValues(Ratio):
 
 
 def library_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[SameValues]:
-    """Every transform of every program, by every other library that is installed."""
+    """Yield every transform of every program, by every other library that is installed."""
     for example in examples():
         group = OTHERS.format(example.title)
         for transform in TRANSFORMS:
@@ -299,7 +300,7 @@ def library_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[SameV
 
 
 def batch_cases() -> Iterator[SameValues]:
-    """`vmap` of every program over a small batch and a large one."""
+    """Yield `vmap` of every program over a small batch and a large one."""
     for length, bound in ((BATCH, 3.0), (LARGE_BATCH, 1.2)):
         for example in examples():
             task = example.batch(length)
@@ -311,7 +312,7 @@ def batch_cases() -> Iterator[SameValues]:
 
 
 def tape_cases() -> Iterator[SameValues]:
-    """The gradients of every program."""
+    """Yield the gradients of every program."""
     for example in examples():
         task = example.tasks["grad"]
         yield SameValues(
@@ -321,7 +322,7 @@ def tape_cases() -> Iterator[SameValues]:
 
 
 def by_tape(task: Task) -> Call:
-    """The gradients by the method `backward` of the value."""
+    """Return the gradients by the method `backward` of the value."""
     compute, count = task.function(functions_of(ops.np)), number_of_parameters(task)
     parameters = [Tensor(array, requires_grad=True) for array in task.arguments[:count]]
     arguments = (*parameters, *map(Tensor, task.arguments[count:]))
@@ -335,7 +336,6 @@ def by_tape(task: Task) -> Call:
 
 
 def transform_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[SameValues]:
-    """All of them."""
     yield from library_cases(left_out, pattern)
     yield from batch_cases()
     yield from tape_cases()

@@ -32,7 +32,7 @@ from pydispatch.backends.dask import map_chunks
 
 
 def make_chunk(features, seed, block_info=None):
-    """The rows of a chunk: features, and in the last column a label, 0 or 1."""
+    """Return the rows of a chunk: features, and in the last column a label, 0 or 1."""
     chunk = block_info[None]
     rng = np.random.default_rng([seed, chunk["chunk-location"][0]])
     rows = np.empty(chunk["chunk-shape"])
@@ -45,7 +45,7 @@ def make_chunk(features, seed, block_info=None):
 
 
 def make_data(n_rows, chunk_rows, features, seed=0):
-    """A Dask array of all rows, of which nothing is made before it is needed."""
+    """Return a Dask array of all rows, of which nothing is made before it is needed."""
     chunks = da.core.normalize_chunks((chunk_rows, features + 1), (n_rows, features + 1))
     return da.map_blocks(make_chunk, features, seed, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
@@ -54,23 +54,23 @@ def make_data(n_rows, chunk_rows, features, seed=0):
 
 
 def log_loss(z, labels):
-    """The sum of the logistic loss."""
+    """Compute the sum of the logistic loss."""
     return pnp.sum(pnp.logaddexp(0.0, z) - labels * z)
 
 
 def logistic_loss(rows, weights):
-    """Logistic regression."""
+    """Compute the loss of a logistic regression."""
     return log_loss(rows[:, :-1] @ weights["slope"] + weights["offset"], rows[:, -1])
 
 
 def network_loss(rows, weights):
-    """A network with one hidden layer."""
+    """Compute the loss of a network with one hidden layer."""
     hidden = pnp.tanh(rows[:, :-1] @ weights["hidden"] + weights["bias"])
     return log_loss(hidden @ weights["out"] + weights["offset"], rows[:, -1])
 
 
 def initial_weights(model, features, hidden=16):
-    """Where training starts."""
+    """Return the weights where training starts."""
     rng = np.random.default_rng(1)
     if model == "logistic":
         return {"slope": np.zeros(features), "offset": np.zeros(())}
@@ -85,17 +85,17 @@ LOSSES = {"logistic": logistic_loss, "network": network_loss}
 
 
 def loss_and_gradients(loss, rows, weights):
-    """The loss of all rows and its gradients, in one pass over the chunks. Lazy."""
+    """Return the loss of all rows and its gradients, in one pass over the chunks. Lazy."""
     return map_chunks(func.value_and_grad(loss, argnums=1), rows, weights, reduce="sum")
 
 
 def moved(weights, directions, rate):
-    """The weights after a step."""
+    """Return the weights after a step."""
     return {name: value - rate * directions[name] for name, value in weights.items()}
 
 
 def descend(loss, data, weights, steps, rate, compute):
-    """Gradient descent on all rows, and returns the weights and the mean loss before each step."""
+    """Descend by the gradient of all rows, and return the weights and the mean loss before each step."""
     losses = []
     for _ in range(steps):
         total, gradients = compute(loss_and_gradients(loss, data, weights))
@@ -131,7 +131,7 @@ def bar(done, loss):
 
 @contextmanager
 def connected(arguments):
-    """A client of the cluster at --scheduler, else of a new one on this machine."""
+    """Connect to the cluster at --scheduler, else to a new one on this machine."""
     if arguments.scheduler:
         with Client(arguments.scheduler) as client:
             yield client
@@ -142,13 +142,13 @@ def connected(arguments):
 
 
 def state_of_worker(dask_worker):
-    """Peak memory of a worker's process in MB, and the bytes that it has received from others."""
+    """Return peak memory of a worker's process in MB, and the bytes that it has received from others."""
     received = sum(entry["total"] for entry in dask_worker.transfer_incoming_log)
     return {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "received": received}
 
 
 def state_of_scheduler(dask_scheduler):
-    """The tasks that the scheduler has finished, and the seconds that its thread has computed."""
+    """Return the tasks that the scheduler has finished, and the seconds that its thread has computed."""
     finished = sum(prefix.state_counts["memory"] for prefix in dask_scheduler.task_prefixes.values())
     return {"tasks": finished, "seconds": time.thread_time()}
 
@@ -201,7 +201,7 @@ def train(client, model, data, arguments):
 
 
 def parsed(arguments=None):
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scheduler", help="address of a running scheduler; without it, a cluster on this machine")
     parser.add_argument("--workers", type=int, default=2, help="processes of the cluster on this machine")

@@ -46,13 +46,13 @@ def convolve(images: Tensor, kernels: Tensor, padding: int = 0) -> Tensor:
 
 
 def save(ctx, inputs, output):
-    """What the formula needs, kept when the operator is called."""
+    """Save what the formula needs when the operator is called."""
     images, kernels, ctx.padding = inputs
     ctx.save_for_backward(images, kernels)
 
 
 def gradients(ctx, gradient):
-    """The gradients of images and kernels are convolutions too, so that they have gradients in turn."""
+    """Return the gradients of images and kernels: convolutions too, so that they have gradients in turn."""
     images, kernels = ctx.saved_tensors
     height, width = kernels.shape[:2]
     assert height == width, "square kernels only"
@@ -64,7 +64,7 @@ def gradients(ctx, gradient):
 
 
 def zeros(ctx, gradient):
-    """A wrong formula, to show that the gradient matters."""
+    """Return zeros: a wrong formula, to show that the gradient matters."""
     return *(saved * 0.0 for saved in ctx.saved_tensors), None
 
 
@@ -80,26 +80,26 @@ class Network(NamedTuple):
 
     @classmethod
     def initial(cls, random: np.random.Generator) -> Network:
-        """Random kernels, of a scale that keeps the variance."""
+        """Return random kernels, of a scale that keeps the variance."""
         strokes = random.normal(0, np.sqrt(2 / 9), (3, 3, 1, CHANNELS))
         digits = random.normal(0, np.sqrt(1 / (36 * CHANNELS)), (6, 6, CHANNELS, CLASSES))
         return cls(*(Tensor(array, requires_grad=True) for array in (strokes, np.zeros(CHANNELS), digits)))
 
     def scores(self, images: np.ndarray) -> Tensor:
-        """A score per class, for images of shape (n, 8, 8, 1)."""
+        """Return a score per class, for images of shape (n, 8, 8, 1)."""
         strokes = maximum(convolve(images, self.strokes) + self.thresholds, 0.0)
         return convolve(strokes, self.digits).reshape(len(images), CLASSES)
 
 
 def cross_entropy(scores: Tensor, labels: np.ndarray) -> Tensor:
-    """The mean of -log(probability of the right class)."""
+    """Compute the mean of -log(probability of the right class)."""
     scores = scores - scores.detach().max(axis=1, keepdims=True)
     of_labels = (scores * np.eye(CLASSES)[labels]).sum(axis=1)
     return (log(exp(scores).sum(axis=1)) - of_labels).mean()
 
 
 def accuracy(network: Network, images: np.ndarray, labels: np.ndarray) -> float:
-    """The share of images that are read right."""
+    """Return the share of images that are classified correctly."""
     with no_grad():
         guesses = network.scores(images).argmax(axis=1)
     return float(np.mean(guesses.numpy() == labels))
@@ -118,14 +118,14 @@ class Digits(NamedTuple):
 
 
 def load(seed: int) -> Digits:
-    """scikit-learn's digits: 1,797 images of 8x8 pixels."""
+    """Load scikit-learn's digits: 1,797 images of 8x8 pixels."""
     data = load_digits()
     images = data.images[..., None] / data.images.max()
     return Digits(*train_test_split(images, data.target, test_size=0.2, stratify=data.target, random_state=seed))
 
 
 def train(network: Network, data: Digits, random: np.random.Generator, options: argparse.Namespace) -> list[float]:
-    """Gradient descent with momentum on small batches, in place, and returns the loss of each batch."""
+    """Descend by the gradient with momentum on small batches, in place, and return the loss of each batch."""
     losses = []
     velocities = [np.zeros(parameter.shape) for parameter in network]
     epochs = tqdm(range(options.epochs), "training", unit="epoch")
@@ -146,7 +146,7 @@ def train(network: Network, data: Digits, random: np.random.Generator, options: 
 
 
 def plot(losses: list[float], title: str, file: Path) -> None:
-    """The loss of each batch, and its running mean."""
+    """Plot the loss of each batch, and its running mean."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
@@ -165,7 +165,7 @@ def plot(losses: list[float], title: str, file: Path) -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )

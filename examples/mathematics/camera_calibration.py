@@ -36,19 +36,19 @@ SQUARE = 16             # pixels of the board's image
 
 
 def board(rows: Any, columns: Any) -> Any:
-    """The brightness of a chessboard with soft edges, one square of which is marked, at places on it."""
+    """Return the brightness of a chessboard with soft edges, one square of which is marked, at places on it."""
     squares = numpy.tanh(4 * numpy.sin(numpy.pi * rows / SQUARE) * numpy.sin(numpy.pi * columns / SQUARE))
     mark = numpy.exp(-((rows - 1.5 * SQUARE) ** 2 + (columns - 0.5 * SQUARE) ** 2) / 40)
     return 0.5 + 0.4 * squares + 0.5 * mark
 
 
 def pixels(size: int) -> numpy.ndarray:
-    """Rows and columns of an image, from its middle."""
+    """Return rows and columns of an image, from its middle."""
     return numpy.stack(numpy.meshgrid(*[numpy.arange(size) - (size - 1) / 2] * 2, indexing="ij"))
 
 
 def seen(camera: Any, places: Any) -> Any:
-    """Where on the board the pixels of a photograph look, from its middle."""
+    """Return where on the board the pixels of a photograph look, from its middle."""
     half = places.shape[1] / 2
     bent = places * (1 + camera[4] * ((places / half) ** 2).sum(axis=0))
     sine, cosine = np.sin(camera[1]), np.cos(camera[1])
@@ -57,26 +57,26 @@ def seen(camera: Any, places: Any) -> Any:
 
 
 def photograph(size: int, seed: int = 0) -> numpy.ndarray:
-    """What the true camera sees of the board itself, not of its image, with noise."""
+    """Return the image that the true camera sees of the board itself, with noise."""
     noise = 0.05 * numpy.random.default_rng(seed).standard_normal((size, size))
     return board(*seen(TRUE_CAMERA, pixels(size))) + noise
 
 
 def residuals(camera: Any, photo: Any, image: Any) -> Any:
-    """The photograph that this camera should have taken, less the one that there is."""
+    """Return the photograph that this camera should have taken, less the one that there is."""
     places = seen(camera, pixels(photo.shape[0])) + (image.shape[0] - 1) / 2
     expected = ndimage.map_coordinates(image, places, order=1, mode="nearest")
     return (expected - photo).reshape(-1)
 
 
 def fit(photo: numpy.ndarray, image: numpy.ndarray) -> OptimizeResult:
-    """The camera of the least squares, by the compiled Jacobian."""
+    """Return the camera of the least squares, by the compiled Jacobian."""
     jacobian = pydispatch.compile(func.jacfwd(residuals))
     return least_squares(residuals, FIRST_GUESS, jacobian, args=(photo, image))
 
 
 def fit_by_scipy(photo: numpy.ndarray, image: numpy.ndarray) -> OptimizeResult:
-    """The same without gradients."""
+    """Fit the same camera without gradients."""
     def apart(camera: numpy.ndarray) -> numpy.ndarray:
         places = seen(camera, pixels(len(photo))) + (len(image) - 1) / 2
         return (scipy.ndimage.map_coordinates(image, places, order=1, mode="nearest") - photo).ravel()
@@ -85,7 +85,6 @@ def fit_by_scipy(photo: numpy.ndarray, image: numpy.ndarray) -> OptimizeResult:
 
 
 def main(words: list[str] | None = None) -> None:
-    """Calibrate, and compare."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", type=int, default=128, help="of the photograph, in pixels")
     parser.add_argument("--plot", type=Path, default=Path("camera_calibration.png"), metavar="FILE")

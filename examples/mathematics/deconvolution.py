@@ -38,27 +38,27 @@ SQUARES, EDGES, ROUNDED = 0.02, 0.004, 0.01     # weights of the penalties, and 
 
 
 def scene(size: int) -> numpy.ndarray:
-    """A disc, a ring and a bar on a dark ground."""
+    """Draw a disc, a ring and a bar on a dark ground."""
     down, right = numpy.mgrid[-1:1:size * 1j, -1:1:size * 1j]
     disc, ring = numpy.hypot(down + 0.35, right + 0.35) < 0.35, abs(numpy.hypot(down - 0.3, right - 0.3) - 0.4) < 0.08
     return 0.9 * disc + 0.7 * ring + 0.5 * ((abs(down - 0.7) < 0.06) & (right < 0))
 
 
 def blur(width: int) -> numpy.ndarray:
-    """What becomes of a point: a streak along the diagonal, as by a moving camera, out of focus."""
+    """Return the blur of a point: a streak along the diagonal, as by a moving camera, out of focus."""
     down, right = numpy.mgrid[-width:width + 1, -width:width + 1]
     found = numpy.exp(-(down - right) ** 2 / 2 - (down + right) ** 2 / (2 * width ** 2))
     return found / found.sum()
 
 
 def observe(image: numpy.ndarray, kernel: numpy.ndarray) -> numpy.ndarray:
-    """The image blurred, with noise."""
+    """Return the image blurred, with noise."""
     found = scipy.signal.convolve(image, kernel)
     return found + NOISE * numpy.random.default_rng(0).standard_normal(found.shape)
 
 
 def objective(pixels: Any, observed: Any, kernel: Any, keeps_edges: bool) -> Any:
-    """Half the squared distance from what was observed, and the penalty."""
+    """Return half the squared distance from what was observed, and the penalty."""
     image = pixels.reshape(len(observed) - len(kernel) + 1, -1)
     total = ((signal.fftconvolve(image, kernel) - observed) ** 2).sum() / 2
     for apart in (image[1:] - image[:-1], image[:, 1:] - image[:, :-1]):
@@ -67,7 +67,7 @@ def objective(pixels: Any, observed: Any, kernel: Any, keeps_edges: bool) -> Any
 
 
 def sharpen(observed: numpy.ndarray, kernel: numpy.ndarray, keeps_edges: bool) -> numpy.ndarray:
-    """The image of the least objective, from a dark one on."""
+    """Return the image of the least objective, from a dark one on."""
     n = len(observed) - len(kernel) + 1
     slope = pydispatch.compile(func.value_and_grad(lambda x: objective(x, observed, kernel, keeps_edges)))
     ticks = iter(tqdm(range(STEPS), "edges" if keeps_edges else "squares", unit="step"))
@@ -77,7 +77,7 @@ def sharpen(observed: numpy.ndarray, kernel: numpy.ndarray, keeps_edges: bool) -
 
 
 def by_lsqr(observed: numpy.ndarray, kernel: numpy.ndarray) -> numpy.ndarray:
-    """The image of the least squares, without gradients: the operator and its transpose, written by hand."""
+    """Return the image of the least squares, without gradients: the operator and its transpose, written by hand."""
     n = len(observed) - len(kernel) + 1
     apart = SQUARES ** 0.5 * numpy.diff(numpy.eye(n), axis=0)
 
@@ -96,7 +96,6 @@ def by_lsqr(observed: numpy.ndarray, kernel: numpy.ndarray) -> numpy.ndarray:
 
 
 def main(words: list[str] | None = None) -> None:
-    """Sharpen, and compare."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--size", type=int, default=96, help="of the image, in pixels")
     parser.add_argument("--plot", type=Path, default=Path("deconvolution.png"), metavar="FILE")

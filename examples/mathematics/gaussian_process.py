@@ -34,20 +34,20 @@ NAMES = ("amplitude", "length", "noise")
 
 
 def observe(count: int, seed: int = 0) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Points, and a curve there with noise of standard deviation 0.2."""
+    """Return points, and a curve there with noise of standard deviation 0.2."""
     random = numpy.random.default_rng(seed)
     x = numpy.sort(random.uniform(0, 10, count))
     return x, numpy.sin(x) + 0.3 * x + 0.2 * random.standard_normal(count)
 
 
 def covariance(hyperparameters: Any, left: Any, right: Any) -> Any:
-    """Of the curve at two sets of points: amplitude^2 exp(-distance^2 / (2 length^2))."""
+    """Compute the covariance of the curve at two sets of points: amplitude^2 exp(-distance^2 / (2 length^2))."""
     amplitude, length = np.exp(hyperparameters[0]), np.exp(hyperparameters[1])
     return amplitude ** 2 * np.exp(-0.5 * ((left[:, None] - right) / length) ** 2)
 
 
 def negative_log_likelihood(hyperparameters: Any, x: Any, y: Any) -> Any:
-    """-log p(y | x), the curve integrated out. Every term from one Cholesky factor."""
+    """Compute -log p(y | x), the curve integrated out. Every term comes from one Cholesky factor."""
     n = len(y)
     noise = np.exp(2 * hyperparameters[2]) + 1e-10
     factor = np.linalg.cholesky(covariance(hyperparameters, x, x) + noise * np.eye(n))
@@ -56,7 +56,7 @@ def negative_log_likelihood(hyperparameters: Any, x: Any, y: Any) -> Any:
 
 
 def fit(x: numpy.ndarray, y: numpy.ndarray) -> OptimizeResult:
-    """The logarithms of the hyperparameters of the greatest likelihood."""
+    """Return the logarithms of the hyperparameters of the greatest likelihood."""
     objective = pydispatch.compile(func.value_and_grad(negative_log_likelihood))
     return minimize(objective, numpy.array([0.0, 0.0, -1.0]), (x, y), jac=True, method="BFGS")
 
@@ -71,14 +71,14 @@ def posterior(hyperparameters: Any, x: Any, y: Any, points: Any) -> tuple[Any, A
 
 
 def by_scikit_learn(hyperparameters: numpy.ndarray, x: numpy.ndarray, y: numpy.ndarray) -> float:
-    """The log marginal likelihood at the same hyperparameters."""
+    """Return the log marginal likelihood at the same hyperparameters."""
     amplitude, length, noise = numpy.exp(hyperparameters)
     kernel = ConstantKernel(amplitude ** 2) * RBF(length) + WhiteKernel(noise ** 2)
     return GaussianProcessRegressor(kernel, optimizer=None).fit(x[:, None], y).log_marginal_likelihood_value_
 
 
 def plot(hyperparameters: numpy.ndarray, x: numpy.ndarray, y: numpy.ndarray, file: Path) -> None:
-    """The observations, and the curve with two standard deviations to each side."""
+    """Plot the observations, and the curve with two standard deviations to each side."""
     points = numpy.linspace(-1, 12, 300)
     mean, deviation = posterior(hyperparameters, x, y, points)
     figure = Figure(figsize=(7, 4), layout="constrained")

@@ -35,20 +35,20 @@ LEAPFROGS, STEP = 6, 0.1        # about a quarter of an oscillation
 
 
 def observe(count: int, seed: int = 0) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Rows of (1, x), and what happened: 1 with probability 1 / (1 + exp(-row . weights))."""
+    """Draw rows of (1, x), and outcomes: 1 with probability 1 / (1 + exp(-row . weights))."""
     random = numpy.random.default_rng(seed)
     rows = numpy.stack([numpy.ones(count), random.standard_normal(count)], axis=1)
     return rows, (random.uniform(size=count) < 1 / (1 + numpy.exp(-rows @ TRUE_WEIGHTS))).astype(float)
 
 
 def log_posterior(weights: Any, rows: Any, happened: Any) -> Any:
-    """Up to a constant: the likelihood, and a normal prior of variance 4 for each weight."""
+    """Compute the log posterior up to a constant: the likelihood, and a normal prior of variance 4 for each weight."""
     scores = rows @ weights
     return (happened * scores - np.logaddexp(0.0, scores)).sum() - (weights ** 2).sum() / 8
 
 
 def transition(weights: Any, momentum: Any, threshold: Any, rows: Any, happened: Any) -> tuple[Any, Any]:
-    """The next weights of a chain, and whether they are new: Newton's equations for a while, then a test."""
+    """Return the next weights of a chain, and whether they are new: Newton's equations for a while, then a test."""
     def slope(position: Any) -> Any:
         return func.grad(log_posterior)(position, rows, happened)
 
@@ -68,7 +68,7 @@ def transition(weights: Any, momentum: Any, threshold: Any, rows: Any, happened:
 
 def sample(rows: numpy.ndarray, happened: numpy.ndarray, chains: int, length: int,
            seed: int = 1) -> tuple[numpy.ndarray, float]:
-    """Weights of shape (4/5 length, chains, 2), without those of the beginning, and the share of accepted steps."""
+    """Draw weights of shape (4/5 length, chains, 2), after a warm-up. Return also the share of accepted steps."""
     random = numpy.random.default_rng(seed)
     move = pydispatch.compile(func.vmap(transition, in_dims=(0, 0, 0, None, None)))
     weights, kept, accepted = random.standard_normal((chains, 2)), [], 0.0

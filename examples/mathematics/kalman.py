@@ -34,7 +34,7 @@ FIRST_VARIANCE = 100.0                                  # of level and slope bef
 
 
 def observe(length: int, seed: int = 0) -> numpy.ndarray:
-    """A series drawn from the model."""
+    """Draw a series from the model."""
     random = numpy.random.default_rng(seed)
     state, series = numpy.array([0.0, 0.1]), []
     for _ in range(length):
@@ -44,7 +44,7 @@ def observe(length: int, seed: int = 0) -> numpy.ndarray:
 
 
 def filtered(logarithms: Any, series: Any) -> tuple[Any, Any]:
-    """The log-density of each observation given those before, and the mean of the level after each."""
+    """Return the log-density of each observation given those before, and the mean of the level after each."""
     variances = np.exp(2 * logarithms)
     drift = np.stack([variances[0], np.zeros(()), np.zeros(()), variances[1]]).reshape(2, 2)
 
@@ -63,18 +63,18 @@ def filtered(logarithms: Any, series: Any) -> tuple[Any, Any]:
 
 
 def negative_log_likelihood(logarithms: Any, series: Any) -> Any:
-    """-log p(series), for the logarithms of the standard deviations."""
+    """Compute -log p(series), for the logarithms of the standard deviations."""
     return -filtered(logarithms, series)[0].sum()
 
 
 def fit(series: numpy.ndarray) -> OptimizeResult:
-    """The standard deviations' logarithms of the greatest likelihood."""
+    """Return the logarithms of the standard deviations of the greatest likelihood."""
     objective = pydispatch.compile(func.value_and_grad(negative_log_likelihood))
     return minimize(objective, numpy.full(3, -1.0), (series,), jac=True, method="BFGS")
 
 
 def density_of_the_whole(logarithms: numpy.ndarray, series: numpy.ndarray) -> float:
-    """The same log-likelihood without a filter: the covariance of all observations, and their joint density."""
+    """Compute the same log-likelihood without a filter: the covariance of all observations, and their joint density."""
     variances = numpy.exp(2 * logarithms)
     n = len(series)
     powers = [numpy.linalg.matrix_power(TRANSITION, k) for k in range(n + 1)]
@@ -86,7 +86,7 @@ def density_of_the_whole(logarithms: numpy.ndarray, series: numpy.ndarray) -> fl
 
 
 def plot(series: numpy.ndarray, level: numpy.ndarray, file: Path) -> None:
-    """The series, and the level that the filter sees in it."""
+    """Plot the series, and the level that the filter sees in it."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     axes.plot(series, ".k", alpha=0.4, label="observed")

@@ -42,23 +42,23 @@ TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 def true_path() -> numpy.ndarray:
-    """The spiral: the rate is linear in the cubes of the coordinates."""
+    """Return the spiral: the rate is linear in the cubes of the coordinates."""
     return lsoda(lambda y, t: y ** 3 @ SPIRAL, START, TIMES, rtol=1e-10, atol=1e-10)
 
 
 def first_weights(seed: int = 0) -> numpy.ndarray:
-    """A network with a field of about zero."""
+    """Return a network with a field of about zero."""
     return 0.1 * numpy.random.default_rng(seed).standard_normal(5 * HIDDEN)
 
 
 def field(y: Any, t: Any, weights: Any) -> Any:
-    """The right-hand side."""
+    """Compute the right-hand side."""
     into, shift, out = weights[:2 * HIDDEN], weights[2 * HIDDEN:3 * HIDDEN], weights[3 * HIDDEN:]
     return np.tanh(y ** 3 @ into.reshape(2, HIDDEN) + shift) @ out.reshape(HIDDEN, 2)
 
 
 def misfit(weights: Any, pieces: Any) -> Any:
-    """The mean square distance from the pieces of the path, each followed from its start."""
+    """Return the mean square distance from the pieces of the path, each followed from its start."""
     def follow(start: Any) -> Any:
         return odeint(field, start, TIMES[PIECE], (weights,), **TOLERANCE)
 
@@ -66,13 +66,13 @@ def misfit(weights: Any, pieces: Any) -> Any:
 
 
 def pieces_of(path: numpy.ndarray) -> numpy.ndarray:
-    """Pieces of the path, closer together at its start, where it is fast: a row of points each."""
+    """Return pieces of the path, closer together at its start, where it is fast: a row of points each."""
     firsts = ((len(path) - PIECE[-1] - 1) * numpy.linspace(0, 1, N_PIECES) ** 2).astype(int)
     return path[firsts[:, None] + PIECE]
 
 
 def fit(pieces: numpy.ndarray, n_steps: int) -> tuple[numpy.ndarray, list[float]]:
-    """Weights after so many steps of L-BFGS, and the misfits on the way."""
+    """Return the weights after so many steps of L-BFGS, and the misfits on the way."""
     gradient, misfits = pydispatch.compile(func.value_and_grad(misfit)), []
     bar = iter(tqdm(range(n_steps), "fitting", unit="step"))
 
@@ -87,7 +87,7 @@ def fit(pieces: numpy.ndarray, n_steps: int) -> tuple[numpy.ndarray, list[float]
 
 
 def plot(path: numpy.ndarray, learned: numpy.ndarray, misfits: list[float], file: Path) -> None:
-    """The spiral, what the network makes of it, and the misfits."""
+    """Plot the spiral, the network's path, and the misfits."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot(*path.T, ".k", markersize=2, label="spiral")

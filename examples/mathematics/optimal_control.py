@@ -39,25 +39,25 @@ TOLERANCE = {"rtol": 1e-8, "atol": 1e-8}
 
 
 def hamiltonian(state: Any, costate: Any, gravity: Any) -> Any:
-    """Effort, and the costate times the rates of angle and speed, at the torque that makes this least."""
+    """Compute effort, plus the costate times the rates of angle and speed, at the torque that makes this least."""
     torque = -costate[1]
     return 0.5 * torque ** 2 + costate[0] * state[1] + costate[1] * (torque - gravity * np.sin(state[0]))
 
 
 @pydispatch.compile
 def flow(point: dict[str, Any], t: Any, gravity: Any) -> dict[str, Any]:
-    """The rates of state, costate, and of the effort so far."""
+    """Return the rates of state, costate, and of the effort so far."""
     of_state, of_costate = func.grad(hamiltonian, argnums=(0, 1))(point["state"], point["costate"], gravity)
     return {"state": of_costate, "costate": -of_state, "effort": 0.5 * point["costate"][1] ** 2}
 
 
 def path(start: Any, costate: Any, gravity: Any, times: Any) -> dict[str, Any]:
-    """States, costates and efforts at all times."""
+    """Return states, costates and efforts at all times."""
     return odeint(flow, {"state": start, "costate": costate, "effort": np.zeros(())}, times, (gravity,), **TOLERANCE)
 
 
 def first_costate(start: Any, gravity: Any, target: Any, guess: Any) -> Any:
-    """The costate at the start from which the path ends at the target."""
+    """Return the costate at the start from which the path ends at the target."""
     def miss(costate: Any) -> Any:
         return path(start, costate, gravity, TIMES[[0, -1]])["state"][-1] - target
 
@@ -65,13 +65,13 @@ def first_costate(start: Any, gravity: Any, target: Any, guess: Any) -> Any:
 
 
 def least_effort(start: Any, gravity: Any, guess: Any) -> Any:
-    """The effort of the best path from a state to upright. `guess` only says where to look for it."""
+    """Return the effort of the best path from a state to upright. `guess` only says where to look for it."""
     costate = first_costate(start, gravity, UPRIGHT, guess)
     return path(start, costate, gravity, TIMES[[0, -1]])["effort"][-1]
 
 
 def solve(n_targets: int) -> numpy.ndarray:
-    """The first costate of the swing up, by way of lower targets."""
+    """Return the first costate of the swing up, by way of lower targets."""
     costate = numpy.zeros(2)
     for share in tqdm(numpy.linspace(0, 1, n_targets + 1)[1:], "raising the target", unit="target"):
         costate = first_costate(HANGING, GRAVITY, share * UPRIGHT, costate)
@@ -79,7 +79,7 @@ def solve(n_targets: int) -> numpy.ndarray:
 
 
 def by_collocation() -> numpy.ndarray:
-    """The first costate, by SciPy's solver of boundary value problems and equations written by hand."""
+    """Return the first costate, by SciPy's solver of boundary value problems and equations written by hand."""
     def rates(t: Any, y: Any) -> Any:
         return numpy.stack([y[1], -y[3] - GRAVITY * numpy.sin(y[0]), GRAVITY * y[3] * numpy.cos(y[0]), -y[2]])
 
@@ -89,7 +89,7 @@ def by_collocation() -> numpy.ndarray:
 
 
 def plot(costate: numpy.ndarray, file: Path) -> None:
-    """Angle, speed and torque."""
+    """Plot angle, speed and torque."""
     found = path(HANGING, costate, GRAVITY, TIMES)
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()

@@ -33,7 +33,7 @@ class ComplexPair(Tensor):
 
 
 def parts(value):
-    """Real and imaginary part of a ComplexPair, an array or a number."""
+    """Return real and imaginary part of a ComplexPair, an array or a number."""
     return (value.re, value.im) if isinstance(value, ComplexPair) else (value.real, value.imag)
 
 
@@ -79,7 +79,7 @@ def absolute(func, x):
 
 
 def main():
-    """A rotation by complex multiplication, and a look at the parts."""
+    """Rotate by complex multiplication, and look at the parts."""
     angle = np.linspace(0, np.pi, 3)
     turn = ComplexPair(np.cos(angle).round(12), np.sin(angle).round(12))
     point = ComplexPair(np.array([3.0, 3.0, 3.0]), np.array([4.0, 4.0, 4.0]))

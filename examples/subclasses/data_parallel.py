@@ -44,7 +44,7 @@ def piece_of(worker):
 
 
 def join(func, results):
-    """What the workers gave for one result."""
+    """Join the results of the workers for one output."""
     if isinstance(results[0], ARRAYS):
         return Parallel(results)
     if len(set(results)) != 1:
@@ -53,23 +53,23 @@ def join(func, results):
 
 
 def scatter(array, n):
-    """The rows of an array, dealt out."""
+    """Deal out the rows of an array."""
     return Parallel(np.split(array, n))
 
 
 def replicate(array, n):
-    """Parameters: the same for every worker."""
+    """Give every worker the same parameters."""
     return Parallel([array.copy() for _ in range(n)], requires_grad=True)
 
 
 def all_reduce(parallel):
-    """The mean over workers, for each worker."""
+    """Average over workers, for each worker."""
     mean = sum(parallel.pieces) / len(parallel.pieces)
     return Parallel([mean] * len(parallel.pieces))
 
 
 def main():
-    """Linear regression by three workers. The gradients are averaged, so the weights stay the same."""
+    """Fit a linear regression by three workers. The gradients are averaged, so the weights stay the same."""
     random = np.random.default_rng(0)
     truth, x = np.array([[2.0], [-1.0]]), random.normal(size=(60, 2))
     inputs, targets = scatter(x, 3), scatter(x @ truth, 3)

@@ -82,7 +82,7 @@ def gradient_slot_of(value):
 
 
 def main():
-    """A layer of ten gigabytes, and one that fits into memory."""
+    """Define a layer of ten gigabytes, and make one that fits into memory."""
     for size in (36_000, 4):
         with DeferredInit() as init:
             weights = ops.np.sin(ops.np.arange(size * size, dtype=np.float64)).reshape(size, size)

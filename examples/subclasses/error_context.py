@@ -40,13 +40,13 @@ class ErrorContext(DispatchMode):
 
 
 def describe(func, args, kwargs):
-    """The call on one line."""
+    """Describe the call on one line."""
     arguments = [*map(summary, args), *(f"{name}={summary(value)}" for name, value in kwargs.items())]
     return f"{func.name}({', '.join(arguments)})"
 
 
 def summary(value):
-    """Class, dtype and shape of an array, in containers too. Anything else, shortened."""
+    """Summarize an array by class, dtype and shape, in containers too. Shorten anything else."""
     def of_leaf(leaf):
         if isinstance(leaf, ARRAYS):
             return Summary(f"{type(leaf).__name__}:{leaf.dtype}{list(leaf.shape)}")
@@ -57,7 +57,7 @@ def summary(value):
 
 
 def main():
-    """Two layers of a network, one of which does not fit."""
+    """Run two layers of a network, one of which does not fit."""
     x, first, second = (Tensor(np.ones(shape)) for shape in ((8, 4), (4, 16), (15, 2)))
     try:
         with ErrorContext():

@@ -29,14 +29,14 @@ class FlatView(Tensor):
 
 
 def flatten_parameters(*arrays):
-    """A buffer with the elements of all arrays, and a parameter for each of them."""
+    """Return a buffer with the elements of all arrays, and a parameter for each of them."""
     buffer = np.concatenate([array.ravel() for array in arrays])
     starts = np.cumsum([0, *[array.size for array in arrays]]).tolist()
     return buffer, [FlatView(buffer, start, array.shape) for start, array in zip(starts, arrays, strict=False)]
 
 
 def flat_gradient(parameters):
-    """The gradients of all parameters, as a vector like the buffer. They are forgotten after that."""
+    """Return the gradients of all parameters, as a vector like the buffer. They are forgotten after that."""
     assert all(left.start < right.start for left, right in pairwise(parameters)), "in the order of the buffer"
     gradient = np.concatenate([parameter.grad.numpy().ravel() for parameter in parameters])
     for parameter in parameters:

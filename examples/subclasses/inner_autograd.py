@@ -32,7 +32,7 @@ class InnerGrad(Tensor):
 
 
 def straight_through(x):
-    """`rint` with the gradient of the identity."""
+    """Compute `rint` with the gradient of the identity."""
     return x + (ops.np.rint(x) - x).detach()
 
 

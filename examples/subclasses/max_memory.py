@@ -41,7 +41,7 @@ class MaxMemory(DispatchMode):
 
 
 def owner(value):
-    """The array that owns the memory of this one."""
+    """Return the array that owns the memory of this one."""
     array = value.array if isinstance(value, Tensor) else value
     while isinstance(getattr(array, "base", None), np.ndarray):
         array = array.base
@@ -49,7 +49,7 @@ def owner(value):
 
 
 def main():
-    """The same product in two orders, and what a gradient holds."""
+    """Compute the same product in two orders, and measure what a gradient holds."""
     a, b, v = np.ones((500, 400)), np.ones((400, 300)), np.ones((300, 1))
     for text, product in [("(a b) v", lambda: ops.np.matmul(ops.np.matmul(a, b), v)),
                           ("a (b v)", lambda: ops.np.matmul(a, ops.np.matmul(b, v)))]:

@@ -34,13 +34,13 @@ def is_finite(value):
 
 
 def softmax(x):
-    """As it should not be written."""
+    """Compute a softmax as it should not be written."""
     exponentials = ops.np.exp(x)
     return exponentials / exponentials.sum()
 
 
 def main():
-    """An overflow on the way forth, and a division by zero on the way back."""
+    """Show an overflow on the way forth, and a division by zero on the way back."""
     for name, function, values in [
         ("softmax", softmax, [10.0, 1000.0]),
         ("length", lambda x: ops.np.sqrt(ops.np.square(x).sum()), [0.0, 0.0]),

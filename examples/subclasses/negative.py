@@ -25,7 +25,7 @@ class Signed(Tensor):
         return f"Signed({'-' if self.sign < 0 else '+'}{self.magnitude})"
 
     def value(self):
-        """The values, negated where they have to be."""
+        """Return the values, negated where they have to be."""
         if self.sign > 0:
             return self.magnitude
         Signed.made += 1
@@ -40,7 +40,7 @@ class Signed(Tensor):
 
 
 def split(value):
-    """Magnitude and sign, of other arrays and of numbers too."""
+    """Return magnitude and sign, of other arrays and of numbers too."""
     return (value.magnitude, value.sign) if isinstance(value, Signed) else (value, 1)
 
 
@@ -73,7 +73,7 @@ for op, rule in [
 
 
 def main():
-    """An expression with five minus signs, and how many of them cost anything."""
+    """Compute an expression with five minus signs, and count those that cost anything."""
     a, b = Signed(np.array([1.0, 2.0])), Signed(np.array([3.0, 4.0]))
     result = (-a) * (-b) + -(a / -b)
     print(f"{result!r} with {Signed.made} negated arrays")

@@ -55,7 +55,7 @@ FORMULAS = {
 
 
 def derivative(function):
-    """The derivative of a function that works element by element."""
+    """Return the derivative of a function that works element by element."""
 
     def derived(x):
         number = next(numbers)
@@ -67,7 +67,7 @@ def derivative(function):
 
 
 def main():
-    """Third derivatives, and the example that needs numbers."""
+    """Compute third derivatives, and the example that needs numbers."""
     x = np.array([0.0, 0.5, 1.0])
     third = derivative(derivative(derivative(ops.np.sin)))
     print(f"sin'''    {third(x)}")

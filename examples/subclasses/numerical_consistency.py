@@ -37,7 +37,7 @@ class Shadowed(DispatchMode):
         return result
 
     def shadow(self, value):
-        """The shadow of an array, the array in float64 if it has none. Anything else as it is."""
+        """Return the shadow of an array, the array in float64 if it has none. Anything else as it is."""
         if not isinstance(value, ARRAYS) or value.dtype != np.float32:
             return value
         return self.shadows[id(value)][1] if id(value) in self.shadows else ops.np.astype(value, np.float64)
@@ -47,27 +47,27 @@ class Shadowed(DispatchMode):
 
 
 def relative_error(low, high):
-    """The largest distance, in terms of the largest number."""
+    """Return the largest distance, in terms of the largest number."""
     return float(abs(low - high).max() / max(float(abs(high).max()), 1e-300))
 
 
 def digits(error):
-    """How many of the seven digits of single precision are lost."""
+    """Return how many of the seven digits of single precision are lost."""
     return max(0, round(np.log10(max(error, 1e-7) / 1e-7)))
 
 
 def naive_variance(x):
-    """The textbook's formula: the mean of squares less the square of the mean."""
+    """Return the textbook's formula: the mean of squares less the square of the mean."""
     return ops.np.square(x).mean() - ops.np.square(x.mean())
 
 
 def variance(x):
-    """The mean square of the distances from the mean."""
+    """Return the mean square of the distances from the mean."""
     return ops.np.square(x - x.mean()).mean()
 
 
 def main():
-    """Two formulas for the variance of numbers that are far from zero."""
+    """Compare two formulas for the variance of numbers that are far from zero."""
     x = Tensor((1000.0 + np.random.default_rng(0).normal(size=1000)).astype(np.float32))
     for function in (naive_variance, variance):
         with Shadowed() as report:

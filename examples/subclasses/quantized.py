@@ -29,17 +29,17 @@ class Quantized(Tensor):
 
 
 def dequantize(value):
-    """A Quantized array as an array of floats. Anything else as it is."""
+    """Return a Quantized array as an array of floats. Anything else as it is."""
     return value.codes * value.scale if isinstance(value, Quantized) else value
 
 
 def on_codes(cls, func, types, args, kwargs):
-    """The rule of operators that move elements and do not look at them."""
+    """Apply operators that move elements and do not look at them."""
     return cls(func(args[0].codes, *args[1:], **kwargs), args[0].scale)
 
 
 def integer_matmul(cls, func, types, args, kwargs):
-    """Of two quantized matrices: a product of integers, scaled once at the end."""
+    """Multiply two quantized matrices as integers, scaled once at the end."""
     if kwargs or not all(isinstance(array, cls) for array in args):
         return NotImplemented       # then the class's own handler runs
     left, right = args
@@ -61,7 +61,7 @@ class Quantize(autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        """Nothing has to be kept."""
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx, gradient):
@@ -69,7 +69,7 @@ class Quantize(autograd.Function):
 
 
 def main():
-    """A product of quantized matrices, and the gradient of one of them."""
+    """Multiply quantized matrices, and compute the gradient of one of them."""
     x, y = (Tensor(np.random.default_rng(seed).normal(size=(64, 64)), requires_grad=True) for seed in (0, 1))
     product = Quantize.apply(x) @ Quantize.apply(y)
     print(f"largest error: {abs(product - x @ y).max():.2f}")

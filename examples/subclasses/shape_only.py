@@ -21,7 +21,7 @@ class ShapeOnly(Tensor):
         return f"{self.dtype}{list(self.shape)}"
 
     def inflate(self):
-        """An array of ones of this shape."""
+        """Return an array of ones of this shape."""
         return Tensor(np.ones(self.shape, self.dtype))
 
     @classmethod
@@ -34,14 +34,14 @@ class ShapeOnly(Tensor):
 
 
 def attention(query, key, value):
-    """Weighted means of the values, by how well query and key go together."""
+    """Compute weighted means of the values, by how well query and key go together."""
     scores = query @ key.mT / query.shape[-1] ** 0.5
     weights = ops.np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True) @ value
 
 
 def main():
-    """The shapes in an attention layer, and of a gradient, without data."""
+    """Show the shapes in an attention layer, and of a gradient, without data."""
     query = ShapeOnly((8, 50, 64), np.float32, requires_grad=True)
     key, value = ShapeOnly((8, 20, 64), np.float32), ShapeOnly((8, 20, 32), np.float32)
     result = attention(query, key, value)

@@ -67,7 +67,7 @@ class Verifier(Recorder):
 
 
 def speculate(function):
-    """The function, which is to do nothing but compute, predicted from its last run. `.log` says how that went."""
+    """Predict the function, which must only compute, from its last run. Report in `.log` how that went."""
     def speculated(x):
         x = Tensor(x)
         try:
@@ -86,7 +86,7 @@ def speculate(function):
 
 
 def main():
-    """A program with a branch that depends on values."""
+    """Run a program with a branch that depends on values."""
     @speculate
     def stable_log(x):
         return ops.np.log1p(x) if float(abs(x).max()) < 0.5 else ops.np.log(1 + x)

@@ -41,7 +41,7 @@ class Program:
         self.output = names_in(function(*inputs))
 
     def named(self, array):
-        """The array under a new name."""
+        """Return the array under a new name."""
         self.names.append(Name(f"v{len(self.names)}"))
         return Traced(array, self, self.names[-1])
 
@@ -82,7 +82,7 @@ def names_in(value):
 
 
 def power_sum(x):
-    """x + x² + x³, and the largest of these."""
+    """Compute x + x² + x³, and the largest of these."""
     result = x
     for exponent in (2, 3):
         result = result + x ** exponent
@@ -90,7 +90,7 @@ def power_sum(x):
 
 
 def main():
-    """A loop is unrolled. What comes out runs on other arrays."""
+    """Unroll a loop, and run the result on other arrays."""
     program = Program(power_sum, [np.array([1.0, 2.0])])
     print(program)
     print(f"of [2, 3]: {program(np.array([2.0, 3.0]))}")

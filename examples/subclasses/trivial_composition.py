@@ -37,7 +37,7 @@ class Wrapper(Tensor):
 
 
 def main():
-    """One layer of a network and its gradient, on wrapped arrays."""
+    """Compute one layer of a network and its gradient, on wrapped arrays."""
     random = np.random.default_rng(0)
     weights = Wrapper(Tensor(random.normal(size=(3, 2))), requires_grad=True)
     inputs = Wrapper(Tensor(random.normal(size=(5, 3))))

@@ -24,7 +24,7 @@ class UInt4(Tensor):
         return f"UInt4({self.unpack().tolist()})"
 
     def unpack(self):
-        """The numbers, a byte each."""
+        """Return the numbers, a byte each."""
         return np.stack([self.packed & 15, self.packed >> 4], axis=-1).reshape(self.shape)
 
     @classmethod
@@ -36,13 +36,13 @@ class UInt4(Tensor):
 
 
 def pack(values):
-    """Numbers of 0 to 15, an even number of them in each row."""
+    """Pack numbers of 0 to 15, an even number of them in each row."""
     values = np.asarray(values, np.uint8)
     return UInt4(values[..., ::2] | values[..., 1::2] << 4)
 
 
 def select(cls, func, types, args, kwargs):
-    """Whole rows stay packed. A key that goes into rows is for the handler."""
+    """Select. Whole rows stay packed. A key that goes into rows is for the handler."""
     array, key = args
     items = key if isinstance(key, tuple) else (key,)
     if len(items) >= array.ndim or not all(isinstance(item, (int, slice)) for item in items):
@@ -51,7 +51,7 @@ def select(cls, func, types, args, kwargs):
 
 
 def assign(cls, func, types, args, kwargs):
-    """Packed rows are written over packed rows."""
+    """Write packed rows over packed rows."""
     array, key, value = args
     if not (isinstance(array, cls) and isinstance(value, cls)) or isinstance(key, tuple):
         return NotImplemented
@@ -60,14 +60,14 @@ def assign(cls, func, types, args, kwargs):
 
 
 def bitwise(cls, func, types, args, kwargs):
-    """Both halves of a byte at once."""
+    """Compute both halves of a byte at once."""
     if kwargs or not all(isinstance(array, cls) for array in args):
         return NotImplemented
     return cls(func(*[array.packed for array in args]))
 
 
 def join(cls, func, types, args, kwargs):
-    """Along any axis but the last. Along that, too, as every row is whole bytes."""
+    """Join along any axis. Along the last one too, as every row is whole bytes."""
     arrays, *axis = args
     if kwargs or not all(isinstance(array, cls) for array in arrays):
         return NotImplemented
@@ -82,7 +82,7 @@ for op in (ops.np.bitwise_and, ops.np.bitwise_or, ops.np.bitwise_xor):
 
 
 def main():
-    """A small picture of 16 shades, in half the memory."""
+    """Store a small picture of 16 shades in half the memory."""
     picture = pack(np.add.outer(np.arange(4), np.arange(8)))
     print(f"{picture.shape} of {picture.dtype}, in {picture.packed.nbytes} bytes")
     print(f"a row          {picture[1]!r}")

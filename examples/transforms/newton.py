@@ -29,20 +29,20 @@ MOST_STEPS = 60
 
 
 def himmelblau(point: Any) -> Any:
-    """Of x and y."""
+    """Compute Himmelblau's function of x and y."""
     x, y = point[0], point[1]
     return (x * x + y - 11) ** 2 + (x + y * y - 7) ** 2
 
 
 @custom_op("newton::solve", mutates_args=())
 def solve(matrix: Tensor, vector: Tensor) -> Tensor:
-    """The solution of a system of linear equations, or of many with a batch axis in front of both."""
+    """Solve a system of linear equations, or many with a batch axis in front of both."""
     return np.linalg.solve(matrix, vector[..., None])[..., 0]
 
 
 @solve.register_vmap
 def solve_batch(info, in_dims, matrix, vector):
-    """NumPy solves a stack of systems in one call."""
+    """Solve a stack of systems in one call of NumPy."""
     if None in in_dims:     # one of the two is the same for all
         shape = (info.batch_size, *matrix.shape[-2:])
         matrix, vector = ops.np.broadcast_to(matrix, shape), ops.np.broadcast_to(vector, shape[:-1])
@@ -54,7 +54,7 @@ hessian = func.hessian(himmelblau)
 
 
 def newton(start: Any) -> tuple[Any, Any]:
-    """The point where Newton's method ends, and after how many steps."""
+    """Return the point where Newton's method ends, and after how many steps."""
     def goes_on(point: Any, steps: Any) -> Any:
         return (abs(gradient(point)).max() > TOLERANCE) & (steps < MOST_STEPS)
 
@@ -71,19 +71,19 @@ def starts(count: int) -> np.ndarray:
 
 
 def distinct(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The points that differ, and for each given point which of them it is."""
+    """Return the points that differ, and for each given point which of them it is."""
     rounded, places = np.unique(points.round(6) + 0.0, axis=0, return_inverse=True)
     return rounded, places.reshape(-1)
 
 
 def kind(point: np.ndarray) -> str:
-    """By the signs of the Hessian's eigenvalues."""
+    """Classify by the signs of the Hessian's eigenvalues."""
     signs = np.sign(np.linalg.eigvalsh(hessian(point)))
     return {2: "minimum", -2: "maximum"}.get(int(signs.sum()), "saddle")
 
 
 def plot(places: np.ndarray, steps: np.ndarray, found: np.ndarray, file: Path) -> None:
-    """A colour for each end, darker where it took longer."""
+    """Plot a colour for each end, darker where it took longer."""
     side = round(np.sqrt(len(places)))
     colours = colormaps["tab10"](places)[:, :3] * (1 - 0.7 * (steps / steps.max())[:, None])
     figure = Figure(figsize=(6, 6), layout="constrained")

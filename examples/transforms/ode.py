@@ -29,13 +29,13 @@ NAMES = ("rabbits at first", "foxes at first", "births", "hunted", "deaths", "fe
 
 
 def velocity(state: Any, births: Any, hunted: Any, deaths: Any, fed: Any) -> Any:
-    """Rabbits are born and hunted, foxes die and are fed."""
+    """Return the velocity: rabbits are born and hunted, foxes die and are fed."""
     rabbits, foxes = state[0], state[1]
     return ops.np.stack([births * rabbits - hunted * rabbits * foxes, fed * rabbits * foxes - deaths * foxes])
 
 
 def solve(start: Any, parameters: Any, steps: int) -> Any:
-    """The states after each step, of shape (steps, 2)."""
+    """Return the states after each step, of shape (steps, 2)."""
     rates = [parameters[i] for i in range(4)]
 
     def advance(state: Any, _: Any) -> tuple[Any, Any]:
@@ -50,23 +50,24 @@ def solve(start: Any, parameters: Any, steps: int) -> Any:
 
 
 def observe(steps: int, noise: float, seed: int) -> np.ndarray:
-    """The counts, each off by a few per cent."""
+    """Return the counts, each off by a few per cent."""
     exact = solve(TRUE_START, TRUE_PARAMETERS, steps)
     return exact * (1 + noise * np.random.default_rng(seed).standard_normal(exact.shape))
 
 
 def loss(unknowns: Any, counts: np.ndarray) -> Any:
-    """Half the sum of the squared residuals."""
+    """Return half the sum of the squared residuals."""
     return (residuals_of(unknowns, counts) ** 2).sum() * 0.5
 
 
 def residuals_of(unknowns: Any, counts: np.ndarray) -> Any:
-    """The solution less the counts, one after the other. The unknowns are the initial state and the parameters."""
+    """Return the solution less the counts, one after the other. The unknowns are the initial state and the parameters.
+    """
     return (solve(unknowns[:2], unknowns[2:], len(counts)) - counts).reshape(-1)
 
 
 def fit(counts: np.ndarray, guess: np.ndarray, rounds: int = 15) -> tuple[np.ndarray, list[float]]:
-    """The unknowns with the least squares, and the loss in each round (Levenberg and Marquardt's method)."""
+    """Return the unknowns with the least squares, and the loss in each round (Levenberg and Marquardt's method)."""
     unknowns, damping, losses = guess, 1.0, [float(loss(guess, counts))]
     for _ in range(rounds):
         matrix, residuals = func.jacfwd(residuals_of)(unknowns, counts), residuals_of(unknowns, counts)
@@ -82,7 +83,7 @@ def fit(counts: np.ndarray, guess: np.ndarray, rounds: int = 15) -> tuple[np.nda
 
 
 def plot(counts: np.ndarray, fitted: np.ndarray, file: Path) -> None:
-    """The counts, and the solution that fits them."""
+    """Plot the counts, and the solution that fits them."""
     times = STEP * np.arange(1, len(counts) + 1)
     solution = solve(fitted[:2], fitted[2:], len(counts))
     figure = Figure(figsize=(7, 4), layout="constrained")

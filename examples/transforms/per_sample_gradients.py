@@ -31,7 +31,7 @@ def save(ctx, inputs, output):
 
 
 def backward(ctx, gradient):
-    """The gradients are convolutions, too. Examples/digits explains them."""
+    """Return the gradients, which are convolutions too. examples/digits explains them."""
     images, kernels = ctx.saved_tensors
     turned = ops.np.swapaxes(ops.np.flip(kernels, (0, 1)), 2, 3)
     of_kernels = convolve(images.transpose(3, 1, 2, 0), gradient.transpose(1, 2, 0, 3), ctx.padding)
@@ -52,37 +52,37 @@ class Problem:
         self.parameters = strokes, np.full(16, 0.1), digits     # not 0, where max(., 0) has its kink
 
     def loss(self, parameters, image, target):
-        """Of one image: -log(probability of the right class)."""
+        """Compute -log(probability of the right class) of one image."""
         strokes, thresholds, digits = parameters
         scores = convolve(ops.np.maximum(convolve(image[None], strokes) + thresholds, 0.0), digits).reshape(10)
         return ops.np.log(ops.np.exp(scores).sum()) - (scores * target).sum()
 
     def mean_loss(self, parameters):
-        """Of all images."""
+        """Compute the mean loss of all images."""
         return func.vmap(self.loss, (None, 0, 0))(parameters, self.images, self.targets).mean()
 
     def gradients(self):
-        """The gradient for each image, of each parameter: by vmap of grad."""
+        """Return the gradient for each image, of each parameter: by vmap of grad."""
         return func.vmap(func.grad(self.loss), (None, 0, 0))(self.parameters, self.images, self.targets)
 
     def gradients_by_a_loop(self):
-        """The same, image by image."""
+        """Compute the same gradients image by image."""
         each = (func.grad(self.loss)(self.parameters, *one) for one in zip(self.images, self.targets, strict=True))
         return tuple(map(np.stack, zip(*each, strict=True)))
 
     def hessian_product(self, vectors):
-        """The Hessian of the mean loss times a vector, by jvp of grad: it is never formed."""
+        """Return the Hessian of the mean loss times a vector, by jvp of grad: it is never formed."""
         return func.jvp(func.grad(self.mean_loss), (self.parameters,), (vectors,))[1]
 
     def hessian_product_by_differences(self, vectors, step: float = 1e-6):
-        """The same by two gradients."""
+        """Compute the same product by two gradients."""
         moved = (map(np.add, self.parameters, (by * v for v in vectors)) for by in (step, -step))
         after, before = (func.grad(self.mean_loss)(tuple(parameters)) for parameters in moved)
         return tuple((a - b) / (2 * step) for a, b in zip(after, before, strict=True))
 
 
 def plot(problem: Problem, norms: np.ndarray, file: str) -> None:
-    """The images with the largest gradients above, those with the smallest below."""
+    """Plot the images with the largest gradients above, those with the smallest below."""
     order = np.argsort(-norms)
     figure = Figure(figsize=(8, 3), layout="constrained")
     figure.suptitle("Digits and the norms of their gradients: the largest, and the smallest")

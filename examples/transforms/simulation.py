@@ -31,7 +31,7 @@ NOISE = 0.2
 
 @custom_op("epidemic::simulate", mutates_args=())
 def simulate(rates: Tensor, weather: Tensor) -> Tensor:
-    """The share of people who are ill, day by day.
+    """Return the share of people who are ill, day by day.
 
     The rates are those of infection and of recovery. The weather is a number for each day, which changes the first.
     """
@@ -47,7 +47,7 @@ def simulate(rates: Tensor, weather: Tensor) -> Tensor:
 
 @custom_op("epidemic::simulate_all", mutates_args=())
 def simulate_all(rates: Tensor, weather: Tensor) -> Tensor:
-    """The same for many epidemics, each day for all of them at once."""
+    """Simulate many epidemics, each day for all of them at once."""
     infection, recovery = rates.T
     healthy, ill = np.full(len(rates), 1 - FIRST), np.full(len(rates), FIRST)
     result = np.empty(weather.shape)
@@ -59,7 +59,7 @@ def simulate_all(rates: Tensor, weather: Tensor) -> Tensor:
 
 
 def rule(info, in_dims, rates, weather):
-    """What is the same for all epidemics is repeated."""
+    """Repeat the arguments that all epidemics share."""
     each = (
         value if axis == 0 else ops.np.broadcast_to(value, (info.batch_size, *value.shape))
         for axis, value in zip(in_dims, (rates, weather), strict=True)
@@ -68,19 +68,19 @@ def rule(info, in_dims, rates, weather):
 
 
 def ensemble(count: int, days: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rates and weather of so many epidemics."""
+    """Draw rates and weather of so many epidemics."""
     random = np.random.default_rng(seed)
     return random.uniform((0.2, 0.08), (0.6, 0.15), (count, 2)), random.standard_normal((count, days))
 
 
 def timed(call: Any, *args: Any) -> tuple[Any, float]:
-    """What a call gives, and the milliseconds that it took."""
+    """Return the result of a call, and the milliseconds that it took."""
     start = time.perf_counter()
     return call(*args), 1e3 * (time.perf_counter() - start)
 
 
 def plot(shares: np.ndarray, file: Path) -> None:
-    """The quantiles of the ensemble, and a few epidemics."""
+    """Plot the quantiles of the ensemble, and a few epidemics."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for low, high in ((0.05, 0.95), (0.25, 0.75)):

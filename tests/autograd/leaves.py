@@ -12,7 +12,7 @@ class SabotageError(Exception):
 
 
 def leaf(values, dtype=np.float64):
-    """A Tensor whose gradient is asked for."""
+    """Return a Tensor that requires grad."""
     return Tensor(np.array(values, dtype), requires_grad=True)
 
 
@@ -21,7 +21,7 @@ def constant(values, dtype=np.float64):
 
 
 def assert_gradient(found, expected, rtol=1e-12, atol=1e-14):
-    """`found` is a Tensor of exactly the expected shape and dtype, and equal but for rounding."""
+    """Assert that `found` is a Tensor of exactly the expected shape and dtype, equal but for rounding."""
     assert isinstance(found, Tensor)
     expected = np.asarray(expected)
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
@@ -29,7 +29,7 @@ def assert_gradient(found, expected, rtol=1e-12, atol=1e-14):
 
 
 def gradient_by_differences(function, *arrays, step=1e-6):
-    """The gradients of the sum of `function(*arrays)`, an array of float64, by central differences."""
+    """Return the gradients of the sum of `function(*arrays)`, an array of float64, by central differences."""
     return tuple(_one_gradient(function, arrays, place, step) for place in range(len(arrays)))
 
 

@@ -90,7 +90,7 @@ class _lazily:  # noqa: N801
 
 
 def array_of(values):
-    """An array of new Scalars."""
+    """Return an array of new Scalars."""
     array = np.empty(np.shape(values), object)
     for index in np.ndindex(array.shape):
         array[index] = Scalar(float(values[index]))
@@ -105,7 +105,7 @@ def values_of(array):
 
 
 def gradients_of(outputs, cotangents, inputs):
-    """Per input an array of Scalars: the sum over outputs of cotangent times derivative. Dictionary based."""
+    """Return per input an array of Scalars: the sum over outputs of cotangent times derivative."""
     arriving = {}
     for output, cotangent in zip(outputs, cotangents, strict=True):
         for index in np.ndindex(output.shape):
@@ -130,7 +130,7 @@ def _arrive(arriving, scalar, gradient):
 
 
 def _consumers_first(roots):
-    """All that the roots depend on, each after everything that was computed from it."""
+    """Return all that the roots depend on, each after everything that was computed from it."""
     done, order, stack = set(), [], [(root, False) for root in roots]
     while stack:
         scalar, finished = stack.pop()

@@ -41,12 +41,12 @@ def root_taken_here(x):
 
 
 def nan_in_backward(x):
-    """At 0 the derivative of the root is infinite, and what arrives there is 0."""
+    """Make a NaN in backward: at 0 the derivative of the root is infinite, and the incoming gradient is 0."""
     return (root_taken_here(x) * 0.0).sum()
 
 
 def report(run, error):
-    """What the user is told when `run()` raises `error`: the message, its notes, and the warnings before it."""
+    """Return the user's report when `run()` raises `error`: the message, its notes, and the warnings before it."""
     with all_warnings() as caught, pytest.raises(error) as raised:
         run()
     warned = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]

@@ -23,12 +23,12 @@ R = np.array([0.5, -2.0, 1.25])
 
 
 def real_part(a, b):
-    """The inner product of two complex arrays as pairs of reals."""
+    """Return the inner product of two complex arrays as pairs of reals."""
     return np.sum((a * np.conj(b)).real)
 
 
 def gradient_by_complex_differences(function, z, cotangent, step=1e-6):
-    """dL/dRe + i dL/dIm of L = <cotangent, function(z)>, element by element."""
+    """Return dL/dRe + i dL/dIm of L = <cotangent, function(z)>, element by element."""
     gradient = np.zeros_like(z)
     for index in np.ndindex(z.shape):
         for direction in (1.0, 1j) if z.dtype.kind == "c" else (1.0,):
@@ -108,7 +108,7 @@ REAL_TO_COMPLEX = {
 
 
 def check(function, argument, cotangent, expected, rtol=1e-12):
-    """The gradient is the closed form, and that is what differences give."""
+    """Assert that the gradient is the closed form, and that differences agree."""
     x = leaf(argument, argument.dtype)
     (found,) = grad(function(x), [x], cotangent)
     assert_gradient(found, expected, rtol=rtol)
@@ -292,7 +292,7 @@ SECOND = {
 
 @pytest.mark.parametrize("name", SECOND)
 def test_second_derivatives_of_holomorphic_functions(name):
-    """The gradient of z is h = g conj(f'(z)), antiholomorphic, so a gradient k of h gives conj(k) g conj(f''(z))."""
+    # The gradient of z is h = g conj(f'(z)), antiholomorphic, so a gradient k of h gives conj(k) g conj(f''(z)).
     function, derivative, second_derivative = SECOND[name]
     z = leaf(Z, Z.dtype)
     (first,) = grad(function(z), [z], G, create_graph=True)
@@ -309,7 +309,7 @@ def test_the_second_derivative_of_the_squared_absolute():
 
 
 def test_second_derivatives_of_a_real_leaf_through_complex_numbers():
-    """|exp((1 + 2j) x)|² is exp(2 x)."""
+    # |exp((1 + 2j) x)|² is exp(2 x).
     x = leaf(X)
     result = abs(NP.exp(x * (1.0 + 2.0j)))
     (first,) = grad((result * result).sum(), [x], create_graph=True)

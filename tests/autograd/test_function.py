@@ -32,7 +32,7 @@ def not_a_leaf(array=X):
 
 
 def define_function(forward, backward=None, jvp=None, setup=None, name="Sample", **attributes):
-    """A Function of the new style out of functions."""
+    """Return a Function of the new style out of functions."""
     body = {"forward": forward, "backward": backward, "jvp": jvp, "setup_context": setup or (lambda *_: None)}
     methods = {method: staticmethod(function) for method, function in body.items() if function is not None}
     return type(name, (Function,), methods | attributes)
@@ -192,7 +192,7 @@ def test_without_forward():
 
 
 def test_backward_has_no_other_name():
-    """PyTorch's alias `vjp` is not a derivative here."""
+    # PyTorch's alias `vjp` is not a derivative here.
     function = type("ByVjp", (Function,), {
         "forward": staticmethod(lambda x: np.asarray(x) * 2), "setup_context": staticmethod(lambda *_: None),
         "vjp": staticmethod(lambda ctx, g: g * 2),
@@ -372,7 +372,7 @@ def test_needs_input_grad_at_each_level(names):
 
 
 def saving(*values, output=lambda x: np.asarray(x) * 2):
-    """A Function whose setup_context saves what `values` makes of (inputs, output)."""
+    """Return a Function whose setup_context saves what `values` makes of (inputs, output)."""
     def setup(ctx, inputs, output):
         ctx.save_for_backward(*[value(inputs, output) if callable(value) else value for value in values])
 
@@ -571,7 +571,7 @@ def test_saved_output_under_nested_grads():
 
 
 def returning(*results, arguments=1):
-    """A Function of `arguments` arguments whose backward returns results made of g."""
+    """Return a Function of `arguments` arguments whose backward returns results made of g."""
     def backward(ctx, g):
         made = tuple(result(g) if callable(result) else result for result in results)
         return made[0] if len(made) == 1 else made
@@ -687,7 +687,7 @@ def test_cotangent_that_is_returned_is_not_aliased():
 
 
 def sine_and_cosine(seen, materialize=None):
-    """A Function of two outputs that notes the cotangents that backward gets."""
+    """Return a Function of two outputs that notes the cotangents that backward gets."""
     def setup(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
         if materialize is not None:
@@ -1108,7 +1108,6 @@ def test_earlier_users_of_a_dirty_value_keep_their_gradient():
 
 
 def test_dirty_value_saved_by_somebody_else():
-    """Its forward writes to the array: nothing has said so before."""
     x = not_a_leaf()
     y = x * x
     DoubleInPlace.apply(x)
@@ -1263,7 +1262,7 @@ def test_without_jvp_rule_and_backward():
 
 
 def with_tangents(jvp, outputs=1, setup=None):
-    """A Function of any arguments with this rule of forward mode."""
+    """Return a Function of any arguments with this rule of forward mode."""
     def forward(*args):
         results = tuple(np.array(args[0]) * n for n in range(1, outputs + 1))
         return results[0] if outputs == 1 else results
@@ -1495,7 +1494,6 @@ def test_a_live_value_that_is_closed_over_is_not_converted():
 
 
 def test_attribute_set_at_one_level_is_not_seen_at_another():
-    """Each interpreter has its own context: needs_input_grad and saved values are those of the interpreter."""
     contexts = []
     function = define_function(
         lambda x: np.asarray(x) ** 2, lambda ctx, g: 2 * g * ctx.x,
@@ -1583,7 +1581,6 @@ def test_once_differentiable_twice_is_an_error(differentiate):
 
 
 def test_once_differentiable_by_what_it_kept_as_an_attribute():
-    """What backward depends on need not have been saved where the library can see it."""
     def setup(ctx, inputs, output):
         ctx.x = inputs[0]
 

@@ -35,7 +35,7 @@ def total(x):
 
 
 def define(forward, backward=None, setup=None, jvp=None, vmap=None, name="Sample", **attributes):
-    """A Function of the new style out of functions."""
+    """Return a Function of the new style out of functions."""
     body = {"forward": forward, "backward": backward, "jvp": jvp, "vmap": vmap,
             "setup_context": setup or (lambda ctx, inputs, output: None)}
     methods = {method: staticmethod(function) for method, function in body.items() if function is not None}
@@ -53,20 +53,20 @@ def in_numpy(function):
 
 @pytest.fixture(params=["forward of operators", "forward of NumPy"])
 def module(request):
-    """What forward computes with: operators, or NumPy, which a transform cannot look into."""
+    """Provide the functions of forward: operators, or NumPy, which a transform cannot look into."""
     if request.param == "forward of operators":
         return ops.np
     return type("NumPy", (), {"__getattr__": lambda self, name: in_numpy(getattr(np, name))})()
 
 
 def sine(module, **attributes):
-    """sin with the derivative 3·cos: deliberately not the true one."""
+    """Compute sin with the derivative 3·cos: deliberately not the true one."""
     return define(module.sin, lambda ctx, g: 3 * g * ops.np.cos(ctx.saved_tensors[0]), save_inputs,
                   lambda ctx, t: 3 * t * ops.np.cos(ctx.saved_tensors[0]), **attributes)
 
 
 def product(module, **attributes):
-    """x·y, broadcast. The gradients have the broadcast shape."""
+    """Compute x·y, broadcast. The gradients have the broadcast shape."""
     def backward(ctx, g):
         x, y = ctx.saved_tensors
         needs_x, needs_y = ctx.needs_input_grad
@@ -122,7 +122,6 @@ def test_new_style_under_every_transform(module, rule, name):
 @pytest.mark.parametrize("has_jvp", [True, False], ids=["jvp", "transposed"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arrays_kept_as_attributes(module, name, has_jvp):
-    """Arrays come back as values of the interpreter that runs backward and jvp, in containers too."""
     def keep(ctx, inputs, output):
         ctx.kept = {"inputs": inputs}
 
@@ -209,7 +208,7 @@ def test_per_example_gradients(module):
     (((3, 3, 1), (3, 1, 3)), (0, 0)), (((3, 3, 3), (3, 3)), (-1, 0)),
 ])
 def test_per_example_sums_are_taken_before_the_batch_axis_moves(module, shapes, in_dims):
-    """The engine would sum the wrong axis of what broadcasting has made larger."""
+    # The engine would sum the wrong axis of an array that broadcasting has enlarged.
     f = product(module, generate_vmap_rule=True)
     x, y = (np.random.default_rng(n).normal(size=shape) for n, shape in enumerate(shapes))
 
@@ -278,7 +277,7 @@ def test_what_a_rule_gets():
 
 
 def overwriting(module, **attributes):
-    """x becomes exp(x) and is returned."""
+    """Replace x by exp(x) and return it."""
     def forward(x):
         if module is ops.np:
             ops.np.exp_(x)
@@ -332,7 +331,6 @@ def test_in_place_on_what_examples_share():
 
 
 def test_input_that_is_returned_and_saved():
-    """An alias is returned, so what is saved is the input, and its second derivative is right."""
     f = define(lambda x: x, lambda ctx, g: g * ctx.saved_tensors[0], save_inputs, generate_vmap_rule=True)
     close(grad(lambda x: total(f.apply(x)))(W), W)
     close(grad(lambda x: total(grad(lambda y: total(f.apply(y)))(x)))(W), np.ones(3))

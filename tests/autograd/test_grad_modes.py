@@ -142,7 +142,7 @@ DECORATORS = {
 
 @pytest.fixture
 def decorate(request):
-    """A decorator, whether recording is on in what it decorates, and a guard that switches it the other way."""
+    """Provide a decorator, whether recording is on in what it decorates, and a guard that switches it the other way."""
     decorator, records = DECORATORS[request.param]
     return decorator, records, no_grad if records else enable_grad
 
@@ -156,13 +156,13 @@ def test_a_function(decorate):
 
     @decorator
     def work(a, *, b):
-        """Its words."""
+        """Return its words."""
         return a, b, is_grad_enabled()
 
     with other():
         assert work(1, b=2) == (1, 2, records)
         assert is_grad_enabled() is not records
-    assert (work.__name__, work.__doc__) == ("work", "Its words.")
+    assert (work.__name__, work.__doc__) == ("work", "Return its words.")
     assert list(inspect.signature(work).parameters) == ["a", "b"]
 
 
@@ -219,14 +219,14 @@ def test_a_generator(decorate):
 
     @decorator
     def steps():
-        """Its words."""
+        """Yield its words."""
         received = yield is_grad_enabled()
         while received:
             received = yield received, is_grad_enabled()
         return is_grad_enabled()
 
     assert inspect.isgeneratorfunction(steps)
-    assert steps.__doc__ == "Its words."
+    assert steps.__doc__ == "Yield its words."
     with other():
         generator = steps()
         assert next(generator) is records
@@ -334,7 +334,6 @@ def test_generators_that_take_turns():
 
 
 def test_a_guard_inside_a_generator_is_the_callers_too_until_a_decorator_restores_it():
-    """A generator shares the context of its caller: a plain `with` in it leaks while it is suspended."""
     def steps():
         with no_grad():
             yield

@@ -27,7 +27,7 @@ S = np.array(0.8)
 
 
 def assert_right_gradients(program, *arrays):
-    """The gradients of `program(*arrays)`, weighted element by element, are those found by central differences."""
+    """Assert that the gradients of `program(*arrays)`, weighted element by element, agree with central differences."""
     shape = np.shape(program(*(array.copy() for array in arrays)))
     weights = np.cos(np.arange(1.0, 1.0 + np.prod(shape, dtype=int))).reshape(shape)
     leaves = [leaf(array) for array in arrays]
@@ -122,7 +122,6 @@ def test_a_write_through_the_base_is_seen_through_views(view, write):
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_write_into_memory_that_was_not_tracked(view, write):
-    """The base and a view of it were made before anything was tracked."""
     def program(x, s):
         base = type_of(x)(np.ones((2, 3)))
         through, before = VIEWS[view](base), base[:, 1:]
@@ -133,7 +132,7 @@ def test_a_write_into_memory_that_was_not_tracked(view, write):
 
 
 def type_of(x):
-    """What makes a constant of the same kind."""
+    """Return the function that makes a constant of the same kind."""
     return Tensor if isinstance(x, Tensor) else np.array
 
 
@@ -536,7 +535,6 @@ def test_each_node_gets_the_value_that_it_saved():
 
 
 def test_writes_past_the_tensor_are_not_seen():
-    """The memory is NumPy's, and a write to the array itself counts nowhere."""
     x = leaf([1.0, 2.0])
     value = x * 1.0
     square = value * value
@@ -725,7 +723,6 @@ def test_writes_that_are_refused_name_the_operator_and_a_remedy(case):
 
 
 def test_a_write_to_a_base_whose_view_became_a_leaf():
-    """Requiring the gradient of a view is requiring that of the memory."""
     base = constant([1.0, 2.0])
     view = base[:1]
     base.requires_grad_()
@@ -809,7 +806,6 @@ def test_such_views_of_plain_memory_may_be_written_to_with_constants(make):
 
 @pytest.mark.parametrize("make", ["split", "view made in no_grad"])
 def test_such_views_of_plain_memory_take_tracked_values(make):
-    """There is no history that such a write could be told to leave alone."""
     base, x = constant([1.0, 2.0]), leaf([5.0])
     parts = NP.split(base, 2)
     view = parts[0] if make == "split" else view_made_in_no_grad(base)[:1]

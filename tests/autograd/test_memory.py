@@ -33,7 +33,8 @@ BYTES_PER_NODE = 300
 
 
 def traced(function):
-    """The bytes that are held after `function()`, while its result lives, and the most that was held meanwhile."""
+    """Return the bytes that are held after `function()`, while its result lives, and the most that was held meanwhile.
+    """
     gc.collect()
     tracemalloc.start()
     try:
@@ -107,7 +108,6 @@ def test_operators_that_save_nothing_keep_no_intermediate_results():
 
 @pytest.mark.usefixtures("no_collector")
 def test_backward_gives_back_what_it_has_used():
-    """At no time more than the graph, the gradient that goes down, and the one that is being made."""
     x, n = leaf(np.ones(MEGABYTE // 8)), 20
 
     def forward():
@@ -203,7 +203,7 @@ def test_a_chain_within_a_chain_of_second_derivatives():
 
 
 def network():
-    """A small network. A step of training it, in which every way to drop and keep gradients has its turn."""
+    """Return a step of training a small network, which drops and keeps gradients in every way."""
     rng = np.random.default_rng(0)
     weights = [leaf(rng.normal(size=shape) * 0.3) for shape in ((4, 8), (8,), (8, 1))]
     inputs, targets = constant(rng.normal(size=(16, 4))), constant(rng.normal(size=(16, 1)))
@@ -255,7 +255,7 @@ def test_training_does_not_grow_without_the_collector(warm, steps):
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("steps", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_one_memory_written_to_again_and_again_does_not_keep_its_past(steps):
-    """A running mean, detached at every step: the history before that must go."""
+    # A running mean, detached at every step, must drop the history of former steps.
     x = leaf([1.0, 2.0])
     state = constant([0.0, 0.0])
     nodes = []
@@ -317,7 +317,7 @@ def forgotten_writes(x):
 
 
 def fail_in_the_middle(x):
-    """When it fails, gradients wait at several nodes and at a leaf."""
+    """Fail in a backward pass while gradients wait at several nodes and at a leaf."""
     parts = [x * float(i) for i in range(5)]
     (Sabotage.apply(parts[0]) + sum(NP.sin(part) for part in parts) + x).sum().backward()
 
@@ -455,7 +455,6 @@ SLACK = 60      # blocks: what the interpreter's own caches may take
 @pytest.mark.parametrize("repetitions", [1_000, pytest.param(30_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_repeating_a_program_leaves_memory_as_it_was(case, repetitions):
-    """Caches fill up sooner or later, and a leak never stops: one flat round of four will do."""
     x = leaf([1.0, 2.0])
     grown = []
     for _ in range(4):
@@ -473,7 +472,7 @@ def test_repeating_a_program_leaves_memory_as_it_was(case, repetitions):
 
 
 def test_a_chain_of_formulas_needs_the_memory_of_one_gradient():
-    """What nothing else holds is written over: without that, there would be two at a time."""
+    # Backward overwrites arrays that nothing else holds. Otherwise there would be two gradients at a time.
     n = 4096                            # as many elements as formulas take in loops of their own
     x, factor = Tensor(np.ones(n), requires_grad=True), np.full(n, 1.5)
     y = x
@@ -546,7 +545,7 @@ class PassedOn(Function):
 
 @pytest.mark.parametrize("case", LENDING)
 def test_an_array_that_one_local_variable_holds_is_not_written_over(case):
-    """Since CPython 3.14 nothing else counts: the functions that it is passed to borrow the reference."""
+    # Since CPython 3.14 calls borrow the reference of the local variable, which is then the only one.
     x, given = leaf([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 10.0, 100.0, 1000.0])
     LENDING[case](x, given)
     np.testing.assert_array_equal(given, [1.0, 10.0, 100.0, 1000.0])

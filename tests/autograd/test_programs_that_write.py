@@ -237,7 +237,7 @@ def by_tape(f):
 
 
 def on_tape(f):
-    """On the tape, factories must make Tensors to be written to: a program inside of a transform has them."""
+    """Run a program on the tape, where factories must make Tensors to be written to."""
     return lambda leaf: func.functionalize(f)(leaf) if f in NEED_FACTORIES else f(leaf)
 
 

@@ -128,7 +128,7 @@ class Program:
             self.leaf_arrays.append(array.copy())
 
     def add_result(self, name, tensor, array, arguments, needs):
-        """The result of an operator that makes new memory."""
+        """Add the result of an operator that makes new memory."""
         result = Value(tensor, laid_out_like(tensor.array, array), Memory())
         self.add(result, f"{name}{(*arguments,)}")
         self.alone.append(result)
@@ -139,7 +139,7 @@ class Program:
         self.needed += [(by_name[name].memory, by_name[name].memory.writes) for name in needs]
 
     def add_view(self, name, source, tensor, array, kind=""):
-        """A view, or memory of its own where NumPy had to copy."""
+        """Add a view, or a copy where NumPy had to copy."""
         shares = np.shares_memory(tensor.array, source.tensor.array)
         if shares:
             self.alone = [value for value in self.alone if value is not source]
@@ -158,7 +158,7 @@ class Program:
         self.agree(target)
 
     def agree(self, value):
-        """The values are equal but for rounding, which the model then takes over: ties must be ties in both."""
+        """Assert equality but for rounding, and copy the values to the model: ties must be ties in both."""
         found = value.tensor.detach().array
         np.testing.assert_allclose(found, model.values_of(value.array), rtol=1e-9, atol=1e-9, err_msg=repr(self))
         for index in np.ndindex(value.shape):
@@ -178,7 +178,7 @@ class Program:
 
 
 def laid_out_like(array, scalars):
-    """The same numbers in the same order in memory, since that decides whether reshape gives a view."""
+    """Return the same numbers in the same order in memory, since that decides whether reshape gives a view."""
     return np.asfortranarray(scalars) if array.flags.f_contiguous and not array.flags.c_contiguous else scalars
 
 
@@ -298,7 +298,7 @@ def write_with(draw, program, target=None):
 
 
 def write_to_copy(draw, program):
-    """A copy that nothing has saved, and a view of it, so that many writes spoil nothing."""
+    """Write to a copy that nothing has saved, and to a view of it, so that many writes spoil nothing."""
     source = draw(st.sampled_from(program.values))
     program.add_result("copy", NP.copy(source.tensor), MODEL_IDENTITY(source.array), [source], "")
     copy = program.values[-1]
@@ -312,7 +312,7 @@ def write_to_copy(draw, program):
 
 
 def write_at_indices(draw, program):
-    """The first row is written to every row, or to one, of what may be a view."""
+    """Write the first row to every row, or to one, of a possible view."""
     target = draw(st.sampled_from(program.candidates(writable=True) or [None]))
     if target is None:
         return
@@ -326,7 +326,7 @@ def write_at_indices(draw, program):
 
 
 def write_silently(draw, program):
-    """Under no_grad: the numbers change, and gradients go through as if nothing had happened."""
+    """Write under no_grad: the numbers change, and gradients pass unchanged."""
     target = draw(st.sampled_from([value for value in program.values if value.kind == ""]))
     halved = elementwise(lambda x: model.Scalar(x.value * 0.5, ((x, model.ONE),)))(target.array)
 
@@ -407,7 +407,7 @@ def assert_close(found, expected):
 
 
 def properties(function):
-    """A property of programs: few by default, many in the slow run."""
+    """Return a property of programs: few by default, many in the slow run."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
     @pytest.mark.parametrize("n", [100, pytest.param(800, marks=pytest.mark.slow)])
@@ -503,7 +503,7 @@ def test_second_derivatives_are_those_of_the_model(run):
 
 @properties
 def test_what_is_consumed_is_released(run):
-    """Without retain_graph the first pass is right and a second one either is too or says that values are gone."""
+    # Without retain_graph the first pass is right, and a second one either is right too or raises.
     if not run.outputs or run.complains():
         return
     backward(run.outputs, run.cotangents)

@@ -65,7 +65,7 @@ def values():
 
 
 def recording():
-    """A pair of hooks that keep NumPy copies, and what they were called with."""
+    """Return a pair of hooks that keep NumPy copies, and what they were called with."""
     packed, unpacked = [], []
 
     def pack(tensor):
@@ -258,7 +258,6 @@ def test_packed_values_are_not_checked_for_writes():
 
 @pytest.mark.parametrize("case", PROGRAMS)
 def test_higher_derivatives_go_through_packed_values(case):
-    """What comes back from unpack stands for the value that was saved, its history included."""
     function, *_ = PROGRAMS[case]
     found = []
     for hooks in (None, recording()[:2]):
@@ -345,7 +344,7 @@ def test_disabling_where_nobody_uses_hooks_is_harmless():
 
 
 def chain_of(x, n):
-    """sin applied n times, and weak references to the arrays in between."""
+    """Apply sin n times, and return weak references to the intermediate arrays too."""
     value, arrays = x, []
     for _ in range(n):
         value = NP.sin(value)
@@ -517,7 +516,6 @@ def test_a_saved_input_is_the_object_itself_and_no_copy():
 
 
 def test_enable_grad_in_unpack_tracks_nothing_of_it():
-    """A graph of its own that unpack builds is its own affair."""
     x = leaf([1.0])
 
     def unpack(packed):

@@ -294,7 +294,7 @@ def test_none_is_zero():
 
 
 def scaled_by(gradient_of):
-    """The identity, whose backward gives `gradient_of(g)`."""
+    """Return the identity, whose backward gives `gradient_of(g)`."""
     class Scaled(Function):
         @staticmethod
         def forward(ctx, x):
@@ -1125,7 +1125,7 @@ def test_leaves_of_every_layout(layout):
 
 
 def keeping(gradient):
-    """The identity, whose backward returns the very object `gradient`."""
+    """Return the identity, whose backward returns the very object `gradient`."""
     return scaled_by(lambda g: gradient)
 
 
@@ -1188,7 +1188,7 @@ def new_pair():
 
 
 def assert_own_memory(results, strangers):
-    """No result shares memory with another result or a stranger. Each may be written to, element by element."""
+    """Assert that no result shares memory with another one or a stranger, and that each can be written to."""
     arrays = [result.array for result in results]
     for array in arrays:
         assert array.flags.writeable
@@ -1444,7 +1444,6 @@ def test_deeply_nested_backward():
 
 
 def test_backward_in_backward_without_end():
-    """Too deep is a RecursionError, after which everything works."""
     x = leaf([1.0])
     y = x * 2.0
     handle = y.register_hook(lambda g: y.backward(retain_graph=True))
@@ -1551,7 +1550,7 @@ def test_threads_that_ask_one_graph_for_different_inputs():
 
 @pytest.mark.usefixtures("switching_often")
 def test_threads_that_run_a_graph_that_is_not_retained():
-    """One of them gets there first. The others are told that the values are gone, or find them in time."""
+    # One thread is first. The others either run in time or raise, since the values are released.
     for _ in range(20):
         x = leaf([0.5])
         value = x
@@ -1697,7 +1696,7 @@ def retaining(value):
 
 
 def differentiated(value, wrt=None, **options):
-    """`value` after its gradient was taken, or that gradient."""
+    """Return `value` after its gradient was taken, or that gradient."""
     x = wrt if wrt is not None else value
     (gradient,) = grad(value.sum(), [x], retain_graph=True, **options)
     return value if wrt is None else gradient

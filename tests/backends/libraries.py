@@ -20,14 +20,13 @@ class Library(NamedTuple):
 
 
 def jax() -> Library:
-    """JAX in double precision."""
+    """Provide JAX in double precision."""
     library = pytest.importorskip("jax")
     library.config.update("jax_enable_x64", True)
     return Library("JAX", library.Array, library.numpy.asarray, np.asarray)
 
 
 def torch() -> Library:
-    """PyTorch."""
     library = pytest.importorskip("torch")
     pytest.importorskip("array_api_compat")
     return Library("Torch", library.Tensor, lambda array: library.asarray(np.array(array)),
@@ -35,7 +34,7 @@ def torch() -> Library:
 
 
 def array_api_strict() -> Library:
-    """The standard and nothing else."""
+    """Return the standard and nothing else."""
     library = pytest.importorskip("array_api_strict")
     return Library("ArrayAPIStrict", type(library.zeros(())), lambda array: library.asarray(np.array(array)),
                    lambda array: np.asarray(array._array))
@@ -45,7 +44,7 @@ LIBRARIES: dict[str, Callable[[], Library]] = {"jax": jax, "torch": torch, "arra
 
 
 def library_named(name: str) -> Library:
-    """The library, with its pack. The test is skipped where the library is missing."""
+    """Return the library, with its pack. The test is skipped where the library is missing."""
     library = LIBRARIES[name]()
     import_module(f"pydispatch.backends.{name}")
     return library

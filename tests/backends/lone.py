@@ -49,21 +49,21 @@ CALLS: Counter[str] = Counter()
 
 
 def shown(value: Any) -> Any:
-    """The value with NumPy's arrays for LoneArrays."""
+    """Replace LoneArrays by NumPy's arrays."""
     if isinstance(value, (tuple, list)):
         return type(value)([shown(each) for each in value])
     return value.hidden if isinstance(value, LoneArray) else value
 
 
 def hidden(value: Any) -> Any:
-    """The value with LoneArrays for NumPy's."""
+    """Replace NumPy's arrays by LoneArrays."""
     if isinstance(value, (tuple, list)):
         return [hidden(each) for each in value]
     return LoneArray(value)
 
 
 def calling(name: str, function: Any) -> Any:
-    """A call of the function that is counted, on what the arrays hide."""
+    """Return a call of the function that is counted, on what the arrays hide."""
     CALLS[name] += 1
 
     def call(*args: Any, **options: Any) -> Any:
@@ -114,7 +114,7 @@ namespace = SimpleNamespace(
 
 
 def cumsum(a: Any, axis: Any = None) -> Any:
-    """What the backend is registered with."""
+    """Compute cumsum with the backend's array."""
     return calling("cumsum", np.cumsum)(a, axis)
 
 

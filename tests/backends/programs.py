@@ -24,26 +24,26 @@ def logistic_regression(w, x, y):
 
 
 def network(w, x, y):
-    """Squared error of two layers."""
+    """Compute the squared error of two layers."""
     hidden = pnp.tanh(pnp.matmul(x, pnp.reshape(w[:6], (3, 2))) + w[6:8])
     return pnp.sum((hidden @ w[8:10] + w[10] - y) ** 2)
 
 
 def cross_entropy(w, x, labels):
-    """Softmax cross entropy of a linear model."""
+    """Compute the softmax cross entropy of a linear model."""
     z = pnp.matmul(x, w)
     z = z - pnp.max(z, axis=1, keepdims=True)
     return -pnp.mean(pnp.sum((z - pnp.log(pnp.sum(pnp.exp(z), axis=1, keepdims=True))) * labels, axis=1))
 
 
 def clustering(centers, x):
-    """The loss of k-means: squared distances to the nearest centers."""
+    """Return the loss of k-means: squared distances to the nearest centers."""
     distances = pnp.sum(pnp.subtract(pnp.expand_dims(x, 1), centers) ** 2, axis=-1)
     return pnp.sum(pnp.min(distances, axis=1))
 
 
 def oscillator(state):
-    """The energy after two steps of Runge and Kutta."""
+    """Return the energy after two steps of Runge and Kutta."""
     def slope(s):
         return pnp.stack([s[1], -pnp.sin(s[0])])
 
@@ -54,14 +54,14 @@ def oscillator(state):
 
 
 def gaussian(mean, x, covariance):
-    """Minus the log density of a normal distribution."""
+    """Return minus the log density of a normal distribution."""
     centered = pnp.subtract(x, mean)
     precision = pnp.linalg.inv(covariance)
     return 0.5 * pnp.sum((centered @ precision) * centered) + 2.0 * pnp.log(pnp.linalg.det(covariance))
 
 
 def principal(v, x):
-    """Rayleigh's quotient after three steps of the power iteration."""
+    """Compute Rayleigh's quotient after three steps of the power iteration."""
     gram = pnp.matmul(pnp.transpose(x), x)
     for _ in range(3):
         v = pnp.matmul(gram, v)
@@ -70,7 +70,7 @@ def principal(v, x):
 
 
 def convolution(signal, kernel):
-    """The energy of a circular convolution by way of the frequencies."""
+    """Return the energy of a circular convolution by way of the frequencies."""
     product = pnp.fft.fft(signal) * pnp.fft.fft(kernel)
     return pnp.sum(pnp.real(pnp.fft.ifft(product)) ** 2)
 

@@ -168,7 +168,6 @@ TRANSFORMS = {
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_transforms_are_as_on_numpys_arrays(library, name):
-    """Dtypes of libraries are classes of their own, which the arrays of a level or without data have NumPy's for."""
     w = np.array([1.0, 2.0, 0.5])
     found, expected = TRANSFORMS[name](library.array(w)), TRANSFORMS[name](w)
     for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
@@ -220,7 +219,6 @@ def test_cotangents_take_the_dtype_of_results(library):
 
 
 def test_jax_in_a_few_calls():
-    """What the default run has of JAX."""
     jax = library_named("jax")
     x = jax.array(np.array([0.5, 1.0, 2.0]))
     assert isinstance(ops.np.sin(x), jax.array_type)
@@ -232,7 +230,6 @@ def test_jax_in_a_few_calls():
 
 
 def test_our_functions_under_jax():
-    """The tracers of JAX's own transforms are arrays of the backend."""
     library_named("jax")
     import jax
     x = jax.numpy.asarray([0.5, 1.0, 2.0])
@@ -286,7 +283,6 @@ def test_what_a_library_refuses_is_named():
 
 
 def test_nothing_is_imported_by_us():
-    """No library of arrays, nor what goes with it, is imported by the package, its numpy and its backends."""
     code = ("import sys, pydispatch, pydispatch.numpy, pydispatch.backends as b, numpy as np\n"
             "pydispatch.numpy.sum(np.ones(3))\n"
             "print(*[name for name in sys.modules if name in "

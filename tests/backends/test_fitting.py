@@ -17,14 +17,14 @@ A, B = np.arange(6.0).reshape(2, 3), np.ones(3)
 
 
 def recorder(signature):
-    """A function of this signature that tells how it was called."""
+    """Return a function of this signature that tells how it was called."""
     scope = {}
     exec(f"def function({signature}):\n    given = dict(locals())\n    return given", scope)
     return scope["function"]
 
 
 def passed(name, function, *args, **kwargs):
-    """What the function gets from a call of the operator, defaults of its own included."""
+    """Return the arguments that the function gets from a call of the operator, with its own defaults."""
     op = find_or_raise(f"np::{name}")
     kernel, fit = fitted(name, op.schema, function)
     values = op.bind(args, kwargs)

@@ -31,7 +31,7 @@ ONES = np.ones(3)
 
 
 def check(found, expected):
-    """The same masks, and the same elements where nothing is masked."""
+    """Assert equal masks, and equal elements where nothing is masked."""
     assert np.array_equal(ma.getmaskarray(found), ma.getmaskarray(expected))
     np.testing.assert_allclose(ma.filled(found, 0.0), ma.filled(expected, 0.0), rtol=1e-12)
 
@@ -92,7 +92,6 @@ OF_ELEMENTS = {
 
 @pytest.mark.parametrize(("function", "_"), OF_ELEMENTS.values(), ids=list(OF_ELEMENTS))
 def test_gradients_are_those_without_the_masked_elements(function, _):
-    """The gradient of what is left, with the mask of the argument. Whatever lies under the mask."""
     expected = ma.masked_all(4)
     expected[~MASK] = func.grad(function)(LEFT) if function is not OF_ELEMENTS["in parts"][0] else [0.0, 6.0, 8.0]
     value, gradient = func.value_and_grad(function)(M)
@@ -114,7 +113,6 @@ def test_gradients_along_axes():
 
 
 def test_missing_data_in_a_regression():
-    """Masked elements of the data count as zeros in a product. The gradient is that of ordinary numbers."""
     w = np.array([0.5, -1.0, 2.0])
     found = func.grad(lambda w: pnp.sum(pnp.matmul(TABLE, w) ** 2))(w)
     expected = func.grad(lambda w: pnp.sum(pnp.matmul(ma.filled(TABLE, 0.0), w) ** 2))(w)
@@ -170,7 +168,7 @@ REFUSALS = {"numpy.ma has no": 480, "argument 'dtype'": 2, "assignment destinati
 
 
 def refusal(error):
-    """The one reason of the table that an error gives."""
+    """Return the one reason of the table that an error gives."""
     reasons = [reason for reason in REFUSALS if reason in str(error)]
     assert len(reasons) == 1, error
     return reasons[0]
@@ -187,7 +185,6 @@ REDUCTIONS = {"plain": {}, "keepdims": {"keepdims": True}, "dtype": {"dtype": np
 @pytest.mark.parametrize("dtype", [float, np.float32, int, np.int8, bool, complex])
 @pytest.mark.parametrize("name", list(pydispatch.backends.masked.COMPOSITES))
 def test_composites_compute_what_kernels_do(name, dtype):
-    """Arrays run the kernel of `numpy.ma`, Tensors the composite: the same masks, dtypes, elements and refusals."""
     array = ma.masked_array(np.array([[3, -4, 1], [2, 5, 0], [7, -1, 6]]).astype(dtype),
                             [[False, True, False], [True, True, True], [False, False, False]])
     op = getattr(ops.np, name)
@@ -212,7 +209,7 @@ def test_composites_compute_what_kernels_do(name, dtype):
 
 @pytest.mark.parametrize("backend", ["plan", "python"])
 def test_plans_refuse_them(backend):
-    """A plan computes with elements alone: it would take what is masked for a number."""
+    # A plan computes with elements only, and would take a masked one for a number.
     def doubled(x):
         return ops.np.sum(x * 2.0)
 
@@ -231,7 +228,6 @@ def test_a_graph_keeps_those_that_the_function_captures():
 
 
 def test_without_a_mask_they_are_ordinary_arrays():
-    """Samples on masked arrays of which nothing is masked: equal to NumPy's, or an error that says why not."""
     refused, differing = Counter(), {}
     for sample in (sample for samples in SAMPLES.values() for sample in samples if sample.name not in OTHERWISE):
         arrays = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if isinstance(leaf, np.ndarray)]
@@ -271,7 +267,6 @@ FORWARD = {
 @pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize("x", [np.array([4.0, 5.0, 7.0, 2.0]), M], ids=["beside a masked array", "masked"])
 def test_tangents_of_masked_elements_do_not_count(name, x):
-    """Even if the tangent itself has no mask."""
     function = FORWARD[name]
     expected = ma.filled(func.grad(function)(x), 0.0)
     basis = np.eye(4)

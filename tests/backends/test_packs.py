@@ -26,7 +26,7 @@ pydispatch.register_backend("Found", Array, namespace="arrays.functions")
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where a library of arrays and packs for it lie as if they were installed."""
+    """Provide a folder with a library of arrays and its packs, laid out as if they were installed."""
     (tmp_path / "arrays").mkdir()
     (tmp_path / "arrays" / "__init__.py").write_text("")
     (tmp_path / "arrays" / "core.py").write_text(ARRAYS)
@@ -74,7 +74,6 @@ def test_a_namespace_is_imported_when_a_kernel_is_asked_for(folder):
 
 
 def test_other_arrays_and_arguments_load_nothing(folder):
-    """Nothing is even read for what is Python's or NumPy's."""
     path, add = folder
     add("pack_of_arrays", PACK, "arr")
     done = python(path, HEAD + ("ops.np.sum(np.ones((2, 2)), axis=[0], dtype=np.dtype('f4'))\n"
@@ -173,7 +172,7 @@ print(json.dumps([run(n, *row) for n, row in enumerate(json.loads(input()))]))
 
 @pytest.fixture(scope="module")
 def again():
-    """What each row of AGAIN gives, in one process, as backends last."""
+    """Provide the output of each row of AGAIN, in one process, as backends last."""
     rows = json.dumps([row[:-1] for row in AGAIN.values()])
     done = subprocess.run([sys.executable, "-c", REGISTERING], input=rows, capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})

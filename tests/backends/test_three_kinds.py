@@ -52,7 +52,7 @@ class Units:
 
 @pytest.fixture(scope="module", autouse=True)
 def ranks():
-    """The packs are loaded by the first arrays. Then quantities rank above Dask's."""
+    """Load the packs by their first arrays, then rank quantities above Dask's arrays."""
     for array in (da.ones(3), np.ma.masked_array(DATA)):
         Tensor(array)
     register_backend("MetresOverDask", Quantity, above=("Dask",), namespace=Units)
@@ -63,7 +63,6 @@ QUANTITY, LAZY, NUMPYS = (lambda: Quantity(da.from_array(DATA)), lambda: da.from
 
 @pytest.mark.parametrize("wrap", [lambda array: array, Tensor], ids=["raw", "Tensors"])
 def test_units_over_dask_with_numpys(wrap):
-    """The highest rank gets the call, and hands on what is inside to the next."""
     found = ops.np.where(wrap(LAZY()), wrap(QUANTITY()), wrap(NUMPYS()))
     found = found.array if isinstance(found, Tensor) else found
     assert isinstance(found, Quantity)
@@ -83,7 +82,6 @@ def test_gradients_of_units_over_dask_with_numpys():
 
 @pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
 def test_masked_with_numpys_and_numbers(order):
-    """Masked arrays outrank NumPy's, wherever they stand. What is masked in what was chosen stays so."""
     masked = np.ma.masked_array(DATA, MASK)
     values = [masked, DATA, np.array(2.0)]
     condition, x, y = [values[i] for i in order]
@@ -107,7 +105,6 @@ def test_kinds_without_a_rank_are_named(kinds, wrap):
 
 
 def test_the_error_says_how_to_rank_them():
-    """What it says to write works, for backends of packs, too."""
     masked, lazy = KINDS["Masked"](), KINDS["Dask"]()
     with pytest.raises(DispatchTypeError, match="rank one above the other: ") as caught:
         ops.np.add(masked, lazy)

@@ -85,7 +85,7 @@ class Watching(DispatchMode):
 
 
 def plain(leaf):
-    """What a result holds. LoneArrays are shown where they were passed."""
+    """Return the arrays in a result, and LoneArrays where they were passed."""
     leaf = leaf.array if isinstance(leaf, Tensor) else leaf
     return leaf.hidden if isinstance(leaf, LoneArray) else leaf
 

@@ -13,7 +13,7 @@ from pydispatch.library import Library
 
 @pytest.fixture
 def work(monkeypatch):
-    """A call that takes as many microseconds as it is told, on a clock that nothing else moves on."""
+    """Provide a call that takes as many microseconds as it is told, on a clock that nothing else moves on."""
     now = [0.0]
 
     def work(microseconds):
@@ -25,6 +25,6 @@ def work(monkeypatch):
 
 @pytest.fixture
 def library() -> Iterator[Library]:
-    """A library on the namespace of the benchmarks' operators."""
+    """Provide a library on the namespace of the benchmarks' operators."""
     with Library(NAMESPACE, "FRAGMENT") as library:
         yield library

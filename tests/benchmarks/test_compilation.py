@@ -50,7 +50,8 @@ def test_calls_with_any_number_of_arguments_run_the_same_plan(n, work, monkeypat
 
 @pytest.fixture
 def ticking(monkeypatch):
-    """A way whose gradients take 2 s at the first call and a millisecond later, and how often each was called."""
+    """Provide a way whose gradients take 2 s at the first call and a millisecond later, and how often each was called.
+    """
     now, calls = [0.0], []
 
     def make(program):

@@ -22,7 +22,7 @@ def cores_of(process_id: int = 0) -> int:
 
 @pytest.fixture
 def here(monkeypatch):
-    """Contests run in this process, and are counted."""
+    """Run contests in this process, and count them."""
     runs = []
 
     class Pool:

@@ -15,7 +15,7 @@ SMALL, LARGE = loop_inputs()
 
 
 def states_by_hand(name, data):
-    """The states before and after each step."""
+    """Return the states before and after each step."""
     inputs = data.inputs if name != "while_loop" else np.broadcast_to(data.start, data.inputs.shape)
     befores, afters = [], []
     for x in inputs:
@@ -25,7 +25,7 @@ def states_by_hand(name, data):
 
 
 def by_hand(case):
-    """The last state, or all of them, or the gradient of the sum by the weights, step by step backwards."""
+    """Return the last state, or all of them, or the gradient of the sum by the weights, step by step backwards."""
     name, title = case.name.split(", ")[:2]
     data = next(data for data in loop_inputs() if data.title == title)
     befores, afters = states_by_hand(name, data)

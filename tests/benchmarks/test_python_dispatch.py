@@ -41,7 +41,7 @@ def evaluate(timed):
 
 
 def handlers_called(timed):
-    """The names of the functions with those of handlers that a call runs, with what it calls, in order."""
+    """Return the names of the functions with those of handlers that a call runs, with what it calls, in order."""
     names = []
 
     def note(frame, event, _):

@@ -12,7 +12,7 @@ NAMES = [case.name for case in small_cases()]
 
 
 def value_of(name, attribute):
-    """What a call gives, or what an assignment leaves, on arrays of its own."""
+    """Return the result of a call, or the state after an assignment, on copies of the arrays."""
     case = next(case for case in small_cases() if case.name == name)
     text = getattr(case, attribute)
     if " = " in text:

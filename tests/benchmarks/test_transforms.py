@@ -39,12 +39,12 @@ POLYNOMIAL, PERCEPTRON, EULER = examples()
 
 
 def polynomial_by_hand(x):
-    """Values, first and second derivatives."""
+    """Return values, first and second derivatives."""
     return 3 * x ** 3 - 2 * x ** 2 + x - 1, 9 * x ** 2 - 4 * x + 1, 18 * x - 4
 
 
 def euler_by_hand(x):
-    """The same, by the chain rule from step to step."""
+    """Return the same, by the chain rule from step to step."""
     first, second = np.ones_like(x), np.zeros_like(x)
     for _ in range(STEPS):
         slope = 1 + STEP * (np.cos(x) - 0.5)

@@ -29,7 +29,7 @@ class File(io.TextIOWrapper):
 
 
 def printed(kind, method, *args, encoding="utf-8", terminal=False):
-    """What a method prints, without trailing blanks."""
+    """Return the output of a method, without trailing blanks."""
     file = File(encoding, terminal)
     getattr(kind(file), method)(*args)
     file.flush()

@@ -31,7 +31,7 @@ SETUP = Path(__file__).parents[2] / "setup.py"
 
 
 def run_doctor(path: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, which finds modules in this folder first."""
+    """Run the command in a new process, which finds modules in this folder first."""
     paths = filter(None, [path and str(path), str(PACKAGE.parent), os.environ.get("PYTHONPATH")])
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run([sys.executable, "-m", "pydispatch", "doctor"], capture_output=True, text=True, check=False,
@@ -101,7 +101,7 @@ def test_a_free_threaded_python_tells_of_its_gil(is_free_threaded, has_gil, endi
 
 
 def told_of(core: Path) -> dict[str, str]:
-    """What the doctor finds of this core, by subject."""
+    """Return the doctor's findings about this core, by subject."""
     return {finding.subject: finding.found for finding in installation.examine_core(core)}
 
 
@@ -158,7 +158,6 @@ def test_a_core_that_is_older_than_its_sources_is_told(tmp_path):
 
 
 def test_the_header_of_a_wheel_is_no_source(tmp_path):
-    """pip writes the files of a wheel in any order."""
     for name, age in (("_core.so", 10), ("c_api.pxd", 0)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time.time() - age,) * 2)
@@ -206,7 +205,7 @@ def test_a_library_that_is_too_old_has_a_remedy(requirement, found, remedy):
 
 
 def point_of(tmp_path, monkeypatch, name, source, distribution):
-    """An entry point of a distribution, whose module has this source."""
+    """Return an entry point of a distribution, whose module has this source."""
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, name, raising=False)
@@ -252,7 +251,7 @@ def test_a_pack_that_declares_nothing_has_a_remedy(tmp_path, monkeypatch):
 
 
 def raising(error, cause=None):
-    """A function of a name that raises."""
+    """Return a function of a name that raises."""
     def look_up(name):
         raise error from cause
     return look_up
@@ -321,7 +320,7 @@ def test_the_self_test_ends_in_time(monkeypatch):
 
 
 def broken():
-    """An examination that finds one thing and fails."""
+    """Yield an examination that finds one thing and fails."""
     yield Finding("bad", "is broken", "mend it")
     raise LookupError("nothing there")
 

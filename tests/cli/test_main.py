@@ -28,7 +28,7 @@ ESCAPES = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 
 
 def on_a_terminal(columns, *words):
-    """The output of a command on a terminal of that width."""
+    """Return the output of a command on a terminal of that width."""
     ours, theirs = os.openpty()
     variables = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "24"}
     with subprocess.Popen([*COMMAND, *words], stdout=theirs, stderr=theirs, env=variables) as process:
@@ -52,7 +52,7 @@ def on_a_terminal(columns, *words):
 
 @pytest.fixture(scope="module")
 def shown():
-    """What the demo prints into a pipe."""
+    """Provide the output of the demo in a pipe."""
     completed = subprocess.run([*COMMAND, "demo"], capture_output=True, text=True, encoding="utf-8", check=False)
     assert completed.returncode == 0, completed.stderr
     assert completed.stderr == ""

@@ -36,7 +36,7 @@ HERE = re.escape(__file__)
 
 @pytest.fixture
 def ns(new_library):
-    """A namespace of the test's own. What is registered in it goes with the test."""
+    """Provide a namespace of the test's own. What is registered in it goes with the test."""
     namespace = new_library().namespace
     yield namespace
     for name in list(custom_ops._known):
@@ -57,7 +57,7 @@ def tracked(*values):
 
 
 def defined(ns, schema="(Tensor x) -> Tensor", kernel=None, name="foo"):
-    """An operator and its CPU kernel, and returns the packet."""
+    """Define an operator and its CPU kernel, and return the packet."""
     custom_op(f"{ns}::{name}", schema)
     if kernel is not None:
         impl(f"{ns}::{name}", func=kernel)
@@ -403,7 +403,6 @@ def test_a_fake_beside_a_default_of_backends_is_used(fresh, define):
 
 
 def test_non_callables_leave_no_trace(ns):
-    """Trap 6: the device stays free."""
     foo = defined(ns)
     for register in (impl, impl_abstract, impl_save_for_backward, impl_backward):
         with pytest.raises(RegistrationError, match="must be a function, not int"):
@@ -441,7 +440,6 @@ def test_locations_are_the_users_lines_in_both_spellings(ns, register, spelling)
 
 
 def test_kernels_for_operators_that_were_defined_by_other_means(fresh):
-    """Functional or not."""
     fresh.define("foo_(Tensor(a!) x) -> Tensor(a!)")
 
     def add_one(x):
@@ -457,7 +455,7 @@ def test_kernels_for_operators_that_were_defined_by_other_means(fresh):
 
 
 def test_what_was_registered_for_a_definition_goes_with_it(new_library):
-    """Upstream, fakes survived (#110137)."""
+    # Upstream, fakes survived (#110137).
     with new_library() as lib:
         lib.define("foo(Tensor x) -> Tensor")
         qualname = f"{lib.namespace}::foo"
@@ -480,7 +478,6 @@ def test_what_was_registered_for_a_definition_goes_with_it(new_library):
     pytest.param("(Tensor[][] xs) -> Tensor", lambda: [[[tracked()]]], id="nested list"),
 ])
 def test_a_missing_formula_is_an_error_that_names_the_operator(ns, schema, arguments):
-    """Even without a kernel."""
     foo = defined(ns, schema)
     with pytest.raises(NoDerivativeError, match=f"Autograd has not been implemented for operator {ns}::foo"):
         foo(*arguments())
@@ -871,7 +868,6 @@ GRADIENTS = {
 
 @pytest.mark.parametrize(("schema", "arguments", "backward", "pattern"), GRADIENTS.values(), ids=GRADIENTS)
 def test_gradients_refused(ns, schema, arguments, backward, pattern):
-    """Each message names the operator and where backward was registered."""
     foo = defined(ns, schema, lambda *args: np.zeros(3))
     differentiate(f"{ns}::foo", save_nothing, lambda ctx, saved, g: backward(g))
     result = foo(*arguments())
@@ -880,7 +876,6 @@ def test_gradients_refused(ns, schema, arguments, backward, pattern):
 
 
 def test_gradients_that_are_accepted(ns):
-    """None everywhere, tuples for lists, subclasses of dict, and gradients that nobody needs, of any shape."""
     foo = defined(ns, "(Tensor x, Tensor y, Tensor[] zs, Tensor? w) -> Tensor", lambda x, y, zs, w: x * 1)
     result_of = collections.OrderedDict
 
@@ -1025,7 +1020,6 @@ def test_integer_results_are_never_differentiable(ns, flags):
 
 
 def test_forward_mode_is_not_zero(ns):
-    """It is backward, transposed: also where what is saved depends on what requires grad."""
     foo = defined(ns, kernel=copy)
 
     def save(inputs, output):

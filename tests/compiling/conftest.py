@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def threads_for_little_work():
-    """Threads share what takes microseconds, too, so that tests of threads need no large arrays."""
+    """Share microseconds of work among threads too, so that tests of threads need no large arrays."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steps, "WORK_OF_THREAD", 1 << 13)
         yield

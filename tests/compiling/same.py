@@ -15,7 +15,7 @@ BACKENDS = ("plan", "python")
 
 
 def check_same(found: Any, expected: Any, what: Any = "") -> None:
-    """Equal structure and dtypes, shapes and bits of arrays, nan like any nan."""
+    """Assert equal structure and dtypes, shapes and bits of arrays. Any nan equals any nan."""
     found_leaves, found_spec = tree_flatten(found)
     leaves, spec = tree_flatten(expected)
     assert found_spec == spec, f"{what}: found {found_spec}, expected {spec}"
@@ -25,5 +25,5 @@ def check_same(found: Any, expected: Any, what: Any = "") -> None:
 
 
 def results_of_two_calls(compiled: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """What the first call gives, which compiles, and the second, which runs what was compiled."""
+    """Return the results of the first call, which compiles, and of the second, which runs the compiled function."""
     return [compiled(*arguments), compiled(*arguments)]

@@ -21,12 +21,12 @@ X = np.random.default_rng(0).standard_normal((2, 3))
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    """The compilers of a test are its own, beside those that come with the package."""
+    """Remove the compilers that a test registers."""
     monkeypatch.setattr(compilers, "_compilers", {name: compilers._compilers[name] for name in ("plan", "python")})
 
 
 def interpreted(graph):
-    """A compiler that runs a graph node by node."""
+    """Return a compiler that runs a graph node by node."""
     return graph.interpret
 
 
@@ -95,7 +95,6 @@ def test_threads():
 
 
 def test_entry_points(monkeypatch):
-    """An installed package is imported when its compiler is asked for."""
     loaded = []
 
     class Point(EntryPoint):
@@ -156,7 +155,7 @@ def test_plan_and_explain_of_another_compiler():
 
 
 def install(folder, name, module, text):
-    """A package as an installer leaves it, with a compiler among its entry points."""
+    """Write a package like an installer, with a compiler among its entry points."""
     (folder / f"{module}.py").write_text(text)
     metadata = folder / f"{module}-1.0.dist-info"
     metadata.mkdir()

@@ -98,7 +98,7 @@ def test_gradients_of_composed_operators(name):
 
 
 def keys(rng: np.random.Generator, shape: tuple[int, ...]):
-    """Keys of arrays, which broadcast, and of whole axes."""
+    """Draw keys of arrays, which broadcast, and of whole axes."""
     whole = tuple(rng.integers(1, 4, rng.integers(0, 3)))
     parts = [rng.integers(-n, n, tuple(1 if rng.random() < 0.2 else k for k in whole[rng.integers(0, len(whole) + 1):]))
              if rng.random() < 0.6 else slice(None) for n in shape]
@@ -153,7 +153,6 @@ def test_many_elements_are_written_by_numpy():
 
 
 def test_the_likeliest_states_of_a_hidden_chain():
-    """Maxima, their positions, and elements along an axis, in a repetition."""
     def likeliest(changes, seen):
         def combine(scores, row):
             candidates = scores[:, None] + changes
@@ -167,7 +166,6 @@ def test_the_likeliest_states_of_a_hidden_chain():
 
 
 def test_what_accumulates_in_a_repetition():
-    """The first axis of a loop over rows depends on the rows before it, in machine code too."""
     def sums(x):
         return np_ops.cumsum(np_ops.sin(x), 0) * np_ops.cumsum(x, 1) + x
 

@@ -27,7 +27,7 @@ MATRIX = np.random.default_rng(8).uniform(-0.5, 0.5, (3, 3))
 
 
 def looped_scan(combine, init, xs=None, *, length=None, reverse=False, axis=0):
-    """`scan`, without anything of it."""
+    """Compute `scan` by a loop of Python."""
     n = length if xs is None else leaves_of(xs)[0].shape[axis]
     ys = []
     for i in reversed(range(n)) if reverse else range(n):
@@ -244,7 +244,6 @@ POINTS = [ROWS, 1 - ROWS, ROWS[::-1].copy(), ROWS * 0.1]
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_loops_of_python(name):
-    """To the last bit, but where `associative_scan` adds in another order."""
     compiled = compile(lambda xs: PROGRAMS[name](Library, xs))
     for xs in (*POINTS, *POINTS):
         expected = PROGRAMS[name](Python, xs)
@@ -336,7 +335,6 @@ def test_lengths(n, reverse):
 
 @pytest.mark.parametrize(("xs", "length"), [(np.zeros((0, 2)), None), (None, 0)], ids=["slices", "length"])
 def test_no_steps(xs, length):
-    """There are no slices to see the shapes of results from: a run without data shows them."""
     for wrap in (compile, lambda function: function):
         carry, ys = wrap(lambda c: scan(lambda c, x: (c * 2, c * 1), c, xs, length=length))(np.ones(2))
         np.testing.assert_array_equal(carry, np.ones(2))
@@ -345,7 +343,6 @@ def test_no_steps(xs, length):
 
 @pytest.mark.parametrize("size", [3, 5000, 20_000])
 def test_bodies_over_large_arrays(size):
-    """Of which some go through the body in blocks."""
     x = np.random.default_rng(2).standard_normal(size)
 
     def combine(c, k):
@@ -372,7 +369,7 @@ def test_scans_neither_read_nor_fill_arrays_that_nothing_uses():
 
 
 def test_long_functions_of_slices_come_first_in_a_body():
-    """What comes after them would wait for memory if it took what was computed before them."""
+    # Later functions would wait for memory if they took values computed before the long ones.
     def program(x, rows):
         return scan(lambda s, row: (s + (s * 2.0 + row) * ops.np.cos(row), ops.np.sin(s) * 3.0), x, rows)
 
@@ -385,7 +382,6 @@ def test_long_functions_of_slices_come_first_in_a_body():
 
 
 def test_a_branch_runs_alone():
-    """What the other one would raise is not raised."""
     compiled = compile(lambda x: cond(x[0] > 0, lambda x: ops.np.log(x), lambda x: x / 2.0, (x,)))
     with np.errstate(all="raise"):
         check_same(compiled(np.ones(3)), np.zeros(3))
@@ -424,7 +420,7 @@ def test_an_index_out_of_range_in_a_loop():
 
 @st.composite
 def bodies(draw, depth=0):
-    """A function of a carry of two rows and a slice, which may loop and branch itself."""
+    """Draw a function of a carry of two rows and a slice, which may loop and branch itself."""
     kinds = ["mix", "swap", "reduce", "gather", "cast", "fixed"] + ["cond", "scan", "while", "two"] * (depth < 2)
     kind = draw(st.sampled_from(kinds))
     number = draw(st.sampled_from([0.5, -0.25, 1.0, 0.0]))
@@ -547,7 +543,7 @@ def test_functions_of_control_flow_write_to_their_own_arrays(kind):
 
 
 def added_up(function, x):
-    """The sum of the squares of all that a function returns."""
+    """Return the sum of the squares of all that a function returns."""
     total = 0.0
     for leaf in leaves_of(function(x)):
         total = total + ops.np.sum(leaf * leaf * 0.5)
@@ -556,7 +552,6 @@ def added_up(function, x):
 
 @pytest.mark.parametrize("kind", [kind for kind in WRITING if kind != "while_loop"])
 def test_compiled_gradients_of_functions_of_control_flow_that_write(kind):
-    """Against differences: what a trace of the gradient writes to are wrappers without memory."""
     shift = 1e-6 * np.eye(len(START))
     differences = [(added_up(LOOPED[kind], START + h) - added_up(LOOPED[kind], START - h)) / 2e-6 for h in shift]
     of_sum = lambda x: added_up(WRITING[kind], x)       # noqa: E731

@@ -86,7 +86,6 @@ def test_a_function_that_could_not_be_compiled_holds_no_argument():
 
 
 def test_an_exception_while_a_variant_is_made_leaves_a_program(monkeypatch):
-    """The next call runs it, and makes the variant."""
     def interrupted(*_):
         raise KeyboardInterrupt
 

@@ -118,7 +118,6 @@ def test_what_you_pass_is_what_you_get(backend):
 
 @backends
 def test_results_share_memory_with_nothing(backend):
-    """Not with arguments, captured arrays or one another, nor with results of other calls. They can be written to."""
     captured = np.ones((2, 3))
     compiled = compile(
         lambda x: [x, x.T, x[0], ops.np.reshape(x, -1), captured * 1, captured, captured, ops.np.zeros((2, 3)),
@@ -175,7 +174,6 @@ def test_captured_tensors_that_cannot_be_found_are_refused():
 
 
 def test_another_call_may_capture_another_value_of_a_transform():
-    """One trace serves all: what is captured is found at the call, and passed."""
     weights = []
 
     @compile
@@ -257,7 +255,7 @@ SAME = {
 
 
 def described(value):
-    """A result that shows what the function got."""
+    """Return a result that shows what the function got."""
     return repr(type(value)), repr(value) if not hasattr(value, "shape") else (value.shape, value.dtype.str)
 
 
@@ -289,7 +287,6 @@ def test_it_does_not_compile_again(name, backend):
 
 
 def test_keywords():
-    """In any order, with defaults left out or not: the values of each name."""
     compiled = compile(lambda x, y=None, *, n=2, **more: (x * n - (0 if y is None else y), sorted(more)))
     check_same(compiled(X), (X * 2 - 0, []))
     check_same(compiled(X, X[0], n=3), (X * 3 - X[0], []))
@@ -329,7 +326,6 @@ def test_generators_are_told_apart_and_draw_anew():
 
 
 def test_generators_in_functions_that_write():
-    """The function is traced twice, and draws nothing meanwhile."""
     def function(x, generator):
         y = ops.np.copy(x)
         y[0] += ops.np.random_normal(generator, size=(3,))
@@ -359,7 +355,6 @@ def test_many_variants_are_worth_a_warning():
 
 
 def test_the_device_is_numpys_whatever_the_ambient_one():
-    """When it is compiled, and when it runs."""
     function = lambda x: x + ops.np.ones(3) * ops.np.arange(3.0)      # noqa: E731
     before, inside = compile(function), compile(function)
     check_same(before(X), X + np.arange(3.0))
@@ -434,7 +429,6 @@ def test_each_kind_of_floating_point_error(function, x, kind, name):
 
 
 def test_no_error_of_a_branch_that_is_not_chosen_by_value():
-    """`where` computes both, as NumPy does, and reports both."""
     compiled = compile(lambda x: ops.np.where(x > 0, ops.np.log(x), 0.0))
     with np.errstate(all="raise"):
         compiled(np.ones(3))
@@ -642,7 +636,7 @@ def test_arrays_of_other_backends_are_refused(request):
 
 @pytest.fixture
 def operator(fresh, define):
-    """An operator that does what `operator.act` says before it doubles its argument."""
+    """Provide an operator that does what `operator.act` says before it doubles its argument."""
     def kernel(x):
         make.act()
         return x * 2
@@ -678,7 +672,6 @@ def test_an_exception_in_a_step_changes_nothing(operator, size):
 
 
 def test_a_step_that_calls_the_function_again(operator):
-    """Each run has memory of its own."""
     compiled = compile(lambda x: operator(x + 1) * 3 + ops.np.exp(x))
     expected = (X + 1) * 6 + np.exp(X)
     compiled(X)
@@ -696,7 +689,6 @@ def test_a_step_that_calls_the_function_again(operator):
 
 
 def test_a_kernel_that_keeps_its_arguments(operator, fresh, define):
-    """The memory of a run is not used again while an array lies in it."""
     kept = []
 
     def kernel(x):
@@ -725,7 +717,6 @@ def test_a_kernel_that_returns_another_shape_later(fresh, define):
 
 
 def test_kernels_that_are_registered_later_are_not_overlooked(fresh, define):
-    """A plan calls operators that have no loop. It finds what they run then."""
     op = define(fresh, "late(Tensor x) -> Tensor", CPU=lambda x: x * 2, Meta=lambda x: MetaArray(x.shape, x.dtype))
     compiled = compile(lambda x: op(x))
     check_same(compiled(X), X * 2)
@@ -738,7 +729,7 @@ def test_kernels_that_are_registered_later_are_not_overlooked(fresh, define):
 
 @pytest.fixture
 def interrupts():
-    """Signals interrupt, though the process may have been started in the background, where shells ignore them."""
+    """Let signals interrupt, even if the process was started in the background, where shells ignore them."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -776,7 +767,6 @@ def test_a_long_plan_can_be_interrupted(name, interrupts):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signal")
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 def test_an_interrupted_plan_stops_on_all_threads(n_threads, interrupts):
-    """The memory of a donated argument shows how far each thread has come with its row."""
     def f(x):
         for _ in range(100):
             x = ops.np.sin(x) + 0.5
@@ -910,17 +900,17 @@ def test_cache_info_and_clear():
 
 def test_it_wears_the_functions_name():
     def function(x: int) -> int:
-        """What it does."""
+        """Return what it does."""
         return x
 
     compiled = compile(function)
-    assert (compiled.__name__, compiled.__doc__, compiled.__wrapped__) == ("function", "What it does.", function)
+    assert (compiled.__name__, compiled.__doc__, compiled.__wrapped__) == ("function", "Return what it does.", function)
     assert repr(compiled) == "<compiled test_it_wears_the_functions_name.<locals>.function>"
 
 
 @compile
 def decorated(x, y=2.0):
-    """A function of this module."""
+    """Return a function of this module."""
     return {"sum": x + y, "product": [ops.np.sort(x * y)]}
 
 
@@ -998,7 +988,6 @@ def test_objects_of_other_classes_are_values_or_refused():
 
 @backends
 def test_a_cast_for_a_step_that_cannot_be_lowered_serves_no_other_step(backend):
-    """There is no loop for float16, so the first call is one of Python, after its other operand was cast."""
     def of_two(i, half):
         i = -i
         return i * half, ops.np.fabs(i)
@@ -1049,7 +1038,6 @@ USES_OF_REGULAR_MATRICES = {
 
 @pytest.mark.parametrize("name", USES_OF_REGULAR_MATRICES)
 def test_what_fails_on_made_up_data(name):
-    """Whether a reshape is a view is found by running on data, which a singular matrix is among."""
     m = np.array([[4.0, 3.0, 2.0], [2.0, 8.0, 3.0], [5.0, 2.0, 7.0]])
     use = USES_OF_REGULAR_MATRICES[name]
     np.testing.assert_allclose(compile(lambda m: use(through_a_reshape(m)))(m), use(through_a_reshape(m)), rtol=1e-12)
@@ -1133,7 +1121,6 @@ def test_results_without_axes_are_what_they_are_eagerly(name, way):
 
 
 def test_a_proxy_of_a_dead_object_is_no_capture():
-    """Any use of it raises, and functions may hold one."""
     class Owner:
         pass
 

@@ -118,7 +118,6 @@ SHORT_ROWS = {
 @pytest.mark.parametrize("dtype", [float, np.float32])
 @pytest.mark.parametrize("width", [2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33])
 def test_short_rows(name, dtype, width):
-    """Rows that are vectors of the processor, and somewhat shorter or longer, with special numbers, and their flags."""
     x = numbers(3001, width).astype(dtype)
     x[5:9] = np.resize(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-310, 1e38], dtype), (4, width))
     compiled = compile(SHORT_ROWS[name])
@@ -134,7 +133,6 @@ def test_short_rows(name, dtype, width):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_what_is_computed_lies_in_c_order(shape):
-    """Sums add in that order, where an eager sum follows the memory of an array in another order."""
     x = numbers(*shape)
     found = compile(lambda x: ((x.T + 1).sum(0), ops.np.sin(x.T).T.mean(0)))(x)
     in_order = np.ascontiguousarray(x.T)
@@ -155,7 +153,6 @@ def test_rows_of_three_axes():
 
 @pytest.mark.parametrize("size", [9000, 100_000])
 def test_blocks_are_in_the_plan(size):
-    """Temporaries of a chain take the memory of a block."""
     compiled = compile(ELEMENTWISE["a chain"])
     x, y = numbers(2, size)
     text = compiled.plan(x, y)
@@ -183,7 +180,7 @@ def test_what_is_added_up_stays_in_the_cache(function, n_threads):
 
 
 def with_another_last_row(x, y):
-    """Rows that are computed together, the last of which is computed again."""
+    """Return rows that are computed together, the last of which is computed again."""
     x = ops.np.copy(x * 1.0)
     x[-1] += y[0] + 5.0
     return x
@@ -217,7 +214,7 @@ WORK_OF_THREAD = steps.WORK_OF_THREAD      # before the tests have others
 
 
 def threads_of(function, x):
-    """How many threads share each of the blocks that a plan for many threads has."""
+    """Return how many threads share each of the blocks that a plan for many threads has."""
     compiled = compile(function, threads=8)
     with quiet():
         compiled(x)
@@ -301,7 +298,6 @@ def test_batches_of_large_arrays():
 
 
 def test_donated_memory_in_blocks():
-    """An update in place: read and written block by block."""
     def update(p, g, m):
         m = 0.9 * m + 0.1 * g
         return p - 0.01 * m / (ops.np.sqrt(m * m) + 1e-8), m
@@ -471,7 +467,6 @@ def in_a_new_process(source):
 
 
 def test_plans_run_on_threads_in_the_child_of_a_fork():
-    """Which has none of the threads that waited for work."""
     done = in_a_new_process("""
         import os, warnings
         import numpy as np
@@ -507,7 +502,6 @@ def test_threads_that_wait_are_used_again():
 
 
 def test_threads_that_wait_take_no_signals():
-    """An interrupt wakes up the thread that sleeps in Python."""
     done = in_a_new_process("""
         import pathlib
         import numpy as np
@@ -572,7 +566,6 @@ def test_several_python_threads_share_rows_at_once():
 
 @pytest.mark.parametrize("direction", ["FE_UPWARD", "FE_TONEAREST"])
 def test_threads_round_as_the_one_that_asks_them(direction):
-    """Also those that waited since it was set otherwise."""
     done = in_a_new_process(f"""
         import ctypes
         import numpy as np

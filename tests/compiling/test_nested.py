@@ -223,7 +223,7 @@ INNER = (doubled, spread, rows_of_one, with_a_view, twice, itself, part, constan
 
 
 def as_compiled(f: Callable[..., Any]) -> Callable[..., Any]:
-    """What a call of the compiled function is: results that share memory with nothing."""
+    """Return the results of a call of the compiled function, which share memory with nothing."""
 
     def fresh(x: Any) -> Any:
         results = f(x)
@@ -233,7 +233,8 @@ def as_compiled(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def writer(g: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that writes numbers and values to each result of `g`, and uses all results and the argument after."""
+    """Return a function that writes numbers and values to each result of `g`, then uses all results and the argument.
+    """
 
     def f(x: Any) -> Any:
         x = x * 1

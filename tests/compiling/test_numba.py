@@ -29,13 +29,13 @@ MADE = "loop of numba's"
 
 @pytest.fixture
 def smallest(monkeypatch):
-    """Machine code for loops of any length, and for single ones."""
+    """Compile loops of any length, and single ones, to machine code."""
     monkeypatch.setattr(numba_backend, "SMALLEST_GROUP", 1)
     monkeypatch.setattr(numba_backend, "FEWEST_LOOPS", 1)
 
 
 def check_close(found, expected, ulps=64):
-    """Within so many units in the last place of the largest element. Integers and bools are equal."""
+    """Assert that floats differ by few units in the last place of the largest element, and others not at all."""
     for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
         one, other = np.asarray(one), np.asarray(other)
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
@@ -48,7 +48,7 @@ def check_close(found, expected, ulps=64):
 
 
 def check(function, *arguments, made=True, ulps=64, **options):
-    """The compiled function gives what the function gives, and returns it, compiled."""
+    """Assert that the compiled function gives what the function gives, and return it, compiled."""
     compiled = compile(function, backend="numba", **options)
     with np.errstate(all="ignore"):
         expected = function(*arguments)
@@ -64,7 +64,7 @@ NAMES = [name for name in functional_names() if name not in ("empty", "empty_lik
 
 
 def sample_calls(name):
-    """Some of the sample calls: of those on arrays of several dtypes few, since casts are steps of their own."""
+    """Return some of the sample calls, few on arrays of several dtypes, since casts are separate steps."""
     pure, mixed = [], []
     for sample in samples(name):
         leaves, spec = tree_flatten((sample.args, sample.kwargs))
@@ -133,7 +133,6 @@ CHEAP = ("add", "subtract", "multiply", "divide", "negative", "absolute", "squar
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8", "uint8", "int64"])
 def test_numbers_at_the_edges_are_numpys(dtype, smallest):
-    """One function with the cheap operators: what is exact is equal, NaN and infinities are where NumPy has them."""
     arrays = [edges(dtype, 0), edges(dtype, 3)]
 
     def function(*arrays):
@@ -320,7 +319,6 @@ def test_arguments_stay_as_they_are():
 
 
 def test_floating_point_flags_of_machine_code_are_reported_by_no_later_step():
-    """Comparisons of vectors raise one for NaN, which is no error in NumPy."""
     x = np.where(X > 0, np.nan, X)
     with np.errstate(all="raise"):
         found = compile(lambda x: (n.where(x < 0, x * 2, 0.0), n.where(x[:3] < 0, x[:3], 0.0) + 1), backend="numba")(x)
@@ -495,7 +493,7 @@ def test_threads_of_python_share_a_function():
 
 
 def random_program(seed):
-    """A function of three arrays, of operators, views, broadcasts, casts and reductions, and the arrays."""
+    """Return a function of three arrays, of operators, views, broadcasts, casts and reductions, and the arrays."""
     draw = np.random.default_rng(seed)
     rows, columns = int(draw.integers(2, 40)), int(draw.integers(1, 40))
     arrays = [draw.standard_normal((rows, columns)), draw.standard_normal((rows, 1)).astype("float32"),
@@ -560,7 +558,6 @@ def test_more_random_programs(seed, smallest):
 
 
 def test_what_was_written_before_is_read_beside_what_is_written_now():
-    """The elements of a row are variables in machine code, of which the loops before have written some."""
     def function(x, weights):
         y = ops.np.tanh(x @ weights)
         z = ops.np.copy(y)

@@ -132,7 +132,6 @@ def test_samples_of_tensors(name):
 
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_in_place_on_a_copy(name):
-    """The function writes to what is its own, and returns it."""
     for sample in samples(name)[::3]:
         if not isinstance(sample.args[0], np.ndarray):
             continue
@@ -223,7 +222,6 @@ def test_layouts(layout, function, dtype):
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 1), (0, 2), (1, 2), (2, 0)], ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "complex64", "int8"])
 def test_reductions_have_the_bits_of_numpys(name, axis, dtype):
-    """Along one axis or several, of a whole array and of views, in the order in which NumPy adds."""
     if name == "argmax" and isinstance(axis, tuple):
         axis = axis[0]
     values = np.random.default_rng(1).standard_normal((3, 70, 130))
@@ -239,7 +237,6 @@ def test_reductions_have_the_bits_of_numpys(name, axis, dtype):
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "timedelta64[ms]", "S3", "U5", "V7", "float16", "longdouble",
                                    "clongdouble", [("x", "f8"), ("n", "i2")], [("swapped", ">f8")]], ids=str)
 def test_elements_that_loops_do_not_know(dtype):
-    """They are moved, or the operators are called."""
     x = np.arange(6, dtype=np.int64).astype(dtype) if dtype != "V7" and isinstance(dtype, str) else np.zeros(6, dtype)
     if not isinstance(dtype, str):
         x[x.dtype.names[0]] = np.arange(6.0)
@@ -266,7 +263,7 @@ def test_a_number_that_is_written_to_is_copied():
 
 
 def test_a_kernel_is_not_overlooked_though_nobody_calls_the_operator():
-    """Without a call there is no table, neither before nor after the registration, by which to tell them apart."""
+    # Without a call there is no table, before or after the registration, that could tell them apart.
     op, x = ops.np.cosh.default, np.array([1.0, 2.0])
     graph = make_fx(lambda x: (ops.np.cosh(x),))(x)
     op.install_table(None)

@@ -130,7 +130,6 @@ def test_reasons(one, other, words):
     func.hessian, func.jacrev, func.jacfwd, lambda f: func.vmap(func.hessian(f)),
 ], ids=["hessian", "jacrev", "jacfwd", "vmap of hessian"])
 def test_derivatives_in_all_directions_are_plans_throughout(transform):
-    """The directions are known when the plan is made."""
     compiled = compile(transform(lambda x: ops.np.sum(ops.np.sin(x) * x)))
     x = np.random.default_rng(0).standard_normal((2, 3))
     assert ", 0 calls of Python, " in compiled.explain(x)

@@ -26,7 +26,7 @@ COMPILABLE = [name for name in PROGRAMS if name not in BRANCHES]
 
 @pytest.fixture(params=["numpy", "pydispatch.numpy"])
 def program(request, name, monkeypatch):
-    """A program that calls NumPy np, or ours."""
+    """Provide a program that calls NumPy np, or ours."""
     module = importlib.import_module(f"tests.programs.{name}")
     monkeypatch.setattr(module, "np", {"numpy": np, "pydispatch.numpy": pydispatch.numpy}[request.param])
     return module
@@ -97,7 +97,6 @@ def test_programs_in_a_batch(name, monkeypatch):
 
 
 def test_the_example_of_an_ode(load):  # noqa: F811
-    """One `scan` of Runge and Kutta's method, fitted: all of it is a plan."""
     ode = load("ode")
     counts = ode.observe(40, 0.02, 0)
     guess = np.concatenate([ode.TRUE_START, ode.TRUE_PARAMETERS]) * 1.1
@@ -140,7 +139,6 @@ def test_the_example_of_gradients_per_sample(load):  # noqa: F811
 
 
 def test_the_example_of_a_simulation(load):  # noqa: F811
-    """A loop over the days in NumPy: as a custom operator it is one step, once it says what shape it returns."""
     simulation = load("simulation")
     rates, weather = simulation.ensemble(3, 20)
     with pytest.raises(NoKernelError, match="epidemic::simulate: no fake kernel"):
@@ -198,7 +196,7 @@ def test_what_the_examples_of_mathematics_compile(name):
 
 
 def split(function, *arrays):
-    """The program of a function, and the two that its gradient runs."""
+    """Return the program of a function, and the two that its gradient runs."""
     compiled = compile(function)
     func.vjp(compiled, *arrays)
     program, = compiled._programs.values()
@@ -241,7 +239,7 @@ def test_programs_of_one_level_are_made_once():
 
 
 def test_writes_after_a_copy_that_only_the_layout_shows():
-    """`ravel` of a column copies it, of a row it is a view: later writes are in the one and not in the other."""
+    # `ravel` of a column copies, of a row it is a view, so later writes are in the one and not in the other.
     def column(x):
         y = ops.np.concatenate((x, x))
         flat = ops.np.ravel(y[:, 1])

@@ -44,7 +44,7 @@ blocks = pytest.mark.parametrize("cached", [None, 1 << 7], ids=["whole", "tiny b
 
 @pytest.fixture
 def in_blocks(cached, monkeypatch):
-    """All loops go in blocks of a few elements, so that small arrays have many."""
+    """Run all loops in blocks of a few elements, so that small arrays have many."""
     if cached is not None:
         monkeypatch.setattr(plan, "Fusion", functools.partial(fusion.Fusion, smallest=1))
         monkeypatch.setattr(fusion, "SMALLEST_CUT", 1)
@@ -53,7 +53,7 @@ def in_blocks(cached, monkeypatch):
 
 
 def of_copies(program):
-    """The program on copies of its arguments, which it may write to."""
+    """Return the program on copies of its arguments, which it may write to."""
     return lambda *values: program.function(*[
         ops.np.copy(value) if hasattr(value, "shape") else value for value in values])
 
@@ -92,7 +92,7 @@ def check(program, compiled=None):
 
 
 def in_c_order(program):
-    """What NumPy returns where all that is computed lies in C order, as it does in a plan."""
+    """Return NumPy's results where all values lie in C order, as they do in a plan."""
     values = {i: np.array(array, order="C") if isinstance(array, np.ndarray) else array
               for i, array in enumerate(program.inputs.fresh())}
     for step in program.steps:
@@ -158,7 +158,6 @@ def test_many_random_programs(hand, in_blocks, data):
 @settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_programs_in_other_ways(hand, data):
-    """In Python, from a pickle of the graph, in batches, in a trace and in another compiled function."""
     program = data.draw(programs(HANDS[hand], at_least=4))
     function = of_copies(program)
     arrays = program.inputs.fresh()

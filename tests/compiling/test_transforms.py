@@ -185,7 +185,6 @@ def test_compiled_functions_in_compiled_functions(function, transform):
 
 @pairs_of(["grad", "grad of grad", "tape", "tape twice", "vmap of grad", "hessian"])
 def test_pickled_functions_have_the_same_derivatives(function, transform):
-    """Of functions that pickle, that is. A plan goes with them."""
     compiled = compile(Named(function))
     compiled(X)
     near(TRANSFORMS[transform](pickle.loads(pickle.dumps(compiled)))(X), oracle(transform, function)(X))
@@ -259,7 +258,6 @@ def test_arguments_that_were_written_to_before_the_backward_pass():
 
 
 def test_modes_see_one_call_every_time():
-    """What is computed when a plan is made is no business of a mode's."""
     compiled = compile(lambda x: x + ops.np.arange(4.0) * ops.np.linspace(0, 1, 4))
     for _ in range(3):
         with LoggingMode(), capture_logs(is_mode=True) as lines:
@@ -289,7 +287,6 @@ IN_OPERATORS = ("Identity", "ScaleByCaptured")
 
 @pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
 def test_samples_of_functions(sample):
-    """NumPy in forward would see the values of one call only, as custom operators such functions are steps."""
     for arguments in sample.arguments():
         compiled = compile(sample.function.apply)
         if sample.name in IN_OPERATORS:
@@ -356,7 +353,6 @@ TestCompositions = compositions.tests_of(
 
 
 def test_a_node_that_dies_while_an_error_is_on_its_way():
-    """The first trace ends at a write to views of a wrapper without memory."""
     def reflected(x):
         q = pnp.eye(3)
         q -= pnp.outer(q @ x, x)

@@ -166,7 +166,7 @@ CALLED = {
 
 
 def conversion(function, x, call):
-    """What a conversion gives: whether it is its argument, or which memory it has, or the error."""
+    """Return whether a conversion returns its argument, else the memory of its result, or the error."""
     try:
         found = call(function, x)
     except (TypeError, ValueError) as error:
@@ -287,12 +287,12 @@ def test_arrays_of_a_shape_are_numpys(name, shape):
 
 
 def positional(kwargs):
-    """The arguments that a dtype may come in by position, besides."""
+    """Return the arguments that a dtype may come in by position, besides."""
     return [()] if "dtype" in kwargs or "shape" in kwargs else [(), (int,), ("f4",), (None, "C")]
 
 
 def described(call):
-    """What kind of array a call gives, or which error. The values of `empty` are of no account."""
+    """Return the kind of array that a call gives, or the error. Ignore the values of `empty`."""
     try:
         found = call()
     except (TypeError, ValueError, MemoryError, ArithmeticError) as error:

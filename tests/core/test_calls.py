@@ -62,12 +62,12 @@ KEYS = DispatchKeySet
 
 
 def given(*args, **kwargs):
-    """How a call is spelled."""
+    """Return the text of a call."""
     return args, kwargs
 
 
 def typed(value):
-    """A value with the type of every number in it, so that 1, 1.0 and True differ. Arrays by identity."""
+    """Return a value with the type of every number in it, so that 1, 1.0 and True differ. Arrays by identity."""
     if isinstance(value, (tuple, list)):
         return tuple(map(typed, value))
     if isinstance(value, dict):
@@ -314,7 +314,7 @@ def _in_fake_mode(f):
 
 @pytest.fixture(params=[False, True], ids=["library", "custom_op"])
 def number_operator(request, fresh):
-    """A function that defines an operator, whose kernel tells the numbers that it got."""
+    """Provide a function that defines an operator, whose kernel tells the numbers that it got."""
 
     def define(schema):
         taken = []
@@ -423,7 +423,7 @@ RESOLUTIONS = [
 
 @pytest.fixture
 def overloaded(fresh, define, token):
-    """A packet of five overloads, each with a kernel that tells which it is."""
+    """Provide a packet of five overloads, each with a kernel that tells which it is."""
     for schema in OVERLOADS:
         overload = schema.partition("(")[0].partition(".")[2]
         define(fresh, schema, CIA=token(overload))
@@ -773,7 +773,7 @@ def test_what_you_pass_is_what_you_get(
 
 
 def kinds(value):
-    """A value with the name of the type of each leaf."""
+    """Return a value with the name of the type of each leaf."""
     return tree_map(lambda leaf: type(leaf).__name__, value)
 
 
@@ -1001,7 +1001,7 @@ def test_unrelated_backends_do_not_mix(fresh, define, token, backends, names):
 
 
 def array_of(backends, name):
-    """An array of a backend."""
+    """Return an array of a backend."""
     if name == "Sparse":
         return backends.SparseArray(X)
     return {"CPU": np.asarray, "Meta": lambda x: MetaArray(x.shape)}.get(
@@ -1025,7 +1025,7 @@ def test_a_subclass_resolves_to_its_nearest_registered_base(fresh, define, token
 
 @pytest.fixture
 def layered(fresh, define, token):
-    """An operator with a kernel at CPU, A and AutogradCPU."""
+    """Provide an operator with a kernel at CPU, A and AutogradCPU."""
     return define(
         fresh, "f(Tensor x) -> str", CPU=token("CPU"), A=token("A"), AutogradCPU=token("AutogradCPU")
     )
@@ -1116,7 +1116,6 @@ def chain_boxed(name, log, op):
 )
 @pytest.mark.parametrize("boxed_call", [False, True], ids=["call", "call_boxed"])
 def test_a_chain_of_kernels_by_key_sets(fresh, define, tracer, styles, boxed_call):
-    """Each kernel's key set has its own key as the highest, and nothing above it."""
     op = define(fresh, "f(Tensor x) -> str")
     log = []
     for name, style in zip(("AutogradCPU", "Tracer", "CPU"), styles, strict=True):
@@ -1456,7 +1455,6 @@ PLACE_IDS = [
 def test_what_kernels_see(
     fresh, define, backends, tracer, key, guard, backend, raw, type_name, place, boxed, kw_only
 ):
-    """Backend kernels see raw arrays and what is above them sees what was passed, in containers too."""
     seen = []
 
     def kernel(value):
@@ -1482,7 +1480,7 @@ def test_what_kernels_see(
 
 
 def typed_leaves(value):
-    """A value with its containers, and each leaf by type and identity."""
+    """Return a value with its containers, and each leaf by type and identity."""
     return tree_map(lambda leaf: (type(leaf), id(leaf)), value)
 
 
@@ -1613,7 +1611,7 @@ def test_containers_without_arrays_bring_nothing(fresh, define, token, type_name
 
 @pytest.fixture
 def maker(fresh, define, token):
-    """A creation operator with a kernel on CPU, A and B."""
+    """Provide a creation operator with a kernel on CPU, A and B."""
     schema = "make(int n, Tensor? like=None, *, Device? device=None) -> str"
     return define(fresh, schema, **{name: token(name) for name in ("CPU", "A", "B")})
 
@@ -1735,7 +1733,7 @@ except RecursionError:
 
 
 def test_a_cycle_without_python_frames_is_a_recursion_error():
-    """An operator can be its own kernel. Only our own check keeps the C stack from overflowing."""
+    # An operator can be its own kernel. Only the dispatcher's check keeps the C stack from overflowing.
     finished = subprocess.run([sys.executable, "-c", CYCLE], capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stdout) == (0, "recursion error\n")
 

@@ -26,7 +26,8 @@ each_ufunc = pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda ufunc: ufunc.__
 
 
 def outcome(function, *args, of_layout=lambda array: array.strides, **kwargs):
-    """What a call comes to: type, dtype, shape, layout and bits of the result, or the error, and its warnings."""
+    """Return the outcome of a call: type, dtype, shape, layout and bits of the result, or the error, and its warnings.
+    """
     with all_warnings() as caught:
         try:
             result = function(*args, **kwargs)
@@ -39,7 +40,7 @@ def outcome(function, *args, of_layout=lambda array: array.strides, **kwargs):
 
 
 def steps(array):
-    """The strides of axes along which something is stepped over."""
+    """Return the strides of axes along which something is stepped over."""
     return tuple(stride for stride, extent in zip(array.strides, array.shape, strict=True) if extent > 1)
 
 
@@ -278,7 +279,10 @@ def test_numbers_and_arrays_without_axes(ufunc):
 
 
 def outs(dtype, shape):
-    """Arrays to write into: of every order, with gaps, backwards, of other types and shapes. One that is no array."""
+    """Yield arrays to write into: of every order, with gaps, backwards, of other types and shapes.
+
+    One that is no array.
+    """
     yield np.zeros(shape, dtype)
     yield np.zeros(shape, dtype, order="F")
     yield np.zeros((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
@@ -324,7 +328,7 @@ def test_results_of_another_dtype(ufunc):
 
 
 def without_type_of_error(function, *args, **kwargs):
-    """The outcome, where an error is any: operators say in their own words what NumPy does not convert."""
+    """Return the outcome without the type of an error, since operators word conversion errors differently."""
     (told, warned) = outcome(function, *args, **kwargs)
     return "an error" if len(told) == 2 else (told, warned)
 

@@ -31,7 +31,7 @@ class Whole(int):
 
 
 def known_values(backends):
-    """What is passed for arguments, fitting or not, by name, so that failures can be read."""
+    """Return values for arguments, fitting or not, by name, so that failures can be read."""
     array, matrix = np.arange(3.0), np.ones((2, 3))
     return {
         "array": array,
@@ -141,7 +141,7 @@ GUARDS = {
 
 @st.composite
 def schemas(draw):
-    """(text, types of the arguments, how many are positional)"""
+    """Draw (text, types of the arguments, number of positional ones)."""
     n_positional, n_by_keyword = draw(st.integers(0, 3)), draw(st.integers(0, 2))
     returns = draw(st.just("Tensor") | st.sampled_from(sorted(RETURNS)))
     types = [draw(st.sampled_from(list(TYPES))) for _ in range(n_positional + n_by_keyword)]
@@ -166,7 +166,7 @@ def schemas(draw):
 
 @st.composite
 def calls(draw, types, n_positional):
-    """Names of values by position and by keyword. Mostly of the right types and number."""
+    """Draw names of values by position and by keyword. Mostly of the right types and number."""
     chosen = [
         draw(
             st.sampled_from(FITTING[type_name]) if draw(st.integers(0, 9)) else st.sampled_from(sorted(NAMES))
@@ -217,7 +217,7 @@ NAMES = [
 
 @st.composite
 def situations(draw):
-    """A schema, kernels for it (key, convention, result), calls and the guards they are under."""
+    """Draw a schema, kernels for it (key, convention, result), calls and the guards they are under."""
     schema, types, n_positional = draw(schemas())
     fitting = RETURNS[schema.partition(" -> ")[2]]
     kernels = []
@@ -234,7 +234,7 @@ def situations(draw):
 
 
 def kernel_for(seen, convention, result):
-    """A kernel that notes what it gets, however it is called."""
+    """Return a kernel that notes what it gets, however it is called."""
 
     def note(args, kwargs):
         seen.append((args, kwargs))
@@ -254,7 +254,7 @@ def kernel_for(seen, convention, result):
 
 
 def told(value, names):
-    """A value that can be compared: known objects by name, others by type and content."""
+    """Return a value that can be compared: known objects by name, others by type and content."""
 
     def tell(leaf):
         if id(leaf) in names:
@@ -269,7 +269,7 @@ def told(value, names):
 
 
 def observe(op, call, guard, values, names, seen):
-    """Everything that can be seen of a call."""
+    """Record everything that a caller can see of a call."""
     args, kwargs = call
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
     before = [t._version for t in tensors]
@@ -465,7 +465,7 @@ def view_without_tape(tensor):
 
 
 def written_through_view(tensor):
-    """A Tensor whose view was given a gradient since."""
+    """Return a Tensor whose view was given a gradient since."""
     view = tensor[0]
     view[...] = leaf()[0]
     return tensor
@@ -478,7 +478,7 @@ def written_through_base(tensor):
 
 
 def ambiguous():
-    """A view that was made without the tape of what was written to with it."""
+    """Return a view that was made without the tape of what was written to with it."""
     base = leaf() * 2.0
     view = view_without_tape(base)
     base[...] = leaf()
@@ -640,7 +640,7 @@ TAPES = {"recording": autograd.enable_grad, "no_grad": autograd.no_grad, "infere
 
 
 def described(value, operand):
-    """All that can be seen of a result: what it is, whose memory it lies in, where its gradient goes."""
+    """Return the visible properties of a result: its type, its memory, where its gradient goes."""
     if isinstance(value, (list, tuple)):
         return [described(item, operand) for item in value]
     if not isinstance(value, Tensor):
@@ -659,7 +659,7 @@ def operand_array(operand):
 
 
 def outcome(call, operand, tape, backend="CPU"):
-    """What a call gives, twice: the second time much is remembered, and what has become of its operand."""
+    """Return the results of two equal calls, the second served by caches, and the state of the operand."""
     seen = []
     for _ in range(2):
         try:

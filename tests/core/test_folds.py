@@ -19,7 +19,7 @@ each_fold = pytest.mark.parametrize("name", FOLDS)
 
 
 def sets_of_axes(ndim):
-    """Some of the axes, as an int and as tuples, counted from either end."""
+    """Yield some of the axes, as an int and as tuples, counted from either end."""
     yield None
     for axis in range(ndim):
         yield from (axis, axis - ndim, (axis,))

@@ -19,7 +19,7 @@ LIST_OF_HEADERS = (PACKAGE / "_core.pxd").read_text()
 
 
 def code_of(name: str) -> str:
-    """A part or header without comments, docstrings and other strings."""
+    """Return a part or header without comments, docstrings and other strings."""
     text = SOURCES[name].read_text()
     text = re.sub(r'""".*?"""', '""', text, flags=re.DOTALL)
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"', lambda found: interpolated(found[0]), text)
@@ -27,12 +27,12 @@ def code_of(name: str) -> str:
 
 
 def interpolated(string: str) -> str:
-    """What an f-string evaluates, as code. Nothing of other strings."""
+    """Return the expressions of an f-string as code, and nothing for other strings."""
     return '""' + "".join(f" ({inner})" for inner in re.findall(r"\{([^{}]*)\}", string))
 
 
 def defined_names(code: str) -> set[str]:
-    """What is defined or declared at the top level, members of enums included."""
+    """Return the names defined or declared at the top level, members of enums included."""
     functions = r"^c?p?def (?:inline )?(?:[\w.*\[\] ]+?[ *])?(\w+)\("
     classes = r"^(?:cdef )?(?:class|struct|enum) (\w+)"
     variables = r"^cdef (?!class|struct|enum|extern|inline)(?:[\w.]+[ *]+)+(\w+)(?:\[\w*( [+-] \d)?\])?\s*(?:=|$)"
@@ -46,7 +46,7 @@ def defined_names(code: str) -> set[str]:
 
 
 def used_names(code: str) -> set[str]:
-    """The identifiers in the code, but for attributes."""
+    """Return the identifiers in the code, but for attributes."""
     return set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", code))
 
 
@@ -105,14 +105,12 @@ def test_every_part_says_what_it_is_about() -> None:
 
 
 def test_no_line_is_longer_than_120_characters() -> None:
-    """As in Python code, which ruff looks after."""
     long = [f"{name}:{number}" for name, path in SOURCES.items()
             for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120]
     assert long == []
 
 
 def test_c_code_is_in_headers() -> None:
-    """Where compilers, debuggers and formatters see it. `recording` has C that calls a function written in Cython."""
     blocks = {name: re.findall(r'cdef extern from \*:\n    """\n(.*?)    """\n', path.read_text(), re.DOTALL)
               for name, path in SOURCES.items()}
     long = [name for name, found in blocks.items() if any(block.count("\n") > 2 for block in found)]

@@ -53,7 +53,7 @@ class Noting:
             ctypes.c_double.from_address(pointers[self.n_in] + k * steps[self.n_in]).value = total
 
     def noted(self, call, *args, **kwargs):
-        """What the call gives, how that lies in memory, and the loops that it took."""
+        """Return the result of the call, its layout, and the loops that ran."""
         self.seen = []
         result = call(*args, **kwargs)
         assert result is not NotImplemented
@@ -66,7 +66,7 @@ TAKES_THE_SAME_LOOPS = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
 
 
 def laid_out(array, order, steps):
-    """An array with these elements, its axes in memory in this order, with gaps and backwards as `steps` say."""
+    """Return an array with these elements, its axes in memory in this order, with gaps and backwards as `steps` say."""
     order = [axis for axis in order if axis < array.ndim]
     sizes = [array.shape[axis] * abs(steps[axis]) for axis in order]
     memory = np.ones(sizes, array.dtype)[(*[slice(None, None, steps[axis]) for axis in order], ...)]
@@ -80,7 +80,7 @@ layouts = st.tuples(st.permutations(range(4)), st.tuples(*[st.sampled_from([1, 1
 
 @st.composite
 def operands(draw, n):
-    """Arrays of many layouts that can be broadcast together, at least one of them with an axis."""
+    """Draw arrays of many layouts that can be broadcast together, at least one of them with an axis."""
     shapes = draw(arrays.mutually_broadcastable_shapes(num_shapes=n, min_dims=0, max_dims=4, max_side=5))
     values = iter(range(10**6))
     found = []

@@ -104,7 +104,6 @@ def test_gradients_that_users_hold_stay():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_lives(seed):
-    """Values come, are held by this and that, and go. Each stays what NumPy says that it is."""
     choose = random.Random(seed)
     alive = [(Tensor(array), array.copy()) for array in (np.arange(2.0), np.ones((2, 2)), np.array(3.0))]
     for _ in range(300):

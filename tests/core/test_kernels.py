@@ -17,7 +17,7 @@ each_dtype = pytest.mark.parametrize("dtype", [None, *DTYPES], ids=str)
 
 
 def shown(function, *args, **kwargs):
-    """The outcome, where what is in memory says nothing (pointers, padding) of a text of it."""
+    """Return the outcome, as text where the memory holds pointers or padding."""
     def call():
         result = function(*args, **kwargs)
         if result.dtype.char not in "OgG":

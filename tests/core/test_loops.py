@@ -32,7 +32,7 @@ each_ufunc = pytest.mark.parametrize("ufunc", UFUNCS, ids=lambda ufunc: ufunc.__
 
 
 def outcome(function, *args):
-    """What a call comes to: type, dtype, shape and bits of the result, or the error, and what it warned of."""
+    """Return the outcome of a call: type, dtype, shape and bits of the result, or the error, and what it warned of."""
     with all_warnings() as caught:
         try:
             result = function(*args)
@@ -44,7 +44,7 @@ def outcome(function, *args):
 
 
 def operands(ufunc, *choices):
-    """Every combination of the choices, as many as the ufunc takes."""
+    """Return every combination of the choices, as many as the ufunc takes."""
     return itertools.product(choices, repeat=ufunc.nin)
 
 
@@ -288,7 +288,7 @@ def test_other_products_are_left_to_numpy(left, right):
 
 
 def formulas():
-    """Every formula of the library that has a fused: name, index, formula, fused."""
+    """Yield every formula of the library that has a fused: name, index, formula, fused."""
     for name, declaration in DECLARATIONS.items():
         given = declaration.vjp if isinstance(declaration.vjp, tuple) else (declaration.vjp,)
         for i, formula in enumerate(given):

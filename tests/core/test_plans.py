@@ -29,7 +29,7 @@ def exp_twice(x):
 
 
 def described(function, *arrays):
-    """What the plan of a function is made of."""
+    """Return the description of the plan of a function."""
     compiled = compile(function)
     compiled(*arrays)
     variant, = compiled.variants
@@ -72,7 +72,7 @@ def test_a_plan_is_made_of_what_it_says_that_it_was_made_of(name):
 
 
 def changed(name, *places_and_values):
-    """The description with other values in these places."""
+    """Return the description with other values in these places."""
     parts = list(DESCRIBED[name])
     for place, value in zip(places_and_values[::2], places_and_values[1::2], strict=True):
         parts[place] = value
@@ -80,7 +80,7 @@ def changed(name, *places_and_values):
 
 
 def with_step(name, kind, place, value):
-    """The description with another value in the first step of a kind."""
+    """Return the description with another value in the first step of a kind."""
     steps = list(DESCRIBED[name][5])
     wanted, _, loop = kind.partition("s ")          # "loops put": the first such loop
     i = next(i for i, step in enumerate(steps) if step[0] == wanted and (not loop or step[LOOP][0].startswith(loop)))
@@ -209,7 +209,6 @@ ENDLESS = 1 << 40
 
 @pytest.mark.parametrize("name", PLANS)
 def test_every_number_of_a_plan_by_another(name):
-    """Plans with one number changed are refused, or run in their memory: the debug allocator sees to that."""
     _function, *arrays = PLANS[name]
     made = 0
     for i, step in enumerate(DESCRIBED[name][5]):
@@ -364,7 +363,7 @@ def inverse(x):
 
 @pytest.fixture(scope="module")
 def raising():
-    """Universal functions whose loops raise."""
+    """Provide universal functions whose loops raise."""
     vectorize = pytest.importorskip("numba").vectorize(["float64(float64)"])
     return vectorize(root).ufunc, vectorize(inverse).ufunc
 
@@ -394,7 +393,6 @@ def test_of_several_threads_the_first_in_the_order_of_rows_tells_its_exception(r
 
 @pytest.mark.parametrize("n", [4, 1000])
 def test_threads_of_a_short_run_raise_without_waiting_for_the_gil(raising, n):
-    """Each of four threads has a row, or some: it needs the GIL to raise, which a run of little work keeps."""
     spec = (n,), FLOAT
     numbers = n, n // 4, 0, 0, 4
     plan = _core.Plan(

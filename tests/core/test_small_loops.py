@@ -26,7 +26,7 @@ OF_ONE = ("negative", "absolute", "sqrt", "square")
 
 
 def pairs(dtype, n):
-    """Vectors of so many elements that meet each pair of edges, and the numbers beside them."""
+    """Return vectors of so many elements that meet each pair of edges, and the numbers beside them."""
     if dtype is np.bool_:
         values = np.array([False, True])
     elif dtype is np.int64:
@@ -50,7 +50,7 @@ def check_everywhere(function, dtype, n):
 
 
 def in_every_form(operator):
-    """Operands from memory, and results of the step before on the left, on the right and on both sides."""
+    """Take operands from memory, and results of the step before on the left, on the right and on both sides."""
     def function(x, y):
         first = operator(x, y)
         left = operator(first, y)
@@ -80,7 +80,6 @@ LINKS = {
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("name", LINKS)
 def test_long_rows_of_arithmetic(name, dtype):
-    """Of sums, differences and products that follow each other, up to three are one operation."""
     if name == "after a quotient" and dtype is np.int64:
         return
 
@@ -103,7 +102,6 @@ OF_LINKS = {
 @pytest.mark.parametrize("first", ["plus", "minus", "times"])
 @pytest.mark.parametrize("does", [*itertools.product(OF_LINKS, repeat=3)])
 def test_links(first, does):
-    """Two or three of them begin with two numbers from memory, or with the last result."""
     one, two, three = [OF_LINKS[name] for name in does]
 
     def step(x, y):
@@ -223,7 +221,7 @@ AROUND = {
 
 
 def reported(function, x, how):
-    """What `errstate` leads to: the error, or the warnings, without the lines that compiled functions add."""
+    """Return the effect of `errstate`: the error, or the warnings, without the lines that compiled functions add."""
     with np.errstate(all=how), all_warnings() as caught:
         try:
             function(x)
@@ -274,7 +272,6 @@ def test_an_error_names_the_line_of_its_loop():
 
 
 def test_what_is_run_once_more_gives_the_same_results():
-    """Code overwrites what it reads: in place, in a donated argument, in memory that was used before."""
     def function(x, y):
         for _ in range(5):
             x = x * y + x

@@ -143,7 +143,7 @@ def test_what_equals_a_default(fresh, define, spy, argument, value, stripped, kw
 
 
 def plain(value):
-    """A value made comparable with `==`: numbers with their type, NaN by its name, arrays by identity."""
+    """Return a value made comparable with `==`: numbers with their type, NaN by its name, arrays by identity."""
     if isinstance(value, (list, tuple)):
         return tuple(map(plain, value))
     if isinstance(value, dict):
@@ -218,7 +218,6 @@ LIBRARY_EXAMPLES = [
 
 @pytest.mark.parametrize(("name", "spelling", "expected"), LIBRARY_EXAMPLES, ids=str)
 def test_operators_of_the_library_are_stripped_likewise(tracer, spy, name, spelling, expected):
-    """Fallbacks see what kernels would: the same code strips for both."""
     seen = []
 
     def fallback(keys, op, *args, **kwargs):
@@ -237,7 +236,7 @@ def test_operators_of_the_library_are_stripped_likewise(tracer, spy, name, spell
 
 
 def same_kind_and_value(value, default):
-    """Equality of 2.2, after conversion: 1, 1.0 and True differ, NaN equals nothing, arrays equal nothing."""
+    """Compare by value after conversion: 1, 1.0 and True differ, NaN equals nothing, arrays equal nothing."""
     if isinstance(value, tuple) and isinstance(default, tuple):
         return len(value) == len(default) and all(map(same_kind_and_value, value, default))
     if isinstance(value, (np.ndarray, Tensor)):
@@ -286,13 +285,13 @@ TYPES = {  # type: (converted values, values that may be defaults)
 
 
 def literal(value):
-    """A default as the schema language writes it."""
+    """Return a default as the schema language writes it."""
     return f"[{', '.join(map(literal, value))}]" if isinstance(value, tuple) else repr(value)
 
 
 @st.composite
 def operators(draw):
-    """(schema, arguments, a list of values for each)."""
+    """Draw (schema, arguments, a list of values for each)."""
     n = draw(st.integers(0, 7))
     kw_only = sorted(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
     arguments, parts, values = [("x", False, None, False)], ["Tensor x"], [X]
@@ -316,7 +315,7 @@ def operators(draw):
 
 @st.composite
 def spelled(draw, arguments, values):
-    """Some way to pass these values: leading ones by position, defaults left out or not."""
+    """Draw some way to pass these values: leading ones by position, defaults left out or not."""
     n_positional = sum(not kw_only for *_, kw_only in arguments)
     by_position = draw(st.integers(0, n_positional))
     kwargs = {
@@ -524,7 +523,7 @@ def test_a_kernel_that_cannot_be_called_is_refused(fresh, schema, kernel, reason
 
 
 def test_a_new_defaulted_argument_breaks_no_caller_but_asks_every_kernel(fresh, define, spy):
-    """Why arguments are stripped: a schema gets one more with a default, and no kernel sees another call."""
+    # Arguments are stripped so that a schema can get another default while kernels see the same calls.
     kernel = spy()
     for schema in (
         "f(Tensor x) -> ()",
@@ -538,7 +537,6 @@ def test_a_new_defaulted_argument_breaks_no_caller_but_asks_every_kernel(fresh, 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 63, 64])
 def test_many_arguments(fresh, define, spy, n):
-    """Sets of arguments are words of 64 bits. The last bit works too."""
     kernel = spy()
     op = define(fresh, f"f({', '.join(f'int a{i}={i}' for i in range(n))}) -> ()", CIA=kernel)
     values = tuple(range(n))

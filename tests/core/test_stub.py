@@ -16,7 +16,7 @@ STUBBED = {node.name: node.args for node in TENSOR.body if isinstance(node, ast.
 
 
 def parameters(arguments: ast.arguments) -> list[tuple[str, bool, bool]]:
-    """(name, keyword-only, has a default) of the parameters after self."""
+    """Return (name, keyword-only, has a default) of the parameters after self."""
     required = len(arguments.args) - len(arguments.defaults)
     positional = [(argument.arg, False, i >= required) for i, argument in enumerate(arguments.args)]
     by_keyword = [

@@ -16,14 +16,14 @@ dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda d
 
 
 def special_numbers(dtype):
-    """Both zeros, infinities, both nans, the smallest, the largest, and some between."""
+    """Return both zeros, infinities, both nans, the smallest, the largest, and some between."""
     info = np.finfo(dtype)
     return np.array([0.0, -0.0, 1.0, -1.0, 1 / 3, np.inf, -np.inf, np.nan, -np.nan, info.max, -info.max, info.tiny,
                      info.smallest_subnormal], dtype)
 
 
 def operands(dtype, size):
-    """Two arrays in which each special number meets each other one, if they are long enough."""
+    """Return two arrays in which each special number meets each other one, if they are long enough."""
     special = special_numbers(dtype)
     pairs = np.array([*itertools.product(special, special)], dtype)
     left, right = np.resize(pairs[np.random.default_rng(0).permutation(len(pairs))], (size, 2)).T
@@ -43,7 +43,6 @@ def test_bits_of_each_size(name, size, dtype):
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("name", [name for name in NAMES if NAMES[name] == 2])
 def test_bits_beside_a_repeated_number(name, place, dtype):
-    """Each special number, as an array without axes."""
     left, _ = operands(dtype, 700)
     compiled = compile(getattr(ops.np, name))
     for number in special_numbers(dtype):
@@ -80,7 +79,6 @@ def test_bits_of_each_layout(name, layout, dtype):
 @dtypes
 @pytest.mark.parametrize("name", NAMES)
 def test_results_in_the_place_of_an_operand(name, dtype):
-    """What a loop of a chain has computed, the next one may overwrite."""
     left, right = operands(dtype, 1001)
     of_numpy, of_ours = getattr(np, name), getattr(ops.np, name)
 

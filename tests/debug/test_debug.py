@@ -60,7 +60,7 @@ X = np.arange(3.0)
 
 
 def normal(text, library):
-    """A dump without what differs from run to run: namespace, file and line."""
+    """Return a dump without what differs from run to run: namespace, file and line."""
     return re.sub(r"\S+[/\\](\w+\.py):\d+", r"\1", text.replace(f"{library.namespace}::", "ns::"))
 
 
@@ -332,7 +332,7 @@ def _(op, other, patch):
 
 
 def handle(op, key, function):
-    """A registration that nobody checked."""
+    """Return a registration that nobody checked."""
     unchecked = KernelHandle(key, Kernel(function), "here")
     unchecked.operator, unchecked.active = op, True
     return unchecked
@@ -415,7 +415,7 @@ TRACKED = Tensor(X, requires_grad=True)
 
 
 def explained_inside(transform, call):
-    """What `call(value)` explains, where the value is one of a running transform."""
+    """Return the explanation of `call(value)` for a value of a running transform."""
     shown = []
 
     def function(value):
@@ -540,7 +540,7 @@ PYTHON_LEVELS = {
 
 
 def within(transform, call):
-    """The explanation `call(value)`, where the value is one of a running transform."""
+    """Return the explanation `call(value)`, where the value is one of a running transform."""
     found = []
 
     def function(value):
@@ -737,7 +737,6 @@ def situations(draw):
 @settings(max_examples=200)
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
 def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situation):
-    """The trace of the call tells which kernel ran first, and the result which one ran last."""
     registrations, fallbacks, guards, arguments, device = situation
     with new_library() as library, Library("_", "IMPL") as everything, contextlib.ExitStack() as stack:
         library.define("f(Tensor x, Tensor[] ys, *, Device? device=None) -> str")
@@ -789,7 +788,7 @@ def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situa
 
 
 def named(token):
-    """A kernel, or fallback, that takes anything and says its name."""
+    """Return a kernel, or fallback, that takes anything and says its name."""
 
     def kernel(*args, **kwargs):
         return token
@@ -906,7 +905,6 @@ def test_the_inner_trace_wins(fresh, define):
 
 @pytest.mark.parametrize(("value", "lines"), [("1", 2), ("0", 0), ("", 0), (None, 0)], ids=repr)
 def test_the_environment_variable(value, lines):
-    """It traces every thread from the start."""
     program = (
         "import threading, numpy, pydispatch; x = numpy.ones(2)\n"
         "thread = threading.Thread(target=pydispatch.ops.np.add, args=(x, x)); thread.start(); thread.join()\n"
@@ -930,7 +928,6 @@ def test_the_environment_variable(value, lines):
 @pytest.mark.parametrize("absence", ["sys.stderr = None", "sys.stderr.close()"])
 @pytest.mark.parametrize("traced", ["environment", "block"])
 def test_tracing_without_a_standard_error(absence, traced):
-    """A process without one runs as it would untraced, and nothing turns up on standard output instead."""
     block = "debug.trace()" if traced == "block" else "contextlib.nullcontext()"
     program = (
         f"import contextlib, sys, numpy; from pydispatch import debug, ops\n{absence}\n"

@@ -23,7 +23,7 @@ WITHOUT_EXAMPLE = {"random_default_rng", "random_copy", "random_restored"}      
 
 
 def facts(op):
-    """The lines that say `Shapes: ...` and the like."""
+    """Return the lines that say `Shapes: ...` and the like."""
     return dict(line.split(": ", 1) for line in op.__doc__.splitlines() if line.partition(": ")[0] in (
         "Shapes", "Dtypes", "Gradient", "Variants"))
 
@@ -148,12 +148,12 @@ def test_gradients_of_operators_of_users():
 def test_custom_operators_are_documented_as_their_functions():
     @library.custom_op("describing::half", mutates_args=())
     def half(x: Tensor) -> Tensor:
-        """Half of it."""
+        """Return half of it."""
         return x / 2
 
     try:
-        assert half.__doc__ == "Half of it."
-        assert "Half of it." in ops.describing.half.__doc__
+        assert half.__doc__ == "Return half of it."
+        assert "Return half of it." in ops.describing.half.__doc__
         assert "in the example" not in ops.describing.half.__doc__
         assert facts(ops.describing.half)["Gradient"] == (
             "none is registered, and a backward pass through it raises NoDerivativeError.")

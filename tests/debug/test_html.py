@@ -16,7 +16,7 @@ from pydispatch.tracing.pictures import MOST_NODES
 
 
 def shown(value):
-    """The elements of what a notebook shows. It must parse as XML, which is stricter than HTML."""
+    """Return the elements of what a notebook shows. It must parse as XML, which is stricter than HTML."""
     text = re.sub(r"<details open>", "<details>", value._repr_html_())
     root = ElementTree.fromstring(f"<div>{text}</div>")
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
@@ -96,7 +96,7 @@ def test_an_explanation_is_a_tree_that_can_be_closed():
 
 
 def points_of(path):
-    """Points along a line of a picture, from its beginning to its end."""
+    """Return points along a line of a picture, from its beginning to its end."""
     x, y, kind, rest = re.fullmatch(r"M([\d.]+),([\d.]+) ([CV])(.*)", path).groups()
     start = np.array([float(x), float(y)])
     if kind == "V":

@@ -98,7 +98,6 @@ class Log(DispatchMode):
     functionalize(lambda x: ops.np.sum(ops.np.add_(ops.np.copy(x), 1.0))),
 ], ids=["matmul", "vmap", "jvp", "functionalize"])
 def test_a_mode_sees_the_same_operators(function):
-    """Both see one call of an operator, under whichever transforms, apart from the formulas of `jvp`."""
     log = Log()
     with log:
         function(Tensor(X))

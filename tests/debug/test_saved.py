@@ -84,7 +84,6 @@ def test_small_arrays_are_copied_instead():
 @pytest.mark.filterwarnings("ignore:Error detected")
 @pytest.mark.parametrize("order", [1, -1])
 def test_checks_are_added_up(order):
-    """`detect_anomaly` inside and outside of `check_saved`: both look."""
     def overwritten(w):
         m = X * 1.0
         y = (w * m).sum()

@@ -24,7 +24,7 @@ TRAIN = CHECKOUT / "examples" / "dask" / "train.py"
 
 @pytest.fixture(scope="module")
 def example():
-    """The example as a module."""
+    """Provide the example as a module."""
     spec = importlib.util.spec_from_file_location("dask_example", TRAIN)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -36,7 +36,7 @@ def compute(lazy):
 
 
 def run(*command):
-    """The output of a Python of its own, which knows the example, with one thread for products of matrices."""
+    """Return the output of a new Python process, which knows the example, with one thread for products of matrices."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(TRAIN.parent)]),
                    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, *map(str, command)], env=environment, capture_output=True, text=True,

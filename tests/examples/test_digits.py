@@ -24,7 +24,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 @pytest.fixture(scope="module")
 def example():
-    """The example as a module, with the right formula in force. Its operator is taken back."""
+    """Provide the example as a module, with the right formula in force. Its operator is removed afterwards."""
     spec = importlib.util.spec_from_file_location("digits_example", TRAIN)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -34,7 +34,6 @@ def example():
 
 
 def convolution_by_loops(images, kernels):
-    """The definition."""
     n, height, width, _ = images.shape
     rows, columns, _, channels = kernels.shape
     result = np.zeros((n, height - rows + 1, width - columns + 1, channels))
@@ -82,7 +81,7 @@ def test_a_step_of_the_training_is_compiled(example):
 
 
 def run(folder, *options):
-    """The output of the example, and the processor time that it took."""
+    """Return the output of the example, and the processor time that it took."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     completed = subprocess.run(
         [sys.executable, TRAIN, "--seed", "1", "--plot", folder / "loss.png", *options],
@@ -94,7 +93,7 @@ def run(folder, *options):
 
 
 def accuracies(output):
-    """Before and after, as shares."""
+    """Return the accuracies before and after, as shares."""
     found = re.search(r"test accuracy +([\d.]+)% -> ([\d.]+)%", output)
     assert found, output
     return float(found[1]) / 100, float(found[2]) / 100

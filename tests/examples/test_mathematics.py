@@ -18,7 +18,7 @@ FILES = sorted(FOLDER.glob("*.py"))
 
 
 def load(name):
-    """An example as a module."""
+    """Return an example as a module."""
     spec = importlib.util.spec_from_file_location(f"mathematics_{name}", FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -70,7 +70,7 @@ def test_it_needs_scipy_alone(name, tmp_path, monkeypatch, capsys):
 
 
 def slopes(function, x, step=1e-6):
-    """The gradient by central differences."""
+    """Return the gradient by central differences."""
     return np.array([(function(x + step * each) - function(x - step * each)) / (2 * step) for each in np.eye(len(x))])
 
 
@@ -214,7 +214,6 @@ def test_the_gradient_of_the_least_effort_is_the_costate():
 
 
 def test_the_least_effort_is_not_lowered_by_another_torque():
-    """A torque that also ends upright, found by other means: it follows the angle of a polynomial."""
     example = load("optimal_control")
     t = np.linspace(0, example.TIMES[-1], 4001)
     s = t / t[-1]

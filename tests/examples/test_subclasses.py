@@ -26,7 +26,7 @@ FILES = sorted(FOLDER.glob("*.py"))
 
 @pytest.fixture(scope="module")
 def zoo():
-    """All examples as modules. The rules that they register are taken back."""
+    """Provide all examples as modules. Their rules are removed afterwards."""
     handles, modules = [], {}
     register = library.register_pydispatch
 

@@ -24,7 +24,7 @@ FILES = sorted(FOLDER.glob("*.py"))
 
 @pytest.fixture
 def load():
-    """Gives an example as a module. The operators of all that was loaded are taken back."""
+    """Provide a function that loads an example as a module. Remove the operators of all examples afterwards."""
     modules = []
 
     def load(name):
@@ -214,7 +214,7 @@ def test_the_fit_is_that_of_scipy(load):
 
 
 def epidemic_by_hand(rates, weather, first, noise):
-    """By sums over the past: who is healthy, and who is ill of those infected so far."""
+    """Compute by sums over the past: who is healthy, and who is ill of those infected so far."""
     infections, shares = [first], []
     for change in weather:
         healthy = 1 - sum(infections)
@@ -246,7 +246,7 @@ def test_epidemics_by_the_loop_and_by_the_rule(load, in_dims):
 
 
 def losses_by_hand(problem, strokes, thresholds, digits):
-    """Of each image, in plain NumPy."""
+    """Compute the loss of each image, in plain NumPy."""
     windows = np.lib.stride_tricks.sliding_window_view(problem.images[..., 0], (3, 3), axis=(1, 2))
     hidden = np.maximum(np.einsum("nyxij,ijc->nyxc", windows, strokes[:, :, 0]) + thresholds, 0)
     scores = np.einsum("nyxc,yxcd->nd", hidden, digits)

@@ -82,7 +82,7 @@ CONTINUATIONS = {
 
 
 def program(transform, body, continuation, *inner):
-    """A function of two elements: a transform of a raw array, around others, which captures the argument."""
+    """Return a function of two elements: a transform of a raw array, around others, which captures the argument."""
     def run(x):
         def function(y):
             return BODIES[body](x, y)

@@ -88,19 +88,19 @@ STEPS = (*MAPPED, *DERIVATIVES, "functionalize")
 
 
 def words(length):
-    """Those with a vmap among them."""
+    """Return the words that contain a vmap."""
     return [word for word in itertools.product(STEPS, repeat=length) if not MAPPED.keys().isdisjoint(word)]
 
 
 def is_refused(name, word):
-    """Writes of a batch to what has none, and linearize does not know what a while_loop in reverse mode depends on."""
+    """Return whether a batch is written to unbatched memory, or linearize meets a while_loop in reverse mode."""
     if name in ("x[i] = v", "zeros[i] = v"):
         return "choice" in word
     return name == "number of steps" and "linearize" in word and "jacrev" in word
 
 
 def programs(name, word):
-    """The function transformed, the same by loops, and how many axes of examples its two arguments have."""
+    """Return the function transformed, the same by loops, and how many axes of examples its two arguments have."""
     with_vmap = in_a_loop = FUNCTIONS[name]
     n_x = n_choice = 0
     for step in reversed(word):
@@ -155,7 +155,6 @@ def test_words_of_three(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_graphs_of_words(name):
-    """A graph that was made with some choices holds for others."""
     for word in [*words(1), *words(2)]:
         if is_refused(name, word):
             continue

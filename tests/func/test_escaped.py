@@ -70,7 +70,7 @@ EVERYWHERE = AD | BATCHED
 
 
 def got_out(run: Callable[..., Any]) -> Tensor:
-    """A value of a transform that no longer runs."""
+    """Return a value of a transform that no longer runs."""
     kept: list[Tensor] = []
     run(kept.append)
     (value,) = kept
@@ -82,7 +82,7 @@ def at_the_top(f: Callable[[], Any]) -> Any:
 
 
 def in_thread(f: Callable[[], Any]) -> Any:
-    """The result of `f` in another thread, or its error."""
+    """Return the result of `f` in another thread, or its error."""
     found: list[Any] = []
 
     def work() -> None:
@@ -100,7 +100,7 @@ def in_thread(f: Callable[[], Any]) -> Any:
 
 
 def inside(transform: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any]:
-    """Runs a function while a transform is running, which has nothing to do with it, and gives its result."""
+    """Run a function inside an unrelated transform, and return its result."""
     def run(f: Callable[[], Any]) -> Any:
         results: list[Any] = []
         transform(lambda value: results.append(f()))
@@ -206,7 +206,6 @@ def test_a_dead_batch_is_not_converted(run, convert):
 @EACH_PLACE
 @EACH_BATCHED
 def test_a_dead_batch_can_be_looked_at(run, place):
-    """What is shown are shape and dtype of one example, and that it is dead."""
     dead = got_out(run)
     text, shape, dtype, length = place(lambda: (repr(dead), dead.shape, dead.dtype, len(dead)))
     assert "vmap of 2, which no longer runs" in text
@@ -250,7 +249,6 @@ def test_the_line_of_the_error_is_that_of_the_call_of_vmap():
 
 
 def test_a_new_vmap_at_the_same_depth_is_another_level():
-    """Interpreters are objects. Two of the same depth and size are not taken for one another."""
     kept = []
 
     def f(x: Any) -> Any:
@@ -265,7 +263,6 @@ def test_a_new_vmap_at_the_same_depth_is_another_level():
 
 
 def test_a_dead_batch_at_an_inner_level_of_its_own_transform():
-    """In a vmap that is running, what an inner one has left behind is dead."""
     def f(row: Any) -> Any:
         kept = []
         vmap(lambda x: (kept.append(x), x)[1])(row)
@@ -363,7 +360,7 @@ MISPLACED = r"{name}, called at .*test_escaped\.py:\d+, which is not active here
 
 @EACH_RUN
 def test_a_value_in_another_thread(run, name):
-    """The thread that made it is waiting, so that its interpreter is running."""
+    # The thread that made it is waiting, so its interpreter is running.
     def f(value: Any) -> None:
         with pytest.raises(AutogradError, match=MISPLACED.format(name=name)):
             in_thread(lambda: value + 1.0)
@@ -402,7 +399,6 @@ def test_a_value_in_a_transform_of_another_thread(run, name):
 @pytest.mark.parametrize("outer", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("inner", ["grad", "jvp", "vmap"])
 def test_an_inner_value_at_an_outer_level(outer, inner):
-    """What is called with an interpreter absent does not get values of that interpreter."""
     transform = EVERYWHERE[inner]
 
     def f(value: Any) -> None:
@@ -422,7 +418,7 @@ def test_an_inner_value_at_an_outer_level(outer, inner):
 
 @pytest.fixture
 def traced(fresh, define):
-    """An operator `twice` whose rules for interpreters tell who was asked, and go on below."""
+    """Define an operator `twice` whose rules for interpreters record who was called, and go on below."""
     asked: list[Any] = []
     twice = define(fresh, "twice(Tensor x) -> Tensor", CPU=lambda x: x * 2.0)
 
@@ -485,7 +481,6 @@ def test_a_composite_runs_at_the_level_where_it_is_called(traced, fresh):
 
 
 def test_a_kernel_for_all_backends_runs_below_all_levels(fresh):
-    """Unlike a composite, it is one operator under every interpreter: without rules it is looped over, or refused."""
     seen = []
 
     def kernel(x: Any) -> Any:
@@ -543,7 +538,6 @@ def test_what_is_seen_is_one_example_at_every_depth():
 
 
 def test_values_of_levels_below_are_opaque(fresh, define):
-    """The rule of an inner vmap sees the axis of its own examples alone, and the value of the outer one as an array."""
     seen = []
     add = define(fresh, "add(Tensor a, Tensor b) -> Tensor", CPU=np.add)
 
@@ -623,7 +617,6 @@ def call_in(cls: type[Transform], op: Any, x: Any) -> Any:
 
 
 def test_a_constant_of_vmap_is_not_repeated(fresh, define):
-    """Its rule gets what was passed, and None for the axis."""
     seen = []
     scale = define(fresh, "scale(Tensor x, Tensor y) -> Tensor", CPU=np.multiply)
 
@@ -857,7 +850,6 @@ def test_values_of_levels_are_not_pickled(run):
 
 
 def test_a_generator_of_values_ends_with_its_level():
-    """What a lazy function computes when the interpreter no longer runs is computed from dead values."""
     def lazily(x: Any) -> Iterator[Any]:
         yield x * 2.0
         yield x * 3.0

@@ -45,7 +45,7 @@ class Nilpotent:
         return self.terms.get(frozenset(), 0.0)
 
     def apply(self, derivatives):
-        """Of an analytic function, given its derivatives at the value: Taylor's series, which ends."""
+        """Apply an analytic function, given its derivatives at the value, by Taylor's series, which ends."""
         rest = Nilpotent({symbols: a for symbols, a in self.terms.items() if symbols})
         total, power = number(0.0), number(1.0)
         for k in range(len(frozenset().union(*self.terms)) + 1):
@@ -111,7 +111,7 @@ def exponential_in_place(a):
 
 
 def zeros_for(shape, value):
-    """Zeros made here, of the kind that what is written to them has: a raw array takes no tracked Tensor."""
+    """Return zeros made here, of the kind that what is written to them has: a raw array takes no tracked Tensor."""
     return ops.np.zeros(shape) + 0 * value
 
 
@@ -208,7 +208,6 @@ def test_nested_derivatives(expression):
 @settings(max_examples=200)
 @given(expressions.map(lambda body: ("derivative", "grad", ("variable", 0), body)), st.sampled_from([0, 1]))
 def test_nested_derivatives_on_the_eager_tape(expression, n):
-    """The same with tracked Tensors as arguments: the tape of all tapes differentiates once more."""
     numbers = [0.75, -0.5]
     symbol = object()
     points = [number(value) for value in numbers]

@@ -40,7 +40,7 @@ def raw(value: Any) -> Any:
 
 
 def same(found: Any, expected: Any) -> None:
-    """The same arrays: values, shapes, dtypes."""
+    """Return whether the arrays have equal values, shapes and dtypes."""
     found, expected = tree_leaves(raw(found)), tree_leaves(expected)
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
@@ -88,7 +88,7 @@ PLAIN = Plain()
 
 
 def check_against_numpy(program: Callable[..., Any], inputs: Callable[[], tuple[Any, ...]], remove: str) -> None:
-    """`program(operators, *inputs)` gives the same results, and leaves the same in its inputs, as in plain NumPy."""
+    """Assert that `program(operators, *inputs)` returns and writes what it returns and writes in NumPy."""
     expected_inputs, found_inputs = inputs(), inputs()
     expected = program(PLAIN, *expected_inputs)
     found = functionalize(functools.partial(program, ops.np), remove=remove)(*found_inputs)
@@ -181,7 +181,7 @@ def test_rows(row, remove):
 
 
 def test_the_input_is_written_and_the_output_is_it():
-    """The result is the object that the function returned. PyTorch returns another object with its values."""
+    # PyTorch returns another object with the same values.
     x = line()
 
     def f(x):
@@ -301,7 +301,7 @@ VIEWS = [name for name, declaration in DECLARATIONS.items() if declaration.varia
 
 
 def outcome(function, *args):
-    """What a call gives: its result, or the class of its error."""
+    """Return the result of a call, or the class of its error."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -330,7 +330,6 @@ def written_by_operator(piece, number):
 @pytest.mark.parametrize("remove", REMOVE)
 @pytest.mark.parametrize("name", VIEWS)
 def test_write_through_every_view_operator(name, remove):
-    """Whatever NumPy makes a view of is written through, what it copies is not, and what it refuses is refused."""
     tried = 0
     for sample in samples(name) or samples("copy"):
         if isinstance(sample.args[0], np.ndarray):
@@ -375,7 +374,7 @@ def test_parts_of_complex_numbers_go_back_exactly(special):
 
 
 def test_reshape_is_a_view_or_a_copy_as_in_numpy():
-    """The value of a view that was written to is contiguous. The view in NumPy is not, so its reshape is a copy."""
+    # The value of a written view is contiguous. NumPy's view is not, so its reshape is a copy.
     def program(np, x):
         v = np.getitem(x, (slice(None), slice(None, None, 2)))
         np.add_(v, 1)
@@ -417,14 +416,15 @@ def copied(value: Any) -> Any:
 
 
 def outs_for(result: Any) -> list[np.ndarray]:
-    """Arrays to write such a result to: fitting ones, of other dtypes, repeated, and of shapes that do not fit."""
+    """Return arrays to write such a result to: fitting ones, of other dtypes, repeated, and of shapes that do not fit.
+    """
     shape, dtype = np.shape(result), np.asarray(result).dtype
     fitting = [np.zeros(shape, other) for other in (dtype, np.int8, np.float32, np.complex128)]
     return [*fitting, np.zeros((2, *shape), dtype), np.zeros((*shape, 2), dtype)]
 
 
 def check_writes_alike(operator, args, kwargs, exact=True):
-    """The operator, functionalized, writes what it writes to raw arrays, or raises what it raises."""
+    """Assert that the functionalized operator writes what it writes to raw arrays, or raises the same error."""
     ours, theirs = copied((args, kwargs)), copied((args, kwargs))
     expected = outcome(lambda: operator(*theirs[0], **theirs[1]))
     found = outcome(lambda: functionalize(lambda *args, **kwargs: operator(*args, **kwargs))(*ours[0], **ours[1]))
@@ -450,7 +450,6 @@ def test_in_place_operators(name):
 
 @pytest.mark.parametrize("name", WITH_OUT)
 def test_operators_with_out(name):
-    """Every fifth combination: of the six arrays to write to, each with another sample."""
     for call in itertools.islice(calls_with_out(name), 0, None, 5):
         check_writes_alike(*call)
 
@@ -463,7 +462,10 @@ def test_operators_with_out_in_all_combinations(name):
 
 
 def calls_with_out(name):
-    """Samples of the operator, each with arrays to write to. Last, whether it writes the very bits that NumPy does."""
+    """Yield samples of the operator, each with arrays to write to.
+
+    Last, whether it writes the very bits that NumPy does.
+    """
     function = numpy_function(VARIANTS[name].functional)
     operator = getattr(ops.np, VARIANTS[name].functional)
     for sample in samples(VARIANTS[name].functional):
@@ -530,7 +532,7 @@ def write_in_turn(np, *arrays):
 @pytest.mark.parametrize("program", [write_first_read_second, write_second_read_first, write_in_turn])
 @pytest.mark.parametrize("alias", ALIASES)
 def test_aliased_inputs(alias, program):
-    """PyTorch gives the old values here: functorch issue 950."""
+    # PyTorch gives the old values here: functorch issue 950.
     ours, theirs = line(12).reshape(4, 3), line(12).reshape(4, 3)
     given, expected_inputs = ALIASES[alias](ours), ALIASES[alias](theirs)
     expected = outcome(lambda: program(PLAIN, *raw(expected_inputs)))
@@ -654,7 +656,7 @@ class Program:
         return tuple([draw(st.integers(-n, n - 1)) if n and draw(st.booleans()) else slices(draw, n) for n in shape])
 
     def operand(self, shape):
-        """A value that broadcasts to the shape, or a number."""
+        """Return a value that broadcasts to the shape, or a number."""
         fitting = [k for k, value in enumerate(self.values) if fits(value.shape, shape)]
         if fitting and self.draw(st.booleans()):
             return Ref(self.draw(st.sampled_from(fitting)))
@@ -686,7 +688,7 @@ class Program:
 
 
 def view_chain(draw, array):
-    """A program of views of one array, the last of which counts."""
+    """Return a program of views of one array, the last of which counts."""
     return Program(draw, [array], views=True, n_steps=(0, 3), split=False)
 
 
@@ -750,13 +752,13 @@ def by_backward(f):
 
 
 def gradient_of_affine(f, x):
-    """Differences of values, which are exact for an affine function of integers."""
+    """Compute the gradient of an affine function of integers by differences, which are exact."""
     units = np.eye(x.size).reshape((x.size, *x.shape))
     return np.array([f(x + unit) - f(x) for unit in units]).reshape(x.shape)
 
 
 def weighted(values):
-    """The sum of all elements of all values, each with a weight of its own."""
+    """Return the sum of all elements of all values, each with a weight of its own."""
     total = 0.0
     for k, value in enumerate(values):
         total = total + (value * (counted(value.shape) + k)).sum()
@@ -780,7 +782,6 @@ def test_gradients_of_random_programs(nesting, data, shape):
 @settings(max_examples=10)
 @given(st.data(), SHAPES)
 def test_gradients_of_random_programs_on_inputs_that_share_memory(nesting, data, shape):
-    """What is written to shared inputs is seen, and differentiated, outside."""
     array = counted(shape)
     chains = [view_chain(data.draw, array) for _ in range(2)]
     program = Program(data.draw, [chain.values[-1] for chain in chains], linear=True, split=False)
@@ -881,7 +882,7 @@ def writes_out_of_captured(x):
 
 @pytest.mark.parametrize("f", [writes_captured_array, writes_captured_tensor, writes_out_of_captured])
 def test_captured_arrays_are_not_written_to(f):
-    """PyTorch fails an internal assertion here."""
+    # PyTorch fails an internal assertion here.
     with pytest.raises(FunctionalizationError) as caught:
         functionalize(f)(line())
     first, second = str(caught.value).splitlines()
@@ -1014,7 +1015,6 @@ def test_custom_views_that_depend_on_elements(custom, name):
 
 
 def test_conversions_convert_once():
-    """A layout holds old elements, whose conversion might warn."""
     def f(x):
         x[...] = 1
         return x.astype(np.int8), x.astype(np.float64, copy=False)
@@ -1081,7 +1081,7 @@ def test_custom_operators_on_arguments_that_overlap(custom):
 
 
 def seen_below(f, *args):
-    """The operators that a mode outside of functionalize sees."""
+    """Return the operators that a mode outside of functionalize sees."""
     with LoggingMode(), capture_logs(is_mode=True) as lines:
         f(*args)
     return [text.split("np.")[1].split("(")[0] for text in lines if "np." in text]
@@ -1118,7 +1118,7 @@ def test_subclasses_below_see_functional_operators():
 
 
 def text_of(graph):
-    """The calls of a graph, without types and dead names."""
+    """Return the calls of a graph, without types and dead names."""
     lines = [line.split("#")[0].split(";")[0].strip() for line in str(graph).splitlines()]
     return [line.replace("ops.np.", "") for line in lines if line and not line.startswith("def")]
 
@@ -1181,7 +1181,7 @@ def test_graphs_of_random_programs_on_inputs_that_share_memory(data, shape):
 
 
 def check_graph(graph, inputs, results, written):
-    """The graph writes to nothing but its inputs, at the end, and gives these results, so it does without dead code."""
+    """Assert that the graph writes only to its inputs, at the end, and gives these results, also without dead code."""
     for _ in range(2):
         targets = [node.target for node in graph.nodes if node.op == "call_function"]
         mutable = [target.schema.is_mutable for target in targets if hasattr(target, "schema")]

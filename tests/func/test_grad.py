@@ -199,7 +199,7 @@ TREES = {
 
 
 def weighted_leaves(value):
-    """The sum of k times the cube of the k-th leaf: of each leaf another derivative."""
+    """Return the sum of k times the cube of the k-th leaf: of each leaf another derivative."""
     return sum(((k + 1) * (leaf**3).sum() for k, leaf in enumerate(tree.tree_leaves(value))), ops.np.zeros(()))
 
 
@@ -293,7 +293,6 @@ def test_containers_of_tracked_tensors():
 
 
 def test_a_class_that_is_not_registered_is_no_container():
-    """It is passed on as it is where it is not differentiated."""
     counter = collections.Counter(x=X)
     with pytest.raises(ValueError, match="argument 0 is a Counter"):
         grad(lambda p: p["x"].sum())(counter)
@@ -469,7 +468,7 @@ def test_value_and_grad_with_argnums():
 
 @pytest.fixture
 def opaque(fresh, define):
-    """An operator that nobody gave a derivative."""
+    """Provide an operator that nobody gave a derivative."""
     return define(fresh, "opaque(Tensor x) -> Tensor", CPU=lambda x: x * 2)
 
 

@@ -22,7 +22,7 @@ BOTH = pytest.mark.parametrize("jacobian", [jacrev, jacfwd])
 
 
 def row_by_row(f, *args):
-    """The Jacobian of a function of arrays that returns one array, one vjp per element of the output."""
+    """Return the Jacobian of a function of arrays that returns one array, one vjp per element of the output."""
     output, pull = vjp(f, *args)
     shape = np.shape(output)
     rows = [pull(unit.reshape(shape)) for unit in np.eye(np.size(output))]
@@ -30,7 +30,7 @@ def row_by_row(f, *args):
 
 
 def by_differences(f, x, step=1e-6):
-    """The Jacobian of a function of one array that returns one array, by central differences."""
+    """Return the Jacobian of a function of one array that returns one array, by central differences."""
     columns = [
         (np.asarray(f(x + step * unit)) - np.asarray(f(x - step * unit))) / (2 * step)
         for unit in np.eye(x.size).reshape(x.size, *x.shape)
@@ -334,7 +334,7 @@ class Batches:
 
 
 def test_chunk_of_one_batches_nothing(fresh, define):
-    """It works for what cannot be batched. Here every row is a call of its own."""
+    # Every row is a separate call, so it works for functions that cannot be batched.
     batches = Batches(fresh, define)
     close(jacrev(batches.function(), chunk_size=1)(X), np.eye(3))
     assert batches.shapes == [(3,)] * 3

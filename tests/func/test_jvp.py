@@ -338,7 +338,6 @@ def test_forward_mode_switched_off_outside():
 
 
 def test_only_the_inner_level_is_switched_on():
-    """Below the inner jvp the outer one is off, as it was where the inner one began."""
     def f(x):
         with set_forward_enabled(False):
             _, slope = jvp(cube, (x,), (T,))
@@ -369,7 +368,6 @@ def test_forward_mode_does_not_matter_to_grad():
 
 @pytest.mark.parametrize("names", list(itertools.product(["jvp", "grad"], repeat=2)), ids=" of ".join)
 def test_switched_off_around_an_inner_transform(names):
-    """The outer jvp is cut off by its own switch, grad by its own, and neither by the other's."""
     def derivative(name, f):
         return grad(f) if name == "grad" else lambda x: jvp(f, (x,), (np.ones(()),))[1]
 

@@ -51,7 +51,7 @@ LEVELS = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp"}
 
 
 def check_no_level_is_active():
-    """Eager autograd refuses to work inside a transform, so that it works shows that none is left."""
+    """Assert that no transform is active, by eager autograd, which refuses to work inside one."""
     leaf = Tensor(X.copy())
     leaf.requires_grad_()
     (leaf**2).sum().backward()
@@ -109,7 +109,7 @@ def test_three_levels_are_not_confused(names):
 
 
 def by_tape(f):
-    """On the eager tape, with a graph of the derivative."""
+    """Differentiate on the eager tape, with a graph of the derivative."""
     def derivative(x):
         leaf = Tensor(x.copy(), requires_grad=True)
         return autograd.grad(f(leaf), leaf, create_graph=True)[0]
@@ -241,7 +241,7 @@ def test_wrapper_says_which_transform_it_belongs_to(run):
 
 @pytest.fixture(params=RUNS)
 def escaped(request):
-    """A wrapper of X, with a result of it, of a transform that has ended."""
+    """Provide a wrapper of X, with a result of it, of a transform that has ended."""
     kept = []
 
     def f(x):
@@ -359,7 +359,6 @@ def test_wrapper_in_another_thread(run):
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_inner_wrapper_at_an_outer_level(run, fresh, define):
-    """The kernel of an operator on outer values runs below both interpreters."""
     captured = []
     leaky = define(fresh, "leaky(Tensor x) -> Tensor", CPU=lambda x: np.asarray((captured[0] + x).array))
 

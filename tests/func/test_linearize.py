@@ -103,7 +103,6 @@ def test_loop_whose_length_depends_on_the_primal():
 @pytest.mark.parametrize(("f", "primal"), [(ops.np.sqrt, 4.0), (lambda x: x * 1e200, 1e200), (ops.np.reciprocal, 1e-5)],
                          ids=["sqrt", "overflow", "reciprocal"])
 def test_no_warning_that_jvp_does_not_give(f, primal):
-    """Warnings are errors here. Tangents of nobody are computed with, too."""
     x = np.array(primal)
     with np.errstate(over="ignore"):
         derivative = linearize(f, x)[1]
@@ -262,7 +261,6 @@ def test_exception_leaves_no_level():
 
 
 def test_write_to_what_was_computed_with():
-    """The derivative of what was computed before the write has the values of before the write."""
     def f(x):
         y = x * 2
         z = y * x           # 2 x²
@@ -491,7 +489,6 @@ def test_every_sample_function(sample):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_every_operator(name):
-    """The derivative function gives what jvp gives, for each of several tangents and for a batch of them."""
     for case in cases(name)[::3]:
         with quiet():
             def function(*values, case=case):

@@ -32,7 +32,7 @@ ONE, TWO, THREE = np.array(1.0), np.array(2.0), np.array(3.0)
 
 
 def twice(f):
-    """f of a number, as the mean over a batch of two of it."""
+    """Compute f of a number as the mean over a batch of two copies of the number."""
     return lambda x: vmap(f)(ops.np.stack([x, x])).mean()
 
 
@@ -96,7 +96,7 @@ def test_three_levels_are_not_confused(first):
 
 
 def three_derivatives(one, two, three):
-    """d/dx [ x · d/dy [ y² · d/dz (x·y·z) at z=5 ] at y=3 ] at x=2: of x · 3·9·x it is 54 x."""
+    """Compute d/dx [ x · d/dy [ y² · d/dz (x·y·z) at z=5 ] at y=3 ] at x=2: of x · 3·9·x it is 54 x."""
     return one(lambda x: x * two(lambda y: y**2 * three(lambda z: x * y * z)(np.array(5.0)))(THREE))(TWO)
 
 
@@ -282,7 +282,7 @@ def as_pairs(params):
 
 
 def by_hand(params, x, y):
-    """The gradient of the loss for one example, in plain NumPy."""
+    """Return the gradient of the loss for one example, in plain NumPy."""
     values = [x]
     for layer in params[:-1]:
         values.append(np.tanh(layer["weights"] @ values[-1] + layer["bias"]))
@@ -411,7 +411,7 @@ def test_learning_to_learn_with_two_steps():
 
 
 def test_newton_step_and_its_derivative():
-    """One step of Newton's method finds the minimum of a quadratic form, whatever the start: the derivative is 0."""
+    # One step of Newton's method finds the minimum of a quadratic form from any start, so the derivative is 0.
     matrix = np.array([[3.0, 1.0], [1.0, 2.0]])
     b = np.array([1.0, -1.0])
 
@@ -540,7 +540,6 @@ def test_dead_value_of_a_batch_is_an_error_everywhere(run):
 
 @pytest.mark.parametrize("transform", ["jacrev", "jacfwd", "hessian"])
 def test_errors_name_transform_and_line(transform):
-    """A value of the interpreter is used in another thread's place: a kernel below it."""
     ways = {"jacrev": jacrev, "jacfwd": jacfwd, "hessian": hessian}
     captured = X.copy()
 

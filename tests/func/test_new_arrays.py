@@ -91,7 +91,7 @@ def writer(make):
 
 
 def numbers(make):
-    """A function that writes numbers alone: raw arrays of captured ones take them everywhere."""
+    """Return a function that writes numbers alone: raw arrays of captured ones take them everywhere."""
 
     def f(x):
         y = make(x)
@@ -136,7 +136,7 @@ def slopes(f, step=1e-6):
 
 
 def plainly(make):
-    """`make` in NumPy's terms: a new array of numbers."""
+    """Make in NumPy's terms what `make` makes: a new array of numbers."""
     return lambda x: np.array(make(x))
 
 

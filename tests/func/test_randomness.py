@@ -48,7 +48,7 @@ class Drawn:
 
 
 def assert_refused(program: Callable[[np.random.Generator], Any], pattern: str) -> None:
-    """VmapError, and nothing was drawn."""
+    """Assert that a VmapError is raised before anything is drawn."""
     rng = generator()
     with pytest.raises(VmapError, match=pattern):
         program(rng)
@@ -56,12 +56,12 @@ def assert_refused(program: Callable[[np.random.Generator], Any], pattern: str) 
 
 
 def repeated(array: Any, n: int = B) -> np.ndarray:
-    """One draw for all examples."""
+    """Return one draw for all examples."""
     return np.repeat(np.asarray(array)[np.newaxis], n, 0)
 
 
 def mapped(draw: Callable[..., Any], mode: str, *batches: Any, in_dims: Any = 0) -> Callable[..., Any]:
-    """A program: the draw for each example of a batch."""
+    """Return a program: the draw for each example of a batch."""
     return lambda rng: vmap(lambda *examples: draw(rng, *examples), in_dims, randomness=mode)(*batches)
 
 
@@ -111,7 +111,6 @@ def test_factories_without_a_size(draw, numpy_draw):
 
 
 def test_one_draw_is_no_batch():
-    """With out_dims=None it leaves as it is. A draw for each cannot."""
     rng = generator()
     result = vmap(lambda x: ops.np.random_normal(rng, size=2), out_dims=None, randomness="same")(XS)
     np.testing.assert_array_equal(result, generator().normal(size=2), strict=True)
@@ -203,7 +202,6 @@ def test_parameters_that_differ(draw, batches, in_dims, numpy_draw):
 
 @EACH_PARAMETER
 def test_parameters_that_all_examples_share(draw, batches, in_dims, numpy_draw):
-    """They are repeated, and one draw is made of all."""
     first = [np.take(batch, 0, in_dims) for batch in batches]
 
     def alone(rng: Any) -> Any:
@@ -219,7 +217,6 @@ def test_parameters_that_all_examples_share(draw, batches, in_dims, numpy_draw):
 
 
 def test_parameters_that_do_not_broadcast_to_the_size():
-    """The error speaks of one example, and nothing is drawn."""
     rng = generator()
     with pytest.raises(ValueError, match=r"parameter has shape \(2,\), which does not broadcast to size \(3,\)"):
         vmap(lambda loc: ops.np.random_normal(rng, loc, size=3), randomness="different")(LOC)
@@ -276,7 +273,6 @@ def test_like_with_parameters_that_differ():
 @EACH_FILL
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_into_what_differs(name, dtype):
-    """What is written is seen in the caller's array, of which the example is a part."""
     def program(rng: Any, xs: Any, mode: str) -> Any:
         return vmap(lambda x: into(name)(x, rng), randomness=mode)(xs)
 
@@ -349,7 +345,7 @@ def test_permutations_of_arrays(axis):
         return ops.np.random_permutation(rng, x, axis)
 
     def same(rng: Any) -> Any:
-        """The permutation of places, applied to every example."""
+        """Return the permutation of places, applied to every example."""
         return np.take(CUBE, rng.permutation(CUBE[0].shape[axis]), axis if axis < 0 else axis + 1)
 
     assert_refused(mapped(draw, "error", CUBE), REFUSED)
@@ -376,13 +372,14 @@ EACH_PAIR = pytest.mark.parametrize(("outer", "inner"), [(outer, inner) for oute
 
 
 def nested(draw: Callable[..., Any], outer: str, inner: str) -> Callable[..., Any]:
-    """A program: draws for 2 x 3 examples."""
+    """Return a program: draws for 2 x 3 examples."""
     return lambda rng: vmap(lambda x: vmap(
         lambda y: draw(rng, x, y), randomness=inner)(INNER), randomness=outer)(OUTER)
 
 
 def nested_shape(outer: str, inner: str, size: tuple[int, ...]) -> tuple[tuple[int, ...], Callable[..., Any]]:
-    """The size of the one draw that is made, and how it becomes the result: the inner interpreter decides first."""
+    """Return the size of the one draw that is made, and how it becomes the result: the inner interpreter decides first.
+    """
     shape = (*((2,) if outer == "different" else ()), *((3,) if inner == "different" else ()), *size)
 
     def spread(drawn: Any) -> np.ndarray:
@@ -413,7 +410,7 @@ def test_nested_permutations(outer, inner):
         return
 
     def by_hand(rng: Any) -> Any:
-        """For each of the inner examples one operator at the outer interpreter."""
+        """Draw by one operator at the outer interpreter for each of the inner examples."""
         columns = [np.stack([rng.permutation(4) for _ in range(2 if outer == "different" else 1)])
                    for _ in range(3 if inner == "different" else 1)]
         return np.array(np.broadcast_to(np.stack(columns, 1), (2, 3, 4)))
@@ -422,7 +419,7 @@ def test_nested_permutations(outer, inner):
 
 
 def refusal(mode: str, differs: bool) -> str | None:
-    """What an interpreter says to a parameter that differs at this interpreter, or does not."""
+    """Return an interpreter's error for a parameter that differs, or does not, at this interpreter."""
     if mode == "error":
         return REFUSED
     return NOT_ONE if mode == "same" and differs else None
@@ -431,7 +428,6 @@ def refusal(mode: str, differs: bool) -> str | None:
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both"])
 def test_nested_parameters(outer, inner, owner):
-    """A parameter that differs at an interpreter asks that interpreter for a draw for each."""
     locs, scales = np.array([10.0, -10.0]), np.array([1.0, 2.0, 3.0])
 
     def draw(rng: Any, x: Any, y: Any) -> Any:
@@ -469,7 +465,7 @@ def test_nested_like(outer, inner, owner):
 
 
 def write_refusal(mode: str, differs: bool) -> str | None:
-    """What an interpreter says to a target that differs at this interpreter, or does not."""
+    """Return an interpreter's error for a target that differs, or does not, at this interpreter."""
     if mode == "error":
         return REFUSED
     return ONE_ARRAY if mode == "different" and not differs else None
@@ -478,7 +474,6 @@ def write_refusal(mode: str, differs: bool) -> str | None:
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
 def test_nested_in_place(outer, inner, owner):
-    """What is written to has to have the axis of every interpreter that draws for each."""
     xs, ys, shared = np.zeros((2, 4)), np.zeros((3, 4)), np.zeros(4)
 
     def draw(rng: Any, x: Any, y: Any) -> Any:
@@ -514,7 +509,7 @@ def test_the_error_names_the_level_that_refuses():
 
 
 def dropout(rng: Any, x: Any, keep: float = 0.5, *, training: bool = True) -> Any:
-    """Zeros with probability 1 - keep, the rest larger accordingly."""
+    """Return zeros with probability 1 - keep, the rest larger accordingly."""
     if not training:
         return x
     mask = ops.np.random_binomial(rng, 1, keep, tuple(x.shape)) == 1
@@ -555,7 +550,6 @@ def test_the_gradient_of_dropout_uses_the_mask_of_the_call():
 
 
 def test_one_mask_for_all_steps_of_a_program():
-    """A mask that is drawn outside is a constant of the batch."""
     rng = generator()
     mask = ops.np.random_binomial(rng, 1, 0.5, 20) == 1
     found = vmap(lambda x: ops.np.where(mask, x, 0.0))(WIDE)
@@ -566,12 +560,12 @@ def test_one_mask_for_all_steps_of_a_program():
 
 
 def noisy(rng: Any, loc: Any, scale: Any) -> Any:
-    """The sum of squares of two draws from one distribution."""
+    """Return the sum of squares of two draws from one distribution."""
     return (ops.np.random_normal(rng, loc, scale, 2) ** 2).sum()
 
 
 def noisy_by_hand(rng: Any, *batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """The gradients by loc and scale, for parameters 0.5 and SCALE."""
+    """Return the gradients by loc and scale, for parameters 0.5 and SCALE."""
     z = rng.normal(size=(*batch, 2))
     scale = SCALE[:, np.newaxis]
     draws = 0.5 + scale * z
@@ -719,7 +713,6 @@ def test_jacrev_draws_once():
 
 
 def test_hessian_draws_once():
-    """It is jacfwd of jacrev, and takes no randomness: all second derivatives are those of one function."""
     x = np.array([1.0, 3.0])
     assert Drawn(lambda rng: hessian(lambda x: (x ** 3 * ops.np.random_uniform(rng, size=2)).sum())(x)) == Drawn(
         lambda rng: np.diag(6 * x * rng.uniform(size=2)))
@@ -774,7 +767,7 @@ def test_composites_draw_at_the_level_where_they_are_called(fresh):
 
 
 def shaken(rng: Any, x: Any) -> Any:
-    """x and a draw that is written into an array of its own."""
+    """Return x and a draw that is written into an array of its own."""
     noise = ops.np.zeros_like(x)
     ops.np.random_normal_like_(noise, rng, 1.0)
     return x * noise

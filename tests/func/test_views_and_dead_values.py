@@ -28,7 +28,7 @@ X = np.array(2.0)
 
 
 def view_of_tracked_memory() -> Tensor:
-    """A view that was made before its memory was written to, and that nobody has looked at since."""
+    """Return a view that was made before its memory was written to, and that nobody has looked at since."""
     base = Tensor(np.zeros(3))
     view = base[0:2]
     x = Tensor(np.ones(3))
@@ -87,7 +87,7 @@ def test_a_batch_has_an_axis() -> None:
 
 
 def value_of_a_transform_that_is_over(kind: str, x: Any) -> Any:
-    """A value of an interpreter around `x` that was kept until the interpreter no longer ran."""
+    """Return a value of an interpreter around `x` that was kept until the interpreter no longer ran."""
     kept = []
 
     def keep(y: Any) -> Any:

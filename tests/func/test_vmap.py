@@ -43,7 +43,7 @@ def equal(actual, expected):
 
 
 def same_trees(actual, expected):
-    """Same containers, same arrays, raw ones where these are raw."""
+    """Assert equal containers and arrays, raw where the expected ones are raw."""
     pairs = zip(tree_leaves(actual), tree_leaves(expected), strict=True)
     assert tree_map(type, actual) == tree_map(type, expected)
     for found, wanted in pairs:
@@ -51,7 +51,7 @@ def same_trees(actual, expected):
 
 
 def looped(f, in_dims, out_dims, *arrays):
-    """What vmap gives for flat arguments and one result, by a loop."""
+    """Return the result of vmap for flat arguments and one result, by a loop."""
     size = next(a.shape[d] for a, d in zip(arrays, in_dims, strict=True) if d is not None)
     examples = [
         f(*[a if d is None else np.take(a, i, axis=d) for a, d in zip(arrays, in_dims, strict=True)])
@@ -325,12 +325,12 @@ def test_metadata_inside_is_that_of_one_example():
 
 def test_wraps():
     def documented(x):
-        """What it does."""
+        """Do what it does."""
         return x
 
     batched = vmap(documented)
     assert batched.__name__ == "documented"
-    assert batched.__doc__ == "What it does."
+    assert batched.__doc__ == "Do what it does."
     assert batched.__wrapped__ is documented
 
 

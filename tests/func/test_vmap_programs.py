@@ -67,11 +67,11 @@ class Mapped(NamedTuple):
         return frozenset(interpreter for interpreter, dim in enumerate(self.dims[i]) if dim is not None)
 
     def index_of(self, i: int, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Which variant of array i an example has: 0 at interpreters at which it is shared."""
+        """Return which variant of array i an example has: 0 at interpreters at which it is shared."""
         return tuple([k if dim is not None else 0 for k, dim in zip(index, self.dims[i], strict=True)])
 
     def batch(self, i: int, variant: Any, index: tuple[int, ...] = ()) -> np.ndarray:
-        """Array i with the axes of its interpreters, made of `variant(index)`."""
+        """Stack `variant(index)` to array i with the axes of its interpreters."""
         interpreter = len(index)
         if interpreter == len(self.sizes):
             return variant(index).copy()
@@ -82,16 +82,16 @@ class Mapped(NamedTuple):
 
 
 def variant_of(base: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
-    """Other numbers of the same kind and size for every example."""
+    """Return other numbers of the same kind and size for every example."""
     shift = sum(k * weight for k, weight in zip(index, (1, 3), strict=False))
     rolled = np.roll(base, shift)
     return np.asarray(-rolled if shift % 2 and base.dtype.kind in "fci" else rolled)
 
 
 def replayed(program: Program, inputs: Inputs, *, batches_made: bool) -> Program:
-    """The program with other inputs, the last of them a mark. Refused where it is not defined for them.
+    """Replay the program with other inputs, the last of them a mark. Raise Refused where it is not defined for them.
 
-    With `batches_made` the new arrays that are made differ, for all that is known, from example to example.
+    With `batches_made` new arrays are treated as if they differed from example to example.
     """
     builder = Builder(inputs)
     *given, mark = map(Value, range(len(inputs.views)))
@@ -144,7 +144,7 @@ def is_refused(program: Program, mapped: Mapped) -> bool:
 
 
 def check(program: Program, mapped: Mapped, *, batches_made: bool) -> bool:
-    """The vmapped program gives what a loop gives, and writes what it writes. False where it has to be refused, and is.
+    """Check the vmapped program against a loop, with its writes. Return False where it has to be refused, and is.
 
     Raises Refused where the program is not defined for all examples.
     """
@@ -193,7 +193,7 @@ def check(program: Program, mapped: Mapped, *, batches_made: bool) -> bool:
 
 
 def run_on(program: Program, bases: Any) -> list[Any]:
-    """The leaves that it returns."""
+    """Return the leaves that it returns."""
     leaves = tree_leaves(program.function(*[view(bases[i]) for i, view in program.inputs.views]))
     return [leaf if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]
 
@@ -244,7 +244,7 @@ def test_all_samples_of(operator):
 
 @st.composite
 def mappings(draw: st.DrawFn, program: Program) -> Mapped:
-    """One interpreter or two, most arrays mapped."""
+    """Draw one interpreter or two, most arrays mapped."""
     sizes = draw(st.sampled_from([(3,), (1,), (2,), (2, 2), (2, 3), (1, 2)]))
     dims = []
     for base in program.inputs.bases:

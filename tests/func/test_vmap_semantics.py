@@ -34,7 +34,7 @@ def equal(actual, expected):
 
 
 def check_no_level_is_active():
-    """Eager autograd refuses to work inside a transform, so that it works shows that none is left."""
+    """Assert that no transform is active, by eager autograd, which refuses to work inside one."""
     leaf = Tensor(V.copy(), requires_grad=True)
     (leaf * leaf).sum().backward()
     equal(leaf.grad.array, 2 * V)
@@ -48,7 +48,7 @@ def levels_are_left_as_they_were():
 
 
 def kept_from(f=lambda x: x, x=V):
-    """What f makes of a batched value, after vmap has returned."""
+    """Return f's result for a batched value, after vmap has returned."""
     kept = []
     vmap(lambda v: kept.append(f(v)) or v)(x)
     return kept[0]
@@ -231,7 +231,6 @@ def test_conversion_to_numpy_is_an_error(use):
 
 @pytest.mark.parametrize("name", ["unique", "nonzero", "argwhere", "flatnonzero"])
 def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
-    """Results that have another shape for each example."""
     function = getattr(np, name)
     with pytest.raises(DataDependentError, match="size="):
         vmap(function)(X)
@@ -239,7 +238,6 @@ def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
 
 @pytest.mark.parametrize("name", ["allclose", "array_equal"])
 def test_comparisons_of_whole_arrays_give_a_truth_value_per_example(name):
-    """NumPy's is a bool. That of a batch of arrays is one for each, and using it as one bool is an error."""
     function = getattr(np, name)
     Y = X.copy()
     Y[0, 0] += 1
@@ -249,7 +247,7 @@ def test_comparisons_of_whole_arrays_give_a_truth_value_per_example(name):
 
 
 def test_there_is_no_way_around_the_levels():
-    """`.data` would strip one interpreter only."""
+    # `.data` would strip only one interpreter.
     for transform in (vmap, grad, jacrev):
         with pytest.raises(AttributeError, match="data"):
             transform(lambda x: x.data)(V)
@@ -601,7 +599,7 @@ def test_values_of_two_levels_of_the_same_size_are_not_mixed():
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["grad", "jvp", "vmap"])), ids=" of ".join)
 def test_with_derivatives_in_any_order(order):
-    """d/dx of the sum of sin(x y) over x and over y, at two points."""
+    # d/dx of the sum of sin(x y) over x and over y, at two points.
     ys = np.array([0.5, 2.0, -1.0])
     wrappers = {
         "grad": lambda f: grad(lambda x: f(x).sum()),
@@ -620,7 +618,6 @@ def test_with_derivatives_in_any_order(order):
 
 
 def nth_derivative(n, z):
-    """Of the sine."""
     return [np.sin, np.cos, lambda z: -np.sin(z), lambda z: -np.cos(z)][n](z)
 
 
@@ -640,7 +637,7 @@ def test_per_example_gradients_and_the_gradient_of_a_batch():
 
 @pytest.fixture
 def counted(define, fresh, spy):
-    """An operator with a batching rule that counts its calls."""
+    """Provide an operator with a batching rule that counts its calls."""
     calls = []
 
     def kernel(x):
@@ -678,7 +675,7 @@ def test_a_rule_is_skipped_where_nothing_is_batched(counted):
 
 @pytest.fixture
 def black_box(define, fresh):
-    """Defines an operator that NumPy computes, with nothing said about batches. Gives it and its calls."""
+    """Define an operator that NumPy computes, without a batching rule. Return the operator and its calls."""
 
     def make(schema, function):
         calls = []

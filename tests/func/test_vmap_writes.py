@@ -375,7 +375,7 @@ def on_grad_around(f):
 
 
 def in_a_body(f):
-    """In a branch that all examples take, and in both of a batched condition."""
+    """Write in a branch that all examples take, and in both of a batched condition."""
     def run(x, i):
         return higher_order.cond(x[0] > -100.0, f, lambda x, i: f(x, i) * 0, (x, i))
     return func.vmap(run)
@@ -451,7 +451,6 @@ def test_a_view_of_an_array_from_outside_is_from_outside():
 
 
 def test_what_all_examples_share_stays_one_array():
-    """Until a batch is written it costs what one example costs, and any library can read it."""
     def f(x):
         table = np.arange(3.0) * 2
         assert float(table[1]) == 2.0
@@ -537,7 +536,6 @@ VIEWS_OR_COPIES = {
 
 @pytest.mark.parametrize("name", VIEWS_OR_COPIES)
 def test_what_is_a_view_of_an_example(name):
-    """Also of a detached example, which is a view of it, and of one that the function makes."""
     starts = {"as passed": lambda v: v, "detached": ops.np.detach, "made": lambda v: v * 1.0,
               "detached view": lambda v: ops.np.detach(v.T), "made and detached": lambda v: ops.np.detach(v * 1.0)}
 
@@ -565,7 +563,6 @@ def test_what_is_a_view_of_an_example(name):
     lambda a, b: np.concatenate([a[None], b[None], numpy.ones((1, 4))]), lambda a, b: np.vstack([a, b]),
 ], ids=["stack", "stack along 1", "concatenate", "vstack"])
 def test_what_is_joined_lies_in_memory_as_in_a_loop(join, in_dims):
-    """Then `asfortranarray` and `ravel` copy what they copy there, and writes go where they go there."""
     def f(a, b):
         joined = join(a, b)
         ordered, flat = np.asfortranarray(joined), joined.T.ravel()

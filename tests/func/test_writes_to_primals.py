@@ -85,13 +85,13 @@ every_write = pytest.mark.parametrize("f", WRITES, ids=lambda f: f.__name__)
 
 
 def on_raw(f, x):
-    """The result and the array as the function leaves it, by NumPy."""
+    """Return the result and the array as the function leaves it, by NumPy."""
     x = x.copy()
     return np.asarray(f(Tensor(x))).copy(), x
 
 
 def derivative(f, x, t, step=1e-6):
-    """Central differences."""
+    """Differentiate by central differences."""
     return (on_raw(f, x + step * t)[0] - on_raw(f, x - step * t)[0]) / (2 * step)
 
 
@@ -133,7 +133,7 @@ def test_in_other_transforms(f):
 
 
 def along(f):
-    """The derivative along T, as a function."""
+    """Return the derivative along T, as a function."""
     return lambda x: jvp(f, (x.copy(),), (Tensor(T),))[1]
 
 

@@ -16,12 +16,12 @@ from pydispatch.tree import tree_leaves, tree_map
 
 
 def concrete(value):
-    """The number in an array of one element, whatever interpreters it is a value of."""
+    """Return the number in an array of one element, whatever interpreters it is a value of."""
     return np.asarray(_core.bottom_array(value) if isinstance(value, Tensor) else value).item()
 
 
 def loss(program):
-    """The sum of the squares of everything that a program returns."""
+    """Return the sum of the squares of everything that a program returns."""
     return lambda x: sum([(leaf * leaf).sum() for leaf in tree_leaves(program(x)) if leaf.dtype.kind in "fc"])
 
 
@@ -77,7 +77,7 @@ BATCHED = ("value", "grad", "jvp", "grad_grad", "jvp_grad", "grad_jvp")
 
 
 def same(actual, desired, rtol=1e-9):
-    """Equal structure, shapes, dtypes and values."""
+    """Assert equal structure, shapes, dtypes and values."""
     found, expected = tree_leaves(actual), tree_leaves(desired)
     assert len(found) == len(expected)
     for left, right in zip(found, expected, strict=True):
@@ -95,13 +95,13 @@ def check_wrapped(program, unrolled, x, name):
 
 
 def check_batched(program, unrolled, batch, name):
-    """vmap of a composition against a loop over the examples."""
+    """Compare vmap of a composition with a loop over the examples."""
     rows = [tree_leaves(SINGLE[name](unrolled)(x)) for x in batch]
     same(vmap(SINGLE[name](program))(batch), [np.stack(column) for column in zip(*rows, strict=True)])
 
 
 def check_gradient_of_batch(program, unrolled, batch):
-    """grad(vmap) and jvp(vmap) against those of the examples, and vmap(vmap) against the loop."""
+    """Compare grad(vmap) and jvp(vmap) with those of the examples, and vmap(vmap) with the loop."""
     rows = [grad(loss(unrolled))(x) for x in batch]
     same(grad(lambda batch: vmap(loss(program))(batch).sum())(batch), np.stack(rows))
     rows = [jvp(loss(unrolled), (x,), (direction(x),))[1] for x in batch]
@@ -113,7 +113,7 @@ def check_gradient_of_batch(program, unrolled, batch):
 
 
 def tests_of(programs, points, batch):
-    """A class of tests, to be given a name that begins with Test: programs under every composition.
+    """Return a class of tests, to be given a name that begins with Test: programs under every composition.
 
     `programs` has for each name the program and the plain loop that it is, `points` the arrays that they are called
     with, and `batch` several of these.

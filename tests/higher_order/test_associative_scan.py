@@ -40,7 +40,7 @@ def backwards_unrolled(x):
 
 
 def captured(x):
-    """Sums of a captured multiple: associative for any `scale` that commutes."""
+    """Combine by sums of a captured multiple: associative for any `scale` that commutes."""
     scale = ops.np.cos(x).mean()
     return associative_scan(lambda a, b: a + b + scale, x)
 
@@ -55,7 +55,7 @@ def affine(left, right):
 
 
 def recurrences(x):
-    """A linear recurrence, with a count, which has no derivative."""
+    """Return a linear recurrence, with a count, which has no derivative."""
     found = associative_scan(affine, {"w": x[:, 0], "b": x[:, 1], "n": np.ones(5, int)})
     return found["b"], found["n"]
 

@@ -232,7 +232,7 @@ def test_hook_in_a_body():
 
 
 def scaled_by(k):
-    """The forward function captures it: its derivative there is that of the operators of forward."""
+    """Scale by a value that the forward function captures, whose derivative is that of the operators of forward."""
     class Scaled(autograd.Function):
         generate_vmap_rule = True
 

@@ -21,7 +21,7 @@ BATCHES = {
 
 
 def of_cond(x, w):
-    """The first branch is out of its domain at and below 0, in its values and in its slopes."""
+    """Return a cond whose first branch is out of its domain at and below 0, in its values and in its slopes."""
     return cond(x > 0, lambda x, w: pnp.sqrt(x) * w + pnp.log(x * w) / x, lambda x, w: x * x * w, (x, w))
 
 
@@ -37,12 +37,12 @@ def of_nested_conds(x, w):
 
 
 def of_while(x, w):
-    """The root is out of its domain for finished examples."""
+    """Return a while_loop whose root is out of its domain for finished examples."""
     return while_loop(lambda total, v: v > 1, lambda total, v: (total + w * pnp.sqrt(v - 1), v * w - 1), (0.0, x))[0]
 
 
 def of_matrices(x, w):
-    """A factor of Cholesky raises an error where there is none."""
+    """Return a program where a factor of Cholesky raises an error if there is none."""
     matrix = pnp.array([[2.0, 0.5], [0.5, 1.0]]) * x
     return cond(x > 0, lambda m: pnp.linalg.cholesky(m).sum() * w, lambda m: m.sum() * w, (matrix,))
 

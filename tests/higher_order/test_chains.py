@@ -18,7 +18,7 @@ X = np.array([0.4, -0.7, 1.1])
 
 
 def program(x):
-    """A scan whose step captures `w` and holds a cond and a while_loop, which capture `w` and a slice of the scan."""
+    """Return a scan whose step captures `w` and holds a cond and a while_loop that capture `w` and a slice."""
     w = ops.np.cos(x) * WEIGHT
 
     def combine(c, y):
@@ -72,7 +72,6 @@ CHAINS = ["".join(chain) for n in range(1, 5) for chain in itertools.product("gj
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_chain(chain):
-    """`gv`: vmap of grad."""
     found, expected = program, program_in_python
     for step in chain:
         found, expected = STEPS[step][0](found), STEPS[step][1](expected)

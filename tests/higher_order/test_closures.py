@@ -71,7 +71,7 @@ HOLDERS = [in_a_closure, in_a_default, in_a_partial, in_a_bound_object, in_an_ob
 
 
 def needs_data(function):
-    """The same function, which cannot run without data."""
+    """Return the same function, which cannot run without data."""
     class Wrapping:
         def __init__(self):
             self.function = function
@@ -118,7 +118,7 @@ def test_captured_and_passed():
 
 
 def test_captured_values_of_three_levels():
-    """d/dc of d/db of d/da a*b*c*x summed, each interpreter's value captured by the innermost function."""
+    # d/dc of d/db of d/da a*b*c*x summed, each interpreter's value captured by the innermost function.
     def f(a, b, c):
         return map_slices(lambda x: a * b * c * x, X).sum()
 
@@ -152,7 +152,6 @@ def test_tape_inside_of_a_body():
 
 
 def test_names_keep_their_meaning_outside():
-    """While a body runs its captured array means another one. Afterwards it is itself again, after errors too."""
     weight = Tensor(np.array(2.0))
 
     def fails(x):
@@ -182,8 +181,6 @@ def test_dead_value_of_grad_is_a_constant():
 
 
 def test_backward_after_the_level_is_over():
-    """The functions of a node run when its interpreter no longer does, and what they capture means what it did."""
-
     _, pull = vjp(lambda x: scan(lambda c, y: (c * y * x.sum(), None), np.array(1.0), x)[0], X)
     same(pull(np.array(1.0))[0], grad(lambda x: x[0] * x[1] * x[2] * x.sum() ** 3)(X))
     same(pull(np.array(2.0))[0], 2 * grad(lambda x: x[0] * x[1] * x[2] * x.sum() ** 3)(X))
@@ -280,7 +277,6 @@ def drawing(generator):
 
 
 def test_draws_of_a_batch():
-    """`different`: the body draws for each example, though nothing that it gets is a batch."""
     generator, other = np.random.default_rng(5), np.random.default_rng(5)
     found = vmap(drawing(generator), randomness="different")(np.zeros(3))
     same(found, other.normal(0.0, 1.0, 3) + other.normal(0.0, 1.0, 3))
@@ -299,7 +295,6 @@ def test_draws_of_a_batch_in_a_branch():
 
 
 def test_result_that_is_the_same_for_all_examples():
-    """A cond of what is no batch stays one value: `out_dims=None` takes it as it is."""
     found = vmap(lambda x: cond(np.array(True), lambda y: y * 2, lambda y: y * 3, (X,)), out_dims=None)(np.zeros(4))
     same(found, X * 2)
 
@@ -332,7 +327,6 @@ def test_functionalize_reaches_into_functions(operand):
     lambda f: f, grad, functionalize, lambda f: lambda x: jvp(f, (x,), (x,)), lambda f: make_fx(f)],
     ids=["base", "grad", "functionalize", "jvp", "make_fx"])
 def test_write_to_a_captured_array_is_refused_everywhere(transform):
-    """Before anything is written."""
     kept = Tensor(np.zeros(3))
 
     def f(x):
@@ -351,7 +345,6 @@ def test_write_to_a_captured_array_is_refused_everywhere(transform):
 
 
 def test_gradient_descent_in_a_loop():
-    """Values of interpreters that the body enters, over arrays without data, are its own."""
     def body(p, n):
         return p - 0.1 * grad(lambda p: (p * p).sum())(p), n + 1
 
@@ -367,7 +360,6 @@ def test_gradient_descent_in_a_loop():
     lambda y: grad(lambda z: (z * z).sum())(y), lambda y: jvp(lambda z: z * z, (y,), (y,))[1] / y,
     lambda y: vmap(lambda z: z + z)(y)], ids=["grad", "jvp", "vmap"])
 def test_levels_inside_over_data(inner):
-    """A constant that the body works on in an interpreter of its own: nothing that it captures."""
     def body(x):
         return x * inner(np.array([1.0, 2.0, 4.0]))
 
@@ -386,7 +378,6 @@ def test_tensors_made_inside_are_no_arguments():
 
 
 def test_results_of_arrays_without_data_have_none():
-    """Those, too, that are like real arrays: nobody knows what they would be."""
     meta = Tensor(MetaArray((2,), np.dtype(float)))
     found = while_loop(lambda x, i: i < 3, lambda x, i: (x * 2, i + 1), (meta, 0))
     assert [type(value.array) for value in found] == [MetaArray, MetaArray]
@@ -466,7 +457,6 @@ def test_objects_that_cannot_be_compared():
         np.array([2.0, 1.0]), w)[0], lambda w: functionalize(lambda u: u * 2.0)(w)],
     ids=["grad", "jvp", "tangent", "vjp", "vmap", "vmap None", "functionalize"])
 def test_captured_value_as_the_argument_of_a_transform(enter):
-    """`enter(w)` is 2 w."""
     def f(w):
         return map_slices(lambda x: x * enter(w), X).sum()
 
@@ -476,7 +466,6 @@ def test_captured_value_as_the_argument_of_a_transform(enter):
 
 
 def test_a_variable_that_has_no_value_yet():
-    """A closure may hold one that is assigned after the loop."""
     x = Tensor(np.array(2.0))
 
     def combine(c, _):

@@ -303,7 +303,7 @@ def test_operands_that_are_no_arrays_stay():
 
 
 def test_branch_that_looks_at_values():
-    """Without data it cannot run, so only variables tell what it captures."""
+    # The branch cannot run without data, so only variables reveal what it captures.
     def branch(x):
         return x * 2.0 if x.sum() > 0 else x * 3.0
 

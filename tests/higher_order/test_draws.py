@@ -47,7 +47,7 @@ def words(rng: np.random.Generator) -> list[int]:
 
 
 def factor(rngs: Sources, h: Any, power: int = 1) -> Any:
-    """The body: three draws of one generator, and one of another."""
+    """Return the body: three draws of one generator, and one of another."""
     return h ** power * rngs.first.normal(size=3) * rngs.second.uniform(1.0, 2.0)
 
 
@@ -85,7 +85,7 @@ def by_associative_scan(x: Any, rngs: Sources) -> Any:
 
 
 def by_nested(x: Any, rngs: Sources) -> Any:
-    """A checkpoint and a cond in a scan, which draws itself, and a generator that is made inside."""
+    """Return a checkpoint and a cond in a scan, which draws itself, and a generator that is made inside."""
     def combine(total: Any, k: Any) -> Any:
         own = pnp.random.default_rng(11)
         inner = cond(k > 1, lambda h: factor(rngs, h, 2), lambda h: h * own.normal(size=3), (x,))
@@ -99,7 +99,7 @@ def by_counted_while(x: Any, rngs: Sources) -> Any:
 
 
 def by_dropout(x: Any, rngs: Sources) -> Any:
-    """A mask is computed from draws that are no Tensors, which no run without data can do."""
+    """Compute a mask from draws that are not Tensors, which no run without data can do."""
     def layer(h: Any, _: Any) -> Any:
         mask = (rngs.first.uniform(size=3) < 0.5) * 2.0
         return h * 1.0 + x ** 2 * mask, None
@@ -121,7 +121,7 @@ def total(construct: Callable[[Any, Sources], Any], rngs: Sources) -> Function:
 
 @cache
 def plain_run(construct: Callable[[Any, Sources], Any]) -> tuple[Any, Any, Any, Any]:
-    """The value, the slope and the curvature at X, and the states that a run leaves."""
+    """Return the value, the slope and the curvature at X, and the states that a run leaves."""
     def value(x: Any) -> Any:
         return total(construct, Sources())(x)
 
@@ -155,7 +155,7 @@ def of_vjp(f: Function) -> Any:
 
 
 def of_batch_of_vjps(f: Function) -> Any:
-    """The batch begins after the first run, so its examples share the draws of that run."""
+    """Run vjps as a batch after the first run, so that the examples share the draws of that run."""
     _, pull = func.vjp(f, X)
     rows, = func.vmap(pull, randomness="different")(np.array([1.0, 2.0]))
     np.testing.assert_allclose(rows[1], 2 * rows[0])
@@ -374,7 +374,7 @@ def drawn_raw(x: Any, rng: Any) -> Any:
 
 
 def written(x: Any, rng: Any) -> Any:
-    """A write ends the speculative run of a first step, and has its gradient run all steps again."""
+    """Write, which ends the speculative run of a first step and has its gradient run all steps again."""
     factor = pnp.zeros(1)
     factor[0] = 2.0
     return advanced_between_draws(x, rng) * factor[0]
@@ -631,7 +631,7 @@ GRADIENTS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 @pytest.mark.parametrize("draw", UNSEEN.values(), ids=UNSEEN)
 def test_loops_follow_states_that_change_unseen_or_refuse(draw, loop, ask):
-    """NumPy's loop is the oracle: the value and the slope are the draws of each step, or there is an error."""
+    # NumPy's loop is the oracle: the value and the slope are the draws of each step, or there is an error.
     held = Held()
     factors = np.array([draw(held) for _ in X])
     held = Held()

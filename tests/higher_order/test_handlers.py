@@ -84,7 +84,7 @@ def run_in(guard, call, x):
 
 
 def with_rule(operator, place, answer, run):
-    """What a call gives while a rule for this place returns an answer."""
+    """Return the result of a call while a rule for this place returns an answer."""
     def rule(*args):
         return answer
 
@@ -152,7 +152,6 @@ def test_right_results(name, place, kind):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_mode_below_a_gradient(name):
-    """Where functions are those of an interpreter, how many results there are is found out."""
     call = CALLS[name][1]
 
     def f(x):

@@ -28,7 +28,7 @@ def plain_unrolled(x):
 
 
 def shared(x):
-    """An argument that every slice gets, and a captured one."""
+    """Return an argument that every slice gets, and a captured one."""
     offset = ops.np.cos(x[1])
     return map_slices(lambda row, w, n: (row * w + offset) * n, x, x[0] * 2.0, 3)
 
@@ -62,7 +62,6 @@ TestW11Compositions = compositions.tests_of({
 
 
 def test_gradients_of_shared_arguments_are_summed():
-    """d/dw of sum(x_i * w * i)."""
     gradient = grad(lambda w: map_slices(lambda x, w: x * w, np.array([2.0, 4.0, 8.0]), w).sum())(np.array(5.0))
     compositions.same(gradient, np.array(14.0))
 

@@ -64,11 +64,6 @@ def runs_at_depth(depth, around, transform):
 @pytest.mark.parametrize("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
 @pytest.mark.parametrize("deepest", [7, pytest.param(9, marks=pytest.mark.slow)])
 def test_the_runs_of_the_innermost_function_are_a_polynomial_in_the_depth(around, name, transform, deepest):
-    """Each level adds its own run without data, and what a transform makes of it runs all levels within.
-
-    From the second level on: one loop alone may have a step without any transform, and such a loop needs no run of its
-    own.
-    """
     runs = [runs_at_depth(depth, around, transform) for depth in range(1, deepest + 1)]
     degree = 3 if name == "make_fx of grad" else 2      # that traces the derivative of each level, too
     assert runs[0] <= 7
@@ -134,7 +129,7 @@ class Nested:
 
 
 def n_nodes(graph, seen=None):
-    """The nodes of a graph and of those that it calls, each graph once."""
+    """Return the nodes of a graph and of those that it calls, each graph once."""
     seen = {} if seen is None else seen
     if id(graph) in seen:
         return 0
@@ -159,10 +154,6 @@ WITHIN_TRACES = {
 @pytest.mark.parametrize("trace", [compile, make_fx])
 @pytest.mark.parametrize("name", WITHIN_TRACES)
 def test_nested_branches_in_a_trace_grow_linearly(name, trace):
-    """A run without data for each level around, and one for the graph, as many nodes for each level as for the last.
-
-    The predicate is one for all examples of a batch, since both branches are in the graph where it is not.
-    """
     transform = WITHIN_TRACES[name]
     sizes = []
     for depth in range(1, 8):
@@ -259,7 +250,6 @@ def test_in_a_trace_a_body_runs_once_for_each_level_and_once_for_its_graph(aroun
 @pytest.mark.parametrize("transform", [WITHIN_TRACES["grad"], WITHIN_TRACES["hessian"]], ids=["grad", "hessian"])
 @pytest.mark.parametrize("name", [name for name in IN_TRACES if name != "associative_scan"])
 def test_graphs_of_nested_loops_grow_linearly(name, transform):
-    """But for associative_scan, whose graph has its function once for each round."""
     sizes = []
     for depth in range(1, 7):
         function = ops.np.sin

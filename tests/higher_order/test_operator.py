@@ -38,7 +38,7 @@ def below(value, interpreter):
 
 
 def make_mysum():
-    """The smallest one: the sum along an axis, with a rule for each transform."""
+    """Make the smallest operator: the sum along an axis, with a rule for each transform."""
     mysum = HigherOrderOperator("mysum")
 
     @mysum.py_impl("CompositeExplicitAutograd")
@@ -459,7 +459,6 @@ class Cube(Function):
 
 
 def test_handler_that_corrects_aliasing():
-    """What `return_and_correct_aliasing` corrects stands in a schema, and there is none."""
     x = LoggingTensor(X)
     with capture_logs() as log:
         found = cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
@@ -506,7 +505,6 @@ def test_value_of_a_transform_elsewhere(mysum):
 
 @pytest.mark.parametrize("function", [cond, scan, while_loop, map_slices, associative_scan], ids=lambda f: f.__name__)
 def test_the_functions_lead_to_their_operators(function):
-    """As messages that ask for a rule name it: `@cond.py_impl(Bounds)`."""
     assert isinstance(function.operator, HigherOrderOperator)
     assert function.operator.name == function.__name__
     assert function.py_impl.__self__ is function.operator

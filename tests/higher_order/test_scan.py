@@ -17,7 +17,7 @@ WEIGHT = np.array([[0.5, -0.3], [0.2, 0.8]])
 
 
 def unroll(combine, init, xs, reverse=False):
-    """The loop that scan is."""
+    """Return the loop that scan is."""
     carry, rows = init, []
     for i in reversed(range(len(xs))) if reverse else range(len(xs)):
         carry, y = combine(carry, xs[i])
@@ -42,7 +42,7 @@ def backwards_unrolled(x):
 
 
 def recurrent(x):
-    """Weights and bias are captured, the weights depend on x, the bias does not."""
+    """Scan with captured weights, which depend on x, and a captured bias, which does not."""
     weight = WEIGHT * ops.np.cos(x[0])
 
     def combine(h, x):
@@ -63,7 +63,7 @@ def recurrent_unrolled(x):
 
 
 def without_xs(x):
-    """A counter, which has no derivative, and a carry that starts with x."""
+    """Return a counter, which has no derivative, and a carry that starts with x."""
     (_, final), ys = scan(lambda c, _: ((c[0] + 1, c[1] * c[1] + c[0]), c[1].sum()), (0, x[0]), length=3)
     return final, ys
 
@@ -193,7 +193,6 @@ ARGUMENTS = (np.array([0.5, 1.5]), np.array([0.1, -0.2]), X)
                          ids=lambda flags: "".join(map(str, flags)))
 @pytest.mark.parametrize("derive", [False, True], ids=["value", "grad"])
 def test_which_arguments_are_batches(mapped, derive):
-    """Captured, init, xs: a carry that becomes a batch only after the first step among them."""
     args = [np.stack([arg, arg + 0.3, arg * 2]) if flag else arg for arg, flag in zip(ARGUMENTS, mapped, strict=True)]
     program, unrolled = weighted, weighted_unrolled
     if derive:
@@ -206,7 +205,6 @@ def test_which_arguments_are_batches(mapped, derive):
 
 
 def test_fixpoint_of_several_steps():
-    """A batch moves from one part of the carry to the next with every step."""
     def program(x):
         carry, _ = scan(lambda c, _: ((c[0], c[0] + c[1], c[1] + c[2])[:0] or (x * 1.0, c[0] * 2, c[1] + 1), None),
                         (np.array(1.0), np.array(2.0), np.array(3.0)), length=4)
@@ -224,7 +222,6 @@ def test_fixpoint_of_several_steps():
 
 
 def test_unbatched_carry_stays_one():
-    """A counter of the loop is the same for all examples: it may be used as a number there."""
     counters = []
 
     def program(x):
@@ -237,7 +234,6 @@ def test_unbatched_carry_stays_one():
 
 
 def test_body_without_a_fake():
-    """Where nothing can be found out without data, everything is a batch."""
     def combine(c, x):
         return c + np.asarray(3.0) * x, ops.np.sin(x) * (1.0 if np.isfinite(x.shape[0]) else c.item())
 

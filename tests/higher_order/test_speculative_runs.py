@@ -57,7 +57,7 @@ def makes_from_data(x):
 
 
 def makes_and_drops(x):
-    """The memory of each Tensor may be that of one before it, which a speculative run has noted."""
+    """Make and drop Tensors, whose memory may be that of a former one, which a speculative run has noted."""
     for number in range(20):
         made = Tensor(np.full(2, float(number)))
         x = x + made * 0.5
@@ -126,7 +126,7 @@ LOOPS = {
 
 
 def described(value):
-    """What a caller sees of a result: its structure, its types, what is in it."""
+    """Return the structure, types and contents of a result."""
     if isinstance(value, (tuple, list)):
         return [type(value), *map(described, value)]
     if isinstance(value, dict):
@@ -139,7 +139,7 @@ def described(value):
 
 
 def outcome(loop, make):
-    """The result, or the error, of a loop over a new function."""
+    """Return the result, or the error, of a loop over a new function."""
     try:
         return described(loop(make()))
     except Exception as error:
@@ -167,7 +167,6 @@ RUNS = {
 
 @pytest.mark.parametrize("loop", RUNS.values(), ids=RUNS)
 def test_a_function_runs_once_for_each_step(loop):
-    """The loop draws the same numbers as a loop in Python."""
     generator = np.random.default_rng(0)
     drawn = []
 

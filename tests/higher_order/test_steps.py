@@ -74,7 +74,7 @@ every_loop = pytest.mark.parametrize(("loop", "unrolled"), LOOPS)
 
 
 def total(loop):
-    """One number that depends on both results."""
+    """Return one number that depends on both results."""
 
     def of(*args):
         one, other = loop(*args)
@@ -105,7 +105,6 @@ def test_gradients_on_the_tape(loop, unrolled):
 
 @every_loop
 def test_values_that_depend_on_each_other(loop, unrolled):
-    """What is captured and what is carried are made of one weight: each path counts once."""
     def f(loop):
         return lambda w: total(loop)(w * 2.0, w[0] + w[1], XS @ ops.np.sin(w))
 
@@ -230,7 +229,6 @@ def test_a_mode_sees_one_operator(loop, unrolled):
 
 
 def test_a_rule_for_the_backend_is_called():
-    """Who registers a rule for arrays of NumPy's sees the loop, under `grad` too."""
     calls = []
 
     @scan.py_impl("CPU")
@@ -249,7 +247,6 @@ def test_a_rule_for_the_backend_is_called():
 
 @every_loop
 def test_cotangents_of_other_levels(loop, unrolled):
-    """Rows of a Jacobian are a batch of cotangents, which steps do not see one by one."""
     def f(loop):
         return lambda w: loop(w, np.array([0.1, -0.2]), XS)
 
@@ -271,7 +268,6 @@ def test_scan_without_xs(n):
 
 
 def test_carry_in_containers():
-    """Any nesting goes the quick way as well."""
     def combine(c, x, w):
         return {"b": [c["a"] + x], "a": c["b"][0] * w}, (x * w, {"y": c["a"] * 1.0})
 
@@ -291,7 +287,6 @@ def test_carry_in_containers():
 
 @every_loop
 def test_function_that_closes_over_a_weight(loop, unrolled):
-    """A Function in a step takes part in what is recorded."""
     class Scaled(autograd.Function):
         @staticmethod
         def forward(x):

@@ -571,7 +571,6 @@ FORWARD = {
 @pytest.mark.parametrize("kind", ["dict", "list", "attribute"])
 @pytest.mark.parametrize("loop", [scan_with_a_cache, map_with_a_cache, while_loop_with_a_cache])
 def test_a_value_that_the_first_step_keeps_is_refused_in_forward_mode(loop, kind, way):
-    """Later steps find it as a constant. The value, and the gradient in reverse mode, follow it."""
     f = loop(kind)
     np.testing.assert_allclose(f(X), np.sin(X).sum() * X.sum())
     np.testing.assert_allclose(func.grad(f)(X), np.cos(X) * X.sum() + np.sin(X).sum())

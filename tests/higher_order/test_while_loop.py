@@ -32,7 +32,7 @@ def counted_unrolled(x):
 
 
 def growing(x):
-    """As many steps as x wants. None for a large one."""
+    """Take as many steps as x says, and none for a large x."""
     (found,) = while_loop(lambda x: x.sum() < 10, lambda x: x * x + 1.0, (x,))
     return found
 
@@ -44,7 +44,7 @@ def growing_unrolled(x):
 
 
 def captured(x):
-    """The predicate and the body use arrays that depend on x."""
+    """Loop with a predicate and a body that capture arrays that depend on x."""
     limit, rate = ops.np.absolute(x).sum() + 3.0, ops.np.cos(x) + 1.5
     found = while_loop(lambda s: s["v"].sum() < limit, lambda s: {"v": s["v"] * rate + 0.5, "n": s["n"] + 1},
                        ({"v": x * 1.0, "n": 0},))
@@ -137,7 +137,6 @@ def test_carry_swapped():
 
 
 def test_shared_predicate_leaves_the_loop_as_it_is():
-    """A predicate that is the same for all examples: finished examples are none, so no `where` is needed."""
     graph = make_fx(vmap(counted))(BATCH)
     body = graph.constants["body_fn"]
     assert [node.target.name.name for node in body.find_nodes(op="call_function")] == ["add", "sin", "multiply", "add"]
@@ -176,7 +175,6 @@ def test_gradient_of_captured_arrays():
 
 
 def test_finished_examples_do_not_spoil_gradients():
-    """The body divides by zero for the example that is finished, in the gradient it is dropped."""
     def f(x):
         return while_loop(lambda x, n: n > 0, lambda x, n: (x / n, n - 1.0), (x[0] * 1.0, x[1] * 1.0))[0]
 
@@ -238,7 +236,6 @@ def test_write_to_the_carry():
 
 
 def test_graph_of_a_gradient_takes_as_many_steps_as_it_needs():
-    """The number of steps is data: the graph was traced for two steps, and runs with more of them, and with none."""
     graph = make_fx(grad(lambda x: growing(x).sum()))(X)
     for x in BATCH:
         compositions.same(graph(x), grad(lambda x: growing_unrolled(x).sum())(x))

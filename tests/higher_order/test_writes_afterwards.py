@@ -49,7 +49,7 @@ SLOW = [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for w
 
 
 def assert_same(way, program):
-    """The program takes an argument, and whether to write afterwards."""
+    """Compare a program of (argument, whether to write afterwards) with and without the writes."""
     expected, found = [WAYS[way](lambda x: program(x, writes)) for writes in (False, True)]     # noqa: B023
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-9)
 

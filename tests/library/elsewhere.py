@@ -42,7 +42,7 @@ class Process:
         self.warnings: list[str] = []
 
     def send(self, data: bytes):
-        """The result of a call, pickled as (function, arguments). RuntimeError with the error that it raised."""
+        """Return the result of a call, pickled as (function, arguments). RuntimeError with the error that it raised."""
         self.process.stdin.write(struct.pack("q", len(data)) + data)
         self.process.stdin.flush()
         (size,) = struct.unpack("q", self.process.stdout.read(8))
@@ -52,7 +52,7 @@ class Process:
         return result
 
     def call(self, function, *args, by=pickle):
-        """The result of a call of a function that is pickled by this module."""
+        """Return the result of a call of a function that is pickled by this module."""
         return self.send(by.dumps((function, args)))
 
     def close(self) -> None:
@@ -63,12 +63,11 @@ class Process:
 
 
 def energy(x):
-    """A function of operators."""
     return ops.np.sum(ops.np.sin(x) * x)
 
 
 def made_here():
-    """An operator that the import of this module defines, though not in the module's own lines."""
+    """Return an operator that the import of this module defines, though not in the module's own lines."""
     @custom_op("elsewhere::double", mutates_args=())
     def double(x: np.ndarray) -> np.ndarray:
         return x * 2
@@ -83,10 +82,10 @@ TWICE = higher_order.HigherOrderOperator("elsewhere_twice")
 
 @TWICE.py_impl("CompositeImplicitAutograd")
 def twice(f, x):
-    """Twice the result of a function."""
+    """Compute twice the result of a function."""
     return 2 * f(x)
 
 
 def twice_energy(x):
-    """A function that calls an operator on functions."""
+    """Return a function that calls an operator on functions."""
     return TWICE(energy, x)

@@ -47,7 +47,7 @@ HERE = re.escape(__file__)
 
 @pytest.fixture
 def ns(new_library):
-    """A namespace of the test's own. What is registered in it goes with the test."""
+    """Provide a namespace of the test's own. What is registered in it goes with the test."""
     namespace = new_library().namespace
     yield namespace
     for name, op in list(registrations.operators.items()):
@@ -70,7 +70,7 @@ def twice(x: np.ndarray) -> np.ndarray:
 
 
 def gradients(result, *inputs, grad=None, **options):
-    """The gradients as arrays, or None."""
+    """Return the gradients as arrays, or None."""
     found = autograd.grad(result, inputs, Tensor(ONE if grad is None else grad), allow_unused=True, **options)
     return [None if gradient is None else gradient.numpy() for gradient in found]
 
@@ -81,12 +81,12 @@ def gradients(result, *inputs, grad=None, **options):
 def test_a_definition_is_called_like_its_function(ns):
     @custom_op(f"{ns}::scale", mutates_args=())
     def scale(x: np.ndarray, by: float = 2.0) -> np.ndarray:
-        """Scales."""
+        """Scale."""
         return x * by
 
     assert isinstance(scale, CustomOpDef)
     assert repr(scale) == f"<CustomOpDef({ns}::scale)>"
-    assert scale.__doc__ == "Scales."
+    assert scale.__doc__ == "Scale."
     assert scale.__name__ == "scale"
     assert list(inspect.signature(scale).parameters) == ["x", "by"]
     assert str(scale.operator.schema) == f"{ns}::scale(Tensor x, float by=2.0) -> Tensor"
@@ -405,7 +405,6 @@ WRITTEN = {     # a schema, its tags, and which arguments come back
 @pytest.mark.parametrize(("schema", "tags", "returned"), WRITTEN.values(), ids=list(WRITTEN))
 @pytest.mark.parametrize("defined", [True, False], ids=["define", "custom_op"])
 def test_what_a_schema_tells_needs_no_fake(ns, schema, tags, returned, defined):
-    """With warnings as errors, which is how tests run, a fake that is registered all the same raises nothing."""
     name = f"{ns}::f"
     if defined:
         library.define(name, schema, tags=tags)
@@ -863,7 +862,7 @@ def _view_before(write, x):
 
 @pytest.fixture(params=["define", "custom_op"])
 def in_place(request, ns):
-    """Defines an operator in place. Gives (write, expected) as functions of an array to write to and another one."""
+    """Define an operator in place. Return (write, expected): functions of an array to write to and another one."""
 
     def make(kernel, schema, setup_context, backward, jvp, functional):
         name = f"{ns}::f_"
@@ -895,7 +894,7 @@ def in_place(request, ns):
     if (row, way) != ("by its output", "twice")     # where the second call overwrites what the first has saved
 ])
 def test_operators_in_place_have_gradients(in_place, row, way):
-    """The oracle is the same program with a library operator, and the result assigned."""
+    # The oracle is the same program with a library operator, and the result assigned.
     write, expected = in_place(*row)
 
     def found(x):
@@ -1515,7 +1514,7 @@ def test_lists_of_results(ns):
 
 @pytest.fixture
 def cube(ns):
-    """x³ with a formula for both modes."""
+    """Compute x³ with a formula for both modes."""
     f = custom_op(f"{ns}::cube", lambda x: x**3, mutates_args=(), schema="(Tensor x) -> Tensor")
 
     def setup_context(ctx, inputs, output):
@@ -1586,7 +1585,6 @@ def test_jvp_of_several_results(ns):
     (lambda f: func.grad(lambda x: func.jvp(f, (x,), (ONE,))[1].sum())(VALUES), 6 * VALUES),
 ], ids=["jvp", "jvp jvp", "jvp grad", "grad jvp"])
 def test_arrays_kept_as_attributes_in_forward_mode(ns, program, expected, has_jvp):
-    """Arrays come back as values of the interpreter that runs the functions, in containers too."""
     f = custom_op(f"{ns}::f", lambda x: x**3, mutates_args=(), schema="(Tensor x) -> Tensor")
 
     def setup_context(ctx, inputs, output):
@@ -1724,7 +1722,6 @@ def test_what_others_registered_stays_when_it_fits(ns):
 
 @pytest.mark.parametrize("spelling", ["decorator", "function", "library decorator", "library function"])
 def test_sources_are_the_users_lines(ns, spelling):
-    """As the six operators source0 to source5 of upstream's database say."""
     f = custom_op(f"{ns}::source", copy, mutates_args=())
     if spelling == "decorator":
         @f.register_fake

@@ -30,7 +30,7 @@ W = RNG.normal(size=3)
 
 
 def loop(function, in_dims=0):
-    """What vmap should be: the function on each example, results stacked."""
+    """Return the oracle of vmap: the function on each example, results stacked."""
     def looped(*args):
         dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
         size = next(arg.shape[dim] for arg, dim in zip(args, dims, strict=True) if dim is not None)
@@ -55,7 +55,7 @@ def transposed(results):
 
 @pytest.fixture
 def ns(fresh):
-    """A namespace that is empty again after the test."""
+    """Provide a namespace that is empty again after the test."""
     return fresh.namespace
 
 
@@ -83,19 +83,19 @@ def count(function, calls):
 
 @pytest.fixture(params=["kernel of NumPy", "kernel of operators"])
 def is_batchable(request):
-    """Whether the kernel of the operator can run on a batch."""
+    """Provide whether the kernel of the operator can run on a batch."""
     return request.param == "kernel of operators"
 
 
 @pytest.fixture
 def calls():
-    """The calls of the kernel of s3."""
+    """Provide the calls of the kernel of s3."""
     return []
 
 
 @pytest.fixture
 def s3(ns, is_batchable, calls):
-    """Value sin, backward 3·cos·ct: deliberately not the true derivative."""
+    """Provide an operator sin with the formula 3·cos·ct: deliberately not the true derivative."""
     kernel = count(ops.np.sin if is_batchable else np.sin, calls)
     return define(f"{ns}::s3", kernel, backward=s3_backward, setup=save_inputs, batchable=is_batchable)
 
@@ -161,7 +161,7 @@ def test_hessian_uses_the_given_derivative(s3):
 
 @pytest.fixture
 def tot(ns, is_batchable):
-    """Σx² with gradient 2x·ct: not elementwise."""
+    """Provide Σx² with gradient 2x·ct: not elementwise."""
     kernel = (lambda x: total(x * x)) if is_batchable else lambda x: np.sum(x * x)
 
     def backward(ctx, g):
@@ -180,7 +180,7 @@ def test_gradient_that_is_not_elementwise(tot, in_dim):
 
 @pytest.fixture
 def lin(ns, is_batchable):
-    """[a, w] -> [a·w, a + w]: a list of arrays in, a list out. Gradients may be None."""
+    """Provide [a, w] -> [a·w, a + w]: a list of arrays in, a list out. Gradients may be None."""
     def backward(ctx, grads):
         a, w = ctx.saved_tensors
         g1, g2 = grads
@@ -329,7 +329,7 @@ def affine_setup(ctx, inputs, keyword_only_inputs, output):
 
 @pytest.fixture
 def affine(ns, is_batchable):
-    """x·y·n·by, with an optional array, a number and a keyword-only number."""
+    """Provide x·y·n·by, with an optional array, a number and a keyword-only number."""
     def kernel(x, y=None, n=1, *, by=2.0):
         return x * n * by if y is None else x * y * n * by
 
@@ -363,7 +363,7 @@ def test_in_dims_of_broadcasting_operators(affine, in_dims, shapes):
 
 
 def numerical_gradient(function, args, i, step=1e-4):
-    """By central differences. Exact for what is at most quadratic."""
+    """Differentiate by central differences, which are exact up to degree two."""
     gradient = np.empty(args[i].shape)
     for index in np.ndindex(*args[i].shape):
         ends = []
@@ -384,7 +384,6 @@ def test_optional_that_is_none_and_defaults(affine):
 
 @loops_allowed
 def test_lists_with_batched_and_constant_elements(ns, is_batchable):
-    """Lists have any number of elements, and a list of optionals also elements of None."""
     def kernel(arrays):
         return sum(n * array for n, array in enumerate(arrays, 1) if array is not None)
 
@@ -421,7 +420,6 @@ def test_several_results_and_numbers(ns, is_batchable):
 
 @loops_allowed
 def test_results_that_are_not_differentiable(ns, is_batchable):
-    """One of booleans, which is not by nature, and one that is marked."""
     np_ = ops.np if is_batchable else np
 
     def kernel(x):
@@ -500,7 +498,6 @@ def test_tracked_array_that_a_kernel_closes_over_is_a_constant(ns):
     pytest.param(lambda f: lambda x: jvp(vmap(grad(f)), (x,), (np.ones(3),))[1], id="jvp(vmap(grad))"),
 ])
 def test_saved_results_are_differentiated(ns, is_batchable, program):
-    """An exponential that saves its own result: its derivatives are right where that is known to be a result."""
     def setup(ctx, inputs, output):
         ctx.save_for_backward(output)
 
@@ -541,7 +538,6 @@ def black_box_backward(ctx, g):
 ])
 @pytest.mark.parametrize("in_dim", [0, 1])
 def test_black_box_pieces_run_once_per_example(ns, setup, backward, in_dim):
-    """A setup that takes NumPy arrays works on the tape and inside of grad, where its inputs are constants."""
     f = define(f"{ns}::tot", lambda x: np.sum(x * x), backward=backward, setup=setup)
     c = np.array([1.0, 10.0, 100.0])
     expected = 2 * X * (c[:, None] if in_dim == 0 else c[None, :])
@@ -556,7 +552,6 @@ def test_black_box_pieces_run_once_per_example(ns, setup, backward, in_dim):
 
 @loops_allowed
 def test_black_box_setup_does_not_lose_second_derivatives(ns):
-    """What is saved of an example is saved of the batch, so that it is no constant."""
     def setup(ctx, inputs, output):
         ctx.save_for_backward(inputs[0], output)
         ctx.n = int(np.asarray(output) > -5)
@@ -579,7 +574,6 @@ def test_black_box_jvp(ns):
 
 @loops_allowed
 def test_black_box_derivatives_inside_of_vmap(ns):
-    """They see values of the vmap itself there, and what they saved and noted is split as well."""
     def setup(ctx, inputs, output):
         ctx.save_for_backward(*inputs)
         ctx.scale = [inputs[0] * 0 + 3.0, 2.0]
@@ -614,7 +608,7 @@ def test_transposing_a_black_box_is_an_error(ns):
 
 @loops_allowed
 def test_attributes_that_hold_batches(ns, is_batchable):
-    """They are values of a vmap that has ended before backward, and must not be taken for those of the new one."""
+    # They are values of a vmap that has ended before backward, and must not be taken for those of a new one.
     def setup(ctx, inputs, output):
         ctx.kept = {"x": [inputs[0], None], "twice": inputs[0] * 2}
         ctx.shape = inputs[0].shape
@@ -676,7 +670,7 @@ def test_batchable_kernel_is_not_run_again_after_it_has_written(ns):
 
 @pytest.fixture
 def plain(fresh):
-    """Defines an operator by its schema, with a NumPy kernel."""
+    """Define an operator by its schema, with a NumPy kernel."""
     def define_operator(schema, kernel, **options):
         fresh.define(schema, **options)
         fresh.impl(schema.partition("(")[0], kernel, "CPU")
@@ -762,7 +756,6 @@ def test_results_that_do_not_fit_together(plain):
 
 @loops_allowed
 def test_operators_that_write(ns, is_batchable):
-    """Into a positional argument, and into `out`."""
     np_ = ops.np if is_batchable else np
 
     def double(x):
@@ -796,7 +789,7 @@ def test_tensors_stay_tensors(s3):
 
 @pytest.fixture(params=["without a derivative", "with a derivative", "batchable"])
 def draw(ns, request):
-    """x plus normal deviates."""
+    """Provide x plus normal deviates."""
     def kernel(generator, x):
         return x + generator.normal(size=x.shape)
 
@@ -896,7 +889,6 @@ def test_output_without_a_batch_axis(ns):
 
 
 def test_rules_of_both_kinds_are_of_one_mechanism(ns):
-    """`register_pydispatch(op, Vmap, rule)` and `register_vmap`: the newest is in force."""
     f = define(f"{ns}::f", np.sin)
     f.register_vmap(lambda info, in_dims, x: (x * 2, 0))
     close(vmap(f)(Y), 2 * Y)

@@ -31,7 +31,7 @@ def process():
 
 @pytest.fixture
 def ns(new_library):
-    """A namespace of the test's own. What is registered in it goes with the test."""
+    """Provide a namespace of the test's own. What is registered in it goes with the test."""
     namespace = new_library().namespace
     yield namespace
     for name in [name for name in definitions if name.startswith(f"{namespace}::")]:
@@ -135,7 +135,7 @@ def test_an_operator_comes_with_the_module_that_defines_it(process):
 
 
 def defined(ns):
-    """An operator with all that can be registered for one."""
+    """Return an operator with all that can be registered for one."""
     @custom_op(f"{ns}::scale", mutates_args=())
     def scale(x: np.ndarray, by: float = 2.0) -> np.ndarray:
         return x * by

@@ -37,7 +37,7 @@ ONE = np.ones(1)
 
 @pytest.fixture
 def namespace(new_library):
-    """A namespace that no other test has."""
+    """Provide a namespace that no other test has."""
     return new_library().namespace
 
 
@@ -289,7 +289,6 @@ def test_impl_under_what_is_no_key(fresh, key):
 
 
 def test_every_key_can_be_registered_under(fresh):
-    """And none is silently dead: each affects some entry of the table."""
     fresh.define(S1)
     op = find_or_raise(f"{fresh.namespace}::foo")
     for key in all_keys():
@@ -312,7 +311,7 @@ def test_impl_takes_operators_and_packets(fresh):
     lambda lib, packet: register_kernel(packet, "CPU", kernel),
 ])
 def test_impl_for_a_packet_without_a_default_overload(fresh, register):
-    """It would make a dangling operator that no call reaches."""
+    # It would make a dangling operator that no call reaches.
     definition = fresh.define("foo.two(Tensor x) -> str")
     packet = getattr(ops, fresh.namespace).foo
     refused(
@@ -468,7 +467,6 @@ def foo(fresh):
 
 
 def test_get_kernel_wraps_and_delegates(foo, fresh):
-    """An override fetches what it replaces, and calls it without recursing."""
     previous = get_kernel(foo, "CPU")
     fresh.impl("foo", lambda x: f"wrapped {previous(x)}", "CPU")
     assert foo(ONE) == "wrapped kernel"
@@ -529,7 +527,6 @@ def test_a_bound_kernel_goes_stale_with_its_registration(foo, fresh):
 
 
 def test_a_bound_kernel_goes_stale_with_its_own_registration_only(foo, fresh):
-    """The same function under two keys: each bound kernel follows its own registration."""
     on_cpu = fresh.impl("foo", kernel, "CPU")
     fresh.impl("foo", kernel, "A")
     bound = get_kernel(foo, "A")
@@ -700,7 +697,6 @@ RESULTS = {
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_how_a_fallback_is_called(fresh, backends, convention):
-    """Plain: without what equals its default. Boxed: one value per schema argument."""
     fresh.define("f(Tensor x, int n=1, *, str s='a') -> str")
     options, function = CONVENTIONS[convention]
     with Library("_", "IMPL") as everywhere:
@@ -722,7 +718,6 @@ def test_a_fallback_sees_raw_arrays_under_a_backend_key_only(fresh, backends):
 
 
 def test_a_fallback_may_redispatch(fresh, token):
-    """A profiling layer: it runs for every operator, and passes each on to what is below."""
     ran = []
 
     def profile(keys, op, *args, **kwargs):
@@ -747,7 +742,7 @@ def test_a_fallback_is_not_in_the_state_of_an_operator(foo):
 
 
 def test_dropping_the_older_fallback_leaves_the_newer(fresh, backends):
-    """Upstream of 2020 silently clobbered, and dropping the older removed the newer."""
+    # In PyTorch of 2020, dropping the older one removed the newer one.
     fresh.define(S1)
     op = find_or_raise(f"{fresh.namespace}::foo")
     with Library("_", "IMPL") as first, Library("_", "IMPL") as second:
@@ -786,7 +781,6 @@ class Seen(DispatchMode):
 
 
 def test_a_composite_kernel_for_some_calls_alone(fresh):
-    """The others are differentiated by the formula, whichever transform, mode or tape asks, and `explain` agrees."""
     name = f"{fresh.namespace}::power"
     fresh.define("power(Tensor x, int n) -> Tensor")
     fresh.impl("power", lambda x, n: x ** n, "CPU")

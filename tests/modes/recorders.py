@@ -80,7 +80,8 @@ class Polite(Recorder):
 
 
 def wrapper_class(name="W", log=None, base=Tensor):
-    """A subclass that has an array, `inner`, and passes calls on to it. It writes "name operator" into the log."""
+    """Return a subclass that has an array, `inner`, and passes calls on to it. It writes "name operator" into the log.
+    """
     log = [] if log is None else log
 
     def __init__(self, inner, *, requires_grad=False):  # noqa: N807
@@ -96,5 +97,5 @@ def wrapper_class(name="W", log=None, base=Tensor):
 
 
 def unwrap(value):
-    """The array that an instance of a wrapper class has. Anything else as it is."""
+    """Return the array that an instance of a wrapper class has. Anything else as it is."""
     return getattr(value, "inner", value)

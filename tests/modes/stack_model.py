@@ -143,7 +143,7 @@ class Model:
         return self.call("np::maximum", (result, result), below) if mode.behaviour == "busy" else result
 
     def by_rule(self, owner, name, op, args, stack):
-        """What the rule for an owner and an operator says, if there is one."""
+        """Return the answer of the rule for an owner and an operator, if there is one."""
         behaviour = self.rules.get((owner, op))
         if behaviour is None:
             return NotImplemented
@@ -175,7 +175,7 @@ class Model:
 
 
 def taken(result, passed):
-    """A result as the interpreters make it theirs that the call has passed, the innermost one first."""
+    """Return a result as the interpreters make it theirs that the call has passed, the innermost one first."""
     for interpreter in reversed(passed):
         if isinstance(result, Owned):
             result = Owned(interpreter, result)
@@ -183,7 +183,7 @@ def taken(result, passed):
 
 
 def classes_of(args):
-    """Each class once, derived ones before their bases, else in the order of the arguments."""
+    """Return each class once, derived ones before their bases, else in the order of the arguments."""
     found = []
     for value in args:
         if isinstance(value, Instance) and value.cls not in found:

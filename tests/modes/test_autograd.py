@@ -154,7 +154,7 @@ def test_what_a_handler_calls_is_recorded(depth):
 
 
 def test_the_gradient_is_that_of_what_the_handler_did():
-    """In PyTorch modes are below autograd, and the derivative stays that of the operator that was called."""
+    # In PyTorch modes are below autograd, and the derivative is still that of the operator that was called.
     x = leaf()
     with SinIsCos():
         y = NP.sin(x)
@@ -274,7 +274,7 @@ def test_functions_of_authors_run_under_the_modes_of_their_call():
 
 
 def constant_mode(name="Constant", base=DispatchMode):
-    """A mode whose handler returns a constant of the shape of its first argument."""
+    """Return a mode whose handler returns a constant of the shape of its first argument."""
 
     def __pydispatch__(self, func, types, args=(), kwargs=None):  # noqa: N807
         return Tensor(np.ones(np.shape(args[0].array if isinstance(args[0], Tensor) else args[0])))
@@ -283,7 +283,7 @@ def constant_mode(name="Constant", base=DispatchMode):
 
 
 def untracked(run):
-    """How many UntrackedResultWarnings a function gives, with their texts."""
+    """Return how many UntrackedResultWarnings a function gives, with their texts."""
     with all_warnings() as caught:
         run()
     assert all(warning.category is UntrackedResultWarning for warning in caught)
@@ -360,7 +360,6 @@ def test_no_warning_for_a_constant_of_one_level_that_is_tracked_in_another():
 
 @pytest.mark.parametrize("key", ["CompositeImplicitAutograd", "CPU"])
 def test_a_constant_for_an_operator_that_has_no_formula(fresh, define, key):
-    """The handler has answered, so no derivative is looked for. The warning is the same."""
     op = define(fresh, "f(Tensor x) -> Tensor", **{key: lambda x: NP.exp(NP.negative(x))})
     mode = constant_mode("Whole", Whole)()
     with mode, pytest.warns(UntrackedResultWarning, match="Whole"):
@@ -416,7 +415,6 @@ def test_forward_and_backward_in_one_block():
 
 
 def test_a_mode_changes_what_backward_computes():
-    """The derivative of -cos is sin. The formula is called, and the mode turns its sin into a cos."""
     x = leaf()
     y = NP.negative(NP.cos(x))
     with SinIsCos() as mode:
@@ -448,7 +446,6 @@ def test_handlers_that_decline_leave_backward_as_it_is():
 
 
 def test_every_array_that_a_mode_sees_was_made_under_it():
-    """The tape hands gradients on in Tensors of its own, so arrays are compared."""
     known = []
 
     class Closed(Recorder):
@@ -474,7 +471,7 @@ def test_every_array_that_a_mode_sees_was_made_under_it():
 
 
 def inside(transform, f, mode):
-    """The mode is entered in the function, so it is further in than the transform."""
+    """Enter the mode in the function, so that it is further in than the transform."""
 
     def function(x):
         with mode:
@@ -484,7 +481,7 @@ def inside(transform, f, mode):
 
 
 def outside(transform, f, mode):
-    """The transform is called in the mode."""
+    """Call the transform in the mode."""
 
     def run(x):
         with mode:
@@ -539,13 +536,11 @@ def test_a_mode_outside_of_a_transform_sees_what_it_computes_on_values_below(tra
 
 @BOTH
 def test_inside_the_derivative_is_that_of_the_replacement(transform):
-    """Inside: sin is replaced before the transform sees it, so the derivative is that of cos."""
     close(inside(transform, lambda x: NP.sin(x).sum(), SinIsCos())(X), -np.sin(X))
 
 
 @BOTH
 def test_outside_the_transform_differentiates_what_was_written(transform):
-    """Outside: the transform sees sin, and calls cos for its derivative, which the mode leaves alone."""
     mode = SinIsCos()
     close(outside(transform, lambda x: NP.sin(x).sum(), mode)(X), np.cos(X))
     assert "np::sin" in mode.operators
@@ -553,7 +548,6 @@ def test_outside_the_transform_differentiates_what_was_written(transform):
 
 
 def test_counts_of_one_operator_in_and_around_grad():
-    """np::exp saves its result, so that backward calls it no more: once on each side of the transform."""
     log = []
     outer, inner = Recorder("outer", log), Recorder("inner", log)
 
@@ -623,7 +617,6 @@ def test_exceptions_in_the_function_and_in_handlers(transform):
 
 @BOTH
 def test_transforms_of_wrappers_of_a_subclass_inside_the_function(transform):
-    """A subclass is below every transform that holds its values, and its handler runs under the whole stack."""
     log = []
     Holder = wrapper_class("Holder", log)
 
@@ -635,7 +628,6 @@ def test_transforms_of_wrappers_of_a_subclass_inside_the_function(transform):
 
 
 def test_a_mode_around_a_transform_and_wrappers_of_its_values():
-    """What a mode calls is called where the transform is not active, so it has to decline what holds its values."""
     Holder = wrapper_class("Holder")
 
     def function(x):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.Performan
 
 
 def seen():
-    """All that a program can tell of the state."""
+    """Return the state as far as a program can read it."""
     state = _core.current_state()
     return state.stack, state.grad, state.forward, state.inference, state.excluded, autograd.is_grad_enabled()
 

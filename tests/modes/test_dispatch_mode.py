@@ -156,8 +156,7 @@ def test_what_the_handler_is_given(run, args, kwargs):
 
 
 def test_each_handler_of_one_call_gets_a_dict_of_its_own():
-    """In PyTorch a handler that changes kwargs and declines changes what the next one gets."""
-
+    # In PyTorch a handler that changes kwargs and declines changes the arguments of the next one.
     class Changing(Declining):
         def __pydispatch__(self, func, types, args=(), kwargs=None):
             self.note(func, types, args, dict(kwargs))
@@ -248,13 +247,13 @@ def test_a_mode_decorates_a_function():
 
     @mode
     def double(x, *, times=2):
-        """Doc."""
+        """Double it."""
         return NP.multiply(x, times)
 
     np.testing.assert_array_equal(double(X), X * 2)
     np.testing.assert_array_equal(double(X, times=3), X * 3)
     assert mode.operators == ["np::multiply"] * 2
-    assert (double.__name__, double.__doc__) == ("double", "Doc.")
+    assert (double.__name__, double.__doc__) == ("double", "Double it.")
     assert mode_stack() == ()
 
 
@@ -310,7 +309,6 @@ def test_the_decliner_is_off_for_the_next_entry_and_on_for_the_subclass():
 
 
 def test_a_mode_that_passes_on_is_off_in_the_subclass_and_those_above_it_too():
-    """A handler's calls are new calls, made where its mode is off."""
     seen = []
 
     class V(wrapper_class("W")):
@@ -494,7 +492,7 @@ COUNTS = [(0, False), (1, False), (2, True), (3, False)]
 
 @pytest.mark.parametrize(("count", "fits"), COUNTS)
 def test_the_number_of_results_is_checked(fresh, define, count, fits):
-    """In PyTorch a handler that returns three tensors for two gives the caller three."""
+    # In PyTorch a handler that returns three tensors for two gives the caller three.
     op = define(fresh, "pair(Tensor x) -> (Tensor, Tensor)", CPU=lambda x: (x.copy(), x.copy()))
     with Answering((X.copy(),) * count):
         if fits:
@@ -612,7 +610,7 @@ def test_other_values_of_decompose_composites_are_refused(value):
 
 @pytest.fixture
 def twice_plus(fresh, define):
-    """`twice_plus(x, y)`: x + x + y, as a composite of two calls of np::add."""
+    """Provide `twice_plus(x, y)`: x + x + y, as a composite of two calls of np::add."""
     return define(
         fresh, "twice_plus(Tensor x, Tensor y) -> Tensor",
         CompositeImplicitAutograd=lambda x, y: NP.add(NP.add(x, x), y),
@@ -663,7 +661,6 @@ def test_a_subclass_sees_the_pieces_of_what_a_mode_took_whole(twice_plus):
 
 
 def test_an_operator_with_a_backend_kernel_is_not_taken_apart(fresh, define):
-    """A composite kernel is used where the table says so: not on a backend with a kernel of its own."""
     op = define(fresh, "f(Tensor x) -> Tensor", CPU=lambda x: x + 1, CompositeImplicitAutograd=lambda x: NP.add(x, 1))
     with Recorder() as mode:
         op(X)

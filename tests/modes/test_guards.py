@@ -31,13 +31,16 @@ INITIAL = DispatchKeySet("BackendSelect")
 
 
 def state():
-    """What guards have changed: (added keys, removed keys, default backend)."""
+    """Return what guards have changed: (added keys, removed keys, default backend)."""
     now = _core.current_state()
     return now.included, without_members(key.name for key in now.excluded), now.default_backend
 
 
 def without_members(names):
-    """Names of keys, with the alias Autograd in place of its members. A backend registered meanwhile adds to these."""
+    """Return names of keys, with the alias Autograd in place of its members.
+
+    A backend registered meanwhile adds to these.
+    """
     names, members = frozenset(names), frozenset(key.name for key in DispatchKey.Autograd.members)
     return names - members | {"Autograd"} if members <= names else names
 
@@ -305,7 +308,7 @@ def test_a_guard_held_across_a_yield_is_reported_when_it_leaves_out_of_order():
 
 
 def in_thread(function):
-    """The result of a function in a new thread."""
+    """Return the result of a function in a new thread."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()))
     thread.start()
@@ -433,7 +436,7 @@ traced = include_keys("Tracer")
 def test_a_decorated_function():
     @traced
     def function(n, *, fail=False):
-        """Doc."""
+        """Document this."""
         assert state() == TRACED
         if fail:
             raise KeyError(n)
@@ -442,7 +445,7 @@ def test_a_decorated_function():
     assert function(3) == 0
     with pytest.raises(KeyError):
         function(1, fail=True)
-    assert (function.__name__, function.__doc__) == ("function", "Doc.")
+    assert (function.__name__, function.__doc__) == ("function", "Document this.")
     assert list(inspect.signature(function).parameters) == ["n", "fail"]
 
 
@@ -465,7 +468,7 @@ def test_a_decorated_method_and_kernel(fresh, define):
 
 @traced
 def conversation(log):
-    """Yields what it is sent. Survives a ValueError. Says when it is closed."""
+    """Yield the last value sent. Survive a ValueError, and report being closed."""
     received = None
     try:
         while received != "stop":
@@ -586,7 +589,7 @@ def test_a_decorated_coroutine_that_fails(cancelled):
 
 @traced
 async def async_conversation(log):
-    """As `conversation`, with awaits."""
+    """Do the same as `conversation`, with awaits."""
     received = None
     try:
         while received != "stop":

@@ -30,7 +30,7 @@ LEAF = Tensor(np.ones(3), requires_grad=True)
 
 @pytest.fixture(autouse=True)
 def errors_as_before():
-    """`numpy.errstate`, which `linearize` uses, is entered and left in Python: an interrupt may leave it on."""
+    """Restore `numpy.errstate`, which an interrupt may leave on, since Python code enters and leaves it."""
     with np.errstate():
         yield
 
@@ -208,7 +208,6 @@ def test_an_interrupted_switch_of_kernels_is_left(was_enabled, caplog):
 
 
 def test_leaving_a_switch_of_kernels_waits_for_another_thread_and_an_interrupt():
-    """An interrupt that comes while another thread registers is raised when the block has been left."""
     definition = custom_op("interrupted::f", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
     held = threading.Event()
 

@@ -41,7 +41,6 @@ RULED = ["np::add", "np::multiply", model.COMPOSITE]
 
 @pytest.fixture(scope="module")
 def composite(new_library):
-    """The model's composite operator."""
     with new_library() as library:
         library.define("composite(Tensor x, Tensor y) -> Tensor")
         library.impl("composite", lambda x, y: ops.np.add(ops.np.add(x, x), y), "CompositeImplicitAutograd")
@@ -69,7 +68,7 @@ class RealMode(DispatchMode):
 
 
 def real_classes(run):
-    """A Python class for each class of the model."""
+    """Return a Python class for each class of the model."""
     made = {}
 
     def real(description):
@@ -114,7 +113,7 @@ class Run:
     quiet: bool = False
 
     def __post_init__(self):
-        """Classes are made anew for each run, since rules and warnings go by class."""
+        """Make new classes for each run, since rules and warnings go by class."""
         self.classes = real_classes(self)
         self.mode_classes = {
             kind: type(f"RealMode{kind}", (RealMode,), {"decompose_composites": kind == "decomposed"})
@@ -242,7 +241,7 @@ class Run:
         assert tuple(mode.description.name for mode in mode_stack()) == names
 
     def check_value(self, real, expected):
-        """Interpreters, classes and numbers are those of the model."""
+        """Assert that interpreters, classes and numbers are those of the model."""
         if isinstance(expected, model.Owned):
             assert self.interpreters[real.interpreter] is expected.interpreter
             self.check_value(_core.value_below(real, real.interpreter), expected.below)
@@ -307,7 +306,7 @@ def test_handlers_run_as_the_model_says_at_length(composite, entries, calls):
 
 
 def notes_of(op, args, *stack):
-    """What the model notes of a call, without namespaces. The call may end with all declining."""
+    """Return the model's notes of a call, without namespaces. The call may end with all declining."""
     reference = model.Model()
     with suppress(model.AllDeclined):
         reference.call(op, args, stack)

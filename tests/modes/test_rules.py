@@ -31,7 +31,7 @@ class Noted:
 
 @pytest.fixture
 def op(fresh, define):
-    """`twice(x, *, times=2)`, with a kernel for NumPy arrays."""
+    """Provide `twice(x, *, times=2)`, with a kernel for NumPy arrays."""
     return define(fresh, "twice(Tensor x, *, int times=2) -> Tensor", CPU=lambda x, times=2: x * times)
 
 
@@ -217,7 +217,7 @@ def test_a_rule_of_a_subclass_is_of_the_exact_class(op):
 
 
 def test_a_rule_that_declines_leaves_the_call_to_the_handler_of_its_subclass(op):
-    """In PyTorch the rule is then called once more, with an argument missing."""
+    # In PyTorch the rule is then called once more, with an argument missing.
     log = []
     Wrapper = wrapper_class("Wrapper", log)
     rule = Noted()
@@ -292,7 +292,7 @@ def test_the_same_rule_object_for_several_classes(op):
 
 
 def test_of_two_rules_for_a_pair_the_newest_is_in_force_until_it_is_removed(op):
-    """As with kernels under one key. In PyTorch a second `py_impl` for a class fails an assertion."""
+    # In PyTorch a second `py_impl` for a class fails an assertion.
     first, second = Noted(X.copy()), Noted(X.copy())
     with register_pydispatch(op, Recorder, first), Recorder():
         with pytest.warns(OverrideWarning, match=rf"{op.name}[\s\S]*Recorder"):
@@ -420,7 +420,7 @@ def test_a_composite_comes_to_a_transform_in_pieces_and_to_its_rule_whole(fresh,
 
 
 def test_py_impl_for_a_key_is_an_ordinary_kernel(fresh, define):
-    """In PyTorch it has no effect until a Python dispatcher is turned on."""
+    # In PyTorch it has no effect until a Python dispatcher is turned on.
     op = define(fresh, "f(Tensor x, *, int times=2) -> Tensor")
 
     @op.py_impl("CPU")
@@ -474,7 +474,6 @@ def test_a_kernel_that_calls_its_own_operator_goes_to_the_next_entry(op):
 
 
 def test_a_rule_outlives_no_definition(new_library, define):
-    """An operator of the same name that is defined later starts without rules."""
     library = new_library()
     with library:
         op = define(library, "f(Tensor x) -> str", CPU=lambda x: "kernel")

@@ -171,7 +171,7 @@ def test_a_handler_may_open_and_close_other_modes():
 
 @pytest.mark.parametrize("left", [0, 1])
 def test_leaving_out_of_order_takes_out_exactly_its_own_entry(left):
-    """In PyTorch leaving pops whatever is innermost."""
+    # In PyTorch leaving pops the innermost entry.
     modes = [Recorder("first"), Recorder("second"), Recorder("third")]
     for mode in modes:
         mode.__enter__()
@@ -322,7 +322,6 @@ def test_whatever_is_raised_the_stack_is_restored(fresh, define, error, where):
 
 
 def test_a_handler_that_leaves_a_mode_entered():
-    """What it entered goes with the call: the stack after a call is the stack before it, for modes outside too."""
     leaked = Recorder("leaked")
 
     class Leaking(Recorder):
@@ -484,7 +483,7 @@ def test_restore_entry_state_under_a_passthrough_mode():
 
 
 def in_thread(function, *args):
-    """The result of a function in a new thread."""
+    """Return the result of a function in a new thread."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function(*args)))
     thread.start()
@@ -638,7 +637,6 @@ def test_a_cancelled_task_leaves_no_mode():
 
 
 def test_tasks_of_a_handler_start_with_its_stack():
-    """Tasks copy the context, and that a mode is off in its handler is in it."""
     seen = []
 
     class Looping(Recorder):
@@ -660,14 +658,13 @@ def test_tasks_of_a_handler_start_with_its_stack():
 
 
 def careless(mode):
-    """Holds a mode across a yield."""
+    """Hold a mode across a yield."""
     with mode:
         yield mode_stack()
         yield mode_stack()
 
 
 def test_a_mode_held_across_a_yield_stays_on_in_the_consumer():
-    """A plain generator runs in the context of whoever asks it for the next item, so the mode leaks, until it ends."""
     mode = Recorder()
     generator = careless(mode)
     assert next(generator) == (mode,)

@@ -19,7 +19,7 @@ def is_array(value: Any) -> bool:
 
 
 def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
-    """The arguments with their arrays replaced."""
+    """Return the arguments with their arrays replaced."""
     return tree_map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
 
 
@@ -67,19 +67,19 @@ def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Ca
 
 
 def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """The result, without warnings of NumPy's."""
+    """Return the result, without warnings of NumPy's."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return function(*args, **kwargs)
 
 
 def copies(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments that a function may write to."""
+    """Return arguments that a function may write to."""
     return mapped(np.copy, (sample.args, sample.kwargs))
 
 
 def check_same(found: Any, expected: Any, tolerance: float) -> None:
-    """The same structure, shapes, dtypes and values."""
+    """Assert equal structure, shapes, dtypes and values."""
     found_leaves, expected_leaves = tree_leaves(found), tree_leaves(expected)
     assert len(found_leaves) == len(expected_leaves)
     assert isinstance(found, (list, tuple)) == isinstance(expected, (list, tuple))
@@ -102,13 +102,13 @@ def examples(x: np.ndarray) -> list[np.ndarray]:
 
 
 def check_stacked(found: Any, expected: list[Any], tolerance: float) -> None:
-    """Each result is the stack of those of the examples."""
+    """Assert that each result is the stack of those of the examples."""
     for i, leaf in enumerate(found):
         check_same(leaf, np.stack([np.asarray(each[i]) for each in expected]), max(tolerance, 1e-12))
 
 
 def function_of_arrays(called: Callable[..., Any], sample: Sample) -> tuple[Callable[..., Any], list[np.ndarray]]:
-    """A call as a function of its arrays, and these. It gives the arrays among the results."""
+    """Return a call as a function of its arrays, and these. It gives the arrays among the results."""
     def function(*values: Any) -> Any:
         left = list(values)
         args, kwargs = mapped(lambda leaf: left.pop(0), (sample.args, sample.kwargs))
@@ -118,7 +118,7 @@ def function_of_arrays(called: Callable[..., Any], sample: Sample) -> tuple[Call
 
 
 def function_of_tensors(called: Callable[..., Any], sample: Sample) -> tuple[Callable[..., Any], list[Tensor]]:
-    """A call as a function of what it can be differentiated by, and this, tracked, in double precision."""
+    """Return a call as a function of what it can be differentiated by, and this, tracked, in double precision."""
     def function(*values: Any) -> Any:
         left = list(values)
         args, kwargs = tree_map(lambda leaf: left.pop(0) if is_differentiable(leaf) else leaf,

@@ -101,7 +101,7 @@ def classes_for(x: Any) -> Any:
 
 
 def outcome(name: str, function: Callable[[Any], Any]) -> str:
-    """"" where the function gives of a Tensor what it gives of an array, with its gradient where it has one."""
+    """Return "" if the function gives for a Tensor what it gives for an array, with its gradient if it has one."""
     found, expected = tree_leaves(function(Tensor(X))), tree_leaves(function(X))
     if name not in NUMBERS and not all(isinstance(leaf, Tensor) for leaf in found):
         return f"gave {[type(leaf).__name__ for leaf in found]}"
@@ -112,7 +112,7 @@ def outcome(name: str, function: Callable[[Any], Any]) -> str:
 
 
 def wrong_gradient(function: Callable[[Any], Any]) -> str:
-    """"" where the slope along a direction is that of differences.
+    """Return "" if the slope along a direction agrees with differences.
 
     Several of the functions write in place to what a derivative needs, so they are functionalized.
     """
@@ -125,7 +125,7 @@ def wrong_gradient(function: Callable[[Any], Any]) -> str:
 
 
 def report() -> dict[str, str]:
-    """What came out of each function."""
+    """Return the outcome of each function."""
     results = {}
     for name, function in {**SMOOTH, **OTHERS}.items():
         try:

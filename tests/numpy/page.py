@@ -15,13 +15,13 @@ KINDS_IN_ORDER = ("operator", "written with operators", "constant")
 
 
 def names(namespace: str, kind: str) -> list[str]:
-    """The functions of one kind in one namespace."""
+    """Return the functions of one kind in one namespace."""
     return sorted(name.rpartition(".")[2] for name in FUNCTIONS
                   if KINDS[name] == kind and name.rpartition(".")[0] == namespace)
 
 
 def table() -> list[str]:
-    """Every function, by namespace and kind."""
+    """Return every function, by namespace and kind."""
     rows = ["| namespace | what it is | functions |", "|---|---|---|"]
     for namespace in NAMESPACES:
         for kind in KINDS_IN_ORDER:
@@ -37,7 +37,7 @@ def table() -> list[str]:
 
 
 def reasons() -> list[str]:
-    """Every refused function, with the reason. Those with the same reason together."""
+    """Return every refused function, with the reason. Those with the same reason together."""
     groups: dict[str, list[str]] = {}
     for name, reason in sorted(REASONS.items()):
         groups.setdefault(" ".join(reason.split()), []).append(f"`{name}`")

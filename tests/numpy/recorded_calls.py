@@ -78,7 +78,7 @@ class UnrecordedError(Exception):
 
 
 def function_of(code: bytes, module: str, cells: tuple[Any, ...], defaults: Any) -> Any:
-    """A function that was written down."""
+    """Return a function that was written down."""
     namespace = {**vars(importlib.import_module(module)), "np": np}
     return types.FunctionType(marshal.loads(code), namespace, "function", defaults,
                               tuple(types.CellType(cell) for cell in cells))
@@ -100,7 +100,7 @@ class Writer(pickle.Pickler):
 
 
 def look_up(name: str) -> Any:
-    """NumPy's function or method of a function, such as "add.reduce"."""
+    """Return NumPy's function or method of a function, such as "add.reduce"."""
     found: Any = np
     for part in name.split("."):
         found = getattr(found, part)
@@ -108,7 +108,7 @@ def look_up(name: str) -> Any:
 
 
 def elements_in(value: Any) -> int:
-    """How many elements arguments have together."""
+    """Return how many elements arguments have together."""
     if isinstance(value, np.ndarray):
         return value.size
     if isinstance(value, dict):
@@ -117,7 +117,7 @@ def elements_in(value: Any) -> int:
 
 
 def kinds_in(value: Any) -> Any:
-    """The types of arguments, by which calls are alike."""
+    """Return the types of arguments, by which calls are alike."""
     if isinstance(value, np.ndarray):
         return value.dtype.str if value.dtype.names is None else "V", value.ndim, value.size == 0
     if isinstance(value, dict):
@@ -273,19 +273,19 @@ class Call:
 
 
 def arrays_in(tree: Any, test: Callable[[Any], bool] = is_plain) -> list[np.ndarray]:
-    """The arrays of arguments, those in lists too, in order. The same array twice only once."""
+    """Return the arrays of arguments, those in lists too, in order. The same array twice only once."""
     found: dict[int, np.ndarray] = {id(leaf): leaf for leaf in tree_leaves(tree) if test(leaf)}
     return list(found.values())
 
 
 def replaced(tree: Any, arrays: list[np.ndarray], values: Any) -> Any:
-    """Arguments with values in the place of arrays."""
+    """Return arguments with values in the place of arrays."""
     by_id = {id(array): value for array, value in zip(arrays, values, strict=True)}
     return tree_map(lambda leaf: by_id.get(id(leaf), leaf), tree)
 
 
 def outcome(function: Callable[..., Any], arrays: list[np.ndarray]) -> Outcome:
-    """What a call without arguments gives, or raises."""
+    """Return the result or error of a call without arguments."""
     with all_warnings() as caught, np.errstate(all="warn"):
         signal.alarm(SECONDS)
         try:
@@ -321,7 +321,7 @@ def on_tensors(call: Call) -> Outcome:
 
 
 def on_tracked(call: Call) -> Outcome:
-    """With Tensors that require grad where they may."""
+    """Call with Tensors that require grad where they may."""
     arguments = call.arguments()
     arrays = arrays_in(arguments)
     args, kwargs = replaced(arguments, arrays, [
@@ -341,7 +341,7 @@ def compiled(call: Call) -> Outcome:
 
 
 def under_vmap(call: Call, expected: Outcome) -> Outcome:
-    """The first example of a batch of the same."""
+    """Return the first example of a batch of the same."""
     arguments = call.arguments()
     arrays = arrays_in(arguments, is_numeric)
     batches = [np.stack([array, array]) for array in arrays]
@@ -364,7 +364,9 @@ UNKNOWN_VALUES = ("compiled", "vmap")
 
 
 def differences(expected: Outcome, found: Outcome, way: str = "tensors") -> str | None:
-    """How two outcomes differ, or "refused". None if they agree. What values warn of is unknown in traces and batches.
+    """Return how two outcomes differ, or "refused".
+
+    None if they agree. What values warn of is unknown in traces and batches.
     """
     value, error, caught, arrays = expected
     other_value, other_error, other_caught, other_arrays = found
@@ -395,7 +397,7 @@ def gives_arrays(result: Any) -> bool:
 
 
 def differ(a: Any, b: Any) -> str | None:
-    """Whether two results differ in structure, dtype, shape or values."""
+    """Return whether two results differ in structure, dtype, shape or values."""
     if isinstance(a, (tuple, list)) and not isinstance(b, np.ndarray):
         if not isinstance(b, (tuple, list)) or len(a) != len(b):
             return "structure"
@@ -418,7 +420,6 @@ def differ(a: Any, b: Any) -> str | None:
 
 
 def is_close(x: np.ndarray, y: np.ndarray) -> bool:
-    """Equal up to rounding."""
     if x.dtype.kind not in "fc":
         if x.dtype.kind in "mM":
             return bool(((x == y) | (np.isnat(x) & np.isnat(y))).all())
@@ -524,7 +525,7 @@ def replay(calls: list[bytes], ways: Any = (*WAYS, "slopes"), share: tuple[int, 
 
 
 def spread_out(calls: list[bytes]) -> list[bytes]:
-    """The calls in an order in which each function comes early."""
+    """Return the calls in an order in which each function comes early."""
     by_function = defaultdict(list)
     for written in calls:
         by_function[written[:40]].append(written)

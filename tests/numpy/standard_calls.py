@@ -30,7 +30,7 @@ CALLS: dict[str, list[Call]] = {}
 
 
 def values(dtype: str, *shape: int, shift: int = 0) -> np.ndarray:
-    """Different numbers that every dtype has. Small enough for powers of them."""
+    """Return different numbers that every dtype has. Small enough for powers of them."""
     n = int(np.prod(shape))
     numbers = np.roll(np.arange(n), shift).reshape(shape)
     if dtype == "bool":
@@ -48,7 +48,7 @@ def add(name: str, function: Callable[..., Any], *arrays: np.ndarray) -> None:
 
 
 def of(name: str) -> Callable[[Any], Any]:
-    """The function of this name in a namespace."""
+    """Return the function of this name in a namespace."""
     return operator.attrgetter(name)
 
 
@@ -90,7 +90,7 @@ UNARY_SYMBOLS = {"abs": operator.abs, "bitwise_invert": operator.invert, "negati
 
 
 def positive(name: str, dtype: str, *shape: int, shift: int) -> np.ndarray:
-    """The second argument, where it has to be positive: exponents and shifts of integers, divisors."""
+    """Return the second argument, where it has to be positive: exponents and shifts of integers, divisors."""
     found = values(dtype, *shape, shift=shift)
     if dtype in INTEGRAL and name in ("pow", "bitwise_left_shift", "bitwise_right_shift"):
         return (np.abs(found) % 3).astype(dtype)
@@ -98,7 +98,7 @@ def positive(name: str, dtype: str, *shape: int, shift: int) -> np.ndarray:
 
 
 def scalars(dtype: str) -> tuple[Any, ...]:
-    """Python numbers that promote with this dtype."""
+    """Return Python numbers that promote with this dtype."""
     if dtype == "bool":
         return (True,)
     return (2,) if dtype in INTEGRAL else (2, 1.5) if dtype in REAL else (2, 1.5, 0.5 + 1j)
@@ -186,7 +186,7 @@ add("from_dlpack", lambda xp, x: xp.from_dlpack(x, copy=True), values("int16", 2
 
 
 def describe(name: str, x: Any) -> Any:
-    """The array. What is told of an empty one."""
+    """Return the array, or the metadata of an empty one."""
     return x if "empty" not in name else [x.shape, str(x.dtype).rpartition(".")[2]]
 
 
@@ -213,7 +213,7 @@ add("isdtype", lambda xp: xp.isdtype(xp.int8, (xp.int8, "bool")))
 
 
 def told(info: Any) -> list[Any]:
-    """What finfo or iinfo tells."""
+    """Return the contents of finfo or iinfo."""
     names = ("bits", "max", "min", "eps", "smallest_normal") if hasattr(info, "eps") else ("bits", "max", "min")
     return [*[float(getattr(info, name)) for name in names], str(info.dtype).rpartition(".")[2]]
 

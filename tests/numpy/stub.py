@@ -97,7 +97,7 @@ class Methods:
 
 
 def described(function: ArrayFunction) -> Any:
-    """The function whose parameters it has."""
+    """Return the function whose parameters it has."""
     return function.numpy_function if isinstance(function.implementation, Adapter) else function.implementation
 
 
@@ -117,7 +117,8 @@ class Typed(NamedTuple):
 
 
 def positional(function: ArrayFunction) -> list[inspect.Parameter]:
-    """Its parameters but those that come by keyword only. NumPy's names of the arrays of a universal function."""
+    """Return its parameters but those that come by keyword only. NumPy's names of the arrays of a universal function.
+    """
     ufunc = function.numpy_function
     if isinstance(ufunc, np.ufunc):
         names = ["x"] if ufunc.nin == 1 else [f"x{i}" for i in range(1, ufunc.nin + 1)]
@@ -133,7 +134,8 @@ def takes_out(function: ArrayFunction) -> bool:
 
 
 def parameters_of(function: ArrayFunction, hints: dict[str, str], needed: Collection[str]) -> str:
-    """Its parameters, Any where `hints` says nothing. After `out`, if that is needed, everything is a keyword."""
+    """Return its parameters, Any where `hints` says nothing. After `out`, if that is needed, everything is a keyword.
+    """
     if isinstance(function.numpy_function, np.ufunc):
         names = [parameter.name for parameter in positional(function)]
         out = "out: _Out | tuple[_Out]" if "out" in needed else "out: None = ..."
@@ -158,7 +160,7 @@ def parameters_of(function: ArrayFunction, hints: dict[str, str], needed: Collec
 
 
 def as_told(function: ArrayFunction) -> dict[str, str]:
-    """The values of its parameters for which it gives what checkers are told."""
+    """Return the values of its parameters for which it gives what checkers are told."""
     if isinstance(function.numpy_function, np.ufunc):
         return {}
     names = inspect.signature(described(function)).parameters
@@ -167,7 +169,7 @@ def as_told(function: ArrayFunction) -> dict[str, str]:
 
 
 def of_operator(packet: OpOverloadPacket | None, function: ArrayFunction) -> Typed | None:
-    """What the schema of an operator says."""
+    """Return the contents of an operator's schema."""
     schema = packet.default.schema if packet is not None else None
     parameters = positional(function)
     if packet is None or schema is None or packet.__name__ in NOT_THE_OPERATORS or any(
@@ -183,7 +185,7 @@ def of_operator(packet: OpOverloadPacket | None, function: ArrayFunction) -> Typ
 
 
 def of_composed(name: str, function: ArrayFunction) -> Typed | None:
-    """What `GIVES` says of a function that is written with operators."""
+    """Return the entry of `GIVES` for a function that is written with operators."""
     result = RESULTS.get(name)
     if result is None:
         return None
@@ -196,7 +198,7 @@ def of_composed(name: str, function: ArrayFunction) -> Typed | None:
 
 
 def calls(name: str, packet: OpOverloadPacket | None, function: ArrayFunction) -> list[str]:
-    """Its calls: those with Tensors, those with NumPy's arrays, and any other, of which nothing is known."""
+    """Return its calls: those with Tensors, those with NumPy's arrays, and any other, of which nothing is known."""
     typed = of_composed(name, function) or of_operator(packet, function)
 
     def call(result: str, hints: dict[str, str], needed: Collection[str] = ()) -> str:
@@ -224,7 +226,7 @@ def calls(name: str, packet: OpOverloadPacket | None, function: ArrayFunction) -
 
 
 def stub_of(name: str, value: Any) -> str:
-    """The lines for one name."""
+    """Return the lines for one name."""
     if not isinstance(value, ArrayFunction):
         return f"from numpy import {name} as {name}"
     if value.__name__ != name:
@@ -233,18 +235,18 @@ def stub_of(name: str, value: Any) -> str:
 
 
 def function_of(name: str, found: list[str], kind: str) -> str:
-    """A function by its class, if it shares one, else by its definitions."""
+    """Return a function by its class, if it shares one, else by its definitions."""
     return f"{name}: {kind}{shared()[tuple(found)]}" if tuple(found) in shared() else overloads(name, found)
 
 
 def overloads(name: str, found: Collection[str]) -> str:
-    """The definitions of a function, one for each of its calls."""
+    """Return the definitions of a function, one for each of its calls."""
     return "\n".join(("@overload\n" if len(found) > 1 else "") + definition(name, call) for call in found)
 
 
 @cache
 def shared() -> dict[tuple[str, ...], str]:
-    """The calls that many universal functions share, and the numbers of their arguments and results."""
+    """Return the calls that many universal functions share, and the numbers of their arguments and results."""
     from pydispatch.scipy.pack import FACE  # needs SciPy, which not everybody has
     for family in HIDDEN:
         importlib.import_module(f"pydispatch.{family}")
@@ -262,7 +264,7 @@ def shared() -> dict[tuple[str, ...], str]:
 
 
 def universal() -> str:
-    """The stub with the classes of universal functions. Those of NumPy have its methods besides."""
+    """Return the stub with the classes of universal functions. Those of NumPy have its methods besides."""
     lines = []
     for found, numbers in sorted(shared().items(), key=lambda item: item[1]):
         inner = overloads("__call__", [f"(self, {call.removeprefix('(')}" for call in found])
@@ -272,13 +274,13 @@ def universal() -> str:
 
 
 def imported_classes(lines: Collection[str]) -> list[str]:
-    """The import of the classes that lines like `add: Universal21` name."""
+    """Return the import of the classes that lines like `add: Universal21` name."""
     names = sorted({match[1] for line in lines if (match := re.fullmatch(r"\w+: ((?:Universal|Function)\d+)", line))})
     return [f"from pydispatch._stubs.universal import {', '.join(names)}\n"] if names else []
 
 
 def definition(name: str, call: str) -> str:
-    """A function of this name, its parameters on lines of their own where they are long."""
+    """Return a function of this name, its parameters on lines of their own where they are long."""
     head = f"def {name}{call}: ..."
     if len(head) <= 120:
         return head
@@ -289,13 +291,12 @@ def definition(name: str, call: str) -> str:
 
 
 def named_results(lines: Collection[str]) -> list[str]:
-    """The named tuples that functions give."""
+    """Return the named tuples that functions give."""
     return [f"class {name}(NamedTuple, Generic[_T]):\n" + "".join(f"    {field}: _T\n" for field in each._fields)
             for name, each in NAMED.items() if any(f"{name}[" in line for line in lines)]
 
 
 def text() -> str:
-    """The whole file."""
     load_all("np")
     names = [name for name in pnp.__all__ if not name.startswith("_") and not keyword.iskeyword(name)
              and name not in (*MODULES, *CLASSES)]
@@ -316,7 +317,7 @@ def text() -> str:
 
 
 def of_functions(face: Face, module: str, names: Collection[str]) -> list[str]:
-    """The lines for functions of a module, "linalg" say."""
+    """Return the lines for functions of a module, "linalg" say."""
     lines = []
     for name in sorted(names):
         function = face.functions.get(f"{module}.{name}")
@@ -328,7 +329,7 @@ def of_functions(face: Face, module: str, names: Collection[str]) -> list[str]:
 
 
 def of_module(name: str) -> str:
-    """The whole stub of a module of `pydispatch.numpy`."""
+    """Return the whole stub of a module of `pydispatch.numpy`."""
     load_all("np")
     module = importlib.import_module(f"pydispatch.{name}")
     errors = ["from numpy.linalg import LinAlgError as LinAlgError\n"] if hasattr(module, "LinAlgError") else []
@@ -338,7 +339,7 @@ def of_module(name: str) -> str:
 
 
 def hidden_in(name: str) -> str:
-    """What checkers cannot see in a module of `pydispatch.scipy`, since loops and tables define it."""
+    """Return the names of `pydispatch.scipy` that checkers cannot see, since loops and tables define them."""
     from pydispatch.scipy.pack import FACE  # needs SciPy, which not everybody has
     load_all("scipy")
     module = importlib.import_module(f"pydispatch.{name}")

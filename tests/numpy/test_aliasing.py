@@ -77,7 +77,7 @@ def is_numeric(leaf: Any) -> bool:
 
 
 def changes(shown: list[list[Any]]) -> list[list[bool]]:
-    """Which arrays each write has changed."""
+    """Return which arrays each write has changed."""
     values = [[elements(leaf) for leaf in row] for row in shown]
     return [[one.tobytes() != other.tobytes() for one, other in zip(before, after, strict=True)]
             for before, after in itertools.pairwise(values)]
@@ -93,7 +93,7 @@ Written = tuple[str, list[list[Any]]]
 
 
 def inside(way: Callable[[Call, list[Any]], Any]) -> Callable[[Call, list[Any]], Written]:
-    """A transform of the whole, in which the arguments are copies made inside."""
+    """Return a transform of the whole, in which the arguments are copies made inside."""
     def run(call: Call, arrays: list[Any]) -> Written:
         kinds = ""
 
@@ -109,7 +109,7 @@ def inside(way: Callable[[Call, list[Any]], Any]) -> Callable[[Call, list[Any]],
 
 
 def copied(value: Any) -> Any:
-    """A copy that lies in memory as the value does."""
+    """Return a copy that lies in memory as the value does."""
     return face.copy(value)
 
 
@@ -123,7 +123,7 @@ def batched(axis: int) -> Callable[[Call, list[Any]], Any]:
 
 
 def differentiated(way: Callable[[Call, list[Any]], Any]) -> Callable[[Call, list[Any]], Any]:
-    """A way to differentiate a program by those of its arrays that have a derivative."""
+    """Return a way to differentiate a program by those of its arrays that have a derivative."""
     def run(program: Call, arrays: list[Any]) -> Any:
         smooth = [i for i, x in enumerate(arrays) if x.dtype.kind in "fc"]
 
@@ -148,7 +148,7 @@ WAYS: dict[str, Callable[[Call, list[Any]], Written]] = {
 
 
 def check(call: Call, ours: Call, arrays: list[Any], ways: Iterable[str], not_applicable: tuple[Any, ...] = ()) -> None:
-    """The same arrays can be written to, and the same change, in each way that the call fits."""
+    """Assert that writes to the same arrays succeed, and change the same, in each way that the call fits."""
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         kinds, shown = written(call, *map(same_layout, arrays))
@@ -359,7 +359,6 @@ def test_views_and_copies(row, order):
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way != "compile"])
 def test_a_writeable_array_is_required(way):
-    """A plan cannot tell whether an array is read-only. There, the write is an error."""
     check(lambda m: numpy.require(numpy.diagonal(m), requirements="W"),
           lambda m: face.require(face.diagonal(m), requirements="W"), [numpy.ones((2, 3))], [way])
 

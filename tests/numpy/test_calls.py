@@ -38,7 +38,7 @@ MOST_OF_AN_OPERATOR = 40
 
 
 def calls_of(name: str) -> list[Call]:
-    """The sample calls with an array among the arguments."""
+    """Return the sample calls with an array among the arguments."""
     found = [Call(sample.args, sample.kwargs, sample.tolerance) for sample in SAMPLES.get(name, ())]
     operator = FUNCTIONS[name].operator
     declared = None if operator is None else operator.name.removeprefix("np::")
@@ -57,7 +57,7 @@ every_function = pytest.mark.parametrize("name", CALLS)
 
 
 def outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, set[type]]:
-    """The result or the error, and the classes of the warnings."""
+    """Return the result or the error, and the classes of the warnings."""
     with all_warnings() as caught:
         try:
             result = function(*args, **kwargs)
@@ -67,7 +67,7 @@ def outcome(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, 
 
 
 def check(found: Any, expected: Any, tolerance: float) -> None:
-    """The same values in arrays of the same dtypes and shapes, or an error of the same class."""
+    """Assert the same values in arrays of the same dtypes and shapes, or an error of the same class."""
     if isinstance(found, Exception) or isinstance(expected, Exception):
         if not isinstance(expected, Exception):
             raise found
@@ -88,7 +88,7 @@ def as_tensor(x: np.ndarray) -> Tensor:
 
 
 def forms(name: str, form: Callable[[Call], tuple[Any, Any]] = lambda call: call[:2]) -> Iterator[tuple[Any, ...]]:
-    """For each call in a form: what NumPy gives, arguments with Tensors, and the tolerance."""
+    """Yield for each call in a form: NumPy's result, arguments with Tensors, and the tolerance."""
     for call in CALLS[name]:
         args, kwargs = form(call)
         yield (outcome(numpys(name), *mapped(same_as, (args, kwargs))), mapped(as_tensor, (args, kwargs)),
@@ -108,7 +108,7 @@ def test_results_errors_and_warnings(name):
 
 
 def first_an_array(call: Call) -> tuple[Any, Any]:
-    """The arguments with lists in place of all arrays but the first."""
+    """Return the arguments with lists in place of all arrays but the first."""
     arrays = iter(filter(is_array, tree_leaves(call[:2])))
     first = next(arrays)
     return mapped(lambda x: x if x is first else x.tolist(), call[:2])
@@ -140,7 +140,7 @@ def test_lists_alone(name):
 
 
 def parameters(function: Any) -> list[str] | None:
-    """The names of the arguments, None where they have none."""
+    """Return the names of the arguments, None where they have none."""
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -192,7 +192,6 @@ def test_out(name):
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in ("piecewise", "clip")])
 def test_a_keyword_that_is_none_is_refused(name):
-    """NumPy's piecewise hands keywords on, and its clip refuses other things first."""
     for call in CALLS[name][:3]:
         args, kwargs = mapped(as_tensor, call[:2])
         expected, _ = outcome(numpys(name), call.args, {**call.kwargs, "nonsense": 1})
@@ -209,7 +208,6 @@ STEPS = ("atleast_2d", "atleast_3d")
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in (*NEW_ARRAYS, *CONVERSIONS)])
 def test_views_are_numpys(name):
-    """Where NumPy's result shares memory with an argument, so does ours, with the same steps, and nowhere else."""
     for call in CALLS[name]:
         args, kwargs = mapped(same_as, call[:2])
         arrays = list(filter(is_array, tree_leaves((args, kwargs))))
@@ -226,7 +224,7 @@ def test_views_are_numpys(name):
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in SAMPLES])
 def test_compiled_operators_are_eager(name):
-    """Of one call in four, since each is traced and made a plan. Test_functions.py has all other functions."""
+    # One call in four, since each is traced and planned. test_functions.py covers all other functions.
     for call in CALLS[name][::4]:
         arrays = [same_as(leaf) for leaf in tree_leaves(call[:2]) if is_array(leaf)]
         if not all(array.dtype.isnative for array in arrays):

@@ -39,7 +39,7 @@ from tests.numpy.samples.sample import Sample
 
 
 def array_function(name: str) -> ArrayFunction:
-    """The function of a public name, or what the builtin of that name stands for."""
+    """Return the function of a public name, or what the builtin of that name stands for."""
     found = operator.attrgetter(name)(pydispatch.numpy)
     return found if isinstance(found, ArrayFunction) else FUNCTIONS[name]
 
@@ -122,7 +122,7 @@ def test_tensors_go_in_and_out(sample):
 
 
 def of_reals(dtype: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """The array with floating-point numbers in another precision."""
+    """Return the array with floating-point numbers in another precision."""
     return lambda x: x.astype(np.result_type(dtype, np.complex64) if x.dtype.kind == "c" else dtype
                               ) if x.dtype.kind in "fc" else x.copy()
 
@@ -179,7 +179,6 @@ def test_gradients_are_those_of_finite_differences(sample):
 
 @for_each_sample(BATCHED)
 def test_vmap_is_a_loop(sample):
-    """Over the first array, over each other one, and over all of them."""
     function, arrays = function_of_arrays(ours(sample.name), sample)
     every = range(len(arrays))
     for batched in [{i} for i in every] + [set(every)] * (len(arrays) > 1):
@@ -216,7 +215,7 @@ def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
 
 
 def traced(function: Callable[..., Any], arrays: list[np.ndarray]) -> Callable[..., Any]:
-    """The graph of the function, which was traced with other values."""
+    """Return the graph of the function, which was traced with other values."""
     return quietly(make_fx(function), mapped(np.copy, arrays), {})
 
 

@@ -23,7 +23,7 @@ Program = Callable[[Any, Any, Any], Any]
 
 
 def writing(write: Program) -> Program:
-    """The program that writes to a copy of its argument."""
+    """Return the program that writes to a copy of its argument."""
     def program(np: Any, x: Any, k: Any) -> Any:
         y = x * 1.0
         write(np, y, k)
@@ -131,7 +131,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 def of_argument(v: Any, k: numpy.ndarray) -> Any:
-    """The index, computed from an argument of a transform."""
+    """Return the index, computed from an argument of a transform."""
     zero = np.sum(np.zeros_like(v) * v)
     return k + zero if k.dtype.kind == "f" else np.not_equal(k, zero != 0) if k.dtype.kind == "b" else (
         k + np.astype(np.floor(zero), numpy.int64))

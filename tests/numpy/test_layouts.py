@@ -41,7 +41,8 @@ NAMES = [name for name in CALLS if name not in (*READ_ONLY_ZEROS, *REAL_OR_COMPL
 
 
 def reshaped(np: Any, function: Callable[..., Any], layout: str) -> Callable[..., list[Any]]:
-    """The results of more than one axis, and what their elements are in other shapes, of arguments in a layout."""
+    """Return the results of more than one axis, and what their elements are in other shapes, of arguments in a layout.
+    """
     def of_arrays(*arrays: Any) -> list[Any]:
         results = tree_leaves(function(*[LAYOUTS[layout](np, x) if x.ndim > 1 else x for x in arrays]))
         return [(y, y.reshape(-1), y.T.reshape(-1), y.ravel("K"), y.ravel("A"), y.reshape(y.shape[0], -1),

@@ -37,7 +37,7 @@ def positive(x):
 
 
 def same_up_to_factors(vectors):
-    """What does not change when vectors are multiplied by numbers of length 1."""
+    """Return values that do not change when vectors are multiplied by numbers of length 1."""
     return pnp.abs(vectors), vectors @ adjoint(vectors)
 
 
@@ -235,7 +235,7 @@ def test_the_determinant_of_a_singular_matrix_has_a_gradient():
 
 
 def second_derivatives_of_det(a):
-    """The signed minors without two rows and two columns."""
+    """Return the signed minors without two rows and two columns."""
     n = len(a)
     found = np.zeros((n,) * 4)
     for i, j, k, m in product(range(n), repeat=4):
@@ -274,7 +274,7 @@ EMPTY = [(0, 0), (0, 3), (3, 0), (2, 0, 0), (0, 2, 2)]
 
 
 def outcome(function, *args, **options):
-    """The values of a call, or the error."""
+    """Return the values of a call, or the error."""
     try:
         found = function(*args, **options)
     except (np.linalg.LinAlgError, ValueError) as error:
@@ -287,7 +287,7 @@ OF_NOTHING = outcome(np.linalg.norm, np.zeros((0, 0)), 1)
 
 
 def outcome_of_empty(numpys, shape, **options):
-    """NumPy's outcome, where an older version raises for the maximum of nothing, that of the newest."""
+    """Return NumPy's outcome, that of the newest version for the maximum of nothing, where older ones raise."""
     expected = outcome(numpys, np.zeros(shape), **options)
     is_older = isinstance(OF_NOTHING, tuple) and expected == OF_NOTHING and numpys is not np.linalg.vector_norm
     return [np.zeros(shape[:-2]).tolist()] if is_older else expected
@@ -333,7 +333,7 @@ def random(*shape, dtype=float, seed=0):
 
 
 def slope_of(function, a, step, h=1e-6):
-    """The derivative along a step, by differences."""
+    """Return the derivative along a step, by differences."""
     return (function(a + h * step) - function(a - h * step)) / (2 * h)
 
 

@@ -48,7 +48,6 @@ ON_MATRICES: dict[str, Callable[..., Any]] = {
 ], ids=["tensors", "grad", "hessian", "jvp", "vmap", "vmap of grad", "functionalize", "make_fx"])
 @pytest.mark.parametrize("function", ON_MATRICES.values(), ids=ON_MATRICES)
 def test_functions_of_matrices_are_those_of_arrays(function, way):
-    """Formulas of derivatives multiply by a matrix elementwise, too."""
     matrix = np.matrix([[3.0, 1.0], [2.0, 5.0]])
     found, expected = way(lambda x: function(x, matrix)), way(lambda x: function(x, np.asarray(matrix)))
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-12)
@@ -78,7 +77,6 @@ ON_OBJECTS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("trace", [make_fx, lambda f: make_fx(f, tracing_mode="fake"), compile],
                          ids=["real", "fake", "compile"])
 def test_traces_refuse_objects_that_hold_their_values(function, trace):
-    """The graph had these values as a constant."""
     with pytest.raises(DataDependentError, match=r"array of objects that holds values of the traced(.|\n)*np\.stack"):
         trace(lambda x: function(x, of_objects(x)))(X)
 
@@ -91,7 +89,6 @@ def test_transforms_refuse_objects_that_hold_their_values(function, transform):
 
 
 def test_operators_of_python_on_objects_are_traced():
-    """Objects are computed with by Python: each element is a value of the trace."""
     graph = make_fx(lambda x: np.sum(of_objects(x) * X))(X)
     np.testing.assert_allclose(graph(2 * X), np.sum(2 * X * X))
     np.testing.assert_allclose(func.grad(lambda x: np.sum(of_objects(x) * X))(X), X)

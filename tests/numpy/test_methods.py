@@ -130,7 +130,6 @@ WRITING = {
 
 @pytest.mark.parametrize("name", WRITING)
 def test_methods_write_to_tensors_what_is_tracked(name):
-    """As NumPy's functions do."""
     x = Tensor(ARRAY, requires_grad=True)
     expected = getattr(x, name)(*WRITING[name])
     target = Tensor(np.full(expected.shape, np.nan))

@@ -45,7 +45,7 @@ KNOWN = {
 
 
 def beside_number(dtype: str, x: Any) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    """Calls with an array of a dtype and a number."""
+    """Yield calls with an array of a dtype and a number."""
     a = np.array([1, 0, 1, 1] if dtype == "?" else [1, 2, 3, 2], dtype)
     m, mask, zero = a.reshape(2, 2), np.array([False, True, True, False]), a[:1].reshape(())
     for name in PAIRS.split():
@@ -123,7 +123,7 @@ def beside_number(dtype: str, x: Any) -> Iterator[tuple[str, tuple[Any, ...], di
 
 
 def compared(calls: Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]], known: set[str]) -> list[str]:
-    """The calls that give something else on Tensors than in NumPy."""
+    """Return the calls that give something else on Tensors than in NumPy."""
     old = signal.signal(signal.SIGALRM, stop)
     found = []
     try:
@@ -164,7 +164,7 @@ KNOWN_OF_OUT = {
 
 
 def with_out(dtype: str) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    """Calls with `out` of other dtypes, and of another shape."""
+    """Yield calls with `out` of other dtypes, and of another shape."""
     a = np.array([3, 1, 2, 2], dtype)
     m, n = a.reshape(2, 2), np.array([1.0, np.nan, 2.0, 3.0]) if dtype == "f8" else a
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [

@@ -51,7 +51,7 @@ def test_results_are_written_into_out():
 
 @pytest.mark.parametrize("order", range(6))
 def test_derivatives_of_sinc(order):
-    """They are integrals of t^k cos(pi x t + k pi / 2) over [0, 1]."""
+    # The derivatives are integrals of t^k cos(pi x t + k pi / 2) over [0, 1].
     x = np.array([0.0, 1e-9, 1e-3, 0.5, 1.0, -1.5, 3.7, 20.25])
     nodes, weights = np.polynomial.legendre.leggauss(100)
     t = (nodes + 1) / 2
@@ -61,7 +61,7 @@ def test_derivatives_of_sinc(order):
 
 @pytest.mark.parametrize("order", range(5))
 def test_derivatives_of_the_bessel_function(order):
-    """Series: sum of (x / 2)^2m / m!^2, differentiated term by term."""
+    # The series is the sum of (x / 2)^2m / m!^2, differentiated term by term.
     x = np.array([0.0, 1e-9, 0.5, -2.0, 10.0])
     expected = np.zeros_like(x)
     for m in range((order + 1) // 2, 50):

@@ -23,7 +23,6 @@ SUBSCRIPTS = (
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
 @pytest.mark.parametrize("n", [2, 9, 16])
 def test_products_of_matrices_are_einsum(subscripts, n):
-    """Large ones are products of matrices."""
     terms = subscripts.split("->")[0].split(",")
     x, y = (grid(*[n + ord(letter) % 5 for letter in term], seed=i) for i, term in enumerate(terms))
     expected = np.einsum(subscripts, x, y)
@@ -51,7 +50,6 @@ PAIRS = {
 @pytest.mark.parametrize("dtypes", [("d", "d"), ("f", "f"), ("D", "D"), ("d", "f"), ("l", "l"), (">d", ">d")])
 @pytest.mark.parametrize("name", PAIRS)
 def test_large_products_of_two_by_blas(name, dtypes):
-    """Where both have a dtype of BLAS. Values and dtype are those of NumPy's loop in any case."""
     subscripts, *shapes = PAIRS[name]
     x, y = [(9 * grid(*shape, seed=i)).astype(dtypes[i]) for i, shape in enumerate(shapes)]
     assert product_of_two(subscripts, *shapes) is not None

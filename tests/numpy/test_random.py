@@ -114,13 +114,13 @@ def state_of(generator: np.random.Generator) -> Any:
 
 
 def theirs(sample: Call) -> tuple[Any, Any]:
-    """What NumPy draws, and the state that it leaves its generator in."""
+    """Return NumPy's draws, and the state of the generator afterwards."""
     generator = np.random.default_rng(SEED)
     return getattr(generator, sample.name)(*sample.args, **sample.kwargs), state_of(generator)
 
 
 def replaced(function: Callable[[np.ndarray], Any], sample: Call) -> Call:
-    """The call with its arrays replaced."""
+    """Return the call with its arrays replaced."""
     return Call(sample.name, *tree_map(
         lambda leaf: function(leaf) if isinstance(leaf, np.ndarray) else leaf, (sample.args, sample.kwargs)))
 
@@ -196,7 +196,6 @@ def test_in_fake_mode_the_shape_is_known_and_nothing_is_drawn(sample):
 @pytest.mark.parametrize("mode", ["real", "fake"])
 @EACH
 def test_draws_stay_in_traces(sample, mode):
-    """The graph draws what the function draws, from any generator."""
     places = [i for i, value in enumerate(sample.args) if isinstance(value, np.ndarray)]
 
     def f(generator: Any, *arrays: Any) -> Any:
@@ -224,7 +223,6 @@ def test_vmap_asks_whether_examples_share_a_draw(sample):
 
 @EACH
 def test_vmap_gives_examples_draws_of_their_own(sample):
-    """A batch of parameters, and the shape that the draw for one example has."""
     expected = np.asarray(theirs(sample)[0])
     places = [i for i, value in enumerate(sample.args) if isinstance(value, np.ndarray)]
 
@@ -364,7 +362,7 @@ def shifted(parameters: tuple[Any, ...], i: int, step: float) -> list[Any]:
 
 
 def moved(name: str, parameters: tuple[Any, ...], i: int, size: Any, step: float) -> np.ndarray:
-    """The draw for a changed parameter: by the same random numbers, or at the same quantile."""
+    """Return the draw for a changed parameter: by the same random numbers, or at the same quantile."""
     if name in QUANTILES:
         drawn = getattr(np.random.default_rng(SEED), name)(*parameters, size=size)
         return QUANTILES[name](CUMULATIVE[name](drawn, *parameters), *shifted(parameters, i, step))
@@ -430,7 +428,7 @@ GRIDS: dict[str, list[np.ndarray]] = {
 
 
 def tails(name: str) -> list[np.ndarray]:
-    """Parameters of all sizes, and draws from the whole range, for a beta variable also 1 minus the draw."""
+    """Return parameters of all sizes, and draws from the whole range, for a beta variable also 1 minus the draw."""
     *parameters, quantile = (grid.ravel() for grid in np.meshgrid(
         *GRIDS[name], [1e-6, 0.01, 0.2, 0.5, 0.8, 0.99, 1 - 1e-6]))
     if name == "random_gamma_slope":
@@ -442,7 +440,7 @@ def tails(name: str) -> list[np.ndarray]:
 
 
 def differences(function: Callable[..., Any], args: list[np.ndarray], i: int, step: float) -> Any:
-    """The derivative in the i-th argument by differences of fourth order, for steps relative to it."""
+    """Return the derivative in the i-th argument by differences of fourth order, for steps relative to it."""
     def at(n: int) -> Any:
         return function(*[value * (1 + n * step) if k == i else value for k, value in enumerate(args)])
 
@@ -451,7 +449,6 @@ def differences(function: Callable[..., Any], args: list[np.ndarray], i: int, st
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_slopes_at_a_quantile_in_all_tails(name):
-    """Against SciPy's distribution functions, of which it tells the smaller tail to more digits."""
     *parameters, x = tails(name)[:len(GRIDS[name]) + 1]
     y = tails(name)[-1]
     found = getattr(ops.np, name)(*tails(name))
@@ -513,7 +510,7 @@ def inverse_gaussian(x: Any, mean: Any, scale: Any) -> Any:
       for parameters in ((2.0, 3.0, 1.0), (5.0, 40.0, 30.0), (0.75, 0.9, 100.0), (3.0, 300.0, 300.0))),
 ], ids=lambda value: None if callable(value) else str(value))
 def test_draws_stay_at_their_quantile(name, cumulative, parameters):
-    """dx/dp = -(dF/dp) / (dF/dx), the latter two by differences."""
+    # dx/dp = -(dF/dp) / (dF/dx), the latter two by differences.
     x = getattr(np.random.default_rng(SEED), name)(*parameters, size=30)
     values = [np.full(30, value) for value in parameters]
     density = differences(cumulative, [x, *values], 0, 1e-4)
@@ -530,7 +527,7 @@ def test_draws_stay_at_their_quantile(name, cumulative, parameters):
 
 
 def von_mises(x: np.ndarray, kappa: np.ndarray) -> np.ndarray:
-    """The integral of the density from 0, by its Fourier series."""
+    """Return the integral of the density from 0, by its Fourier series."""
     n = np.arange(1, 80)
     ratios = special.ive(n, kappa[:, None]) / special.i0e(kappa[:, None])
     return (x / 2 + (ratios * np.sin(n * x[:, None]) / n).sum(-1)) / np.pi
@@ -565,7 +562,7 @@ def test_dirichlet_gradients_are_those_of_the_expectation():
 
 @pytest.mark.parametrize("method", ["svd", "eigh", "cholesky"])
 def test_gradients_of_normal_vectors_are_those_of_the_expectation(method):
-    """The mean of exp(w @ x) is exp(w @ cov @ w / 2)."""
+    # The mean of exp(w @ x) is exp(w @ cov @ w / 2).
     cov, weights = Tensor(COV, requires_grad=True), np.array([0.5, -0.25, 0.125])
     found, = grad(np.exp(rng().multivariate_normal(np.zeros(3), cov, 50000, method=method) @ weights).mean(), cov)
     expected = np.outer(weights, weights) / 2 * np.exp(weights @ COV @ weights / 2)
@@ -612,7 +609,6 @@ def test_draws_of_zero_have_finite_gradients():
 @pytest.mark.parametrize("name", SMOOTH)
 @pytest.mark.parametrize("i", range(3))
 def test_single_draws_and_parameters_that_are_numbers(name, i):
-    """The gradient in one 0-d parameter, the others numbers, on the tape, by transforms and in traces."""
     numbers = [float(np.asarray(value).flat[-1]) for value in PARAMETERS[name]]
     if i >= len(numbers):
         return
@@ -780,7 +776,6 @@ def test_what_a_trace_does_not_record_of_a_generator_is_refused(name, trace):
 
 
 def test_a_value_of_an_ended_trace_does_not_hide_a_source():
-    """It leads to a state, and from there to the functions that run at present and to their generators."""
     held: list[Any] = []
     graph = make_fx(func_grad(lambda x: (held.append(x), (x * 2.0).sum())[1]))(A)
     np.testing.assert_array_equal(graph(A), np.full_like(A, 2.0))

@@ -200,7 +200,7 @@ def test_piecewise_with_a_condition_for_each_row():
 
 
 def by_size(x):
-    """Its functions use how many elements they get."""
+    """Return an operator whose functions use the number of elements."""
     return pnp.piecewise(x, [x > 1.5, x < 0], [lambda v: v * v.size, lambda v: v.sum(), lambda v: -v * v.size])
 
 

@@ -185,7 +185,7 @@ def test_the_standards_argsort_keeps_the_order_of_equal_elements():
 
 
 def standardized(x):
-    """As a library writes it that takes arrays of any kind."""
+    """Standardize like a library that takes arrays of any kind."""
     xp = x.__array_namespace__()
     centered = x - xp.mean(x, axis=0, keepdims=True)
     scale = xp.sqrt(xp.mean(centered * centered, axis=0, keepdims=True))
@@ -206,7 +206,7 @@ def assigned(x, key, value):
 
 
 def corrected(x):
-    """Functions, operators and elements whose results are scalars in NumPy, and arrays in the standard."""
+    """Return functions, operators and elements whose results are scalars in NumPy, and arrays in the standard."""
     xp = x.__array_namespace__()
     total = assigned(xp.vecdot(x, x), xp.asarray(False), 7.0)
     square = assigned(total * total, (), x[1] ** 3 + total)

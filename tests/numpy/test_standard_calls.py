@@ -34,7 +34,7 @@ def parts_of(result: Any) -> Any:
 
 
 def check(found: Any, expected: Any) -> None:
-    """Tensors where the strict namespace gives arrays, of the same shape, dtype and values. Else equal objects."""
+    """Assert Tensors where the strict namespace gives arrays, of equal shape, dtype and values, else equal objects."""
     if not isinstance(expected, type(array_api_strict.ones(1))):
         assert type(found) is type(expected)
         assert found == expected or found != found
@@ -140,7 +140,7 @@ BINARY = {
 
 
 def same_to_the_sign(found: Any, expected: Any) -> bool:
-    """Equal, with the sign of 0. Any nan is nan."""
+    """Return whether values are equal, with the sign of 0. Any nan equals any nan."""
     if isinstance(expected, bool):
         return found is expected
     if expected != expected:
@@ -169,7 +169,6 @@ OPEN = {"tanh", "tan", "exp", "cosh", "sinh", "cos", "sin"}
 
 @pytest.mark.parametrize("name", OF_COMPLEX)
 def test_special_cases_of_complex_numbers(name):
-    """Python's cmath has the special cases of C99, which are those of the standard."""
     function = getattr(cmath, name)
     for real, imaginary in itertools.product(SPECIAL, SPECIAL):
         z = complex(real, imaginary)

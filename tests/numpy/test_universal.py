@@ -32,7 +32,7 @@ METHODS = {
 
 
 def one_by_one(method, name, array):
-    """What the method gives in NumPy, in the dtype that it has there, of pairs of elements one after the other.
+    """Return the method's results in NumPy, in its dtype there, pair of elements by pair of elements.
 
     NumPy's own loops for arctan2 and power take the first and the last element of a row alone on some processors.
     """
@@ -65,7 +65,7 @@ WITHOUT_LOOPS_OF_THEIR_OWN = {"arctan2", "atan2", "power", "pow", "ldexp"}
 
 
 def outcome(method, array, **options):
-    """Values and dtype of a call, or the kind of error."""
+    """Return values and dtype of a call, or the kind of error."""
     try:
         found = method(array, **options)
     except (TypeError, ValueError) as error:

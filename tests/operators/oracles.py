@@ -36,7 +36,7 @@ UNDEFINED = {"empty", "empty_like"}
 
 
 def outcome(function: Any, args: Any, kwargs: Any) -> Any:
-    """What a call gives: its result, or the class of its error."""
+    """Return the result of a call, or the class of its error."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -70,7 +70,7 @@ def identical(one: Any, other: Any) -> bool:
 
 
 def check(found: Any, expected: Any, what: tuple[Any, ...], *, values: bool = True) -> None:
-    """The same error, or the same array, or the same arrays."""
+    """Assert the same error, or the same array, or the same arrays."""
     if is_error(expected) or is_error(found):
         agrees = is_error(expected) and is_error(found) and issubclass(found, agreeing(expected))
         assert agrees, f"{what}: found {found!r}, expected {expected!r}"
@@ -86,7 +86,7 @@ def check(found: Any, expected: Any, what: tuple[Any, ...], *, values: bool = Tr
 
 
 def agreeing(error: type) -> tuple[type, ...]:
-    """The classes of which ours must be one, for an error of NumPy's, whose own subclasses are private."""
+    """Return the classes of which ours must be one, for an error of NumPy's, whose own subclasses are private."""
     builtins = (TypeError, ValueError, IndexError, OverflowError)
     return tuple(base for base in builtins if issubclass(error, base)) or (error,)
 
@@ -103,14 +103,14 @@ ABOUT_VALUES = {
 
 
 def outs_for(result: Any) -> list[np.ndarray]:
-    """Arrays to write such a result to: fitting ones, of other dtypes, and of shapes that do not fit."""
+    """Return arrays to write such a result to: fitting ones, of other dtypes, and of shapes that do not fit."""
     shape, dtype = np.shape(result), np.asarray(result).dtype
     fitting = [np.zeros(shape, other) for other in (dtype, np.int8, np.float32, np.complex128)]
     return [*fitting, np.zeros((2, *shape), dtype), np.zeros((*shape, 2), dtype), np.zeros((), dtype)]
 
 
 def numpy_out(name: str, args: Any, kwargs: Any, out: np.ndarray) -> np.ndarray:
-    """What NumPy writes into `out`, for a function that does not, a copy of the result of the same kind and shape."""
+    """Return the `out` that NumPy wrote, or a copy of the result of the same kind and shape."""
     function = numpy_function(name)
     if name in EXACT and np.shape(function(*args, **kwargs)) != out.shape:
         raise ValueError("out")
@@ -127,7 +127,7 @@ EXACT = {"cumsum", "cumprod", "round", "where"}
 
 
 def numpy_in_place(name: str, sample: Sample) -> np.ndarray:
-    """What NumPy makes of the first argument when the result goes there."""
+    """Return the first argument after NumPy wrote the result to it."""
     target = copied(sample.args[0])
     if name == "matmul" and not sample.kwargs:
         return operator.imatmul(target, *sample.args[1:])
@@ -156,7 +156,7 @@ class Case(NamedTuple):
         return [np.asarray(self.leaves[i]) for i in self.places]
 
     def call(self, function: Callable[..., Any], values: Any) -> list[Any]:
-        """The results of `function`, with these values in place of those of the arrays."""
+        """Return the results of `function`, with these values in place of those of the arrays."""
         leaves = list(self.leaves)
         for i, value in zip(self.places, values, strict=True):
             leaves[i] = value
@@ -167,7 +167,7 @@ class Case(NamedTuple):
         return self.call(getattr(ops.np, self.name), values)
 
     def theirs(self, values: Any) -> list[np.ndarray]:
-        """NumPy's results, in double precision."""
+        """Return NumPy's results, in double precision."""
         precise = self._replace(leaves=[in_double_precision(leaf) for leaf in self.leaves])
         return [np.asarray(result) for result in precise.call(numpy_function(self.name), values)]
 
@@ -176,7 +176,7 @@ class Case(NamedTuple):
         return f"{self.name}(*{args}, **{kwargs})"
 
     def difference(self, directions: Any) -> list[np.ndarray]:
-        """The derivative along `directions`, by central differences."""
+        """Return the derivative along `directions`, by central differences."""
         values = [in_double_precision(value) for value in self.values]
         up, down = (self.theirs(moved(values, directions, step)) for step in (STEP, -STEP))
         return [(one - other) / (2 * STEP) for one, other in zip(up, down, strict=True)]
@@ -219,7 +219,7 @@ def cases(name: str) -> list[Case]:
 
 @cache
 def weights(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
-    """A reproducible array that nobody may write to, with gaps in memory."""
+    """Return a reproducible array that nobody may write to, with gaps in memory."""
     generator = np.random.default_rng(seed)
     values = generator.uniform(-1, 1, (*shape, 2))
     values = (values + 1j * generator.uniform(-1, 1, values.shape) if np.dtype(dtype).kind == "c" else values)
@@ -248,12 +248,12 @@ def assert_near(found: Any, expected: Any, case: Case, what: str, scale: float =
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """For calls of operators themselves, which warn as NumPy does. Derivatives must not warn at such points."""
+    """Silence warnings of derivatives at points where operators warn like NumPy."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
         yield
 
 
 def precise_cases(name: str) -> list[Case]:
-    """Those in double precision. Finite differences of our own gradients say nothing in single precision."""
+    """Return the cases in double precision. Finite differences of our own gradients say nothing in single precision."""
     return [case for case in cases(name) if not is_single(case)]

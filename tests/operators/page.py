@@ -24,7 +24,7 @@ NAMES = sorted([*functional_names(), *NUMBERS, *random_names()], key=lambda name
 
 
 def grouped(pairs: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], list[str]]:
-    """The operators that have the same thing to tell, in order."""
+    """Return the operators that have the same thing to tell, in order."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for told, name in pairs:
         groups.setdefault(told, []).append(name)
@@ -54,14 +54,14 @@ def variants(name: str) -> str:
 
 
 def left_out_table() -> list[str]:
-    """Every parameter that is left out, with the remedy."""
+    """Return every parameter that is left out, with the remedy."""
     groups = grouped((item, name) for name in NAMES for item in DECLARATIONS[name].left_out.items())
     rows = [f"| `{parameter}` | {summary(names)} | {remedy} |" for (parameter, remedy), names in groups.items()]
     return ["| parameter | of | remedy |", "|---|---|---|", *sorted(rows)]
 
 
 def summary(names: list[str]) -> str:
-    """The names, those of nearly a whole category as that category."""
+    """Return the names, those of nearly a whole category as that category."""
     parts = []
     for kind in CATEGORIES:
         members = [name for name in NAMES if category(name) == kind]

@@ -40,7 +40,7 @@ def call(*args: Any, **kwargs: Any) -> Sample:
 
 
 def array(shape: tuple[int, ...], dtype: Any = np.float64, shift: int = 0) -> np.ndarray:
-    """An array of a few telling values, in an order that `shift` turns."""
+    """Return an array of a few telling values, in an order that `shift` turns."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         values = np.array(BOOLS)
@@ -57,12 +57,12 @@ def ints(*values: Any) -> np.ndarray:
 
 
 def strided(dtype: Any = np.float64) -> np.ndarray:
-    """An array of shape (3, 2) that is contiguous in no order."""
+    """Return an array of shape (3, 2) that is contiguous in no order."""
     return array((2, 6), dtype)[:, ::2].T
 
 
 def functional_names() -> list[str]:
-    """The operators that are functions from arrays to arrays, in the order of declaration.
+    """Return the operators that are functions from arrays to arrays, in the order of declaration.
 
     Those that draw random numbers are not: test_random.py has their samples.
     """
@@ -71,7 +71,7 @@ def functional_names() -> list[str]:
 
 
 def random_names() -> list[str]:
-    """The operators that draw random numbers, without their variants."""
+    """Return the operators that draw random numbers, without their variants."""
     return [name for name, variants in VARIANTS.items()
             if name == variants.functional and "random" in DECLARATIONS[name].tags]
 
@@ -503,7 +503,7 @@ LISTED: dict[str, list[Sample]] = {
 
 @cache
 def samples(name: str) -> list[Sample]:
-    """The sample calls of an operator. Empty for one that has none."""
+    """Return the sample calls of an operator. Empty for one that has none."""
     if name in LISTED:
         return LISTED[name]
     return [sample for tag in DECLARATIONS[name].tags if tag in BY_TAG for sample in BY_TAG[tag](name)]
@@ -520,7 +520,7 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
 
 
 def regular(leaf: Any, domain: tuple[float, float] | None, turn: int) -> np.ndarray:
-    """An array of this shape, dtype and kind of layout, with values none of which is like another one."""
+    """Return an array of this shape, dtype and kind of layout, with values none of which is like another one."""
     shape, dtype = np.shape(leaf), leaf.dtype
     fractions = 0.6180339887498949 * np.arange(1 + 37 * turn, 1 + 37 * turn + leaf.size) % 1
     if domain is None:
@@ -535,7 +535,7 @@ def regular(leaf: Any, domain: tuple[float, float] | None, turn: int) -> np.ndar
 
 
 def smoothed(name: str, sample: Sample) -> Sample:
-    """The call with regular values in place of floats and complex numbers.
+    """Return the call with regular values in place of floats and complex numbers.
 
     Integers of pointwise operators get positive. Elsewhere they stay, since they may be indices, as do Python scalars.
     """
@@ -554,7 +554,7 @@ def smoothed(name: str, sample: Sample) -> Sample:
 
 
 def points(shape: tuple[int, ...], dtype: Any = np.float64, turn: int = 0) -> np.ndarray:
-    """An array of regular values."""
+    """Return an array of regular values."""
     return regular(np.empty(shape, dtype), None, turn)
 
 
@@ -656,7 +656,7 @@ def smooth_samples(name: str) -> list[Sample]:
 
 
 def as_key(key):
-    """A key as operators take it: a list is a tuple, as it is in any of their arguments."""
+    """Return a key as operators take it: a list is a tuple, as it is in any of their arguments."""
     return tuple(key) if isinstance(key, list) else key
 
 
@@ -683,7 +683,7 @@ def scatter_add(x, indices, values, axis):
 
 
 def complex_numbers(real: Any, imag: Any) -> Any:
-    """Pairs of real numbers, read as complex ones."""
+    """Return pairs of real numbers, read as complex ones."""
     dtype = np.result_type(real, imag)
     if dtype.kind == "c":
         raise TypeError("parts of complex numbers are real")
@@ -692,12 +692,12 @@ def complex_numbers(real: Any, imag: Any) -> Any:
 
 
 def einsum(subscripts, x1, x2=None, others=(), **kwargs):
-    """A copy, where NumPy's result is a view. A scalar where it is one."""
+    """Return a copy, where NumPy's result is a view, or a scalar where it is one."""
     return np.einsum(subscripts, *[x for x in (x1, x2) if x is not None], *others, **kwargs).copy()
 
 
 def covariance(a, divisor):
-    """By the definition, since np.cov takes no stacks."""
+    """Compute covariances by the definition, since np.cov takes no stacks."""
     apart = np.asarray(a) - np.mean(a, -1, keepdims=True)
     number = np.asarray(divisor)[()]
     products = np.matmul(apart, np.asarray(apart.conj()).mT)
@@ -705,7 +705,7 @@ def covariance(a, divisor):
 
 
 def writeable_diagonal(a, offset=0, axis1=0, axis2=1):
-    """NumPy's views of diagonals that can be written to are those of einsum."""
+    """Return NumPy's writable views of diagonals, which are those of einsum."""
     first, second = normalize_axis_tuple((axis1, axis2), np.ndim(a))
     key = [slice(None)] * a.ndim
     key[first], key[second] = slice(max(-offset, 0), None), slice(max(offset, 0), None)
@@ -717,7 +717,7 @@ def writeable_diagonal(a, offset=0, axis1=0, axis2=1):
 
 
 def windows(x, window_shape, axis=None):
-    """Overlapping windows are read-only: which of two values goes into an element is undefined."""
+    """Return overlapping windows, read-only: which of two values goes into an element is undefined."""
     found = np.lib.stride_tricks.sliding_window_view(x, window_shape, axis, writeable=True)
     if overlaps_itself(found):
         found.flags.writeable = False
@@ -794,7 +794,7 @@ LATER: dict[str, Callable[..., Any]] = {
 
 
 def of_arrays(comparison: Callable[..., Any]) -> Callable[..., Any]:
-    """A comparison for NumPy 2.0, which crashes in `np.equal(np.ones((3, 4), np.int8)[:, ::2], 300)`."""
+    """Return a comparison for NumPy 2.0, which crashes in `np.equal(np.ones((3, 4), np.int8)[:, ::2], 300)`."""
     def compare(*args, **kwargs):
         exact = all(np.result_type(x).kind in "iu" for x in args)
         return comparison(*(map(np.asarray, args) if exact else args), **kwargs)
@@ -806,12 +806,12 @@ UNHARMED = {name: of_arrays(getattr(np, name)) for name in COMPARISONS if IS_NUM
 
 
 def concatenate(arrays, axis=0, out=None, *, casting="same_kind", **kwargs):
-    """Older versions of NumPy do not read the default as such where there is no axis."""
+    """Concatenate. Older versions of NumPy do not accept the default explicitly."""
     return np.concatenate(arrays, axis, out, casting=casting, **kwargs)
 
 
 def numpy_function(name: str) -> Callable[..., Any]:
-    """What the operator is to agree with."""
+    """Return the function that the operator must agree with."""
     if name == "concatenate":
         return concatenate
     return STATEMENTS.get(name) or LATER.get(name) or UNHARMED.get(name) or getattr(np, name)

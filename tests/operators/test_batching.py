@@ -70,14 +70,14 @@ class Mapped(NamedTuple):
         return [leaf for leaf, dim in zip(self.leaves, self.dims, strict=True) if dim is not None]
 
     def call(self, function: Callable[..., Any], values: Any) -> Any:
-        """The call with `values` in place of what is mapped."""
+        """Return the call with `values` in place of what is mapped."""
         values = iter(values)
         args, kwargs = self.sample([leaf if dim is None else next(values)
                                     for leaf, dim in zip(self.leaves, self.dims, strict=True)])
         return function(*args, **kwargs)
 
     def batched(self, operator: Callable[..., Any]) -> Callable[..., Any]:
-        """The call as a function of what is mapped."""
+        """Return the call as a function of what is mapped."""
         return vmap(lambda *values: self.call(operator, values), in_dims=self.in_dims)
 
     def sample(self, leaves: list[Any]) -> Sample:
@@ -93,14 +93,14 @@ class Mapped(NamedTuple):
 
 
 def is_mappable(name: str, leaf: Any) -> bool:
-    """Arrays are. Masks in a key are not, since shapes would depend on them, nor are numbers in a basic key."""
+    """Return whether a value can be mapped: arrays can. Masks and numbers in a basic key cannot."""
     if not isinstance(leaf, (np.ndarray, np.generic)) or (name == "getitem" and isinstance(leaf, np.generic)):
         return False
     return leaf.dtype.kind != "b" or not name.startswith("index")
 
 
 def examples_like(leaf: Any, n: int) -> np.ndarray:
-    """`n` arrays, stacked, with the values of this one in other orders. Ints of one element go down to -1."""
+    """Stack `n` arrays with the values of this one in other orders. Ints of one element go down to -1."""
     values = np.asarray(leaf)
     if values.dtype.kind == "b" and values.size == 1:
         return np.stack([values ^ bool(i % 2) for i in range(n)])
@@ -113,12 +113,12 @@ def examples_like(leaf: Any, n: int) -> np.ndarray:
 
 @cache
 def turned_places(size: int, n: int) -> np.ndarray:
-    """Those of `size` elements in row, and in each of the other rows turned by one more."""
+    """Return the places of `size` elements in a row, and in each further row rotated by one more."""
     return (np.arange(size) - np.arange(n)[:, None]) % size
 
 
 def axes_to_map(ndim: int) -> list[int]:
-    """Of an array whose examples have `ndim` axes: the first and the last, counted from both ends."""
+    """Return the first and the last axis of an array of `ndim` axes, counted from both ends."""
     return [0, -1, -ndim - 1, ndim]
 
 
@@ -131,7 +131,7 @@ def mapped_calls(name: str, found: Any, step: int = 1) -> Iterator[Mapped]:
 
 
 def mappings(name: str, found: Any) -> Iterator[Callable[[], Mapped]]:
-    """What makes each call. That takes longer than to find which there are."""
+    """Yield a function that makes each call. Making all calls takes longer than finding them."""
     turn = count()
     for sample in found:
         leaves, spec = tree_flatten(tuple(sample))
@@ -141,7 +141,8 @@ def mappings(name: str, found: Any) -> Iterator[Callable[[], Mapped]]:
 
 
 def mapped_call(name: str, leaves: list[Any], spec: Any, chosen: Any, turn: int) -> Mapped:
-    """The call with the chosen leaves mapped. Two examples or three, which are lengths of axes in samples too."""
+    """Return the call with the chosen leaves mapped. Two examples or three, which are lengths of axes in samples too.
+    """
     n = 2 + turn % 2
     values, dims = list(leaves), [None] * len(leaves)
     for place in chosen:
@@ -151,7 +152,7 @@ def mapped_call(name: str, leaves: list[Any], spec: Any, chosen: Any, turn: int)
 
 
 def stacked(results: list[Any]) -> Any:
-    """The results of examples as those of a batch: an array, a list of them, or the class of the first error."""
+    """Return the results of examples as those of a batch: an array, a list of them, or the class of the first error."""
     errors = [result for result in results if is_error(result)]
     if errors:
         return errors[0]
@@ -171,7 +172,7 @@ def tolerance(name: str, dtype: Any) -> float:
 
 
 def assert_same(found: Any, expected: Any, call: Any) -> None:
-    """The same error, or the same arrays in values, dtype and shape."""
+    """Assert the same error, or the same arrays in values, dtype and shape."""
     if is_error(found) or is_error(expected):
         agrees = is_error(found) and is_error(expected) and issubclass(found, agreeing(expected))
         assert agrees, f"{call}: found {found!r}, expected {expected!r}"
@@ -194,13 +195,12 @@ def test_vmap_is_a_loop(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_have_arrays_to_map(name):
-    """Else nothing would have been asked above."""
+    # Otherwise the tests above would check nothing.
     assert any(not is_error(looped(call)) for call in mapped_calls(name, samples(name)))
 
 
 @pytest.mark.parametrize("name", [name for name in DECLARATIONS if "random" not in DECLARATIONS[name].tags])
 def test_every_operator_says_what_a_batch_of_it_is(name):
-    """None of them falls back on a loop. PerformanceWarning, an error in tests, would tell of that too."""
     takes_arrays = any(argument.type.contains_arrays for argument in schema_of(name).arguments)
     assert (DECLARATIONS[name].vmap is not None) == takes_arrays
     assert DECLARATIONS[name].vmap is DECLARATIONS[VARIANTS[name].functional].vmap
@@ -217,7 +217,6 @@ def error_of(function: Callable[..., Any], args: Any, kwargs: Any) -> Exception 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_those_of_an_example(name):
-    """In every word, and so with the numbers of the example."""
     operator = getattr(ops.np, name)
     for call in mapped_calls(name, samples(name), 5):
         found = error_of(call.batched(operator), call.values, {})
@@ -228,7 +227,6 @@ def test_errors_are_those_of_an_example(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_of_no_examples(name):
-    """Shapes and dtypes are those that examples would have."""
     operator = getattr(ops.np, name)
     for call in mapped_calls(name, samples(name), 5):
         expected = looped(call)
@@ -241,7 +239,6 @@ def test_batches_of_no_examples(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_without_data(name):
-    """On Meta shapes and dtypes are those of the loop."""
     operator = getattr(ops.np, name)
     for call in mapped_calls(name, samples(name), 5):
         expected = looped(call)
@@ -255,7 +252,6 @@ def test_batches_without_data(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_are_traced_and_functionalized(name):
-    """What rules do is operators only, so that the interpreters below see all of it."""
     for call in mapped_calls(name, samples(name), 23):
         function = call.batched(getattr(ops.np, name))
         expected = outcome(function, call.values, {})
@@ -286,7 +282,7 @@ class MappedTwice(NamedTuple):
         return self.inner(function, self.leaves, 0)
 
     def inner(self, function: Callable[..., Any], leaves: Any, interpreter: int) -> Any:
-        """The call at an interpreter and those inside of it."""
+        """Return the call at an interpreter and those inside of it."""
         if interpreter == 2:
             args, kwargs = tree_unflatten(list(leaves), self.spec)
             return function(*args, **kwargs)
@@ -346,7 +342,7 @@ def test_vmap_of_vmap_of_all_samples(name):
 
 
 def check_out(call: Mapped, out: np.ndarray) -> None:
-    """Into a mapped `out`, whose examples lie along the last axis."""
+    """Check a mapped `out`, whose examples lie along the last axis."""
     if out.ndim == 0:
         return          # one example of a vector is a scalar, which cannot be written to
     def written(i: int) -> np.ndarray:
@@ -372,7 +368,7 @@ def unmapped_call(name: str, sample: Sample, n: int) -> Mapped:
 
 
 def check_outs(name: str, step: int) -> None:
-    """With some of the arrays mapped, or with none."""
+    """Check several `out`, with some of the arrays mapped, or with none."""
     calls = [*mappings(name, samples(name)), *[partial(unmapped_call, name, sample, 2) for sample in samples(name)]]
     for make in calls[::step]:
         call = make()
@@ -396,7 +392,6 @@ def test_what_all_samples_write_to_a_mapped_out(name):
 
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_what_is_written_in_place_is_a_loop(name):
-    """Into the mapped first argument, where the caller sees it."""
     operator = getattr(ops.np, VARIANTS[name].in_place)
     for call in mapped_calls(name, samples(name)):
         if call.dims[0] is None or not isinstance(call.example(0).args[0], np.ndarray) or call.values[0].ndim == 1:
@@ -439,12 +434,12 @@ class MappedCase(NamedTuple):
 
 
 def varied(value: np.ndarray, n: int) -> np.ndarray:
-    """`n` arrays with the values of this one in other orders and a little larger."""
+    """Stack `n` arrays with the values of this one in other orders and a little larger."""
     return np.stack([(np.roll(value, i) * (1 + 0.01 * i)).astype(value.dtype) for i in range(n)])
 
 
 def mapped_cases(name: str, found: list[Case]) -> Iterator[MappedCase]:
-    """The cases with all values mapped, and with one of them, where results and gradients are finite."""
+    """Yield the cases with all values mapped, and with one of them, where results and gradients are finite."""
     for turn, case in enumerate(found):
         places = range(len(case.places))
         for chosen in {tuple(places), (turn % len(places),)}:
@@ -456,7 +451,7 @@ def mapped_cases(name: str, found: list[Case]) -> Iterator[MappedCase]:
 
 
 def spread_out(found: list[Any], n: int) -> list[Any]:
-    """`n` of them, from first to last."""
+    """Select `n` of them, from first to last."""
     return found[::max(len(found) // n, 1)]
 
 
@@ -474,7 +469,7 @@ def check_all(found: Any, expected: Any, call: MappedCase, what: str) -> None:
 
 
 def check_derivatives(call: MappedCase) -> None:
-    """Tangents and gradients of batches, and batches of them, are those of one example after the other."""
+    """Assert that tangents and gradients of batches, and batches of them, are those of the loop over examples."""
     values, dims = call.values, call.in_dims
     examples = [call.example(values, i) for i in range(call.n)]
     directions = likewise(values, 1)
@@ -522,7 +517,7 @@ def test_derivatives_of_batches_of_all_samples(name):
 
 
 def hessians(case: Case) -> Any:
-    """The Hessian of a weighted sum of squared results by the first value, in four ways, and by differences."""
+    """Return the Hessian of a weighted sum of squared results by the first value, in four ways, and by differences."""
     values = case.values
 
     def function(value: Any) -> Any:

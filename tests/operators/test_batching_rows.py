@@ -21,12 +21,12 @@ op = ops.np
 
 
 def values(*shape: int, dtype: Any = float) -> np.ndarray:
-    """Numbers none of which is like another, from 1 on."""
+    """Return numbers none of which is like another, from 1 on."""
     return (np.arange(1, 1 + np.prod(shape, dtype=int)) * 7 % 31 + 0.5).astype(dtype).reshape(shape)
 
 
 def loop(function: Any, in_dims: Any, *args: Any) -> Any:
-    """The results of the examples, stacked."""
+    """Return the results of the examples, stacked."""
     n = next(arg.shape[dim] for arg, dim in zip(args, in_dims, strict=True) if dim is not None)
     results = [function(*[arg if dim is None else np.take(arg, i, dim) for arg, dim in zip(args, in_dims, strict=True)])
                for i in range(n)]
@@ -34,7 +34,7 @@ def loop(function: Any, in_dims: Any, *args: Any) -> Any:
 
 
 def check(function: Any, in_dims: Any, *args: Any, exact: bool = True) -> np.ndarray:
-    """`vmap` of the function, which is the loop in values, dtype and shape."""
+    """Assert that `vmap` of the function is the loop in values, dtype and shape."""
     expected = loop(function, in_dims, *args)
     found = vmap(function, in_dims=tuple(in_dims))(*args)
     assert isinstance(found, np.ndarray)
@@ -44,7 +44,7 @@ def check(function: Any, in_dims: Any, *args: Any, exact: bool = True) -> np.nda
 
 
 def arrays_of(shapes: Any, batched: Any, n: int = 2) -> list[np.ndarray]:
-    """Examples of these shapes, in a batch where the flag says so."""
+    """Return examples of these shapes, in a batch where the flag says so."""
     return [values(n, *shape) if flag else values(*shape) for shape, flag in zip(shapes, batched, strict=True)]
 
 
@@ -89,7 +89,6 @@ def test_where_with_three_operands(batched):
 
 @pytest.mark.parametrize("shape", [(), (2,), (3, 2)])
 def test_a_number_of_each_example_has_its_dtype(shape):
-    """NumPy's arrays without axes promote as others do. Python's numbers are weak, and stay so."""
     found = check(op.add, (0, None), values(2, dtype=np.float64), values(*shape, dtype=np.float32))
     assert found.dtype == np.float64
     assert check(lambda x: op.add(x, 2.5), (0,), values(2, dtype=np.float32)).dtype == np.float32
@@ -118,7 +117,6 @@ def test_batched_positions(name, ndim):
 
 @pytest.mark.parametrize(("keepdims", "shape"), [(True, (1, 1)), (False, (1,)), (True, (1,))])
 def test_positions_are_written_to_what_has_their_shape(keepdims, shape):
-    """An `out` of as many elements will not do."""
     x, out, out_of_one = values(2, 2, 2), np.zeros((2, *shape), int), np.zeros(shape, int)
     function = vmap(lambda x, out: op.argmax(x, keepdims=keepdims, out=out))
     try:
@@ -141,7 +139,6 @@ def test_where_and_mean_belong_to_the_example(mask, batched):
 
 
 def test_a_mask_of_more_axes_than_the_example_is_an_error():
-    """Though its first axis is as long as the batch."""
     with pytest.raises(ValueError, match="operand"):
         vmap(lambda x: op.sum(x, where=np.ones((2, 3), bool)))(values(2, 3))
 
@@ -190,7 +187,6 @@ def test_squeeze_keeps_the_batch(n):
     ("flip", (), (2, 3)), ("flip", (0,), (2, 3)), ("flip", ((-1,),), (2, 3)), ("flip", (), ()),
 ])
 def test_batched_views(name, args, shape):
-    """They are views of the batch too, where the axis to map is in front. Copies of scalars."""
     x = values(2, *shape)
     found = check(lambda x: getattr(op, name)(x, *args), (0,), x)
     assert np.shares_memory(found, x) == (shape != () or name == "transpose")
@@ -199,7 +195,6 @@ def test_batched_views(name, args, shape):
 
 @pytest.mark.parametrize(("shape", "expected"), [(-1, (6,)), ((3, -1), (3, 2)), ((-1, 1, 6), (1, 1, 6)), (6, (6,))])
 def test_reshape_of_no_examples(shape, expected):
-    """How many elements an example has is known all the same."""
     assert vmap(lambda x: op.reshape(x, shape))(np.zeros((0, 2, 3))).shape == (0, *expected)
 
 
@@ -233,7 +228,6 @@ def test_batched_split(sections, axis):
 
 @pytest.mark.parametrize("shape", [(12,), (-1, 5), (2, 3), (3, -1)])
 def test_a_shape_that_an_example_does_not_fit(shape):
-    """Even if the batch as a whole has as many elements."""
     with pytest.raises(ValueError, match="cannot reshape array of size 4 into shape") as expected:
         op.reshape(values(2, 2), shape)
     with pytest.raises(ValueError, match=re.escape(str(expected.value))):
@@ -248,7 +242,6 @@ VECTOR, MATRIX, STACK = (2,), (2, 2), (2, 2, 2)
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("one", "other"), list(product((VECTOR, MATRIX, STACK), repeat=2)))
 def test_all_extents_are_alike(one, other, batched):
-    """Only the rule can tell the batch from another axis."""
     for dims in product((0, -1, 1), repeat=2):
         in_dims = [dim if flag else None for dim, flag in zip(dims, batched, strict=True)]
         arrays = arrays_of((one, other), batched)
@@ -275,7 +268,6 @@ def test_batched_products(one, other, batched):
     pytest.param((6, 5, 3), (4, 3), (None, 0), id="a stack times columns"),
 ])
 def test_what_is_not_mapped_is_not_repeated(x1, x2, in_dims):
-    """The operator below gets it as it is, transposed at most, and is called once."""
     seen = []
     arrays = [values(*x1), values(*x2)]
     shared = arrays[in_dims.index(None)]
@@ -292,7 +284,6 @@ def test_what_is_not_mapped_is_not_repeated(x1, x2, in_dims):
 
 @pytest.mark.parametrize(("one", "other"), [((3,), (3, 2)), ((2, 3), (3,)), ((2, 3), (3, 2))])
 def test_an_out_of_too_few_axes(one, other):
-    """The batch is none of those of the product, though it is as long as one."""
     with pytest.raises(ValueError, match=r"matmul|output operand") as expected:
         op.matmul(values(*one), values(*other), out=np.zeros(()))
     with pytest.raises(ValueError, match=re.escape(str(expected.value))):
@@ -302,7 +293,6 @@ def test_an_out_of_too_few_axes(one, other):
 @pytest.mark.parametrize(("one", "other"), [((), (3,)), ((3,), ()), ((3,), (2,)), ((2, 3), (2, 3))])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 def test_shapes_that_make_no_product(one, other, batched):
-    """A number of each example is no vector."""
     arrays = arrays_of((one, other), batched, 3)
     with pytest.raises(ValueError, match="matmul") as expected:
         op.matmul(values(*one), values(*other))
@@ -339,7 +329,6 @@ ADVANCED = {
 @pytest.mark.parametrize("key", ADVANCED.values(), ids=ADVANCED)
 @pytest.mark.parametrize("x_is_mapped", [True, False])
 def test_index_arrays(key, x_is_mapped):
-    """Mapped or not, each of them, in sources that are mapped or not. Values are put likewise."""
     places = [i for i, item in enumerate(key) if isinstance(item, np.ndarray)]
     for flags in product((True, False), repeat=len(places)):
         if not x_is_mapped and not any(flags):
@@ -367,7 +356,6 @@ def test_index_arrays(key, x_is_mapped):
 
 
 def test_an_element_of_each_example():
-    """A mapped number as index: also in Python's own syntax."""
     x, i = values(3, 3), np.array([2, 0, 1])
     expected = x[np.arange(3), i]
     assert np.array_equal(vmap(lambda x, i: op.index(x, i))(x, i), expected)
@@ -399,7 +387,6 @@ def test_batched_take(axis, mode, batched):
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_take_into_out(axis, batched):
-    """The axis of the indices may be any of `out`, which is mapped in front."""
     x, = arrays_of([(2, 2)], batched[:1])
     chosen = np.array([[1, 0], [0, 0]]) if batched[1] else np.array([1, 0])
     expected = loop(lambda x, i: op.take(x, i, axis), dims_of(batched), x, chosen)
@@ -409,7 +396,6 @@ def test_take_into_out(axis, batched):
 
 
 def test_take_with_bools():
-    """They are numbers to it, in NumPy too."""
     check(lambda x, i: op.take(x, i), (0, 0), values(2, 3), np.array([[True, False], [True, True]]))
 
 
@@ -458,7 +444,6 @@ def test_a_mapped_mask_is_refused(call):
 @pytest.mark.parametrize("mask", [(2,), (2, 2), ()])
 @pytest.mark.parametrize("x_is_mapped", [True, False])
 def test_one_number_is_put_where_a_mapped_mask_says(mask, x_is_mapped):
-    """No shape depends on the mask then."""
     x, mask = values(2, 2, 2) if x_is_mapped else values(2, 2), values(2, *mask) > 14
     dims = (0 if x_is_mapped else None, 0)
     check(lambda x, mask: op.index_put(x, mask, 0), dims, x, mask)
@@ -479,7 +464,6 @@ def test_one_number_is_put_where_a_mapped_mask_behind_slices_says(x_is_mapped):
 
 @pytest.mark.parametrize("derivative", [jacfwd, jacrev, hessian], ids=["jacfwd", "jacrev", "hessian"])
 def test_derivatives_where_each_example_has_its_own_mask(derivative):
-    """Batches of directions put a full slice before the mask."""
     x, mask = values(3, 2) / 30, np.array([[True, False], [False, False], [True, True]])
 
     def cubes(x: Any, mask: Any) -> Any:
@@ -496,7 +480,6 @@ def test_derivatives_where_each_example_has_its_own_mask(derivative):
     (Ellipsis, (1, 2, 2)), ((), (2,)), ((Ellipsis, None), (2, 1)),
 ], ids=str)
 def test_batched_setitem(key, shape):
-    """A constant or mapped values into what is mapped, as a function also into what is not."""
     x = values(2, 2, 2)
     check(lambda x, value: op.setitem(x, key, value), (0, None), x, values(*shape))
     check(lambda x, value: op.setitem(x, key, value), (0, 0), x, values(2, *shape))
@@ -559,7 +542,6 @@ def test_writes_through_views_are_seen_in_the_source():
 ])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 def test_values_of_more_axes_than_the_target(call, batched):
-    """Though the first one is as long as the batch."""
     arrays = arrays_of(((2,), (2, 2)), batched)
     with pytest.raises((ValueError, IndexError)) as expected:
         call(values(2), values(2, 2))
@@ -673,7 +655,6 @@ ROW = np.array([1.0, 10.0, 100.0])      # the same cotangent for every example
     pytest.param(lambda x, i: op.scatter_add(x, i, x[:3], 0)[:3], id="scatter_add"),
 ])
 def test_gradients_where_each_example_has_its_own_index(read, x_is_mapped, outside):
-    """Such an index meets a gradient that is the same for all examples, and so is no batch, as in `scores[label]`."""
     x, indices = values(2, 4) if x_is_mapped else values(4), np.array([[0, 0, 3], [2, 1, 2]])
     dims = (0 if x_is_mapped else None, 0)
 

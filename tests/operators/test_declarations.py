@@ -27,7 +27,7 @@ NO_VALUE = inspect.signature(np.sum).parameters["keepdims"].default
 
 
 def tells_parameters(name: str) -> bool:
-    """Older versions of NumPy do not, of functions written in C."""
+    """Return whether NumPy reveals the parameters. Older versions do not for functions written in C."""
     try:
         return bool(numpy_parameters(name))
     except ValueError:
@@ -35,7 +35,7 @@ def tells_parameters(name: str) -> bool:
 
 
 def numpy_parameters(name: str) -> dict[str, inspect.Parameter]:
-    """The parameters of the NumPy function, where it takes any keyword, those of ufuncs."""
+    """Return the parameters of the NumPy function, where it takes any keyword, those of ufuncs."""
     parameters = dict(inspect.signature(LATER.get(name) or getattr(np, name)).parameters)
     if parameters.pop("kwargs", None):
         parameters |= {key: value for key, value in inspect.signature(np.sin).parameters.items() if key != "x"}
@@ -46,7 +46,7 @@ TOLD = [name for name in NUMPY_NAMES if tells_parameters(name)]
 
 
 def passed(name: str) -> set[str]:
-    """The parameters that have another value than their default in some sample call that succeeds."""
+    """Return the parameters that have another value than their default in some sample call that succeeds."""
     arguments = schema_of(name).arguments
     positional = [argument.name for argument in arguments if not argument.kw_only]
     defaults = {argument.name: argument.default for argument in arguments if argument.has_default}
@@ -117,7 +117,6 @@ def test_every_operator_has_a_kernel_and_a_meta_rule(name):
 
 @pytest.mark.parametrize("name", [*DECLARATIONS, *OF_FAMILIES])
 def test_kernels_take_every_argument_with_its_default(name):
-    """Tables need not compare kernels with their schemas."""
     declaration = LIBRARY.declaration(name)
     composites = filter(None, (declaration.differentiated_as, declaration.planned_as))
     for kernel in (*declaration.kernels.values(), *composites):

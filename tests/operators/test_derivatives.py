@@ -63,14 +63,14 @@ def test_a_constant_has_no_tangent_where_a_slope_is_infinite(name):
 
 
 def protected(value: np.ndarray) -> np.ndarray:
-    """A copy that nobody may write to, of the same layout in memory."""
+    """Return a copy that nobody may write to, of the same layout in memory."""
     copy = np.array(value)
     copy.flags.writeable = False
     return copy
 
 
 def product(ones: Any, others: Any) -> float:
-    """Re(sum(conj(ones) * others)). None stands for zeros."""
+    """Compute Re(sum(conj(ones) * others)). None means zeros."""
     return sum(
         float(np.real(np.sum(np.conj(np.asarray(one)) * np.asarray(other))))
         for one, other in zip(ones, others, strict=True) if one is not None
@@ -78,7 +78,7 @@ def product(ones: Any, others: Any) -> float:
 
 
 def gradients(values: Any, results: Any, cotangents: Any, **options: Any) -> tuple[Any, ...]:
-    """Those of all values, None where there is none."""
+    """Return the gradients of all values, None where there is none."""
     live = [i for i, result in enumerate(results) if isinstance(result, Tensor) and result.requires_grad]
     if not live:
         return (None,) * len(values)
@@ -91,7 +91,6 @@ def tracked(values: Any) -> list[Tensor]:
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_first_derivatives(name):
-    """Tangents are finite differences, gradients their transpose. Shapes and dtypes are right."""
     for case in cases(name):
         directions = likewise(case.values, 1)
         with quiet():
@@ -116,7 +115,7 @@ def test_first_derivatives(name):
 
 
 def nth_gradients(case: Case, inputs: Any, order: int) -> list[Any]:
-    """Gradients of gradients, each time with respect to the values and the cotangents of the results.
+    """Return gradients of gradients, each time with respect to the values and the cotangents of the results.
 
     Each time what is differentiated is the last gradients, weighted by fixed numbers.
     """
@@ -131,7 +130,7 @@ def nth_gradients(case: Case, inputs: Any, order: int) -> list[Any]:
 
 
 def check_nth_derivatives(name: str, order: int, cases_of: Callable[[str], list[Case]]) -> None:
-    """Gradients of one order are the transposed finite differences of those of the order below."""
+    """Assert that gradients of one order are the transposed finite differences of those of the order below."""
     for case in cases_of(name):
         with quiet():
             results = case.theirs(case.values)
@@ -178,7 +177,7 @@ def test_tangents_of_gradients(name):
 
 
 def checks(name: str, n: int) -> list[Case]:
-    """Some cases, small ones that have an element to differentiate."""
+    """Return some cases, small ones that have an element to differentiate."""
     found = [case for case in precise_cases(name) if 0 < sum(map(np.size, case.values)) < 30]
     assert found, f"no case of {name} in double precision"
     return found[::max(len(found) // n, 1)]
@@ -205,7 +204,6 @@ def test_gradcheck_of_more_cases(name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients_on_meta_have_shape_and_dtype(name):
-    """Formulas look at no element: what they are made of works on arrays without data."""
     for case in cases(name):
         values = [Tensor(MetaArray(value.shape, value.dtype), requires_grad=True) for value in case.values]
         with quiet():
@@ -247,7 +245,7 @@ def test_in_place_variants_have_the_derivatives_of_the_function(name):
 
 
 def filling(function: Callable[..., Any], target: Any) -> Callable[..., Any]:
-    """The function with this array as `out`."""
+    """Return the function with this array as `out`."""
     return lambda *args, **kwargs: function(*args, out=target, **kwargs)
 
 
@@ -291,7 +289,6 @@ def test_out_may_be_an_argument_and_of_another_dtype():
 
 @pytest.mark.parametrize("name", CONSTANT)
 def test_results_that_are_constants(name):
-    """They are never tracked, in forward mode neither."""
     for case in [case_of(name, sample) for sample in samples(name)]:
         if case.places and not is_error(outcome(case.call, (numpy_function(name), case.values), {})):
             with quiet():
@@ -314,7 +311,7 @@ WITHOUT_GRADIENT = {
 
 
 def formulas_of(name: str) -> dict[str, Any]:
-    """The formula of each argument that holds arrays. None for one without."""
+    """Return the formula of each argument that holds arrays. None for one without."""
     arguments = [argument.name for argument in schema_of(name).arguments if argument.type.contains_arrays]
     vjp = DECLARATIONS[name].vjp
     formulas = vjp if isinstance(vjp, tuple) else (vjp,)
@@ -347,7 +344,7 @@ def test_variants_share_their_formulas(name):
 
 
 def test_operators_named_in_formulas_exist():
-    """`operators` makes packets before their operators are declared. A wrong name would leave one empty."""
+    # `operators` makes packets before their operators are declared. A wrong name would leave one empty.
     assert [name for name, packet in packets["np"].items() if not packet.overloads] == []
 
 
@@ -365,7 +362,6 @@ def test_operators_named_in_formulas_are_those_of_the_library():
     ("i0", 709.0, 1.2306788896524786e+306), ("i0", -709.0, -1.2306788896524786e+306),
 ])
 def test_slopes_of_extreme_arguments(name, x, expected):
-    """No square overflows, and no sum cancels. NumPy warns of nothing."""
     call = getattr(ops.np, name)
     with np.errstate(all="raise", under="ignore", divide="ignore"):
         found = {"backward": func_grad(call)(np.float64(x)), "forward": jvp(call, (np.float64(x),), (1.0,))[1]}
@@ -378,7 +374,7 @@ NAN, INF = np.nan, np.inf
 
 
 def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, Any]) -> Any:
-    """A row: what is called, and its arguments with the gradient that each of them is to have."""
+    """Return a row: what is called, and its arguments with the gradient that each of them is to have."""
     return pytest.param(call, *zip(*values_and_gradients, strict=True), id=name)
 
 
@@ -516,7 +512,6 @@ def test_conventions_where_operators_are_not_smooth(call, values, expected):
     pytest.param(ops.np.var, [1.0, 1.0], [[0.5, -0.5], [-0.5, 0.5]], id="var of equal values"),
 ])
 def test_second_derivatives_where_operators_are_not_smooth(call, value, expected):
-    """All four ways to a second derivative: reverse and forward mode over each of them."""
     def total(x):
         return ops.np.sum(call(x))
 
@@ -543,7 +538,7 @@ def test_shares_of_a_logaddexp_of_large_numbers_are_exact():
 
 @pytest.mark.parametrize("base", [0.5, 1.0, 2.0, 3.0])
 def test_the_slope_of_a_power_by_its_base_depends_on_an_exponent_of_0(base):
-    """d/dy of y x^(y - 1) is 1 / x at y = 0."""
+    # d/dy of y x^(y - 1) is 1 / x at y = 0.
     def slope(x, y):
         return func_grad(ops.np.power)(x, y)
 
@@ -553,7 +548,6 @@ def test_the_slope_of_a_power_by_its_base_depends_on_an_exponent_of_0(base):
 
 
 def test_where_lets_nan_through_from_the_branch_that_is_not_chosen():
-    """The derivative of that branch is infinite or nan, and times 0 it is nan. Forward mode chooses tangents."""
     def root_or_zero(x):
         return ops.np.where(x > 0, ops.np.sqrt(x), 0.0)
 
@@ -572,7 +566,6 @@ def test_where_lets_nan_through_from_the_branch_that_is_not_chosen():
     pytest.param((2, 3), {"axis": 1, "where": np.array([[True], [False]])}, id="none by a mask in one row"),
 ])
 def test_the_mean_of_nothing_has_a_gradient_of_zeros(shape, options):
-    """The mean is nan, with a warning. Nothing else is to be said about elements that had no part in it."""
     x = Tensor(np.ones(shape), requires_grad=True)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)

@@ -33,7 +33,10 @@ from tests.operators.samples import DTYPES, Sample, array, numpy_function, sampl
 
 
 def with_metas(name: str, sample: Sample) -> Sample:
-    """The call on meta arrays. Masks in a key stay arrays, since the shape of the result depends on their values."""
+    """Return the call on meta arrays.
+
+    Masks in a key stay arrays, since the shape of the result depends on their values.
+    """
     args = dict(zip((argument.name for argument in schema_of(name).arguments), sample.args, strict=False))
     metas = tree_map(to_meta, args)
     if "key" in args:
@@ -65,7 +68,6 @@ def test_tensors(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_meta(name):
-    """Meta arrays give the shape, the dtype and the error that arrays give, unless the error is about values."""
     operator, reference = getattr(ops.np, name), numpy_function(name)
     for sample in samples(name):
         metas = with_metas(name, sample)
@@ -80,7 +82,6 @@ def test_meta(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_meta_views(name):
-    """A meta result is a view of its argument where the array's result shares memory with the array."""
     operator = getattr(ops.np, name)
     for sample in samples(name):
         source = sample.args[0]
@@ -190,7 +191,6 @@ CREATED = [name for name, declaration in DECLARATIONS.items() if "creation" in d
     ("var", (np.arange(2, dtype=np.longdouble),), {"ddof": LONG}),
 ], ids=str)
 def test_numbers_of_extended_precision(name, args, kwargs):
-    """They are no Python numbers, and lose nothing on their way."""
     expected = getattr(np, name)(*args, **kwargs)
     check(getattr(ops.np, name)(*args, **kwargs), expected, (name, args, kwargs))
     metas = tree_map(to_meta, (args, kwargs | ({"device": "Meta"} if name in CREATED else {})))
@@ -210,7 +210,6 @@ EXACT_KINDS = (int, float, np.longdouble, complex, np.complex128, np.clongdouble
     *[(kind, EXACT_KINDS) for kind in EXACT_KINDS],
 ], ids=lambda kind: getattr(kind, "__name__", ""))
 def test_ranges_of_numbers_of_every_kind(kind, others):
-    """The dtype is what NumPy makes of the kinds of all three numbers."""
     for args in [(kind(2),), (kind(0), 2), (0, kind(2)), (0, 2, kind(1)), *[(kind(0), other(2)) for other in others],
                  *[(0, other(2), kind(1)) for other in others]]:
         expected = np.arange(*args)
@@ -232,7 +231,6 @@ def test_ranges_of_large_numbers(args):
     (np.ones((0, 6)), False, False),
 ], ids=lambda value: str(value) if not isinstance(value, np.ndarray) else f"{value.shape}{value.strides}")
 def test_reshape_copies_when_told_to(reshaped, source, copy, shares):
-    """`shares` is None where no view can have the shape."""
     if shares is None:
         with pytest.raises(ValueError, match="Unable to avoid creating a copy"):
             reshaped(source, -1, copy=copy)

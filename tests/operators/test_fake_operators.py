@@ -42,12 +42,12 @@ DATA_DEPENDENT = {
 
 
 def some(samples: list[Sample]) -> list[Sample]:
-    """Samples of all sorts, where each is tried in many ways."""
+    """Return samples of all sorts, where each is tried in many ways."""
     return samples[::5]
 
 
 def fake_call(mode: FakeMode, name: str, sample: Sample) -> Sample:
-    """The call on fakes. Masks in a key stay arrays, since the shape of the result depends on their values."""
+    """Return the call on fakes. Masks in a key stay arrays, since the shape of the result depends on their values."""
     names = [argument.name for argument in schema_of(name).arguments]
 
     def faked(leaf: Any) -> Any:
@@ -63,7 +63,7 @@ def fake_call(mode: FakeMode, name: str, sample: Sample) -> Sample:
 
 
 def twice(mode: FakeMode, operator: Any, fakes: Sample) -> Any:
-    """The outcome of a call. The second time, which may be answered from memory, is to be like the first."""
+    """Return the outcome of a call. The second time, which may be answered from memory, is to be like the first."""
     with mode:
         first, second = outcome(operator, *fakes), outcome(operator, *fakes)
     if is_error(first):
@@ -92,7 +92,6 @@ def test_shapes_and_dtypes(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_shapes_and_dtypes_outside_of_the_mode(name):
-    """A fake takes its mode along."""
     operator, mode = getattr(ops.np, name), FakeMode(allow_real_inputs=True)
     for sample in some(samples(name)):
         fakes = fake_call(mode, name, sample)
@@ -143,7 +142,6 @@ def test_in_place(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_views_share_a_version(name):
-    """A result that shares memory with an argument where there is data does so without."""
     operator, mode = getattr(ops.np, name), FakeMode(allow_real_inputs=True)
     if not any(result.alias for result in schema_of(name).returns):
         return
@@ -160,7 +158,7 @@ def test_views_share_a_version(name):
 
 
 def faked(case: Case) -> tuple[FakeMode, Case]:
-    """The case on fakes, but for masks with data, which are let in where there are any."""
+    """Return the case on fakes, but for masks with data, which are let in where there are any."""
     mode = FakeMode(allow_real_inputs=any(
         isinstance(leaf, np.ndarray) and unless_mask(leaf) is leaf for leaf in case.leaves))
     leaves = [leaf if i in case.places or unless_mask(leaf) is leaf else mode.from_array(leaf)
@@ -169,7 +167,7 @@ def faked(case: Case) -> tuple[FakeMode, Case]:
 
 
 def gradients(case: Case, values: Any) -> Any:
-    """The gradient of a sum of all results by each value, and None where there is none."""
+    """Return the gradient of a sum of all results by each value, and None where there is none."""
     results = case.ours(*values)
     total = sum(ops.np.sum(ops.np.real(result)) for result in results if result.requires_grad)
     return grad(total, values, allow_unused=True)
@@ -177,7 +175,6 @@ def gradients(case: Case, values: Any) -> Any:
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients(name):
-    """Gradients of fakes are fakes, of the shapes and dtypes that gradients with data have."""
     n_found = 0
     for case in cases(name):
         mode, fake_case = faked(case)
@@ -198,7 +195,6 @@ def test_gradients(name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_tangents(name):
-    """Tangents are fake too."""
     n_found = 0
     for case in cases(name):
         mode, fake_case = faked(case)

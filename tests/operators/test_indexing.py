@@ -246,7 +246,6 @@ def assigned(x, key, value):
 @pytest.mark.parametrize("key", [0, (0,), ..., (0, ...), None, slice(0, 1)], ids=str)
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
 def test_one_element_takes_what_it_takes_in_numpy(key, shape):
-    """An array with axes is no element, even if it has one: this is an error of NumPy 2.4, and a warning before."""
     def outcome(f, *args):
         with warnings.catch_warnings():
             warnings.simplefilter("error", DeprecationWarning)

@@ -75,7 +75,7 @@ CALLS = {
 
 
 def huge_call(name: str) -> Sample:
-    """A call of the operator on meta arrays that would take gigabytes."""
+    """Return a call of the operator on meta arrays that would take gigabytes."""
     if name in CALLS:
         return CALLS[name]
     n_arrays = sum(str(argument.type) == "Tensor" for argument in schema_of(name).arguments)

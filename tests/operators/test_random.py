@@ -104,7 +104,7 @@ def ours(name: str, rng: np.random.Generator, sample: Sample, variant: str = "")
 
 
 def theirs(name: str, rng: np.random.Generator, sample: Sample) -> Any:
-    """The method of Generator, with defaults in place of None, and converted to the dtype that is asked for."""
+    """Return the method of Generator, with defaults in place of None, and converted to the dtype that is asked for."""
     method = getattr(rng, name.removeprefix("random_").removesuffix("_like"))
     args, kwargs = sample.args, dict(sample.kwargs)
     if name in LIKE:
@@ -121,7 +121,7 @@ def theirs(name: str, rng: np.random.Generator, sample: Sample) -> Any:
 
 
 def numpy_defaults(method: Any) -> dict[str, Any]:
-    """The parameters of a method of Generator, by the first line of its docstring, with their defaults."""
+    """Return the parameters of a method of Generator, by the first line of its docstring, with their defaults."""
     lines = map(str.strip, method.__doc__.splitlines())
     text = next(line for line in lines if line.startswith(f"{method.__name__}("))
     arguments = ast.parse(f"def {text.split(')')[0]}): pass").body[0].args
@@ -152,7 +152,6 @@ def test_every_operator_has_samples():
 
 @pytest.mark.parametrize(("name", "sample"), CASES)
 def test_draws_are_those_of_numpy(name, sample):
-    """Values to the bit, shape and dtype, and both generators are in the same state afterwards."""
     one, other = generator(), generator()
     result = ours(name, one, sample)
     assert type(result) in (np.ndarray, np.float64, np.float32, np.int64, np.uint8, np.complex128)
@@ -189,7 +188,6 @@ def casts(name: str, sample: Sample) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_are_those_of_numpy(name):
-    """Their names and their order, after the generator. None stands for the default where that is a number."""
     method = getattr(np.random.Generator, name.removeprefix("random_").removesuffix("_like"))
     parameters = numpy_defaults(method)
     arguments = [
@@ -330,7 +328,7 @@ def drawn(name: str, values: Any, size: Any = (4, 2, 3)) -> Any:
 
 
 def filled(name: str, values: Any) -> Any:
-    """A draw into an array that depends on the parameters itself, which the draw makes forget them."""
+    """Return a draw into an array that depends on the parameters itself, which the draw makes forget them."""
     target = ops.np.zeros((4, 2, 3)) + values[0]
     return getattr(ops.np, f"{name}_like_")(target, generator(), *values)
 
@@ -345,7 +343,7 @@ WEIGHTS = np.random.default_rng(3).normal(size=(4, 2, 3))
 
 
 def differences(name: str, values: list[np.ndarray], directions: list[np.ndarray]) -> np.ndarray:
-    """The change of a draw of NumPy's from one seed along `directions`, which is linear in the parameters."""
+    """Return the change of a draw of NumPy's from one seed along `directions`, which is linear in the parameters."""
     method = name.removeprefix("random_")
     ends = [getattr(generator(), method)(
         *[value + step * along for value, along in zip(values, directions, strict=True)], size=(4, 2, 3))
@@ -440,7 +438,6 @@ def test_permutations_of_what_is_tracked_have_no_derivative():
 
 
 def test_draws_inside_of_a_level_can_be_written_to():
-    """As what other factories make: `y` belongs to the innermost grad."""
     def f(x: Any) -> Any:
         y = ops.np.random_normal(generator(), size=3)
         ops.np.multiply_(y, x)
@@ -453,7 +450,7 @@ def test_draws_inside_of_a_level_can_be_written_to():
 
 
 def two_draws(rng: Any, x: Any) -> Any:
-    """A draw that nobody uses, and one that is."""
+    """Return an unused draw and a used one."""
     ops.np.random_normal(rng, size=2)
     return x + ops.np.random_normal(rng, size=x.shape)
 

@@ -58,7 +58,7 @@ WAYS = {
 
 
 def seen(f, way):
-    """Whether what `f` returns is a scalar where it is called, and its value."""
+    """Return whether what `f` returns is a scalar where it is called, and its value."""
     found = []
 
     def noting(x):

@@ -35,7 +35,7 @@ class Composites(Names):
 
 
 def weighted(x, axis=0):
-    """A number that depends on which element goes where."""
+    """Return a number that depends on which element goes where."""
     result = sort(x, axis)
     return (result**3 * WEIGHTS.reshape(result.shape)).sum()
 

@@ -56,7 +56,7 @@ def environment(tmp_path: Path) -> Environment:
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist of this checkout, and the wheel built from that sdist."""
+    """Provide a folder with the sdist of this checkout, and the wheel built from that sdist."""
     source = tmp_path_factory.mktemp("source") / "checkout"
     shutil.copytree(CHECKOUT, source, ignore=NOT_SOURCE)
     folder = tmp_path_factory.mktemp("dist")

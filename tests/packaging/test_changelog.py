@@ -21,7 +21,7 @@ FILES = [file for page in ("CHANGELOG.md", "SECURITY.md")
 
 
 def found(name):
-    """What a name relative to the package stands for. AttributeError or ModuleNotFoundError if nothing."""
+    """Return the object of a name relative to the package, or raise AttributeError or ModuleNotFoundError."""
     def step(parent, part):
         return getattr(parent, part) if hasattr(parent, part) else import_module(f"{parent.__name__}.{part}")
     return reduce(step, name.split("."), pydispatch)

@@ -47,7 +47,6 @@ def test_tests_that_need_a_library_run_where_it_is():
 
 
 def test_what_the_tests_need_is_known():
-    """Libraries in neither list are in no extra that CI installs."""
     needed = set().union(*map(optional, ROOT.glob("tests/**/test_*.py")))
     assert needed - REQUIRED - EXTRA_TEST == {
         "_testcapi", "json", "jax", "pandas", "pydispatch", "resource", "torch", "xarray"}

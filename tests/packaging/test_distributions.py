@@ -28,7 +28,7 @@ GENERATED_FOLDERS = ("docs/_build/", "docs/generated/")     # by Sphinx: example
 
 
 def python_files(folder: Path) -> set[str]:
-    """The Python files below a folder of the checkout that nobody generated, relative to the checkout."""
+    """Return the Python files below a folder of the checkout that nobody generated, relative to the checkout."""
     names = {path.relative_to(folder.parent).as_posix() for path in folder.rglob("*.py")}
     return {name for name in names if not name.startswith(GENERATED_FOLDERS)}
 

@@ -40,7 +40,6 @@ def test_the_extra_dev_is_the_dependency_group_dev():
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_actions_are_pinned(path):
-    """By a commit with its version, else by an exact version with a comment."""
     uses = re.findall(r"uses: ([\w.-]+/[\w.-]+)@(.*)$", path.read_text(), re.MULTILINE)
     assert uses
     for action, pin in uses:

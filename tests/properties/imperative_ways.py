@@ -74,7 +74,7 @@ class Case:
         return [loss, *arrays, *args]
 
     def on_copies(self, *args: Any) -> list[Any]:
-        """Likewise, of copies of the arguments."""
+        """Run in the same way on copies of the arguments."""
         return self.on_arguments(*map(face.copy, args))
 
     def loss(self, *args: Any) -> Any:
@@ -196,7 +196,7 @@ def reverse(case: Case) -> list[Any]:
 
 
 def batched(case: Case) -> list[Any]:
-    """Both examples, whose arguments are written to."""
+    """Return both examples, whose arguments are written to."""
     batch = case.batch()
     loss, arrays = func.vmap(lambda *a: case.program(face, *a), case.batch_dims, randomness="same")(*batch)
     return [loss, *arrays, *(numpy.moveaxis(x, dim, 0) for x, dim in zip(batch, case.batch_dims, strict=True))]
@@ -315,7 +315,7 @@ def check_values(found: Any, expected: list[Any]) -> None:
 
 
 def check_batch(case: Case) -> None:
-    """Against a loop over the examples, which are views of the batch: `ravel` copies those that have gaps."""
+    """Compare with a loop over the examples, which are views of the batch: `ravel` copies those that have gaps."""
     found = batched(case)
     for i, examples in enumerate(zip(*map(numpy.moveaxis, case.batch(), case.batch_dims, (0, 0, 0)), strict=True)):
         check_values([value(x)[i] for x in found], case.by_numpy(list(examples)))

@@ -69,7 +69,7 @@ NAMES_OF_ARGUMENTS = ("axis", "axes", "dtype", "out", "keepdims", "where", "init
 
 
 def array_of(choose: random.Random) -> np.ndarray:
-    """An array of any dtype, shape and layout."""
+    """Return an array of any dtype, shape and layout."""
     shape = choose.choice(SHAPES)
     size = int(np.prod(shape, dtype=int))
     common = ("f8", "f8", "f8", "f4", "i8", "?")
@@ -94,7 +94,7 @@ def array_of(choose: random.Random) -> np.ndarray:
 
 
 def anything(choose: random.Random) -> Any:
-    """An argument: an array, a number, a container of arguments, or what no operator expects."""
+    """Return an argument: an array, a number, a container of arguments, or what no operator expects."""
     kind = choose.randrange(10)
     if kind < 5:
         return array_of(choose)
@@ -106,7 +106,7 @@ def anything(choose: random.Random) -> Any:
 
 
 def spoiled(sample: Sample, choose: random.Random) -> Sample:
-    """A call that makes sense, with an argument or two replaced, dropped or added."""
+    """Return a call that makes sense, with an argument or two replaced, dropped or added."""
     args, kwargs = list(sample.args), dict(sample.kwargs)
     for _ in range(choose.randrange(3)):
         change = choose.randrange(8)
@@ -124,7 +124,7 @@ def spoiled(sample: Sample, choose: random.Random) -> Sample:
 
 
 def nonsense(choose: random.Random, least: int = 0) -> Sample:
-    """A call of anything with anything."""
+    """Return a call of anything with anything."""
     args = tuple(anything(choose) for _ in range(choose.randrange(least, least + 3)))
     names = choose.sample(NAMES_OF_ARGUMENTS, choose.choice((0, 0, 0, 1, 1, 2)))
     return Sample(args, {name: anything(choose) for name in names})

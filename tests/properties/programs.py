@@ -107,7 +107,7 @@ class Program:
         return Counter(step.operator for step in self.steps)
 
     def in_numpy(self, *inputs: Any) -> Any:
-        """The program with NumPy's functions in place of the operators."""
+        """Return the program with NumPy's functions in place of the operators."""
         values = dict(enumerate(inputs))
         for step in self.steps:
             found = step_in_numpy(step.operator, *resolved((step.args, step.kwargs), values))
@@ -117,7 +117,7 @@ class Program:
 
 
 def resolved(tree: Any, values: Any) -> Any:
-    """The tree with what its Values stand for."""
+    """Return the tree with what its Values stand for."""
     return tree_map(lambda leaf: values[leaf.index] if isinstance(leaf, Value) else leaf, tree)
 
 
@@ -125,13 +125,13 @@ def resolved(tree: Any, values: Any) -> Any:
 
 
 def viewed(x: Any, key: Any) -> np.ndarray:
-    """A view even of a single element."""
+    """Return a view even of a single element."""
     items = key if isinstance(key, tuple) else (key,)
     return np.asarray(x)[items if Ellipsis in items else (*items, Ellipsis)]
 
 
 def put(x: np.ndarray, key: Any, values: Any, accumulate: bool = False) -> np.ndarray:
-    """`x` with the values at the key, maybe in the memory of `x`, where NumPy before 2.2 reads what it wrote."""
+    """Put values at the key of `x`, maybe in the memory of `x`, where NumPy before 2.2 reads what it wrote."""
     key, values = tree_map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, (key, values))
     if accumulate:
         np.add.at(x, key, values if np.ndim(values) == 0 else np.broadcast_to(values, x[key].shape))
@@ -141,7 +141,7 @@ def put(x: np.ndarray, key: Any, values: Any, accumulate: bool = False) -> np.nd
 
 
 def added_along(x: np.ndarray, indices: np.ndarray, values: Any, axis: int) -> np.ndarray:
-    """`x` with values added where take_along_axis reads. X itself, which may be a view of any kind."""
+    """Add values to `x` where take_along_axis reads. Return `x`, which may be a view of any kind."""
     places = np.take_along_axis(np.arange(x.size).reshape(x.shape), indices, axis)
     np.add.at(x, np.unravel_index(places, x.shape), np.broadcast_to(values, places.shape))
     return x
@@ -153,7 +153,7 @@ def where_into(condition: Any, x: Any, y: Any, *, out: np.ndarray) -> np.ndarray
 
 
 def rounded(a: Any, decimals: int = 0) -> Any:
-    """Never `a` itself, which NumPy 2.0 returns for integers."""
+    """Round, and never return `a`, which NumPy 2.0 does for integers."""
     result = np.round(a, decimals)
     return copied(result) if result is a else result
 
@@ -167,7 +167,7 @@ IN_NUMPY: dict[str, Callable[..., Any]] = {
 
 
 def step_in_numpy(operator: str, args: Any, kwargs: Any) -> Any:
-    """What NumPy makes of a step: an array, or a list of them."""
+    """Return NumPy's result of a step: an array, or a list of them."""
     if operator in IN_NUMPY:
         return IN_NUMPY[operator](*args, **kwargs)
     function = numpy_function(VARIANTS[operator].functional)
@@ -232,7 +232,7 @@ def zeros_of_both_signs_meet(x1: Any, x2: Any) -> bool:
 
 
 def in_new_memory(operator: str, args: Any, kwargs: Any) -> list[Any]:
-    """What the operator returns as a function."""
+    """Return the result of the operator as a function."""
     kwargs = {name: value for name, value in kwargs.items() if name != "out"}
     found = step_in_numpy(VARIANTS[operator].functional, args, kwargs)
     return found if isinstance(found, list) else [found]
@@ -299,7 +299,7 @@ class Builder:
         return values
 
     def target_of(self, operator: str, args: Any, kwargs: Any) -> Any:
-        """The array that a step writes to. Refused where it cannot, or must not since operands lie there too."""
+        """Return the array that a step writes to. Refused where it cannot, or must not since operands lie there too."""
         variants = VARIANTS[operator]
         if operator == variants.functional:
             return None
@@ -313,7 +313,7 @@ class Builder:
         return target
 
     def can_be_written(self, operator: str, args: Any, result: Any) -> bool:
-        """Not what NumPy gives as a scalar, nor what may be a view of such: of a Tensor they would share its memory."""
+        """Return whether a value can be written to: neither scalars of NumPy nor views of them, which Tensors share."""
         if not isinstance(result, np.ndarray) or not result.flags.writeable:
             return False
         may_be_view = "view" in DECLARATIONS[operator].tags or "conversion" in DECLARATIONS[operator].tags
@@ -333,7 +333,7 @@ LEFT_OUT = {"item": "its result is a number, with which a program is batched for
 
 
 def programs_ending_in(operator: str) -> Iterator[Program]:
-    """Short programs whose last call is that of the operator, one per sample call that is defined."""
+    """Return short programs whose last call is that of the operator, one per sample call that is defined."""
     for sample in SAMPLES.get(operator) or samples(VARIANTS[operator].functional):
         try:
             yield program_of(operator, sample)
@@ -342,7 +342,7 @@ def programs_ending_in(operator: str) -> Iterator[Program]:
 
 
 def program_of(operator: str, sample: Sample) -> Program:
-    """The sample call on a view of its first array, in place or with an `out` as the operator has it."""
+    """Return the sample call on a view of its first array, in place or with an `out` as the operator has it."""
     arrays: list[Any] = []
 
     def as_input(leaf: Any) -> Any:
@@ -387,7 +387,7 @@ DTYPES = tuple(map(np.dtype, ("float64", "float32", "int64", "int8", "complex128
 
 
 def numbers(shape: tuple[int, ...], kind: str, shift: int) -> np.ndarray:
-    """Some of each sign, small and with few digits, of bytes without a sign, and truth values, likewise."""
+    """Return small numbers of each sign with few digits, unsigned bytes, and truth values."""
     count = int(np.prod(shape))
     steps = (np.arange(count) * 7 + shift * 3) % 11
     values = (steps - 5) / (4 if kind.startswith(("float", "complex")) else 1)
@@ -399,14 +399,14 @@ def numbers(shape: tuple[int, ...], kind: str, shift: int) -> np.ndarray:
 
 
 def special(shape: tuple[int, ...], kind: str, shift: int) -> np.ndarray:
-    """Floating-point numbers with zeros of both signs, infinities and nan."""
+    """Draw floating-point numbers with zeros of both signs, infinities and nan."""
     values = np.roll([0.5, -0.0, np.inf, 1.0, np.nan, 0.0, -np.inf, -2.0], shift)
     return np.resize(values, shape).astype("float32" if kind == "float32" else "float64")
 
 
 @st.composite
 def inputs(draw: st.DrawFn) -> Inputs:
-    """Two to four arrays, and one of indices. Every other one may be a view of one before."""
+    """Draw two to four arrays, and one of indices. Every other one may be a view of one before."""
     bases, views = [], []
     for i in range(draw(st.integers(2, 4))):
         layout = LAYOUTS[draw(st.sampled_from(list(LAYOUTS)))]
@@ -435,7 +435,7 @@ class Chooser(Builder):
         return self.draw(st.integers(0, count - 1)) == count - 1
 
     def where(self, fits: Callable[[Any], bool], *, only: Any = None) -> Value:
-        """One of the values that fit, half of the time a late one. Refused where there is none."""
+        """Return one of the values that fit, half of the time a late one. Raise Refused where there is none."""
         indices = range(len(self.values)) if only is None else only
         found = [Value(i) for i in reversed(indices) if fits(self.values[i])]
         if not found:
@@ -449,20 +449,21 @@ class Chooser(Builder):
         return self.one_of(SCALARS) if self.once_in(4) else self.any()
 
     def target(self) -> Value:
-        """A value to write to. Views rather than others, since their bases change too."""
+        """Return a value to write to. Views rather than others, since their bases change too."""
         indices = [i for i, writable in enumerate(self.writable) if writable]
         views = [i for i in indices if self.values[i].base is not None]
         return self.where(lambda value: True, only=indices if not views or self.once_in(3) else views)
 
     def out(self, result: Any) -> Value:
-        """What a result can be written to: a value that there is, or a new one."""
+        """Return an array that a result can be written to: an existing value, or a new one."""
         fits = [i for i, writable in enumerate(self.writable) if writable and self.values[i].shape == np.shape(result)]
         if fits and self.once_in(2):
             return self.where(lambda value: True, only=fits)
         return self.step("zeros", np.shape(result), dtype=result.dtype)[0]
 
     def indices(self) -> Value:
-        """An array of indices of most axes, not of 0 dimensions, for scalars of NumPy's are one number of a key."""
+        """Return an array of indices of most axes, not of 0 dimensions, for scalars of NumPy's are one number of a key.
+        """
         return self.where(
             lambda value: np.ndim(value) > 0 and value.dtype.kind == "i" and (np.abs(value) <= 1).all()
         )
@@ -477,7 +478,7 @@ class Chooser(Builder):
         return self.draw(st.integers(-ndim, ndim - 1))
 
     def basic_key(self, value: Value) -> Any:
-        """Numbers and slices for some axes, perhaps before an Ellipsis or with a new axis."""
+        """Return numbers and slices for some axes, perhaps before an Ellipsis or with a new axis."""
         shape = self.shape(value)
         shape = shape[:self.draw(st.integers(0, len(shape)))]
         slices = (slice(None), slice(None, None, -1), slice(1, None), slice(None, -1), slice(None, None, 2))
@@ -489,7 +490,7 @@ class Chooser(Builder):
         return items[0] if len(items) == 1 else tuple(items)
 
     def index_key(self, value: Value) -> Any:
-        """An array of indices for an axis, with a number, a slice or another array before or after."""
+        """Return an array of indices for an axis, with a number, a slice or another array before or after."""
         array, ndim = self.indices(), len(self.shape(value))
         keys = (array, (array, Ellipsis), (array, None))
         longer = ((slice(None), array), (array, array), (0, array), (array, slice(None, None, 2)))
@@ -560,12 +561,12 @@ def transpose_arguments(builder: Chooser, name: str, first: Value) -> Sample:
 
 
 def one_of_these(*choices: tuple[Any, ...]) -> Arguments:
-    """The first argument, then one of these."""
+    """Return the first argument, then one of these."""
     return lambda builder, name, first: call(first, *builder.one_of(choices))
 
 
 def along_an_axis(*before: Callable[[Chooser], Any]) -> Arguments:
-    """The first argument, then those, then an axis of it."""
+    """Return the first argument, then those, then an axis of it."""
     return lambda builder, name, first: call(first, *(make(builder) for make in before), builder.axis(first))
 
 
@@ -574,7 +575,7 @@ def sorting_arguments(builder: Chooser, name: str, first: Value) -> Sample:
 
 
 def shape_first(*after: Callable[[Chooser], Any]) -> Arguments:
-    """A shape, then those. The first argument is of no use."""
+    """Return a shape, then those. The first argument is of no use."""
     return lambda builder, name, first: call(builder.one_of(SHAPES), *(make(builder) for make in after))
 
 
@@ -662,7 +663,7 @@ def arguments_of(name: str) -> Arguments:
 
 
 def with_tag(tag: str) -> list[str]:
-    """The operators of a category."""
+    """Return the operators of a category."""
     return [name for name in OPERATORS if tag in DECLARATIONS[name].tags]
 
 
@@ -680,7 +681,7 @@ HANDS = [OPERATORS[i::30] for i in range(30)]
 
 @st.composite
 def programs(draw: st.DrawFn, hand: list[str], at_least: int = 10) -> Program:
-    """Programs of ten steps and a few more, half of them calls of operators in `hand`.
+    """Draw programs of ten steps and a few more, half of them calls of operators in `hand`.
 
     What they return is the last value and some others, or all.
     """

@@ -36,7 +36,7 @@ def sin_jvp(ctx, tangent):
 
 
 def with_operators(cls):
-    """A class of arrays that can be computed with, as those of a real backend can."""
+    """Return a class of arrays that can be computed with, as those of a real backend can."""
     members = {
         "__add__": ops.np.add, "__radd__": lambda x, y: ops.np.add(y, x), "__mul__": ops.np.multiply,
         "__rmul__": lambda x, y: ops.np.multiply(y, x), "__neg__": ops.np.negative, "reshape": ops.np.reshape,
@@ -50,7 +50,7 @@ def to_method(function):
 
 @pytest.fixture(params=["CPU", "A"])
 def to_backend(request, backends):
-    """NumPy's arrays as those of a backend, on A every operator computes with NumPy's kernels."""
+    """Provide NumPy's arrays as those of a backend, on A every operator computes with NumPy's kernels."""
     if request.param == "CPU":
         yield np.asarray
         return
@@ -66,20 +66,20 @@ def to_backend(request, backends):
 
 
 def host(value):
-    """As NumPy arrays."""
+    """Convert to NumPy arrays."""
     return tree_map(lambda leaf: np.asarray(getattr(leaf, "data", leaf)), value)
 
 
 @pytest.fixture(params=["all given", "jvp generated", "vmap generated", "both generated"])
 def given(request):
-    """Which rules the operator has."""
+    """Provide the rules of the operator."""
     return {"all given": ("jvp", "vmap"), "jvp generated": ("vmap",), "vmap generated": ("jvp",),
             "both generated": ()}[request.param]
 
 
 @pytest.fixture
 def sin(fresh, backends, given):
-    """An operator with kernels for two backends and its own derivatives."""
+    """Provide an operator with kernels for two backends and its own derivatives."""
     calls = []
 
     def on_cpu(x):
@@ -107,7 +107,7 @@ def ones(x):
 
 
 def compositions(f):
-    """Every transform and pair of transforms of an elementwise function, as functions of a batch of vectors."""
+    """Return every transform and pair of transforms of an elementwise function, as functions of a batch of vectors."""
 
     def total(x):
         return ops.np.sum(f(x))
@@ -133,7 +133,7 @@ def compositions(f):
 
 
 def implied(given):
-    """What the given rules say that each composition is."""
+    """Return the expected value of each composition under the given rules."""
     backward = BACKWARD
     forward = JVP if "jvp" in given else BACKWARD       # transposed
     batch = VMAP if "vmap" in given else 1.0
@@ -179,7 +179,8 @@ def test_the_kernel_of_the_backend_is_the_one_that_runs(sin, to_backend):
 
 
 def mixed(x, w):
-    """Neither elementwise nor symmetric: every element of the result depends on all of x and on its own."""
+    """Provide an operator whose results depend on all of x and on their own element, neither elementwise nor symmetric.
+    """
     return ops.np.sin(x) * w + ops.np.mean(x * x * w)
 
 
@@ -200,7 +201,7 @@ def mixed_in_numpy(x, w):
 
 
 def mixed_vmap(definition):
-    """A rule that is not one of the generated ones: the batch axis is the last."""
+    """Return a rule that is not one of the generated ones: the batch axis is the last."""
     def rule(info, in_dims, x, w):
         x, w = (ops.np.broadcast_to(value, (info.batch_size, 3)) if dim is None else ops.np.moveaxis(value, dim, 0)
                 for value, dim in zip((x, w), in_dims, strict=True))
@@ -237,12 +238,12 @@ LETTERS = {
 
 
 def weights(x):
-    """Some numbers that differ from place to place and depend on nothing."""
+    """Return some numbers that differ from place to place and depend on nothing."""
     return np.linspace(0.5, 1.5, int(np.prod(x.shape))).reshape(x.shape)
 
 
 def spelled(word, f):
-    """The function that a word of transforms makes of one of a vector."""
+    """Return the function that a word of transforms makes of one of a vector."""
     for letter in reversed(word):
         f = LETTERS[letter](f)
     return f
@@ -253,7 +254,7 @@ LONG_WORDS = ["".join(word) for word in itertools.product(LETTERS, repeat=4)]
 
 
 def check_word(operator, word):
-    """Value, and gradient with respect to what is captured below all transforms."""
+    """Check the value, and the gradient with respect to the variable captured below all transforms."""
     shape = (2,) * word.count("v") + (3,)
     x, w = np.random.default_rng(1).normal(size=shape), np.array([0.5, -1.5, 2.0])
     for program in (lambda f: spelled(word, lambda x: f(x, w))(x),
@@ -278,7 +279,7 @@ def test_every_word_of_four_transforms(mixed_operator, first):
 
 
 def in_numpy(formula):
-    """A formula that takes NumPy arrays, so that it can be used once, and on one example at a time."""
+    """Return a formula that takes NumPy arrays, so that it can be used once, and on one example at a time."""
     def run(ctx, *values):
         arrays = SimpleNamespace(saved_tensors=[np.asarray(value) for value in ctx.saved_tensors])
         found = formula(arrays, *[None if value is None else np.asarray(value) for value in values])
@@ -297,7 +298,6 @@ def opaque_operator(request, fresh):
 
 
 def test_every_word_with_one_derivative_in_numpy(opaque_operator):
-    """Where transforms of NumPy code have a meaning: one derivative, and any vmap on either side of it."""
     words = [word for word in WORDS + LONG_WORDS if len(word) - word.count("v") == 1]
     assert len(words) == 3 * (1 + 2 + 3 + 4)
     for word in words:

@@ -794,7 +794,7 @@ def _(lib, backends):
 
 
 def removed(lib):
-    """An operator whose library is closed, its packet, and its kernel."""
+    """Return an operator whose library is closed, its packet, and its kernel."""
     library = Library(lib.namespace, "FRAGMENT")
     library.define("gone(Tensor x) -> Tensor", kernel)
     packet = getattr(ops, lib.namespace).gone

@@ -57,12 +57,12 @@ class Setting(Passing):
 
 
 def branch_of(variable):
-    """Where a context keeps this variable: one of 32 branches, by its address."""
+    """Return the branch, one of 32, where a context keeps this variable, by its address."""
     return (hash(variable) ^ hash(variable) >> 32) % 32
 
 
 def variable_apart():
-    """A variable on another branch than those of a context inside of a mode: see the test of CPython alone."""
+    """Return a variable on another branch than those of a context inside of a mode: see the test of CPython alone."""
     def variables_in_a_mode():
         with Passing():
             return list(copy_context())
@@ -180,7 +180,7 @@ def copied_into(inputs, outputs):
 
 @functools.cache
 def plan_with_call():
-    """A plan with a call of Python that makes no closures."""
+    """Return a plan with a call of Python that makes no closures."""
     compiled = compile(NP.sort)
     compiled(X)
     *parts, calls, threads, donated = compiled.variants[0].plan.described
@@ -379,7 +379,7 @@ codes = {}
 
 
 def compiled_once(text, filename, mode):
-    """The code of a traced graph, from an earlier call: CPython's compiler crashes where an allocation of it fails."""
+    """Return the code of a traced graph from an earlier call: CPython's compiler crashes if an allocation fails."""
     if text not in codes:
         codes[text] = builtins.compile(text, filename, mode)
     return codes[text]
@@ -402,7 +402,7 @@ def is_of_numpy(error):
 
 
 def failing_at(n, call):
-    """What a call returns, and what it raises, when its n-th allocation fails."""
+    """Return the result and the error of a call whose n-th allocation fails."""
     try:
         testcapi.set_nomemory(n, n + 1)
         return call(), None
@@ -431,7 +431,7 @@ def references():
 
 
 def test_numpy_forgets_to_raise():
-    """Why a SystemError of NumPy passes below, where this fails, that is over."""
+    # If this fails, the test below can stop accepting a SystemError of NumPy.
     np.add.reduce(X)
     assert any(isinstance(failing_at(n, lambda: np.add.reduce(X))[1], SystemError) for n in range(10))
 
@@ -441,7 +441,7 @@ def test_numpy_forgets_to_raise():
     lambda x: lambda: x, lambda x: list((x, x)), lambda *x: tuple(filter(np.any, x)),  # noqa: C410
 ], ids=["closure", "list", "tuple"])
 def test_cpython_loses_references(function):
-    """Why references are not counted below where calls lead through such functions."""
+    # If this fails, the test below can count references where calls lead through such functions.
     for _ in range(20):
         function(X)
     held = references()
@@ -456,7 +456,7 @@ class Overriding:
 
 
 def test_numpy_loses_references():
-    """Why references are not counted below where a ufunc is called with a Tensor."""
+    # If this fails, the test below can count references where a ufunc is called with a Tensor.
     overriding = Overriding()
     np.add(overriding, X)
     held = sys.getrefcount(overriding)
@@ -468,10 +468,7 @@ def test_numpy_loses_references():
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="it may be mended")
 def test_cpython_loses_references_to_context_variables():
-    """Why the test below has a context of its own: where two variables share a node of its tree, a value may be lost.
-
-    Whether they do depends on their addresses.
-    """
+    # If two variables share a node of the context's tree, which depends on their addresses, a value may be lost.
     by_branch = {}
     for n in itertools.count():
         variable = ContextVar(f"v{n}")
@@ -497,7 +494,6 @@ def test_every_allocation_fails_once(monkeypatch, kind, count):
 
 
 def check_with_failing_allocations(monkeypatch, kind):
-    """How many allocations failed."""
     monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)     # pytest's would keep what failed
     monkeypatch.setattr(source, "compile", compiled_once, raising=False)
     call = CALLS[kind]

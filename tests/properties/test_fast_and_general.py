@@ -73,7 +73,8 @@ def not_interned(name):
 
 
 def bound_in_general(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call with all that has a name passed by that, and no name interned. One that does not bind as it is."""
+    """Return the call with all that has a name passed by that, and no name interned. One that does not bind as it is.
+    """
     try:
         names = [argument.name for argument in op.default.schema.arguments if not argument.kw_only]
     except AttributeError:
@@ -105,7 +106,7 @@ class Near:
 
 
 def described_array(array: Any, known: list[Any], exactly: bool) -> Any:
-    """Type, dtype and shape. Layout, bits, and which of the known arrays it shares memory with, or what is near."""
+    """Return type, dtype, shape, layout and bits, and the known arrays that it shares memory with or that are near."""
     if not exactly and isinstance(array, (np.ndarray, np.generic)):
         return type(array).__name__, array.dtype.str, array.shape, Near(np.asarray(array))
     if not isinstance(array, np.ndarray):
@@ -124,7 +125,7 @@ PLACES = re.compile(r"(?<=\.py:)\d+|(?<=0x)[0-9a-f]+|\bt\d+(?=::)")
 
 
 def described_tape(node: Any, numbers: dict[int, int]) -> Any:
-    """The nodes that can be reached, by name. Each one's edges, in order."""
+    """Return the nodes that can be reached, by name. Each one's edges, in order."""
     if node is None or not hasattr(node, "next_functions"):
         return type(node).__name__
     if id(node) in numbers:
@@ -135,7 +136,7 @@ def described_tape(node: Any, numbers: dict[int, int]) -> Any:
 
 
 def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
-    """All that can be seen of a result. NumPy's scalars, which a mode does not get, as arrays."""
+    """Return the visible properties of a result. Treat NumPy's scalars, which a mode does not get, as arrays."""
     if isinstance(value, (tuple, list)):
         return type(value).__name__, [described(item, known, exactly) for item in value]
     if isinstance(value, dict):
@@ -151,7 +152,7 @@ def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
 
 
 def described_after_error(value: Any, known: list[Any], exactly: bool) -> Any:
-    """The same without the elements of an array that the call may write to: NumPy leaves them undefined."""
+    """Return the same without the elements of an array that the call may write to: NumPy leaves them undefined."""
     array = raw(value)
     if not isinstance(array, np.ndarray) or not array.flags.writeable:
         return described(value, known, exactly)
@@ -162,7 +163,8 @@ def described_after_error(value: Any, known: list[Any], exactly: bool) -> Any:
 
 
 def outcome(call: Callable[..., Any], values: Any, exactly: bool = True) -> Any:
-    """What a call gives or raises, the warnings, and what has become of its arguments and of the ambient state."""
+    """Return the result or error of a call, the warnings, and the state of its arguments and ambient state afterwards.
+    """
     known = [leaf for leaf in tree_leaves(values) if isinstance(leaf, (Tensor, np.ndarray))]
     state = _core.current_state()
     describe = described
@@ -179,7 +181,7 @@ def outcome(call: Callable[..., Any], values: Any, exactly: bool = True) -> Any:
 
 
 def guarded(call: Callable[[Any], Any], *guards: Callable[[], Any]) -> Callable[[Any], Any]:
-    """The call inside of these guards."""
+    """Return the call inside of these guards."""
     def inside(values):
         with ExitStack() as stack:
             for guard in guards:
@@ -209,7 +211,7 @@ def compare(
     lambda x: func.jvp(lambda x: x * x, (x,), (x,)),
 ], ids=["plain", "on the tape", "grad", "vmap", "jvp"])
 def test_the_tracer_sees_every_call(call):
-    """Without a tracer that sees them, the comparisons below would compare a path with itself."""
+    # Without a tracer that sees them, the comparisons below would compare a path with itself.
     before = Silent.seen
     call(np.ones(3))
     assert Silent.seen == before
@@ -272,7 +274,7 @@ def test_positions_from_the_end_lead_through_the_general_path(entry_point):
 
 
 def few(found: Any, n: int) -> list[Any]:
-    """At most `n` of them, from all over."""
+    """Select at most `n` of them, from all over."""
     found = list(found)
     return found[::max(1, -(-len(found) // n))]
 
@@ -287,7 +289,7 @@ def is_inexact(leaf):
 
 
 def replica(leaf):
-    """A copy with the same strides."""
+    """Return a copy with the same strides."""
     if not isinstance(leaf, np.ndarray):
         return leaf
     copy = np.empty_like(leaf) if leaf.flags.forc else np.repeat(leaf[..., None], 2, -1)[..., 1]
@@ -310,7 +312,6 @@ KINDS = {"raw": lambda leaf: leaf, "Tensor": to_tensor, "view": as_view, "tracke
 @pytest.mark.parametrize("name", DEFINED)
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_calls_of_operators(name, amount):
-    """Binding, keys, table, kernel, results, with tracked arguments, recording too."""
     op = getattr(ops.np, name)
     for sample in few(samples(name), amount):
         for kind, convert in KINDS.items():
@@ -333,7 +334,6 @@ ON_BACKENDS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("checked", [False, True], ids=["as it is", "checked for shared memory"])
 @pytest.mark.parametrize("kernel", ON_BACKENDS)
 def test_calls_on_arrays_of_backends(kernel, checked, new_library, backends):
-    """Binding, kernel and results. Arrays that can be no views, and masked ones, which can."""
     with new_library() as lib:
         name, schema = f"{lib.namespace}::f", "(Tensor x, Tensor? y=None, *, int n=1) -> Tensor"
         function = ON_BACKENDS[kernel]
@@ -418,7 +418,7 @@ def cotangents(results):
 
 
 def gradients_of(op: Any) -> Callable[[Any], Any]:
-    """The results of a call and the gradients of all that is tracked in it."""
+    """Return the results of a call and the gradients of all that is tracked in it."""
     def gradients(call):
         results = op(*call.args, **call.kwargs)
         tracked = [leaf for leaf in tree_leaves(call) if isinstance(leaf, Tensor) and leaf.requires_grad]
@@ -432,7 +432,6 @@ def gradients_of(op: Any) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_gradients(name, amount):
-    """`call_recorded` and `call_and_record`, fused formulas and formulas: under a tracer, and in a mode."""
     gradients = gradients_of(getattr(ops.np, name))
     for sample in few(smooth_samples(name), amount):
         def make(sample=sample):
@@ -444,7 +443,6 @@ def test_gradients(name, amount):
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
 def test_loops_of_any_type_and_layout(data):
-    """Loops called directly, on Tensors, in fused formulas and where gradients are added up, and NumPy's ufuncs."""
     name = data.draw(st.sampled_from(["add", "multiply", "subtract", "maximum", "where", "tanh", "exp", "square", "sum",
                                       "max", "mean", "clip"]))
     op = getattr(ops.np, name)
@@ -471,7 +469,7 @@ def test_loops_of_any_type_and_layout(data):
 
 
 def as_function(op: Any, sample: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """A call as a function of the arrays in it that have derivatives."""
+    """Return a call as a function of the arrays in it that have derivatives."""
     values = tuple([leaf for leaf in tree_leaves(sample) if is_inexact(leaf)])
 
     def function(*given):
@@ -484,7 +482,7 @@ def as_function(op: Any, sample: Sample) -> tuple[Callable[..., Any], tuple[Any,
 
 
 def values_in_grad(op: Any, sample: Sample) -> Any:
-    """The results of a call under `vjp`, and the cotangents of what is differentiable in it."""
+    """Return the results of a call under `vjp`, and the cotangents of what is differentiable in it."""
     function, values = as_function(op, sample)
     return with_vjp(function)(values) if values else function()
 
@@ -505,7 +503,6 @@ def with_jvp(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize("amount", AMOUNT)
 @pytest.mark.parametrize("transform", [with_vjp, with_jvp], ids=["vjp", "jvp"])
 def test_derivatives_by_transforms(name, transform, amount):
-    """The same under `grad`, and the tangents in the core and in `autograd/forward.py`, which the mode asks for."""
     for sample in few(smooth_samples(name), amount):
         function, values = as_function(getattr(ops.np, name), sample)
         if values:
@@ -518,7 +515,7 @@ def test_derivatives_by_transforms(name, transform, amount):
 
 
 def without_signs_of_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A gradient of parts is added up in one array, or from one with zeros for each part, which turns -0.0 into 0.0."""
+    """Return gradients with 0.0 for -0.0, which adding up parts from zeros makes of it."""
     return lambda values: tree_map(lambda leaf: leaf + 0.0 if isinstance(leaf, np.ndarray) else leaf, function(values))
 
 
@@ -544,7 +541,6 @@ BATCHABLE = [name for name in DEFINED if any(argument.type.contains_arrays for a
 @pytest.mark.parametrize("name", BATCHABLE)
 @pytest.mark.parametrize("amount", AMOUNT)
 def test_batches(name, amount):
-    """`run_batching_fast_path` and what `call_batched` does by kind of batching rule."""
     op = getattr(ops.np, name)
     for mapped in few(islice(mapped_calls(name, samples(name)), 2000), amount):
         def call(values, mapped=mapped):
@@ -557,7 +553,6 @@ def test_batches(name, amount):
 
 @pytest.mark.parametrize("name", ["add", "divide", "less", "arctan2", "matmul"])
 def test_batches_as_long_as_axes(name):
-    """Examples of fewer axes are aligned with others, also where batches that are not would broadcast."""
     op = getattr(ops.np, name)
     for x, y in product([np.arange(1.0, 3**n + 1).reshape((3,) * n) for n in range(4)], repeat=2):
         for dims in product([None, 0, -1], repeat=2):
@@ -671,7 +666,6 @@ SURROUNDINGS = {
     *[pytest.param(name, 1, id=name, marks=pytest.mark.slow) for name in SURROUNDINGS]])
 @pytest.mark.parametrize("edge_call", EDGE_CALLS)
 def test_arguments_of_all_sorts(edge_call, surroundings, step):
-    """Pairs of operands: `step` 1 for all, 5 for a fifth of them, with each operand in both places."""
     name, arguments = EDGE_CALLS[edge_call]
     op = getattr(ops.np, name)
     for turn, (one, first) in enumerate(OPERANDS.items()):
@@ -712,7 +706,7 @@ BINARY = ["add", "multiply", "divide", "power", "maximum", "matmul", "arctan2", 
 
 @st.composite
 def laid_out(draw):
-    """An array of any layout."""
+    """Draw an array of any layout."""
     dtype = draw(st.sampled_from([*INEXACT, "int8", "uint16", "int64", "bool", "float16"]))
     shape = draw(arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
     values = draw(arrays.arrays(dtype, shape, elements=arrays.from_dtype(np.dtype(dtype), allow_subnormal=False)))
@@ -778,7 +772,6 @@ SCHEMAS = {
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_results_are_fresh(schema, kernel, new_library):
-    """`is_fresh_array` and `check_fresh`."""
     text, arguments = SCHEMAS[schema]
 
     def run(x, y=None):
@@ -799,7 +792,7 @@ def test_results_are_fresh(schema, kernel, new_library):
 
 @contextmanager
 def never_flat() -> Iterator[None]:
-    """The entry points of transforms leave every call to Python."""
+    """Have the entry points of transforms leave every call to Python."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("run_vjp", "run_jvp", "map_flat"):
             patch.setattr(_core, name, lambda *args: _core.NOT_FLAT)
@@ -842,7 +835,7 @@ def total(value: Any) -> Any:
 
 
 def twice(pair):
-    """The output of `vjp`, and what the function gives for ones, each time that it is called."""
+    """Return the output of `vjp`, and what the function gives for ones, each time that it is called."""
     output, pull = pair
     ones = tree_map(lambda leaf: np.ones(leaf.shape, leaf.dtype), output)
     return output, pull(ones), pull(ones)
@@ -906,7 +899,6 @@ BACKWARD = [name for name in OPERANDS if isinstance(OPERANDS[name](), Tensor) an
 @pytest.mark.parametrize("way", ["grad", "backward"])
 @pytest.mark.parametrize("root", ROOTS)
 def test_backward_passes(root, way):
-    """`autograd.grad` and `Tensor.backward`, each twice: the second one finds what the first has released."""
     def run(function):
         def both(x):
             output, seen = ROOTS[root](x), []
@@ -938,7 +930,7 @@ def test_backward_passes(root, way):
 
 
 def wrong(backward, *, jvp=None, forward=None, setup=None):
-    """A Function of two arguments, by its parts."""
+    """Return a Function of two arguments, by its parts."""
     return type("Given", (autograd.Function,), {
         "forward": staticmethod(forward or (lambda x, y: x * y)),
         "setup_context": staticmethod(setup or (lambda ctx, inputs, output: ctx.save_for_backward(*inputs))),
@@ -1000,7 +992,7 @@ GIVEN = {
 
 
 def general_function(function: type[autograd.Function]) -> Callable[[], Any]:
-    """A guard: calls of the Function go through `autograd/function.py` and `autograd/custom_derivatives.py`."""
+    """Return a guard: calls of the Function go through `autograd/function.py` and `autograd/custom_derivatives.py`."""
     @contextmanager
     def inside():
         _parts_of(function)     # which makes them
@@ -1058,7 +1050,6 @@ SAMPLES = {sample.name: (sample.function, sample.arguments) for sample in FUNCTI
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("name", [*SAMPLES, *GIVEN])
 def test_functions_of_users(name, use):
-    """What the core does for flat arguments and outputs, and what Python does for all."""
     if name in SAMPLES:
         function, arguments = SAMPLES[name]
         made = [lambda i=i: next(islice(arguments(), i, None)) for i in range(len(list(arguments())))]
@@ -1100,7 +1091,6 @@ SETUPS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("setup", SETUPS)
 @pytest.mark.parametrize("backward", BACKWARD_OF_OPERATORS)
 def test_custom_operators(backward, setup, new_library):
-    """`record_custom` in the core, and in Python where an argument may hold arrays, as an empty tuple may."""
     with new_library() as lib:
         op = library.custom_op(f"{lib.namespace}::f", lambda x, y, other: x * y, mutates_args=(),
                                schema="(Tensor x, Tensor y, Any other) -> Tensor")

@@ -124,7 +124,6 @@ def test_random_programs_by_numba(seed):
 
 
 def test_the_programs_are_worth_running():
-    """Most programs are finite and smooth, so that their derivatives are compared with finite differences."""
     cases = [Case(seed) for seed in range(FEW * BLOCK)]
     assert all(case.is_finite for case in cases)
     assert sum(case.slopes is not None and case.curvature is not None for case in cases) > 0.8 * len(cases)

@@ -57,7 +57,7 @@ def stays_flat(call, watched, repetitions):
 
 
 def is_flat(name, grown):
-    """References may not be lost either. Memory may shrink."""
+    """Return whether no references leaked or were lost. Memory may shrink."""
     if name == "resident":
         return grown < SLACK_BYTES
     return grown < SLACK and (grown > -SLACK or name == "blocks")
@@ -106,7 +106,7 @@ def bag():
 
 @pytest.fixture
 def kit(fresh, define, backends, tracer):
-    """Operators of every kind, and arguments for them."""
+    """Provide operators of every kind, and arguments for them."""
 
     def kernel(x, y, a=1, *, k=2):
         return x
@@ -563,7 +563,8 @@ def test_a_leak_would_be_seen(leak):
 
 
 def watched_in(kit):
-    """The objects whose references are counted: arguments, kernels, key sets, operators, and common constants."""
+    """Return the objects whose references are counted: arguments, kernels, key sets, operators, and common constants.
+    """
     return {
         "the array": kit.x,
         "the Tensor": kit.t,

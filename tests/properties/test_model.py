@@ -129,7 +129,7 @@ class Real:
         return find(operator).redispatch(keys, *args, **kwargs)
 
     def below(self, keys):
-        """What a kernel passes on."""
+        """Return the keys with which a kernel passes the call on."""
         return keys & DispatchKeySet.full_after(keys.highest)
 
     def reason(self, error):
@@ -194,7 +194,7 @@ class Comparison(RuleBasedStateMachine):
     # --- the same on both sides
 
     def kernel(self, operator, parameters, kind):
-        """A kernel that notes what it gets and returns a token of its own. Without an operator, a fallback."""
+        """Return a kernel that notes what it gets and returns a token of its own. Without an operator, a fallback."""
         if kind == "fall-through":
             return fallthrough_kernel
         token = next(self.tokens)
@@ -215,7 +215,7 @@ class Comparison(RuleBasedStateMachine):
         return note
 
     def plain(self, value):
-        """What a kernel got, in words that are the same on both sides."""
+        """Return a kernel's arguments, in words that are the same on both sides."""
         if isinstance(value, DispatchKeySet):
             value = self.tiny.keyset(*(key.name for key in value if key.name in self.tiny.KEYS))
         if isinstance(value, frozenset):
@@ -231,7 +231,7 @@ class Comparison(RuleBasedStateMachine):
         return value if isinstance(value, (int, float, str)) else type(value).__name__
 
     def on(self, side, action, *args):
-        """What an action returns or why it is refused, and the kernels that ran."""
+        """Return the result of an action, or the reason of its refusal, and the kernels that ran."""
         self.side, self.log = side, []
         errors = (self.tiny.DispatchError, TypeError) if side is self.model else DispatchError
         try:
@@ -251,7 +251,7 @@ class Comparison(RuleBasedStateMachine):
         return f"{self.namespace}::{operator}"
 
     def keep(self, library, handle, registrations):
-        """What a bundle gets: nothing when the registration was refused."""
+        """Return the registrations for a bundle: none if they were refused."""
         if handle is None:
             return ()
         self.brought[library] += registrations
@@ -340,7 +340,7 @@ class Comparison(RuleBasedStateMachine):
         library=st.sampled_from(("DEF", "FRAGMENT")),
     )
     def implement_under_two_aliases(self, data, aliases, key, library):
-        """Of a defined operator, where the precedence decides between the two."""
+        """Implement a defined operator under two aliases between which the precedence decides."""
         operator = data.draw(st.sampled_from(list(filter(self.schema_of, SCHEMAS))))
         chosen = (*aliases, key) if key else aliases
         return multiple(*itertools.chain(*(
@@ -357,7 +357,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(handle=handles)
     def remove(self, handle):
-        """Also what is removed already, which changes nothing."""
+        """Remove a registration, maybe for the second time, which changes nothing."""
         real, registrations = handle
         real.remove()
         self.drop(registrations)
@@ -428,7 +428,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(guard=consumes(guards))
     def leave(self, guard):
-        """In any order, not in that of entering it is an error, and is left all the same."""
+        """Leave in any order. Leaving out of order is an error that leaves all the same."""
         index = next(i for i, (entered, _) in enumerate(self.entered) if entered is guard)
         if index == len(self.entered) - 1:
             guard.__exit__(None, None, None)
@@ -506,7 +506,7 @@ class Comparison(RuleBasedStateMachine):
                 assert self.line(entries.get(key)) == self.expected_line(name, key), key
 
     def line(self, text):
-        """Token and label of an entry. The label alone for what no user registered."""
+        """Return token and label of an entry, or only the label if no user registered it."""
         if text is None:
             return None
         kernel, label = re.fullmatch(r"(?:fallthrough )?(\w+) at .* \[([\w ]+)(?:, without .*)?\]", text).groups()

@@ -18,7 +18,7 @@ X = np.ones((2, 3))
 
 
 def mistake(error, *fragments):
-    """A case: the error that the function of this name raises, and what its message says."""
+    """Return a case: the error that the function of this name raises, and parts of its message."""
     return lambda call: pytest.param(call, error, fragments, id=call.__name__.replace("_", " ").strip())
 
 
@@ -123,7 +123,6 @@ def test_a_formula_that_reads_what_nothing_saved(fresh):
 
 
 def test_what_forward_sets_may_be_asked_for(fresh):
-    """`hasattr` and a default of `getattr` see an attribute that is missing."""
     seen = []
 
     def backward(ctx, grad):

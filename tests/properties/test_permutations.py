@@ -69,7 +69,7 @@ class Action(NamedTuple):
 
 
 def token_kernel(name: str) -> Callable[[Tensor], Tensor]:
-    """A kernel from one Tensor to one Tensor, which returns its name."""
+    """Return a kernel from one Tensor to one Tensor, which returns its name."""
     token = np.array(name)
 
     def kernel(x: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def define(schema: str, kind: str = "") -> Action:
 
 
 def define_unset(schema: str) -> Action:
-    """A definition that leaves its alias-analysis kind unset."""
+    """Return a definition that leaves its alias-analysis kind unset."""
 
     def register(library: Library) -> None:
         parsed = parse_schema(schema).with_namespace(library.namespace)
@@ -99,7 +99,7 @@ def define_by_name() -> Action:
 
 
 def only_name() -> Action:
-    """The name-only kind of registration."""
+    """Return the name-only kind of registration."""
 
     def register(library: Library) -> None:
         library.handles.append(registrations.add_name(OperatorName(library.namespace, "foo")))
@@ -182,7 +182,7 @@ def observe(namespace: str) -> Snapshot:
 
 
 def indices(op: object) -> Iterator[str]:
-    """Where the operator is known, and as what."""
+    """Yield each place that knows the operator, and its entry."""
     namespace, name = op.name.namespace, str(op.name)
     if find(name) is op:
         yield "by name"
@@ -194,7 +194,7 @@ def indices(op: object) -> Iterator[str]:
 
 
 def outcome(call: Callable[[], object]) -> str:
-    """The token that a call returned, or the error that it raised: its type, a colon, its text."""
+    """Return the token that a call returned, or the error that it raised: its type, a colon, its text."""
     try:
         result = call()
     except DispatchError as error:
@@ -203,7 +203,7 @@ def outcome(call: Callable[[], object]) -> str:
 
 
 def summary(outcome: str) -> str:
-    """The token, or the type of the error."""
+    """Return the token, or the type of the error."""
     return outcome.partition(":")[0]
 
 
@@ -243,13 +243,13 @@ def probes(op: object) -> Iterator[tuple[str, str]]:
 
 
 def entries(table: str) -> dict[str, str]:
-    """A table as it is printed, by key, less the definition sites."""
+    """Return a table as it is printed, by key, less the definition sites."""
     lines = (line.partition(": ") for line in table.splitlines())
     return {key: re.sub(r" at \S+:\d+ ", " ", entry) for key, _, entry in lines}
 
 
 def predictions(table: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """What a table says that the probes do."""
+    """Yield the predictions of a table for the probes."""
     for probe, keys in CHAINS.items():
         yield probe, prediction(table, *keys, "Undefined")
     yield "under Tracer", prediction(table, "Tracer", "CPU", "Undefined")
@@ -283,7 +283,7 @@ class Findings:
         self._paths: set[str] = set()
 
     def __getitem__(self, active: Iterable[int]) -> Snapshot:
-        """What was seen with these actions in force."""
+        """Return the observations with these actions in force."""
         return self.snapshots[frozenset(active)][0]
 
     @property
@@ -352,7 +352,7 @@ class Findings:
 
 @pytest.fixture(scope="session")
 def explore(new_library):
-    """Runs a case in all orders, and returns its Findings.
+    """Run a case in all orders, and return its Findings.
 
     Up to 4 actions, every order of registration is combined with every order of deregistration, up to 5 with
     `thorough`. Else every order of registration with one or two of deregistration, of 6 actions only a third of the
@@ -387,7 +387,7 @@ def explore(new_library):
 
 
 def state(schema: str, kind: str, *kernels: str) -> str:
-    """The expected dump, less the sites."""
+    """Return the expected dump, less the sites."""
     head = ["name: foo", f"schema: {schema}"]
     if schema != "(none)":
         head += ["debug: <site>", f"alias analysis kind: {kind}"]
@@ -396,7 +396,7 @@ def state(schema: str, kind: str, *kernels: str) -> str:
 
 
 def without_sites(text: str) -> str:
-    """A dump or message without the places that it names."""
+    """Return a dump or message without the places that it names."""
     return re.sub(r"\S+\.py:\d+|somewhere", "<site>", re.sub(r" at \S+\.py:\d+(?= ::)", "", text))
 
 
@@ -409,7 +409,7 @@ def assert_table(findings: Findings, row: str, active: Iterable[int] | None = No
 
 
 def expected_entry(actions: Iterable[Action], column: str, word: str) -> str | None:
-    """A word of a row as a table prints it: with the label of the rule, as the kernel's key tells."""
+    """Return a word of a row as a table prints it: with the label of the rule, as the kernel's key tells."""
     if word in ("-", "FB", "ambiguous"):
         return {"-": None, "FB": FALLS_THROUGH, "ambiguous": AMBIGUOUS}[word]
     keys = {action.key: action.everywhere for action in actions if action.kernel == word}
@@ -435,7 +435,6 @@ class Row(NamedTuple):
 
 
 def rows(table: dict[str, Row]) -> pytest.MarkDecorator:
-    """One test per row."""
     return pytest.mark.parametrize("row", table.values(), ids=table.keys())
 
 
@@ -505,7 +504,6 @@ def test_def_impl_schema_mismatch_of_2020(explore):
 
 
 def test_multiple_def_schema_mismatch(explore):
-    """The only message that depends on the order: new schema, then the existing one."""
     for order, new, old in (((0, 1), S1, S2), ((1, 0), S2, S1)):
         findings = explore(define(S2), define(S1), refused=True, arrivals=[order])
         assert_error(findings, "operator foo is defined already", f"the schema {new}, defined at <site>")
@@ -688,13 +686,12 @@ def test_overwrite_math(explore):
 
 
 def test_helper_duplicate_registrations(explore):
-    """Refused by the helper upstream, not by the dispatcher: the newer kernel shadows the older."""
+    # In PyTorch the test's helper refuses this, not the dispatcher: the newer kernel shadows the older.
     findings = explore(define(S1), impl("CPU", "fn1"), impl("CPU", "fn2"), arrivals=[(0, 1, 2), (1, 2, 0)])
     assert_table(findings, "- fn2 - - FB FB FB FB")
 
 
 def test_find_dangling_impls():
-    """None in a process that has only imported the package."""
     program = (
         "import pydispatch\n"
         "from tests.registry.listing import dangling, names_with_kernel\n"
@@ -704,7 +701,6 @@ def test_find_dangling_impls():
 
 
 def test_find_dangling_impls_ext(tmp_path, fresh):
-    """An extension that implements without defining is found, with the place of its kernel."""
     extension = tmp_path / "extension.py"
     extension.write_text("def bar(x):\n    return x\n\n\nlibrary.impl('bar', bar, 'CPU')\n")
     runpy.run_path(str(extension), {"library": fresh})
@@ -728,7 +724,7 @@ def test_print_registrations_for_dispatch_key():
 
 @pytest.fixture
 def foo(fresh):
-    """The operator foo(Tensor x) -> Tensor, and what registers for it."""
+    """Provide the operator foo(Tensor x) -> Tensor, and what registers for it."""
     definition = fresh.define(S1)
     op = find_or_raise(f"{fresh.namespace}::foo")
     return SimpleNamespace(
@@ -759,7 +755,6 @@ def test_the_kernel_that_is_left_is_called(foo, key, first_dropped, left):
 
 
 def test_same_key_twice_in_one_call(foo):
-    """A device that is named twice gets one kernel."""
     register_kernel(foo.op, ["CPU", "A", "CPU"], token_kernel("kernel")).remove()
     assert not foo.op.has_kernel()
 
@@ -864,7 +859,6 @@ def test_backend_select_gets_the_key_set_and_redispatches(fresh):
 @pytest.mark.parametrize("convention", ["plain", "boxed", "mixed"])
 @pytest.mark.parametrize("how", ["call", "call_boxed"])
 def test_chain_by_key_sets(foo, convention, how):
-    """Autograd, then Tracer (which is below it here), then CPU, each handing down what is after itself."""
     ran = []
 
     def link(key):
@@ -979,7 +973,7 @@ def test_commutes(explore, actions):
 
 
 def keep_table_of_kernels(monkeypatch):
-    """A kernel does not mark the table stale."""
+    """Break the marking of tables as stale by kernels."""
     install = registrations.install
 
     def broken(name, handle, *others):
@@ -994,7 +988,7 @@ def keep_table_of_kernels(monkeypatch):
 
 
 def keep_table_of_removed_kernels(monkeypatch):
-    """Nor does its removal."""
+    """Break the marking of tables as stale by the removal of kernels."""
     undo = registrations.OperatorHandle._undo
 
     def broken(handle):
@@ -1007,12 +1001,12 @@ def keep_table_of_removed_kernels(monkeypatch):
 
 
 def keep_tables_of_fallbacks(monkeypatch):
-    """A fallback marks no table stale."""
+    """Break the marking of tables as stale by fallbacks."""
     monkeypatch.setattr(registrations, "mark_all_stale", lambda: None)
 
 
 def leave_overloads(monkeypatch):
-    """A packet keeps an overload that is gone."""
+    """Leave a removed overload in its packet."""
     put_out_of_force = _core.put_out_of_force
 
     def broken(operators, packets, name, handle, packet, site):
@@ -1022,7 +1016,7 @@ def leave_overloads(monkeypatch):
 
 
 def check_too_late(monkeypatch):
-    """A definition is checked against recorded kernels after it was installed."""
+    """Check a definition against recorded kernels only after it was installed."""
     check = kernels.check_kernel
 
     def broken(schema, site, kernel):
@@ -1044,7 +1038,6 @@ def check_too_late(monkeypatch):
     ],
 )
 def test_a_defect_would_be_seen(explore, monkeypatch, sabotage, actions):
-    """The harness is itself tested: with a part of the registry broken, it fails."""
     sabotage(monkeypatch)
     before = dict(registrations.operators), {name: dict(family) for name, family in registrations.packets.items()}
     try:
@@ -1057,7 +1050,6 @@ def test_a_defect_would_be_seen(explore, monkeypatch, sabotage, actions):
 
 
 def test_stale_operators_of_former_runs_stay_stale(new_library):
-    """A name that is registered again is a new operator. The old object says that it is gone."""
     library = new_library()
     library.define(S1)
     old = find_or_raise(f"{library.namespace}::foo")

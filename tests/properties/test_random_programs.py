@@ -89,7 +89,7 @@ def traced_on_fakes(program: Program) -> Graph:
 
 
 def check_writes(graph: Graph) -> None:
-    """Nothing is written to but the inputs, in the end, as a whole."""
+    """Assert that only the inputs are written to, in the end, as a whole."""
     calls = graph.find_nodes(op="call_function")
     writers = [node for node in calls if writes(node)]
     assert writers == calls[len(calls) - len(writers):]
@@ -109,7 +109,6 @@ def without_dead_code(graph: Graph) -> Graph:
 
 
 def runs(program: Program) -> Iterator[tuple[str, Run]]:
-    """Every way, by name."""
     yield "as_it_is", program.function
     for way in WAYS:
         yield way.__name__, way(program)
@@ -128,21 +127,20 @@ def runs(program: Program) -> Iterator[tuple[str, Run]]:
 
 
 def raw(leaf: Any) -> np.ndarray:
-    """What is in there."""
     if isinstance(leaf, LoggingTensor):
         return raw(leaf.elem)
     return np.asarray(leaf.array if isinstance(leaf, Tensor) else leaf)
 
 
 def outcome(program: Program, run: Run) -> Any:
-    """What a way to run it returns, and what it has made of the inputs."""
+    """Return the result of a way to run it, and the inputs afterwards."""
     arrays = program.inputs.fresh()
     returned = run(*arrays)
     return tree_map(raw, returned), arrays
 
 
 def check(program: Program) -> None:
-    """The program gives the same in every way as in NumPy, and on fakes the same shapes and dtypes."""
+    """Assert that every way gives what NumPy gives, and fakes the same shapes and dtypes."""
     with quiet():
         expected, expected_spec = tree_flatten(outcome(program, program.in_numpy))
         for name, run in runs(program):
@@ -155,7 +153,7 @@ def check(program: Program) -> None:
 
 
 def check_fakes(program: Program, expected: list[np.ndarray]) -> None:
-    """What it returns for fakes are fakes of those shapes and dtypes, and the inputs keep theirs."""
+    """Assert that fakes give fakes of those shapes and dtypes, and that the inputs keep theirs."""
     with FakeMode() as mode:
         fakes = [*map(mode.from_array, program.inputs.fresh())]
         found, _ = tree_flatten((program.function(*fakes), fakes))
@@ -216,7 +214,6 @@ def check_random_program(program):
 
 
 def test_every_operator_was_covered():
-    """The report: how often each operator was called, in programs of its samples and in random ones."""
     in_samples = sum((covered_by_samples(operator, EACH) for operator in OPERATORS), Counter())
     print(*(f"\nleft out: {operator}: {reason}" for operator, reason in LEFT_OUT.items()))
     print(f"\n{'operator':<20}{'samples':>8}{'random':>8}")

@@ -116,7 +116,6 @@ OWN = "torn", "torn_too"        # namespaces. Those of other tests keep thousand
 
 
 def state():
-    """All that registrations change."""
     return {
         "operators": {name: (op, list(op.registrations), op.removed_at)
                       for name, op in registrations.operators.items()},
@@ -145,7 +144,7 @@ def state():
 
 
 def check_consistency():
-    """Whatever is in force can be removed, and is all of what it consists of."""
+    """Assert that everything in force is complete and can be removed."""
     for name, op in registrations.operators.items():
         assert op.registrations, name
         assert all(handle.active and handle.operator is op for handle in op.registrations), name
@@ -207,7 +206,7 @@ def interrupted(action, n):
 
 @contextmanager
 def given():
-    """What registrations add to, and replace."""
+    """Register what the tested registrations add to, and replace."""
     with ExitStack() as stack:
         lib = stack.enter_context(Library("torn", "FRAGMENT"))
         lib.define("twice(Tensor x) -> Tensor", twice, "CPU")
@@ -288,7 +287,6 @@ LAST_FOR_THE_PROCESS = {     # these return nothing that undoes them
                                  for error in (KeyboardInterrupt, MemoryError)]])
 @pytest.mark.parametrize("name", REGISTERING)
 def test_what_an_exception_leaves_has_changed_nothing(name, error, share, count):
-    """Most lines only check: by default a share of them, and the last, which register."""
     with given() as arguments:
         def action():
             REGISTERING[name](*arguments)
@@ -410,7 +408,7 @@ for n in range(1000):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="it crashes, or is mended")
 def test_cpython_crashes_for_want_of_memory_to_compile():
-    """Why two registrations are missing below, where this fails, they can be there."""
+    # If this fails, two registrations that are missing below can be added.
     pytest.importorskip("_testcapi")
     child = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, check=False, timeout=60)
     assert child.returncode < 0
@@ -458,7 +456,6 @@ class LateError(Exception):
 
 
 def test_a_signal_that_comes_while_an_operator_is_defined_leaves_none(count, monkeypatch):
-    """Python handles a signal at its next step, which may be behind the block that defines."""
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)      # a step of a callback of the garbage collector
     is_armed, hits = False, 0
 

@@ -86,12 +86,12 @@ class WrongTangents(Apart):
 
 
 def step(c):
-    """Two variables that depend on each other, returned in another order."""
+    """Return two variables that depend on each other, returned in another order."""
     return swapped(c["b"] + 10, c["a"] + 1)
 
 
 def stepped(times):
-    """The same as a Python loop."""
+    """Return the same as a Python loop."""
     c = {"a": np.array(0), "b": np.array(1)}
     for _ in range(times):
         c = {"a": c["b"] + 10, "b": c["a"] + 1}
@@ -120,7 +120,7 @@ def chosen_with_data(pred):
 
 
 def alternating():
-    """A function that returns its dict in another order at every second call."""
+    """Return a function that returns its dict in another order at every second call."""
     turns = iter(range(100))
 
     def f(x):
@@ -218,7 +218,6 @@ def test_another_structure(call, error, found, wanted):
 
 
 def test_results_may_change_their_order_with_the_level():
-    """A gradient through the loop meets the keys in the order of `init`, too."""
     def last(x):
         init = {"a": x, "b": x * 2}
         final = scan(lambda c, _: (swapped(ops.np.sin(c["b"]), c["a"] * c["b"]), None), init, length=2)[0]

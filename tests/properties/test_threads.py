@@ -25,7 +25,7 @@ N_CALLERS, N_WRITERS = 8, 3
 
 @pytest.fixture(autouse=True)
 def switching_often():
-    """Threads change places a hundred times more often than usual."""
+    """Have threads change places a hundred times more often than usual."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     yield
@@ -100,7 +100,7 @@ class Race:
         self.operators = {name: getattr(getattr(ops, library.namespace), name).default for name in self.names}
 
     def register_and_remove(self, seed):
-        """What a writer does until the race is over."""
+        """Register and remove kernels until the race is over."""
         rng = random.Random(seed)
         held = []
         while not self.done.is_set():
@@ -112,7 +112,7 @@ class Race:
             self.remove(*registered)
 
     def fall_back_and_remove(self):
-        """What the writer of fallbacks does."""
+        """Register and remove fallbacks until the race is over."""
         while not self.done.is_set():
             registered = self.register(None, "fallback")
             time.sleep(0.0005)
@@ -141,7 +141,7 @@ class Race:
         self.alive[name, key].remove(registration)
 
     def call(self, seed):
-        """What a caller does: each answer must come from a kernel that could have given it."""
+        """Call until the race is over. Each answer must come from a kernel that could have given it."""
         rng = random.Random(seed)
         kinds = list(CALLS)
         while not self.done.is_set():
@@ -205,7 +205,6 @@ def test_calls_while_others_register_and_remove(fresh, tracer, seconds):
 
 
 def test_operators_come_and_go_while_they_are_called(new_library):
-    """A call of an operator whose library closes gets its answer, or is told that the operator is gone."""
     library = new_library()
     namespace, done, answers = library.namespace, threading.Event(), set()
 
@@ -233,7 +232,6 @@ def test_operators_come_and_go_while_they_are_called(new_library):
 
 
 def test_first_calls_at_the_same_time(fresh, define, token):
-    """The table is computed once or several times. Every caller runs the right kernel."""
     for i in range(50):
         op = define(fresh, f"f{i}(Tensor x) -> str", CPU=token("CPU"), CIA=token("CIA"))
         answers = []

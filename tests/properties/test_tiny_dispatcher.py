@@ -37,12 +37,12 @@ def tiny():
 
 
 def says(text):
-    """A kernel that takes anything and returns the text."""
+    """Return a kernel that takes anything and returns the text."""
     return lambda *args, **kwargs: text
 
 
 def outcome(tiny, call, *args):
-    """What a call returns, or the reason why it is refused."""
+    """Return the result of a call, or the reason of its refusal."""
     try:
         return call(*args)
     except tiny.DispatchError as error:
@@ -51,7 +51,8 @@ def outcome(tiny, call, *args):
 
 @pytest.fixture
 def operator(tiny):
-    """`operator("CPU CIA")` defines f with kernels under these keys, each of which returns its key."""
+    """Return `operator`: `operator("CPU CIA")` defines f with kernels under these keys, each of which returns its key.
+    """
 
     def make(keys):
         tiny.define("f(Tensor x) -> str")
@@ -350,7 +351,7 @@ ADD, MULTIPLY = (lambda x, y: np.add(x, y)), (lambda x, y: np.multiply(x, y))
 
 @pytest.fixture
 def arithmetic(tiny):
-    """The model with `add` and `mul`, their formulas, and the layer that records."""
+    """Provide the model with `add` and `mul`, their formulas, and the layer that records."""
     for name, kernel in (("add", ADD), ("mul", MULTIPLY)):
         tiny.define(f"{name}(Tensor x, Tensor y) -> Tensor")
         tiny.register(name, "CPU", kernel)
@@ -432,7 +433,7 @@ BATCH = np.arange(1.0, 7.0).reshape(3, 2)
 
 @pytest.fixture
 def batches(arithmetic):
-    """The model with arithmetic, a sum, and the two operators of which the loop of vmap is made."""
+    """Provide the model with arithmetic, a sum, and the two operators of which the loop of vmap is made."""
     arithmetic.define("total(Tensor x) -> Tensor")
     arithmetic.register("total", "CPU", np.sum)
     arithmetic.register("total", "formulas", (lambda g, x: g * np.ones(x.shape),))

@@ -48,7 +48,7 @@ def name(fresh):
 @pytest.mark.parametrize(
     ("second", "after"), [("CEA", "CEA"), ("SparseCPU", "ambiguous"), ("SparseA", "ambiguous")])
 def test_live_table_after_a_composite(fresh, name, backends, token, second, after):
-    """CIA then CEA, CIA then Sparse: upstream keeps CIA at the autograd key, and so depends on the order."""
+    # CIA then CEA, CIA then Sparse: upstream keeps CIA at the autograd key, and depends on the order.
     sparse = {"SparseCPU": backends.SparseArray, "SparseA": backends.SparseArrayA}
     value = Tensor(sparse[second](1) if second in sparse else ONE)
 
@@ -79,7 +79,7 @@ def test_live_table_after_a_composite(fresh, name, backends, token, second, afte
 
 
 def test_checking_invariants_of_an_unknown_name_is_an_error(fresh, name):
-    """Upstream it is a silent no-op, and its harness passes the unqualified name."""
+    # Upstream it is a silent no-op, and its harness passes the unqualified name.
     for unknown in ("foo", name):
         with pytest.raises(ValueError, match=f"no operator {unknown} is registered"):
             check_invariants(unknown)
@@ -203,7 +203,7 @@ def test_a_kernel_that_empties_its_stack_or_takes_too_much(fresh, name):
 
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
 def test_calls_while_kernels_come_and_go(fresh, name, token):
-    """Upstream segfaults within seconds."""
+    # Upstream segfaults within seconds.
     fresh.define(S1, token("steady"), "CIA")
     op = find_or_raise(name)
     stop = threading.Event()
@@ -282,7 +282,6 @@ def test_every_key_that_prints_parses():
     ],
 )
 def test_printing_round_trips(argument):
-    """Or the text is refused: nothing is dropped in silence."""
     try:
         schema = parse_schema(f"ns::foo({argument}) -> ()")
     except SchemaError:

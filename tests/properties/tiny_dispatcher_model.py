@@ -9,7 +9,7 @@ FILE = Path(__file__).parents[2] / "docs" / "tiny_dispatcher.py"
 
 
 def load():
-    """A new copy of the model, without registrations."""
+    """Return a new copy of the model, without registrations."""
     spec = spec_from_file_location("tiny_dispatcher", FILE)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -22,7 +22,7 @@ print("loaded")
 
 @pytest.fixture
 def folder(tmp_path):
-    """Where packs lie as if they were installed."""
+    """Provide a folder where packs lie as if they were installed."""
     def add(distribution: str, module: str, source: str, namespace: str = "found") -> Path:
         (tmp_path / f"{module}.py").write_text(source)
         info = tmp_path / f"{distribution}-1.2.dist-info"

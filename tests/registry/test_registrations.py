@@ -66,7 +66,7 @@ class Run:
         return sum(isinstance(handle, registrations.DefinitionHandle) for handle in handles), len(handles)
 
     def seen(self) -> tuple[object, ...]:
-        """All that registrations can change."""
+        """Return the state that registrations can change."""
         check_invariants()
         return (
             dump_state(self.name), dump_table(self.name), self.counts, sorted(registrations.operators), dir(ops),
@@ -203,7 +203,6 @@ def test_an_entry_without_registrations_does_not_exist(foo):
 
 
 def test_name_only(foo):
-    """It keeps the name known, counts one, and shows nothing."""
     name = add_name(parse_name(foo.name))
     assert foo.counts == (0, 1)
     assert dump_state(foo.name) == f"name: {foo.name}\nschema: (none)\n"
@@ -361,7 +360,6 @@ def test_shadowing_warns_naming_operator_key_and_both_kernels(foo):
 
 
 def test_the_previous_kernel_is_the_one_that_was_active(foo):
-    """Not the first, nor the last that was registered."""
     handles = [foo.impl("CPU", self_naming("first"))]
     with pytest.warns(OverrideWarning):
         handles.append(foo.impl("CPU", self_naming("second")))
@@ -570,7 +568,6 @@ def test_a_stale_operator_says_so(foo, use):
 
 
 def test_a_stale_operator_stays_stale(foo):
-    """A name that is registered again is a new operator, without memory."""
     foo.define(S1, tensor_to_tensor, "CPU").remove()
     with foo.define():
         old = foo.op
@@ -743,7 +740,6 @@ def test_of_two_kernels_under_one_key_the_order_decides(new_library):
 
 
 def test_boxed_calls_after_changes(foo):
-    """Every way to call sees the registrations of the moment."""
     foo.define(S1, self_naming("first"), "CIA")
     stack = Stack([ONE])
     foo.op.call_boxed(stack)

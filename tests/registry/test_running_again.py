@@ -166,7 +166,6 @@ print(len(set(keys)), fallbacks.count("Cell"))
 
 
 def test_functionalities_and_fallbacks_run_again():
-    """In a process of its own, as functionalities last."""
     command = [sys.executable, "-c", FUNCTIONALITY]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["clash", "True", "1", "1"]
@@ -214,7 +213,6 @@ def test_a_kernel_takes_the_place_of_the_former_one():
 
 
 def test_a_kernel_of_another_name_shadows_the_former_one():
-    """No cell is told here, as at a prompt: the name of the function says whether it is the former one."""
     scope = session()
     run(scope, 'library.define("shadowed::f", "(Tensor x) -> Tensor")', "<cell 1>")
     first = 'def first(x): return x * 2\nlibrary.impl("shadowed::f", "CPU", first)'

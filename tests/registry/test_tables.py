@@ -39,7 +39,7 @@ examples = pytest.mark.parametrize(
 
 @pytest.fixture
 def operator(fresh, token):
-    """`operator("CPU CIA")` is an operator with kernels under these keys, which return their keys' names."""
+    """Return `operator`: `operator("CPU CIA")` has kernels under these keys, which return their keys' names."""
     numbers = itertools.count()
 
     def make(keys: str):
@@ -53,7 +53,7 @@ def operator(fresh, token):
 
 
 def word(entry) -> str:
-    """A table entry as it stands in EXAMPLES."""
+    """Return a table entry as it stands in EXAMPLES."""
     if entry is None:
         return "-"
     if entry.is_fallthrough:
@@ -64,7 +64,7 @@ def word(entry) -> str:
 
 
 def live(op, *keys: str) -> str:
-    """These entries of the operator's live table."""
+    """Return these entries of the operator's live table."""
     rows = build_table(op).rows
     return " ".join(word(rows[parse_key(key).slot]) for key in keys)
 
@@ -132,12 +132,10 @@ def test_a_kernel_beats_an_alias_which_beats_a_fallback(operator, token, registe
 
 
 def test_an_autograd_kernel_replaces_the_composite(operator):
-    """CIA beats Autograd where no backend kernel exists, Autograd beats CIA where one does."""
     assert live(operator("CPU CIA Autograd"), "AutogradCPU", "AutogradA") == "Autograd CIA"
 
 
 def test_a_default_kernel_switches_the_composite_off_for_autograd_keys(operator):
-    """All but AutogradMeta: a default kernel does not cover Meta, the composite does."""
     op = operator("CEA CIA Autograd")
     assert live(op, "AutogradCPU", "AutogradA", "AutogradOther") == "Autograd Autograd Autograd"
     assert live(op, "Meta", "AutogradMeta") == "CIA CIA"
@@ -183,7 +181,6 @@ def test_remedies_of_ambiguity_work(operator, backends, fresh, token):
 
 
 def test_sparse_arrays_carry_autograd_other(operator, backends):
-    """A composite never silently bypasses the sparse kernel, and dense autograd is not disturbed."""
     sparse, dense = backends.SparseArray(1), np.ones(1)
     assert Tensor(sparse).keys == DispatchKeySet("SparseCPU", "AutogradOther")
     op = operator("CIA SparseCPU")
@@ -197,7 +194,6 @@ def test_sparse_arrays_carry_autograd_other(operator, backends):
 
 
 def test_default_kernels_exclude_meta(operator):
-    """In place of nested tensors, which we do not have: Meta is what CEA excludes and CIA includes."""
     assert live(operator("CEA CEANF"), "Meta", "SparseMeta") == "- -"
     assert live(operator("CIA"), "Meta", "SparseMeta", "AutogradMeta") == "CIA CIA CIA"
 
@@ -227,7 +223,7 @@ def test_backend_select_catches_calls_without_arrays(operator):
 
 
 def expected(key: DispatchKey, keys: frozenset[str]) -> str:
-    """The precedence once more, in the words of the design."""
+    """Return the precedence once more, in the words of the design."""
     sparse_kernels = [name for name in keys if name.startswith("Sparse")]
     is_backend_key = key.functionality in ("Dense", "Sparse") and key.backend != "Meta"
     is_autograd_key = key.functionality in ("Autograd", "AutogradOther")
@@ -257,7 +253,6 @@ REGISTERABLE = (
 
 
 def test_choices_are_the_precedence_for_every_set_of_keys():
-    """All 4,096 sets of twelve keys, every runtime key."""
     short = {parse_key(name): name for name in REGISTERABLE}
     others = ("Undefined", "SparseA", "AutogradA", "Tracer", "Python")
     watched = [parse_key(name) for name in (*REGISTERABLE[:8], *others)]
@@ -320,7 +315,7 @@ def test_masks_are_kept_per_backend(operator, fresh, backends):
 
 
 def test_the_backend_is_that_of_arguments_and_included_keys(operator, fresh):
-    """PyTorch once looked at the arguments alone (#141120)."""
+    # PyTorch once used only the keys of arguments (#141120).
     op = operator("CPU CIA")
     fresh.impl(op, fallthrough_kernel, "A")
     assert op(np.ones(1)) == "CPU"
@@ -476,7 +471,6 @@ with Library("_", "IMPL") as everywhere, Library("ns", "DEF") as lib:
 
 
 def test_new_keys_refresh_every_table():
-    """In a process of its own, because keys last."""
     subprocess.run([sys.executable, "-c", NEW_KEYS], check=True, timeout=60)
 
 
@@ -512,7 +506,6 @@ def test_other_kernels_see_what_was_passed(fresh, define, spy, key):
 
 
 def test_every_autograd_key_fronts_its_dense_backend_and_autograd_other_all_sparse():
-    """Computed, not enumerated: it holds for backends that came at run time."""
     for key in runtime_keys():
         if key.functionality == "Autograd":
             assert [fronted.name for fronted in backend_keys_of(key)] == [key.backend]
@@ -533,7 +526,7 @@ def test_membership_is_what_covers_says():
 
 
 def what_shows(table):
-    """All that a table shows, but for the objects that each table has of its own."""
+    """Return the contents of a table, but for the objects that differ from table to table."""
     rows = [entry and (entry.kernel, entry.label, entry.is_raw, entry.is_composite, entry.is_fallthrough,
                        entry.asks_handlers, entry.asks_device, entry.unsupported_names) for entry in table.rows]
     composite = table.differentiated_as

@@ -134,7 +134,7 @@ ACCEPTED = [
 
 
 def argument(text: str) -> Argument:
-    """The one argument of a schema."""
+    """Return the one argument of a schema."""
     return parse_signature(f"({text}) -> ()").arguments[0]
 
 
@@ -145,7 +145,7 @@ def message_of(text: str, parse=parse_schema) -> str:
 
 
 def caret(message: str) -> str:
-    """What stands at the caret of a message."""
+    """Return the text at the caret of a message."""
     *_, line, mark = message.splitlines()
     return line[mark.index("^") :]
 

@@ -156,7 +156,6 @@ def test_key_set_is_not_compared():
 
 
 def test_what_fills_is_callable():
-    """Calling a kernel with stripped arguments, and the returned ones filled in, works."""
     schema = parse_signature("(Tensor x, int n=1, str s='a', *, int k=2, int m=3) -> ()")
     for n, k in itertools.product(["n", "n=1"], ["k", "k=2"]):
         kernel = eval(f"lambda x, {n}, s{n[1:] and '=' + repr('a')}, *, {k}, m=3: 0")

@@ -13,7 +13,7 @@ from pydispatch.schema import parse_name, parse_schema
 
 @pytest.fixture(autouse=True)
 def nothing_ran(monkeypatch):
-    """Fails a test that calls `run_evil`, or imports a module."""
+    """Fail a test that calls `run_evil`, or imports a module."""
     ran = []
     monkeypatch.setattr(builtins, "run_evil", lambda: ran.append(1), raising=False)
     before = set(sys.modules)
@@ -23,7 +23,7 @@ def nothing_ran(monkeypatch):
 
 
 def default_of(text):
-    """The default of the one argument of a schema, which can be printed."""
+    """Return the default of the one argument of a schema, which can be printed."""
     schema = parse_schema(f"a::b({text}) -> ()")
     assert parse_schema(str(schema)) == schema
     return schema.arguments[0].default

@@ -7,7 +7,6 @@ import sys
 
 
 def test_import_needs_nothing_slow():
-    """What NumPy does not import, this module must not either."""
     code = (
         "import sys, numpy; before = set(sys.modules); import pydispatch.schema; "
         "print(*(m for m in set(sys.modules) - before if not m.startswith('pydispatch')))"

@@ -47,7 +47,7 @@ if sys.version_info >= (3, 12):
 
 
 def with_annotations(ret=None, **annotations):
-    """A function of these parameters, annotated with these objects. `ret` is the annotation of its return."""
+    """Return a function of these parameters, annotated with these objects. `ret` is the annotation of its return."""
     function = eval(f"lambda {', '.join(annotations)}: None", globals())
     function.__annotations__ = {**annotations, "return": ret}
     function.__name__ = function.__qualname__ = "made"

@@ -51,7 +51,7 @@ types = st.recursive(
 
 @st.composite
 def annotations(draw, type):
-    """An alias annotation that fits the type, or None."""
+    """Draw an alias annotation that fits the type, or None."""
     if isinstance(type, OptionalType):
         return draw(annotations(type.inner))
     if isinstance(type, TupleType) or draw(st.booleans()):
@@ -82,7 +82,7 @@ values = {
 
 
 def defaults(type):
-    """Values that a default of this type can have. Nothing if there are none."""
+    """Return values that a default of this type can have. Nothing if there are none."""
     match type:
         case OptionalType():
             return st.one_of(st.none(), defaults(type.inner))

@@ -16,18 +16,18 @@ WRITTEN_FOR = "1.17"
 
 
 def within(family: str, kind: str) -> list[str]:
-    """The functions of one kind in one family."""
+    """Return the functions of one kind in one family."""
     return sorted(name.removeprefix(f"{family}.") for name, found in FACE.kinds.items()
                   if found == kind and name.startswith(f"{family}."))
 
 
 def listed(names: list[str]) -> str:
-    """Names as code, one after the other."""
+    """Return names as code, one after the other."""
     return " ".join(f"`{name}`" for name in names)
 
 
 def table() -> list[str]:
-    """Every function, by family and kind."""
+    """Return every function, by family and kind."""
     rows = ["| family | what it is | functions |", "|---|---|---|"]
     for family in FAMILIES:
         import_module(f"pydispatch.scipy.{family}")
@@ -40,7 +40,7 @@ def table() -> list[str]:
 
 
 def public(module: str) -> list[str]:
-    """The functions and classes that a module without declarations defines, and those of its `linalg`."""
+    """Return the functions and classes that a module without declarations defines, and those of its `linalg`."""
     namespace = import_module(f"pydispatch.scipy.{module}")
     names = [f"linalg.{name}" for name in getattr(namespace, "linalg", SimpleNamespace(__all__=())).__all__]
     return sorted([name for name in namespace.__all__
@@ -48,7 +48,7 @@ def public(module: str) -> list[str]:
 
 
 def reasons() -> list[str]:
-    """Every refused function, with the reason. Those with the same reason together."""
+    """Return every refused function, with the reason. Those with the same reason together."""
     groups: dict[str, list[str]] = {}
     for name, reason in sorted(FACE.reasons.items()):
         groups.setdefault(" ".join(reason.split()), []).append(name)

@@ -80,7 +80,7 @@ BATCHES = {"vmap": vmap, "vmap of grad": lambda function: vmap(grad(total(functi
 
 
 def call_of(name, call):
-    """The call of our function, and the class of the error that SciPy's raises for such an argument."""
+    """Return the call of our function, and the class of the error that SciPy's raises for such an argument."""
     function = attrgetter(name)(pydispatch.scipy)
 
     def error_for(bad):
@@ -156,7 +156,6 @@ def test_errors_that_name_the_function_stay_what_they_are():
     "cho_solve": lambda f, c: f((c, True), THREE),
 }.items())
 def test_singular_factors_give_infinite_solutions_as_scipys(way, name, call):
-    """SciPy looks at factors no more, neither does a Tensor's solution raise."""
     singular = np.array([[2.0, 1.0, 3.0], [0.5, 0.0, 2.0], [0.25, 0.5, 1.0]])
     theirs, ours = [getattr(module, name.partition(" ")[0]) for module in (scipy.linalg, linalg)]
     with np.errstate(all="ignore"):

@@ -47,7 +47,7 @@ FIRST = {id(call) for call in {call.values[0].name: call for call in reversed(WI
 
 
 def in_depth(calls: list[Any]) -> list[Any]:
-    """The calls, of which those after the first of a function are for slow tests."""
+    """Return the calls, of which those after the first of a function are for slow tests."""
     return [call if id(call) in FIRST else pytest.param(*call.values, id=call.id, marks=pytest.mark.slow)
             for call in calls]
 
@@ -66,7 +66,7 @@ def scipys(name: str) -> Callable[..., Any]:
 
 
 def examples(x: np.ndarray) -> list[np.ndarray]:
-    """Three arrays like this one: positive, triangular or definite where it is."""
+    """Return three arrays like this one: positive, triangular or definite where it is."""
     return [x * factor if is_differentiable(x) else x.copy() for factor in (1.0, 0.95, 0.9)]
 
 
@@ -77,7 +77,7 @@ def test_every_function_has_a_sample(name):
 
 
 def tells_parameters(name: str) -> bool:
-    """Universal functions of older versions of NumPy do not."""
+    """Return whether the parameters are known: universal functions of older versions of NumPy hide them."""
     try:
         return bool(inspect.signature(scipys(name)))
     except ValueError:
@@ -86,7 +86,6 @@ def tells_parameters(name: str) -> bool:
 
 @pytest.mark.parametrize("name", list(filter(tells_parameters, TAKEN)))
 def test_parameters_are_scipys(name):
-    """Their names, order and defaults."""
     theirs = inspect.signature(scipys(name)).parameters.values()
     assert [(each.name, each.kind, each.default) for each in inspect.signature(ours(name)).parameters.values()] == [
         (each.name, each.kind, each.default) for each in theirs]
@@ -120,7 +119,7 @@ def test_universal_functions_of_scipy_take_tensors(sample):
 
 
 def in_single(x: np.ndarray) -> np.ndarray:
-    """The array with floating-point numbers in single precision."""
+    """Return the array with floating-point numbers in single precision."""
     return x.astype(np.result_type(np.float32, x.dtype) if x.dtype.kind == "c" else np.float32
                     ) if is_differentiable(x) else x
 
@@ -140,7 +139,6 @@ def mapped_tensors(tree: Any) -> Any:
 
 @for_each_sample(SMOOTH)
 def test_gradients_are_those_of_finite_differences(sample):
-    """In both modes, and of second order."""
     function, tensors = function_of_tensors(ours(sample.name), sample)
     gradcheck(function, tensors, check_forward_ad=True)
     gradgradcheck(function, tensors)
@@ -148,7 +146,6 @@ def test_gradients_are_those_of_finite_differences(sample):
 
 @for_each_sample(BATCHED)
 def test_vmap_is_a_loop(sample):
-    """Over each array, and over all of them."""
     function, arrays = function_of_arrays(ours(sample.name), sample)
     every = range(len(arrays))
     for batched in [{i} for i in every] + [set(every)] * (len(arrays) > 1):
@@ -213,7 +210,7 @@ def test_compiled_gradient_is_the_gradient(sample):
 
 
 def call_of_operator(name: str) -> tuple[Any, Sample]:
-    """An operator, and the first sample of its function."""
+    """Return an operator, and the first sample of its function."""
     family, _, base = name.partition("_")
     return getattr(ops.scipy, name), SAMPLES[f"{family}.{base}"][0]
 
@@ -234,5 +231,4 @@ def test_operators_pass_opcheck(name):
 
 @pytest.mark.parametrize("name", sorted(SCIPY.of_families))
 def test_no_operator_loops_over_a_batch(name):
-    """Each has a batching rule: the fallback would run it example by example."""
     assert SCIPY.of_families[name].vmap is not None

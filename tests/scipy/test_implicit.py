@@ -22,7 +22,7 @@ def column(x):
 
 
 def general(x):
-    """A matrix that depends on x, and is not symmetric."""
+    """Return a matrix that depends on x, and is not symmetric."""
     return FIXED + column(ops.np.sin(x)) * ops.np.cos(x + 1.0)
 
 
@@ -100,7 +100,6 @@ def test_vmap_over_matrices_and_right_hand_sides(method, dims):
 
 
 def test_examples_of_a_batch_keep_their_own_tolerance():
-    """A small right-hand side beside a large one is solved as well as alone."""
     scales = np.array([1.0, 1e-9])
     found = vmap(lambda s: linear_solve(lambda x: SPD @ x, s * B, method="cg", rtol=1e-12))(scales)
     np.testing.assert_allclose(found, scales[:, None] * np.linalg.solve(SPD, B), rtol=1e-9)

@@ -22,7 +22,7 @@ FINE = {"rtol": 1e-13, "atol": 1e-13}
 
 
 def decay(k):
-    """dy/dt = -k y from (1, 2)."""
+    """Solve dy/dt = -k y from (1, 2)."""
     return odeint(lambda y, t, k: -k * y, np.array([1.0, 2.0]), TIMES, (k,), **FINE)
 
 
@@ -31,7 +31,7 @@ def decay_by_hand(k):
 
 
 def captured(x):
-    """The state is a pytree, it starts from x, and the rate is captured."""
+    """Integrate a pytree that starts from x, with a captured rate."""
     rate = ops.np.sin(x)
     found = odeint(lambda s, t: {"y": rate * s["y"] * ops.np.cos(t)}, {"y": x + 1.0}, TIMES, **FINE)
     return found["y"]
@@ -42,7 +42,7 @@ def captured_by_hand(x):
 
 
 def until(x):
-    """The times depend on x."""
+    """Return the times depend on x."""
     t = TIMES[:2] * (x[0] + 1.0) + x[1]
     return odeint(lambda y, t: y * t, np.ones(2), t, **FINE)
 
@@ -62,7 +62,7 @@ def gaussian_by_hand(s):
 
 
 def between(s):
-    """The limits depend on s. The values are a pytree."""
+    """Return the limits depend on s. The values are a pytree."""
     found, _ = quad(lambda x, s: (ops.np.exp(s[0] * x), s * x), s[0], s[1] + 1.0, (s,), epsabs=1e-13, epsrel=1e-13)
     return found
 
@@ -91,7 +91,7 @@ class TestQuad(compositions.tests_of({
 
 
 def pendulum(y, t, b=0.25, c=5.0):
-    """SciPy's example, as a list."""
+    """Return SciPy's example, as a list."""
     theta, omega = y
     return [omega, -b * omega - c * np.sin(theta)]
 
@@ -171,7 +171,6 @@ def both(k, y0, t, gradient):
 @pytest.mark.parametrize("gradient", ["adjoint", "direct"])
 @pytest.mark.parametrize("argument", [0, 1, 2], ids=["parameters", "y0", "t"])
 def test_finite_differences(gradient, argument):
-    """First order in both modes, and second order, of a nonlinear equation that depends on time."""
     args = [X + 0.4, X, TIMES]
     e, direction = 1e-5, np.cos(np.arange(args[argument].size))
 
@@ -191,7 +190,6 @@ def test_finite_differences(gradient, argument):
 
 
 def test_direct_gradient_is_that_of_the_steps_taken():
-    """With coarse steps the solution is wrong, and its gradient is that of the wrong solution."""
     def loss(k, gradient):
         return odeint(lambda y, t: -k * y, [1.0], [0.0, 1.0], gradient=gradient, rtol=1e30, h0=0.5, hmax=0.5)[-1, 0]
 
@@ -240,7 +238,7 @@ def test_vmap_over_times():
 
 
 def peak_of_gradient(gradient, n_steps):
-    """The most memory that a gradient takes besides its arguments, in bytes."""
+    """Return the most memory that a gradient takes besides its arguments, in bytes."""
     y0 = np.linspace(0.1, 1.0, 1000)
 
     def loss(k):
@@ -424,7 +422,6 @@ def test_direct_gradient_needs_data():
     pytest.param(lambda k: quad(lambda x: -k * x * ops.np.exp(-k * x) + ops.np.exp(-k * x), 0.0, 1.0)[0], id="quad"),
 ])
 def test_tolerances_are_relative_to_the_gradient_that_comes_in(program, size):
-    """Each is exp(-k). A small gradient is as exact as a large one."""
     k = np.array(0.5)
     np.testing.assert_allclose(grad(lambda k: size * program(k))(k), -size * np.exp(-0.5), rtol=1e-6)
     np.testing.assert_allclose(jvp(program, (k,), (np.array(size),))[1], -size * np.exp(-0.5), rtol=1e-6)

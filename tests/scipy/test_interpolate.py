@@ -139,7 +139,7 @@ def test_the_gradient_of_an_integral_by_its_end_is_the_value():
 
 
 def test_a_cubic_is_its_own_spline():
-    """The slopes by points and values cancel: moving a point along the curve changes nothing."""
+    # The slopes by points and values cancel: moving a point along the curve changes nothing.
     def cubic(x):
         return ops.np.multiply(x, ops.np.square(x))
 
@@ -152,7 +152,7 @@ def test_a_cubic_is_its_own_spline():
 
 
 def test_energy_is_quadratic_in_the_values():
-    """The hessian of the integral of the squared second derivative gives the integral again."""
+    # The hessian of the integral of the squared second derivative gives the integral again.
     def energy(y):
         bend = interpolate.CubicSpline(POINTS, y, bc_type="natural").derivative(2)
         squares = ops.np.square(bend(np.linspace(POINTS[0], POINTS[-1], 50)))
@@ -300,7 +300,6 @@ def test_gradients_are_those_of_jax():
 @pytest.mark.parametrize("transform", [None, vmap, lambda function: vmap(grad(function))],
                          ids=["eager", "vmap", "vmap of grad"])
 def test_values_of_other_backends_are_not_looked_at(transform):
-    """They may be lazy: breakpoints in a wrong order are not found there, as in eager."""
     dask = pytest.importorskip("dask.array")
 
     def value(x):

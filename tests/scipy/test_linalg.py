@@ -61,7 +61,7 @@ def test_the_other_triangle_is_scipys():
 
 
 def test_gradient_of_a_gaussian_likelihood():
-    """d/dK of (y' inv(K) y + log det K) is inv(K) - inv(K) y y' inv(K)."""
+    # d/dK of (y' inv(K) y + log det K) is inv(K) - inv(K) y y' inv(K).
     y, k = entries(4), definite(4)
 
     def likelihood(k):
@@ -325,7 +325,6 @@ def test_a_singular_factor_warns_as_scipys():
 
 
 def test_large_values_are_finite():
-    """Their squares are not."""
     found = linalg.solve_triangular(Tensor(1e200 * np.eye(2)), np.ones(2))
     np.testing.assert_allclose(found.numpy(), 1e-200)
 

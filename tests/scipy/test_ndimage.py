@@ -21,7 +21,6 @@ IMAGE = between(-1, 1, 5, 6)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 5), (9, 13)], ids=str)
 @pytest.mark.parametrize("origin", ["first", "middle", "last"])
 def test_gradients_are_adjoints(shape, mode, origin):
-    """Also of weights that are longer than the image, and off centre."""
     sign = {"first": -1, "middle": 0, "last": 1}[origin]
     shifts = [sign * ((m - 1) // 2) for m in shape]
     weights = between(-1, 1, *shape, seed=1)
@@ -35,7 +34,6 @@ def test_gradients_are_adjoints(shape, mode, origin):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_gradient_is_the_transposed_matrix(mode):
-    """Column by column, from filtered unit vectors, of an image of one element too."""
     weights = between(-1, 1, 7)
     for n in (1, 2, 5):
         matrix = np.stack([theirs.convolve1d(row, weights, mode=mode, origin=2) for row in np.eye(n)], 1)
@@ -55,7 +53,6 @@ def test_the_gradient_of_weights_counts_what_is_outside(mode):
 
 
 def test_many_weights_have_the_gradient_of_few():
-    """The sums of products come from Fourier transforms then."""
     weights = between(-1, 1, 9, 9)
     gradient = grad(lambda w: ops.np.sum(ops.np.sin(ndimage.convolve(IMAGE, w))))(weights)
     slopes = np.cos(theirs.convolve(IMAGE, weights))
@@ -141,7 +138,6 @@ EVERY_MODE = [*MODES, "grid-constant", "grid-wrap", "grid-mirror"]
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_what_is_differentiated_is_what_is_interpolated(mode, order, n):
-    """Far outside of the image too, and on its elements."""
     row = between(-1, 1, n)
     points = np.concatenate([np.linspace(-3 * n - 0.013, 4 * n + 0.017, 101), np.arange(-3 * n, 4 * n)])[None]
     found, _ = vjp(lambda image: ndimage.map_coordinates(image, points, order=order, mode=mode, cval=0.3), row)
@@ -221,7 +217,6 @@ def test_filters_are_those_of_torch():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("is_one_image", [True, False])
 def test_each_example_has_weights_of_its_own(shape, mode, dtype, is_one_image):
-    """All examples at once for small images and weights, else one by one."""
     weights, images = between(-1, 1, 3, *shape).astype(dtype), between(-1, 1, 3, 5, 6).astype(dtype)
     images = images[[0, 0, 0]] if is_one_image else images
     shifts = [(m - 1) // 2 for m in shape]
@@ -234,7 +229,6 @@ def test_each_example_has_weights_of_its_own(shape, mode, dtype, is_one_image):
 
 
 def test_weights_of_0_leave_out_what_is_not_finite():
-    """In each example, as SciPy does."""
     images = np.stack([IMAGE, np.where(IMAGE > 0.9, np.nan, IMAGE)])
     weights = np.stack([between(-1, 1, 3, 3) * np.eye(3)] * 2)
     found = vmap(ndimage.convolve)(images, weights)

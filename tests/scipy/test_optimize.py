@@ -19,7 +19,7 @@ EXACT = {"xtol": 1e-14}
 
 
 def kepler(e):
-    """The eccentric anomaly at the mean anomaly 1, for each eccentricity."""
+    """Return the eccentric anomaly at the mean anomaly 1, for each eccentricity."""
     return root(lambda u, e: u - e * ops.np.sin(u) - 1.0, np.ones(2), (e,), options=EXACT).x
 
 
@@ -31,7 +31,7 @@ def kepler_by_newton(e):
 
 
 def captured_root(p):
-    """A quadratic equation, coefficients captured, unknowns in a pytree."""
+    """Return a quadratic equation, coefficients captured, unknowns in a pytree."""
     scale = ops.np.exp(p)
 
     def equations(s):
@@ -56,7 +56,7 @@ def quadratic_by_hand(p):
 
 
 def convex(p):
-    """A minimum of exp(x) - q x, at log(q)."""
+    """Return a minimum of exp(x) - q x, at log(q)."""
     q = p * p + 1.0
     return minimize(lambda x, q: (ops.np.exp(x) - q * x).sum(), np.zeros(2), (q,), tol=1e-13).x
 
@@ -66,7 +66,7 @@ def convex_by_hand(p):
 
 
 def square_root(p):
-    """Heron's iteration."""
+    """Compute a square root by Heron's iteration."""
     return fixed_point(lambda x: 0.5 * (x + (p + 1.0) / x), np.ones(2), xtol=1e-14)
 
 
@@ -99,7 +99,7 @@ TestCompositions = compositions.tests_of({
 
 
 def system(x):
-    """The equations of SciPy's example, as a list."""
+    """Return the equations of SciPy's example, as a list."""
     return [x[0] + 0.5 * (x[0] - x[1]) ** 3 - 1.0, 0.5 * (x[1] - x[0]) ** 3 + x[1]]
 
 
@@ -195,7 +195,6 @@ def test_minimiser_of_a_quadratic_has_the_inverse_as_jacobian():
                  id="fixed_point"),
 ])
 def test_finite_differences(solver):
-    """Of the value and of the gradient, in both modes."""
     e, direction = 1e-5, np.array([0.6, -0.8])
 
     def difference(f, x):

@@ -36,7 +36,7 @@ def test_convolution_with_a_delta_is_the_array(shapes, mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_gradients_are_adjoints(shapes, mode, method):
-    """<conv(x, k), g> = <x, gradient of x> = <k, gradient of k>."""
+    # <conv(x, k), g> = <x, gradient of x> = <k, gradient of k>.
     x, k = [between(-1, 1, *shape, seed=seed) for seed, shape in enumerate(shapes)]
     y, pull = vjp(lambda x, k: signal.convolve(x, k, mode, method), x, k)
     g = between(-1, 1, *y.shape, seed=2)
@@ -66,7 +66,6 @@ def test_gradients_of_batches_are_those_of_a_loop(shapes, batched, mode, method)
 
 
 def test_a_batch_is_one_call_of_the_kernel():
-    """Also over both arguments, and twice."""
     x, k = between(-1, 1, 2, 3, 5), between(-1, 1, 3, 2)
     found = vmap(vmap(signal.convolve), in_dims=(0, None))(x, k)
     np.testing.assert_allclose(found, [[np.convolve(one, other) for one, other in zip(row, k, strict=True)]
@@ -115,7 +114,6 @@ def test_gradient_of_a_filter_is_its_adjoint(axis):
 @pytest.mark.parametrize("batched", [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0), (0, None, 0)])
 @pytest.mark.parametrize("with_state", [False, True], ids=["from rest", "from a state"])
 def test_filters_of_a_batch_are_those_of_a_loop(batched, with_state):
-    """Also their gradients."""
     values = [ZEROS, POLES, between(-1, 1, 3, 5)]
     values = [value if dim is None else np.stack([value, value * 1.1, value + 0.05])
               for value, dim in zip(values, batched, strict=True)]
@@ -146,7 +144,6 @@ def test_a_signal_filtered_in_two_parts_is_filtered_as_a_whole():
 
 
 def test_sections_are_filters_in_a_row():
-    """Gradients in the coefficients are those of the filters."""
     sections = theirs.butter(4, 0.3, output="sos")
     x = between(-1, 1, 12)
     np.testing.assert_allclose(signal.sosfilt(Tensor(sections), x).numpy(), theirs.sosfilt(sections, x), atol=1e-13)

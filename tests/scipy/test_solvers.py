@@ -134,7 +134,6 @@ def test_solvers_in_loops_and_branches(name):
 
 @each
 def test_a_function_may_write_to_arrays_of_its_own(name):
-    """Under `functionalize` no write is left."""
     def writing(p):
         q = ops.np.copy(p)
         ops.np.add_(q, 1.0)
@@ -179,7 +178,6 @@ def test_gradient_of_a_tensor_on_the_tape(name):
 
 
 def test_solvers_within_solvers():
-    """The end of a trajectory is steered to a target. The gradient of the control in the target goes through all."""
     def end(u):
         return odeint(lambda y, t: u - y, np.zeros(1), [0.0, 1.0], rtol=1e-11, atol=1e-11)[-1]
 
@@ -190,7 +188,7 @@ def test_solvers_within_solvers():
     np.testing.assert_allclose(grad(control)(np.array(0.5)), 1 / (1 - np.exp(-1)), rtol=1e-8)
 
     def outer(p):
-        """The minimum over x of the largest root."""
+        """Return the minimum over x of the largest root."""
         def value(x):
             return root(lambda r: r * r - (x * x + p), x * 0 + 2.0, tol=1e-12).x + (x - p) ** 2
         return minimize(value, np.array(0.4), tol=1e-9).x

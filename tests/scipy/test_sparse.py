@@ -22,7 +22,7 @@ OPERATORS = [name for name in SCIPY.of_families if name.startswith("sparse")]
 
 
 def matrix(m=4, n=4, dtype=float):
-    """A matrix of SciPy's with a heavy diagonal and about half of its values."""
+    """Return a matrix of SciPy's with a heavy diagonal and about half of its values."""
     dense = entries(m, n, dtype=dtype) * (np.add.outer(np.arange(m), 2 * np.arange(n)) % 3 > 0)
     return scipy.sparse.csr_array(dense + 5 * np.eye(m, n))
 

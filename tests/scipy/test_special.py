@@ -24,7 +24,7 @@ from tests.warning_filters import all_warnings
 
 
 def slope(name: str, i: int, *args: Any) -> Any:
-    """The derivative of a function of numbers in its i-th argument."""
+    """Return the derivative of a function of numbers in its i-th argument."""
     args = tuple([np.float64(x) if isinstance(x, float) else x for x in args])
     return quietly(func.grad(getattr(special, name), i), args, {})
 
@@ -207,7 +207,6 @@ def test_gradients_of_several_results_have_the_dtype_of_the_argument(name):
 
 
 def test_derivatives_of_a_pair_of_results():
-    """Of one of them alone, too."""
     assert quietly(func.grad(lambda x: special.sici(x)[0]), (0.0,), {}) == 1
     assert func.grad(lambda x: special.fresnel(x)[1])(np.float64(0.0)) == 1
     assert func.grad(lambda x: special.ellipj(x, 0.3)[3])(np.float64(0.0)) == 1
@@ -361,7 +360,7 @@ def test_softmax_is_scipys(name, values):
 
 
 def with_warnings(function, *args):
-    """The result, and what NumPy warns of, without lines."""
+    """Return the result, and what NumPy warns of, without lines."""
     with all_warnings() as caught:
         result = function(*args)
     return np.asarray(result), [str(warning.message).partition(" (at")[0] for warning in caught]
@@ -402,7 +401,6 @@ def test_they_are_steps_of_a_plan(name, kind):
 
 @pytest.mark.parametrize("kind", IN_PLANS)
 def test_logsumexp_is_scipys_to_the_bit(kind):
-    """As an operator, and as steps of a plan, with its gradient, where numbers are complex, as a call."""
     a = IN_PLANS[kind]
     infinite = a.copy()
     if a.dtype.kind == "f":
@@ -483,7 +481,6 @@ def test_errors_for_what_is_no_number_name_the_function(name, n):
 
 
 def test_numbers_choose_the_loop_as_they_do_in_scipy():
-    """Whole numbers and floats of Python's, beside single precision."""
     x = np.linspace(0.1, 0.9, 9)
     for name, *args in (("eval_legendre", 7), ("bdtr", 2, 5), ("expn", 2), ("beta", 1.5), ("xlogy", 1.5)):
         for z in (x, x.astype(np.float32)):
@@ -503,7 +500,6 @@ SEVERAL = {name: getattr(scipy.special, name) for name in scipy.special.__all__
 @pytest.mark.parametrize("n", [0, 3, 20_000])
 @pytest.mark.parametrize("name", SEVERAL)
 def test_functions_of_several_results_are_steps_of_a_plan(name, n):
-    """One loop writes all of them. Those that are not asked for, too."""
     ufunc, ours = SEVERAL[name], getattr(special, name)
     if name.startswith("mathieu"):
         n = min(n, 200)     # a millisecond for each
@@ -548,7 +544,6 @@ def test_gradients_of_functions_of_several_results_are_compiled():
 
 
 def test_where_leaves_elements_out():
-    """The function is not evaluated there, so that singularities there do not matter."""
     x = np.array([0.5, 1.0, -1.0])
     mask = np.array([True, False, False])
     for name in ("erfinv", "logit", "ndtri", "ellipk"):
@@ -573,7 +568,7 @@ BY_JAX = {
 
 
 def points(*intervals: tuple[float, float]) -> list[np.ndarray]:
-    """Five numbers of each interval."""
+    """Return five numbers of each interval."""
     return [np.random.default_rng(i).uniform(low, high, 5) for i, (low, high) in enumerate(intervals)]
 
 
@@ -656,7 +651,6 @@ def test_the_errors_of_scipy_are_raised(call, n):
 @pytest.mark.parametrize("n", [1, 200, 200_000])
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_errors_of_loops_in_plans_name_the_function(n, threads, where):
-    """Of several, it is the one that has raised, whatever SciPy calls what that function calls."""
     compiled = compile_function(lambda x: special.erf(x) + special.gammaln(x - 0.5) + special.ellipk(x / 4),
                                 threads=threads)
     x = np.full(n, 1.5)

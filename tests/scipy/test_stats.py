@@ -30,7 +30,6 @@ def method_of(name):
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_densities_integrate_to_one(name):
-    """And to the distribution function, up to any place."""
     low, high = getattr(theirs, name).interval(1 - 1e-9, *SHAPES[name])
     x = np.linspace(low, high, 400_001)
     y = method_of(f"{name}.pdf")(Tensor(x), *SHAPES[name]).numpy()
@@ -62,7 +61,6 @@ def test_quantiles_are_the_inverse(name):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", BOUNDED)
 def test_outside_of_the_support_there_is_no_gradient(name, method):
-    """In `x` and in every parameter, in eager, under vmap and for invalid parameters."""
     function = method_of(f"{name}.{method}")
     x, shapes = np.array(BOUNDED[name]), [np.float64(value) for value in SHAPES[name]]
     parameters = (*shapes, np.float64(0.0), np.float64(1.0))
@@ -107,7 +105,7 @@ def test_between_integers_there_is_nothing(name):
 
 
 def test_maximum_likelihood_of_the_normal_distribution_is_mean_and_deviation():
-    """There the gradient of the sum of logpdf is 0."""
+    # There the gradient of the sum of logpdf is 0.
     x = between(-1, 3, 50)
     gradient = grad(lambda loc, scale: ops.np.sum(stats.norm.logpdf(x, loc, scale)), (0, 1))(x.mean(), x.std())
     np.testing.assert_allclose(gradient, (0, 0), atol=1e-10)
@@ -145,7 +143,6 @@ def test_vectors_on_the_simplex_may_be_complete():
 
 @pytest.mark.parametrize("name", ["norm", "laplace", "t", "uniform"])
 def test_densities_are_those_of_torch(name):
-    """Of those that have a location there."""
     torch = pytest.importorskip("torch")
     loc, scale = between(-0.3, 0.3, 3), between(0.8, 1.5, 3)
     x = between(0.3, 0.7, 3)
@@ -236,7 +233,6 @@ def test_methods_are_functions_of_their_own():
 
 
 def test_a_family_brings_the_operators_of_its_formulas():
-    """In a process that has used no other."""
     code = ("import numpy as np; from pydispatch import Tensor; from pydispatch.scipy import stats; "
             "print(stats.multivariate_normal.pdf(Tensor(np.zeros(2)), np.zeros(2), np.eye(2)))")
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -152,7 +152,6 @@ for text in json.load(sys.stdin):
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/subclasses/*.py")), ids=lambda path: path.stem)
 def test_the_examples_run_cell_by_cell(path, tmp_path):
-    """In a process of their own: they register rules for operators of the library."""
     texts = [cell.text for cell in notebooks.cells_of_program(path.read_text()) if cell.is_code]
     found = subprocess.run([sys.executable, "-c", RUN_CELLS, "-f", "kernel.json"], input=json.dumps(texts), text=True,
                            capture_output=True, check=True, cwd=tmp_path)
@@ -176,7 +175,6 @@ for n, (text, error) in enumerate(json.load(sys.stdin)):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "docs" / "index.md"], ids=lambda page: page.stem)
 def test_the_examples_of_a_page_can_be_typed_at_a_prompt(page):
-    """Each is a file of its own there, and all of them are one place. Doctest has one file."""
     if page.stem in ("backends", "scale"):
         pytest.importorskip("dask")
     typed = []

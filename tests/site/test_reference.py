@@ -25,7 +25,7 @@ MODULES = ["", *(f".{name}" for name in (
 
 
 def has_entry(module, name):
-    """Whether a page has an entry for a name, maybe in another module that has the same object."""
+    """Return whether a page has an entry for a name, maybe in another module that has the same object."""
     value = getattr(importlib.import_module(f"pydispatch{module}"), name)
     if isinstance(value, type) and value.__module__ == "pydispatch.exceptions":
         return True         # a page has all of them

@@ -45,7 +45,7 @@ def test_every_page_is_of_one_kind():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the built pages: those that `PYDISPATCH_SITE` names, else built here."""
+    """Provide a folder with the built pages: those that `PYDISPATCH_SITE` names, else built here."""
     if built := os.environ.get("PYDISPATCH_SITE"):
         return Path(built).resolve()
     for package in ("furo", "matplotlib", "myst_parser", "scipy", "sklearn", "tqdm"):
@@ -82,13 +82,13 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, Page]:
-    """Every page, by its address."""
+    """Provide every page, by its address."""
     return {path.relative_to(site).as_posix(): Page(path) for path in sorted(site.rglob("*.html"))
             if "_static" not in path.parts}
 
 
 def target(address: str, link: str) -> tuple[str, str]:
-    """The file that a link of a page leads to, and the anchor in it."""
+    """Return the file that a link of a page leads to, and the anchor in it."""
     parts = urlsplit(link)
     joined = os.path.normpath(PurePosixPath(address).parent / unquote(parts.path)) if parts.path else address
     return joined, unquote(parts.fragment)
@@ -137,10 +137,10 @@ def test_downloads_are_there(site: Path, pages: dict[str, Page]) -> None:
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The address of a server on this machine that serves a folder."""
+    """Serve a folder on this machine, and yield the address."""
     class Handler(SimpleHTTPRequestHandler):
         def log_message(self, *args: Any) -> None:
-            """Nothing."""
+            """Suppress the log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder))) as server:
         thread = Thread(target=server.serve_forever)
@@ -152,14 +152,13 @@ def served(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Where the site is served."""
+    """Provide the address of the served site."""
     with served(site) as place:
         yield place
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium."""
     api = pytest.importorskip("playwright.sync_api")
     with api.sync_playwright() as driver:
         program = find("chromium") or driver.chromium.executable_path

@@ -14,17 +14,17 @@ from pydispatch.tree import tree_map
 
 
 def writable(value: Any) -> Any:
-    """The value, or an array in place of the NumPy scalar that a kernel made of 0-d arrays."""
+    """Return the value, or an array for the NumPy scalar that a kernel made of 0-d arrays."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 
 def unwrapped(cls: type[Any], values: Any) -> Any:
-    """The values, with what they hold in place of objects of `cls`."""
+    """Return the values, with what they hold in place of objects of `cls`."""
     return tree_map(lambda leaf: leaf.inner if isinstance(leaf, cls) else leaf, values)
 
 
 def wrapped(cls: type[Any], values: Any) -> Any:
-    """The values, with objects of `cls` around all arrays."""
+    """Return the values, with objects of `cls` around all arrays."""
     arrays = (Tensor, np.ndarray, np.generic)
     return tree_map(lambda leaf: cls(writable(leaf)) if isinstance(leaf, arrays) else leaf, values)
 
@@ -85,7 +85,7 @@ class Is(Tensor):
 
 @contextlib.contextmanager
 def calls_of(cls: type[Any]) -> Iterator[list[OpOverload]]:
-    """The operators that reach the handler of `cls` meanwhile."""
+    """Collect the operators that reach the handler of `cls` meanwhile."""
     cls.calls = []
     try:
         yield cls.calls
@@ -94,7 +94,7 @@ def calls_of(cls: type[Any]) -> Iterator[list[OpOverload]]:
 
 
 def bottom(value: Any) -> Any:
-    """The array inside all wrappers."""
+    """Return the array inside all wrappers."""
     while isinstance(value, Tensor):
         value = value.inner if isinstance(value, (Wrapped, WrapperTensor)) else value.array
     return value
@@ -141,7 +141,7 @@ class NaiveTwo(Two):
 
 
 def noting_arguments(seen):
-    """A class like Wrapped whose handler appends its `args` to a list."""
+    """Return a class like Wrapped whose handler appends its `args` to a list."""
 
     class Looks(Wrapped):
         @classmethod

@@ -276,7 +276,6 @@ def test_a_network_gives_the_gradients_that_it_gives_plain(cls):
 
 
 def test_detach_shares_the_version_counter():
-    """`detach()` shares the count of writes. (There is no `.data`.)"""
     x = Is(np.ones(1))
     version = x._version
     ops.np.add_(x.detach(), 1)
@@ -325,7 +324,6 @@ def test_checkpoints():
 
 
 def test_looking_for_nan():
-    """Of what is an array. What a wrapper holds nobody looks at."""
     with detect_anomaly():
         x = leaf([1.0, 2.0])
         ops.np.sum(ops.np.exp(x) * x).backward()
@@ -363,7 +361,6 @@ def test_functions_that_write_in_place():
 
 
 def test_custom_operators(fresh):
-    """The handler gets the operator. Its formula runs above."""
     fresh.define("twice(Tensor x) -> Tensor")
     name = f"{fresh.namespace}::twice"
     fresh.impl("twice", lambda x: x * 2, "CPU")
@@ -478,7 +475,6 @@ def test_backward_through_two():
 
 
 def test_custom_autograd():
-    """A Function on wrappers, with a gradient that is there already."""
     escaped = []
 
     class Square(Function):
@@ -620,8 +616,6 @@ def test_a_handler_sees_its_objects_and_no_wrappers_of_transforms():
 
 
 def test_autograd_inside_a_handler_under_a_mode():
-    """Two inner arrays, the state of the call restored, and a mode that passes everything on."""
-
     class Inside(Two):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):

@@ -83,7 +83,7 @@ class AroundSlotted(Around):
 
 
 def values_of(tensor):
-    """The arrays that it consists of."""
+    """Return the arrays that it consists of."""
     if isinstance(tensor, (Wrapped, HasSlotted, Around)):
         return values_of(tensor.inner)
     if isinstance(tensor, Two):
@@ -120,7 +120,7 @@ COPY = {
 
 
 def state_of(tensor):
-    """The values of its attributes and slots that are no arrays."""
+    """Return the values of its attributes and slots that are no arrays."""
     names = {*vars(tensor)} if hasattr(tensor, "__dict__") else set()
     for cls in type(tensor).__mro__:
         slots = vars(cls).get("__slots__", ())
@@ -221,8 +221,6 @@ def test_what_a_call_recorded_is_refused(copied):
 
 
 def test_copying_needs_no_operator():
-    """No handler can spoil it, whether it returns another class or declines."""
-
     class Spoils(Is):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -270,7 +268,6 @@ def test_copy_keeps_class_and_state(make):
 
 
 def test_copy_of_an_array_copies_it():
-    """As copy.copy of an ndarray does. What a wrapper has is shared, as with any object."""
     x = Is(ARRAY.copy())
     assert not np.shares_memory(copy.copy(x).array, x.array)
     w = Wrapped(ARRAY)

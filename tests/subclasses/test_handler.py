@@ -97,7 +97,6 @@ def test_the_handler_is_looked_up_at_each_call():
 
 
 def test_the_bit_belongs_to_the_object():
-    """What a kernel makes of the array of a subclass is plain."""
     result = no_dispatch()(ops.np.negative)(Is(ONES))
     assert type(result) is Tensor
     assert not result.dispatches_to_python
@@ -122,7 +121,6 @@ def test_a_shell_needs_a_handler():
 
 @pytest.mark.parametrize("make", [Tensor, NoHandler, Is], ids=lambda cls: cls.__name__)
 def test_many_objects_over_one_array(make):
-    """Nothing is "already associated": an array may be in any number of Tensors of any classes."""
     x = Is(ONES)
     again = make(x)
     assert type(again) is make
@@ -250,7 +248,6 @@ def test_index_only_subclass():
 
 
 def test_a_kernel_above_python_may_keep_the_call(fresh, define, token):
-    """One registered for the autograd key comes first."""
     op = define(fresh, "f(Tensor x) -> str", Autograd=token("autograd"), CPU=token("cpu"))
     with calls_of(Is) as calls:
         assert op(Is(ONES)) == "autograd"
@@ -268,7 +265,6 @@ def test_composites_come_in_pieces(fresh, define):
 
 
 def test_composites_come_whole_without_autograd(fresh, define):
-    """Then nothing above the handler takes them apart: a handler has to be prepared for both."""
     op = define(fresh, "f(Tensor x) -> Tensor", CIA=lambda x: ops.np.exp(ops.np.negative(x)))
     with exclude_keys("Autograd"), calls_of(Wrapped) as calls:
         result = op(Wrapped(ONES))
@@ -367,8 +363,6 @@ def test_the_call():
 
 
 def test_found_on_the_argument():
-    """A plain method has the argument as self, a static method has nothing."""
-
     class ByMethod(Tensor):
         def __pydispatch__(self, func, types, args=(), kwargs=None):
             got.append((self, func, types, args, kwargs))
@@ -464,7 +458,6 @@ def test_grad_mode_is_as_it_was_but_of_no_effect():
 
 
 def test_functionalities_above_python_are_off(fresh, define, tracer, token):
-    """Though a guard includes them. `restore_entry_state` brings them back."""
     from_inside = []
     op = define(fresh, "f(Tensor x) -> str", Tracer=token("tracer"), CPU=token("cpu"))
 
@@ -481,7 +474,6 @@ def test_functionalities_above_python_are_off(fresh, define, tracer, token):
 
 
 def test_functionalities_come_before_handlers(fresh, define, tracer):
-    """They see the object. What they redispatch reaches its handler."""
     seen = []
 
     def kernel(keys, x):
@@ -635,7 +627,6 @@ def test_super_call_records_nothing():
 
 
 def test_python_stays_off_for_the_whole_super_call(fresh, define):
-    """What the kernel calls does not come back."""
     inner = Is(ONES)
     op = define(fresh, "f(Tensor x) -> Tensor", CPU=lambda x: ops.np.negative(inner).array + x)
     with calls_of(Is) as calls:
@@ -714,7 +705,6 @@ class Inside(Wrapped):
 
 
 def test_restore_entry_state():
-    """The inner array requires grad, the outer does not. Autograd runs inside."""
     x = Tensor(ONES, requires_grad=True)
     out = ops.np.exp(Inside(x))
     assert not out.requires_grad

@@ -28,7 +28,7 @@ IN_PLACE = [name for name in DIFFERENTIABLE if VARIANTS[name].in_place]
 
 
 def inner(value):
-    """The array inside all wrappers, of the first of two."""
+    """Return the array inside all wrappers, of the first of two."""
     while isinstance(value, Tensor):
         value = value.a if isinstance(value, Two) else getattr(value, "inner", value.array)
     assert not isinstance(value, MetaArray), "a kernel ran on a Shell"
@@ -36,13 +36,13 @@ def inner(value):
 
 
 def total(results, wrap):
-    """A real number that depends on every result, and the cotangents of this."""
+    """Return a real number that depends on every result, and the cotangents of this."""
     tracked = [result for result in results if isinstance(result, Tensor) and result.requires_grad]
     return tracked, [wrap(np.array(weights(result.shape, result.dtype, i))) for i, result in enumerate(tracked)]
 
 
 def gradients(case, wrap, *, again=False):
-    """The gradients of the values in a call, or with `again` those of the gradients."""
+    """Return the gradients of the values in a call, or with `again` those of the gradients."""
     values = [wrap(np.array(value)).requires_grad_() for value in case.values]
     outputs, cotangents = total(case.ours(*values), wrap)
     if not outputs:
@@ -99,7 +99,7 @@ def test_tangents(name):
 
 
 def gradients_in_place(name, case, wrap):
-    """The same where the first value, which is no leaf, is written to."""
+    """Return the same where the first value, which is no leaf, is written to."""
     leaves = [wrap(np.array(value)).requires_grad_() for value in case.values]
     values = [leaf + 0 for leaf in leaves]
     before = values[0]

@@ -87,7 +87,6 @@ def test_order_of_handlers(call, order):
 
 
 def test_order_with_a_keyword_only_argument_after_a_list(fresh, define):
-    """cat([A, B, A1], out=A2)."""
     op = define(fresh, "cat(Tensor[] xs, *, Tensor(a!) out) -> Tensor(a!)", CPU=lambda xs, *, out: out)
     with pytest.raises(NoHandlerError):
         op([a, b, a1], out=a2)
@@ -95,7 +94,6 @@ def test_order_with_a_keyword_only_argument_after_a_list(fresh, define):
 
 
 def test_order_of_arguments_by_name(fresh, define):
-    """The order is that of the schema, not that of the call."""
     op = define(fresh, "f(Tensor x, Tensor y, *, Tensor k, Tensor l) -> Tensor")
     with pytest.raises(NoHandlerError):
         op(l=make(A1), y=raw, k=b, x=plain)
@@ -103,7 +101,6 @@ def test_order_of_arguments_by_name(fresh, define):
 
 
 def test_order_in_containers(fresh, define):
-    """A value of any type brings the arrays in it, however deep."""
     op = define(fresh, "f(Any x, Tensor?[] ys, Dict(str, Tensor) z) -> Tensor")
     with pytest.raises(NoHandlerError):
         op({"k": [b, (a,)]}, [None, a2, raw], {"z": a1})
@@ -149,7 +146,6 @@ LANGUAGE = {
 
 @pytest.mark.parametrize("expression", LANGUAGE.values(), ids=LANGUAGE.keys())
 def test_a_type_error_of_a_handler_arrives(expression):
-    """Nothing makes it an "unsupported operand"."""
     with pytest.raises(TypeError, match=r"^foobar$") as caught:
         expression(make(Complains))
     assert type(caught.value) is TypeError
@@ -227,7 +223,6 @@ def test_the_first_that_answers_ends_it():
 
 
 def test_kwargs_are_not_shared():
-    """A handler that writes into its kwargs and declines is not noticed by the next."""
     seen = []
 
     class Spoils(Tensor):
@@ -271,7 +266,7 @@ def test_kwargs_are_not_shared():
 
 
 def order_of(types):
-    """NEP 18: in order of appearance, each type once, but a subclass goes in front of the first of its bases."""
+    """Order by NEP 18: by appearance, each type once, but a subclass goes in front of the first of its bases."""
     order = []
     for cls in types:
         if cls in order:
@@ -287,7 +282,7 @@ numbers = itertools.count()
 
 @st.composite
 def families(draw):
-    """Classes of which each has up to two of the former as bases."""
+    """Draw classes of which each has up to two of the former as bases."""
     family = []
     for _ in range(draw(st.integers(1, 6))):
         bases = draw(st.lists(st.sampled_from(family), max_size=2, unique=True)) if family else []
@@ -337,7 +332,6 @@ def test_order_is_that_of_the_model(takes_all, data):
 @given(st.data())
 @settings(max_examples=300)
 def test_what_the_model_promises(data):
-    """Checked without reference to how it is computed: each once, no superclass first, else from left to right."""
     family = data.draw(families())
     types = data.draw(st.lists(st.sampled_from(family), max_size=8))
     order = order_of(types)

@@ -23,7 +23,7 @@ class Says(Tensor):
 
 @pytest.fixture
 def ask(fresh, define):
-    """`ask(returns, value)` is what the caller gets when a handler returns `value` for an operator that `returns`."""
+    """Return `ask`: `ask(returns, value)` is the caller's result if a handler returns `value`."""
 
     def call(returns, value):
         answer[:] = [value]
@@ -138,7 +138,6 @@ RAW_RESULTS = {
 
 @pytest.mark.parametrize(("returns", "value"), RAW_RESULTS.items(), ids=RAW_RESULTS.keys())
 def test_raw_arrays_are_wrapped(ask, returns, value):
-    """An argument was a Tensor, so results are."""
     result = ask(returns, value)
     first = result[0] if isinstance(result, tuple) else result
     assert type(first) is Tensor
@@ -158,8 +157,6 @@ def test_detach_is_checked_too():
 
 
 def test_list_return():
-    """A handler may return a list or a tuple for a list of Tensors. The caller gets a tuple."""
-
     class Splits(Wrapped):
         container = tuple
 
@@ -195,7 +192,6 @@ def test_in_place_returns_the_argument():
 
 @pytest.mark.parametrize("answered", ["arf", None, 1], ids=str)
 def test_what_is_returned_for_a_mutated_argument_is_checked(answered):
-    """A wrong answer is a wrong handler, even where nobody looks at it."""
     answer[:] = [answered]
     with pytest.raises(DispatchTypeError, match="np::add_"):
         ops.np.add_(SAYS, 1)
@@ -257,14 +253,11 @@ KEPT = {
 
 @pytest.mark.parametrize("call", KEPT.values(), ids=KEPT.keys())
 def test_a_result_may_be_the_argument(call):
-    """Where nothing records."""
     keeps = Keeps(np.ones(2))
     assert call(keeps) is keeps
 
 
 def test_the_tape_makes_an_alias_of_it():
-    """By asking for `detach`, for which this very object is no answer."""
-
     class Copies(Keeps):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):

@@ -45,7 +45,7 @@ def color():
 
 
 def seen(value):
-    """The same values, with S in place of the arrays that the tables of kernels use."""
+    """Return the same values, with S in place of the arrays that the tables of kernels use."""
     return tree_map(lambda leaf: S if leaf is kernels.X or leaf is kernels.Y else leaf, value)
 
 
@@ -107,7 +107,6 @@ ADDMV = "addmv(Tensor a, Tensor b, Tensor c, *, Scalar beta=1, Scalar alpha=1) -
 @pytest.mark.parametrize("beta", [None, 1, 2, 1.0])
 @pytest.mark.parametrize("alpha", [None, 1, 2, True])
 def test_stripping_of_keyword_only_arguments(fresh, define, beta, alpha):
-    """Defaults are absent even when they are passed."""
     options = {name: value for name, value in (("beta", beta), ("alpha", alpha)) if value is not None}
     define(fresh, ADDMV)(S, S, S, **options)
     expected = {name: value for name, value in options.items() if not (type(value) is int and value == 1)}
@@ -117,7 +116,6 @@ def test_stripping_of_keyword_only_arguments(fresh, define, beta, alpha):
 @pytest.mark.parametrize(("positional", "keyword"), list(itertools.product([False, True], repeat=2)), ids=str)
 @pytest.mark.parametrize("default", [False, True])
 def test_stripping_of_positional_and_keyword_only_arguments(fresh, define, positional, keyword, default):
-    """Each is left out when it is its default, whatever the other is."""
     op = define(fresh, f"f(Tensor x, bool p={default}, *, bool k={default}) -> ()")
     op(S, positional, k=keyword)
     expected = call(S, *([positional] * (positional != default)), **({"k": keyword} if keyword != default else {}))
@@ -125,7 +123,6 @@ def test_stripping_of_positional_and_keyword_only_arguments(fresh, define, posit
 
 
 def test_stripping_with_real_types(fresh, define):
-    """Dtypes, devices and generators arrive as what they are, lists as tuples, NumPy's numbers as Python's."""
     generator = np.random.default_rng(0)
     schema = "f(Tensor x, ScalarType d, Device e, Generator g, int[] l, int i, float f, Scalar s, str t) -> ()"
     op = define(fresh, schema)
@@ -179,7 +176,7 @@ def test_nan_is_never_its_default(fresh, define):
 
 
 def test_an_array_is_not_compared_with_a_default(fresh, define):
-    """Comparing would be a call of the handler."""
+    # Comparing would call the handler.
     define(fresh, "f(Tensor x, Tensor? t=None, Any? a=None) -> ()")(S, S, S)
     assert plain(got) == plain([((S, S, S), {})])
 
@@ -187,7 +184,6 @@ def test_an_array_is_not_compared_with_a_default(fresh, define):
 @given(st.data())
 @settings(max_examples=200)
 def test_laws_of_stripping(new_library, define, data):
-    """What a handler gets does not depend on the spelling, and is what `strip_defaults` makes of all values."""
     schema, arguments, values = data.draw(kernels.operators())
     values = seen(values)
     args, kwargs = data.draw(spelled(arguments, values))

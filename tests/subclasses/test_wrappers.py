@@ -43,7 +43,7 @@ LIKE = {
 
 
 def steps(x):
-    """The strides that mean something."""
+    """Return the strides that mean something."""
     return [stride for stride, extent in zip(x.strides, x.shape, strict=True) if extent > 1 and x.size]
 
 
@@ -257,7 +257,6 @@ def test_one_handler_call_takes_off_one_wrapper():
 
 
 def test_a_wrapper_frees_its_inner():
-    """No cycles: reference counts alone collect it."""
     gc.disable()
     try:
         inner = Tensor(CUBE.copy())
@@ -294,7 +293,6 @@ def test_plain_and_wrapper():
     (lambda: Two(Is(CUBE), Is(CUBE)), lambda: Is(CUBE), (Two, Is)),
 ], ids=["has-a, two", "two, has-a", "is-a, has-a", "has-a, is-a", "has two, two", "two of is-a, is-a"])
 def test_two_classes_in_one_call(left, right, expected):
-    """The left one's handler is asked first, and what it hands on reaches the other one's."""
     if expected is None:    # a handler that runs the kernel on what it does not know
         with pytest.raises(DispatchTypeError):
             left() + right()
@@ -391,17 +389,17 @@ def test_what_cannot_be_taken_apart():
 
 
 def dense(sample):
-    """The call with Tensors over copies of its arrays."""
+    """Return the call with Tensors over copies of its arrays."""
     return tree_map(lambda leaf: Tensor(copied(leaf)) if isinstance(leaf, np.ndarray) else leaf, tuple(sample))
 
 
 def doubled(cls, sample):
-    """The call with a Two, over two copies, in place of each Tensor."""
+    """Return the call with a Two, over two copies, in place of each Tensor."""
     return tree_map(lambda leaf: cls(leaf.array, copied(leaf.array)) if isinstance(leaf, Tensor) else leaf, sample)
 
 
 def aliasing(call, result):
-    """Per result: which arguments it is, which it shares memory with, which count its writes."""
+    """Return per result: which arguments it is, which it shares memory with, which count its writes."""
     arguments = [leaf for leaf in tree_leaves(call) if isinstance(leaf, Tensor)]
     found = []
     for leaf in tree_leaves(result):
@@ -411,7 +409,7 @@ def aliasing(call, result):
 
 
 def counting(call, result):
-    """Per result that can be written to: whose versions rise when that is done."""
+    """Return per writable result: whose versions rise when it is written to."""
     arguments = [leaf for leaf in tree_leaves(call) if isinstance(leaf, Tensor)]
     rises = []
     for leaf in tree_leaves(result):
@@ -445,7 +443,6 @@ def check_like_dense(operator, sample, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_like_dense(name):
-    """Out-of-place, list input, view, multi-output view."""
     for sample in samples(name):
         check_like_dense(getattr(ops.np, name), sample, name)
 
@@ -468,13 +465,11 @@ def test_like_dense_out(name):
 
 
 def test_strides_of_a_slice():
-    """Those of a dense one."""
     result = Two(CUBE, CUBE)[:, 1:, ::2]
     assert result.strides == CUBE[:, 1:, ::2].strides
 
 
 def test_called_directly():
-    """The helper alone gives the argument. Nobody else is needed."""
     w, v = Two(CUBE, CUBE), Two(CUBE, CUBE)
     fresh = object()
     assert return_and_correct_aliasing(ops.np.add_.default, (w, 1), {}, fresh) is w
@@ -483,8 +478,6 @@ def test_called_directly():
 
 
 def test_inside_a_handler():
-    """The layers above are off there: only the helper, or the dispatcher, keeps identity."""
-
     class Looks(Wrapped):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -518,7 +511,6 @@ def test_an_argument_that_is_none_is_no_result(fresh, define):
 
 
 def test_lists_of_views(fresh, define):
-    """Of several arguments in a list: the memory of the one whose inner array it shares."""
     op = define(fresh, "f(Tensor(a)[] xs) -> Tensor(a)[]")
     x, y = Two(CUBE, CUBE.copy()), Two(CUBE.copy(), CUBE.copy())
     of_x, of_y, of_none = Two(x.a[0], x.b[0]), Two(y.a[0], y.b[0]), Two(CUBE.copy(), CUBE.copy())
@@ -602,7 +594,6 @@ def test_what_was_saved_survives_writes_to_a_view():
 
 @pytest.mark.parametrize("target", ["view", "base"])
 def test_a_view_of_a_wrapper_is_a_view_on_the_tape(target):
-    """Where in its memory a gradient belongs cannot be told, so the tape refuses to write, and nothing is written."""
     w = Two(CUBE.copy(), CUBE.copy(), requires_grad=True)
     x = w * 3
     view = x.reshape(-1)[:4]
@@ -666,8 +657,6 @@ def test_the_helper_tells_copies_from_views():
 
 
 def test_tracing_a_function_that_uses_a_wrapper():
-    """The graph holds what the handler calls: each operator once for each inner array, and no wrapper."""
-
     def function(a, b):
         y = ops.np.exp(Two(a, b) * Two(a, b))
         return y.a, y.b

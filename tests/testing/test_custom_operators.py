@@ -25,7 +25,7 @@ BY_NAME = {sample.name: sample for sample in CUSTOM_OPERATORS}
 
 
 def cases(chosen=lambda sample: True, namespaces=NAMESPACES):
-    """One case for each tuple of arguments of each sample, in each namespace."""
+    """Return one case for each tuple of arguments of each sample, in each namespace."""
     return [
         pytest.param(sample, number, namespace, id=f"{namespace}-{sample.name}-{number}")
         for sample in CUSTOM_OPERATORS if chosen(sample)
@@ -81,7 +81,7 @@ class Case:
         return self.operator(*tree_unflatten(leaves, self.spec), **self.keywords)
 
     def __call__(self, *arrays):
-        """The results that are differentiable, as a flat tuple."""
+        """Return the results that are differentiable, as a flat tuple."""
         result = self.all_results(*arrays)
         results = (result,) if len(self.differentiable) == 1 else result
         chosen = [value for value, flag in zip(results, self.differentiable, strict=True) if flag]
@@ -236,7 +236,6 @@ def test_functional_gradients(sample, number, namespace):
 
 @each(lambda sample: not has_formula(sample))
 def test_operators_without_a_formula(sample, number, namespace):
-    """Integer results need none where the error waits for backward."""
     case = Case(sample, number, namespace)
     inputs = tracked(case)
     if namespace == "samples":
@@ -249,7 +248,7 @@ def test_operators_without_a_formula(sample, number, namespace):
 @pytest.mark.parametrize("namespace", NAMESPACES)
 @pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)], ids=["x", "y", "both"])
 def test_multiply_with_some_gradients_needed(namespace, needed):
-    """Upstream looks at the flag of x for both gradients."""
+    # Upstream uses the flag of x for both gradients.
     multiply = operator_of(BY_NAME["numpy_mul"], namespace)
     x, y = (Tensor(np.array(values), requires_grad=flag)
             for values, flag in zip(([1.0, 2.0], [3.0, 4.0]), needed, strict=True))
@@ -261,7 +260,7 @@ def test_multiply_with_some_gradients_needed(namespace, needed):
 
 @each(lambda sample: sample.has_fake)
 def test_checks_of_arrays_without_data_are_refused(sample, number, namespace):
-    """Upstream calls them a success."""
+    # Upstream calls them a success.
     arguments, keywords = arguments_of(sample, number)
     with pytest.raises(ValueError, match="data"):
         opcheck(operator_of(sample, namespace), tree_map(without_data, arguments), keywords)
@@ -269,7 +268,7 @@ def test_checks_of_arrays_without_data_are_refused(sample, number, namespace):
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
 def test_one_result_or_none_is_fine(namespace):
-    """Upstream asserts that there are two, at least."""
+    # Upstream asserts that there are at least two.
     nonzero, nms = (operator_of(BY_NAME[name], namespace) for name in ("numpy_nonzero", "numpy_nms"))
     assert nonzero(np.array([0.0, 3.0])).tolist() == [[1]]
     assert nonzero(np.zeros((2, 2))).shape == (0, 2)
@@ -283,7 +282,7 @@ BATCH = 3
 
 
 def batched(leaf, dim, seed):
-    """Examples that differ, stacked along `dim`, and those examples."""
+    """Return examples that differ, stacked along `dim`, and those examples."""
     if dim is None or not isinstance(leaf, np.ndarray):
         return leaf, [leaf] * BATCH
     generator = np.random.default_rng(seed)
@@ -323,7 +322,7 @@ def test_batching_rules_agree_with_a_loop(sample, number, namespace, pattern):
 
 
 def spread(out_dims, output):
-    """One entry per array of the output: a prefix stands for all that is below."""
+    """Return one entry per array of the output: a prefix stands for all that is below."""
     if isinstance(out_dims, (tuple, list)):
         return [dim for one, value in zip(out_dims, output, strict=True) for dim in spread(one, value)]
     return [out_dims] * len(tree_leaves(output))
@@ -336,7 +335,7 @@ def spread(out_dims, output):
     ("numpy_sort", lambda x: (x, -1), (1,)), ("numpy_cat", lambda x: ([x, 2 * x], -1), (1, 2)),
 ])
 def test_negative_axes_with_a_batch_axis_anywhere(name, arguments, dims):
-    """Upstream wraps the axis by the position of the batch axis, or not at all, or cannot be called."""
+    # Upstream wraps the axis by the position of the batch axis, or not at all, or cannot be called.
     sample = BY_NAME[name]
     generator = np.random.default_rng(0)
     calls = [arguments(generator.uniform(size=(2, 4))) for _ in range(BATCH)]

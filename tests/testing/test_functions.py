@@ -21,7 +21,7 @@ STEP = 1e-5
 
 
 def cases(**flags):
-    """One case for each tuple of arguments of each sample that has these flags."""
+    """Return one case for each tuple of arguments of each sample that has these flags."""
     return [
         pytest.param(sample, number, id=f"{sample.name}-{number}")
         for sample in FUNCTIONS if all(getattr(sample, flag) == value for flag, value in flags.items())
@@ -43,7 +43,7 @@ def all_close(actual, desired, rtol=1e-12):
 
 
 def is_float(value):
-    """An array that can be differentiated."""
+    """Return an array that can be differentiated."""
     return hasattr(value, "dtype") and value.dtype.kind in "fc"
 
 
@@ -56,15 +56,13 @@ class Case:
         self.arrays = [leaf for leaf in tree_leaves(self.arguments()) if is_float(leaf)]
 
     def arguments(self):
-        """The arguments, made anew."""
         return next(itertools.islice(self.sample.arguments(), self.number, None))
 
     def __call__(self, *arrays):
-        """What the Function returns for these arrays."""
+        """Return the results of the Function for these arrays."""
         return self.apply(self.sample.function.apply, arrays)
 
     def reference(self, *arrays):
-        """What it should return."""
         return self.apply(self.sample.reference, arrays)
 
     def apply(self, function, arrays):
@@ -73,20 +71,20 @@ class Case:
         return function(*tree_unflatten([next(remaining) if is_float(leaf) else leaf for leaf in leaves], spec))
 
     def outputs(self, *arrays):
-        """The outputs that can be differentiated."""
+        """Return the outputs that can be differentiated."""
         return tuple(leaf for leaf in tree_leaves(self(*arrays)) if is_float(leaf))
 
     def loss(self, *arrays):
-        """A real number of all outputs, by no means symmetric in their elements."""
+        """Return a real number of all outputs, by no means symmetric in their elements."""
         return sum((weigh(output, n)).sum() for n, output in enumerate(self.outputs(*arrays)))
 
     def true_loss(self, *arrays):
-        """The same of the reference, for finite differences."""
+        """Return the same of the reference, for finite differences."""
         outputs = [leaf for leaf in tree_leaves(self.reference(*arrays)) if is_float(leaf)]
         return sum(float(np.sum(weigh(output, n))) for n, output in enumerate(outputs))
 
     def tangents(self):
-        """Some direction for each array."""
+        """Return some direction for each array."""
         return tuple(random_like(array, n) for n, array in enumerate(self.arrays))
 
 
@@ -104,14 +102,14 @@ def random_like(array, seed):
 
 
 def directional(f, arrays, tangents):
-    """The derivative of f along the tangents, by central differences. Tuples of outputs one by one."""
+    """Return the derivative of f along the tangents, by central differences. Tuples of outputs one by one."""
     above, below = (f(*[array + sign * STEP * t for array, t in zip(arrays, tangents, strict=True)])
                     for sign in (1, -1))
     return [(a - b) / (2 * STEP) for a, b in zip(tree_leaves(above), tree_leaves(below), strict=True)]
 
 
 def dot(gradients, tangents):
-    """The derivative along the tangents that these gradients stand for: real parts, by PyTorch's convention."""
+    """Return the derivative along the tangents that these gradients stand for: real parts, by PyTorch's convention."""
     return sum(float(np.sum(np.conj(np.asarray(g)) * t).real) for g, t in zip(gradients, tangents, strict=True))
 
 
@@ -224,7 +222,7 @@ def test_gradient_of_the_eager_tape(sample, number):
 
 
 def check_gradients(case, gradients):
-    """Against finite differences of the reference. Against the claim of those that claim something else."""
+    """Compare with finite differences of the reference, or of the stated claim where that differs."""
     for gradient, array in zip(gradients, case.arrays, strict=True):
         assert (gradient.shape, gradient.dtype) == (array.shape, array.dtype)
     if case.sample.slope is None:
@@ -319,12 +317,12 @@ def eager(case):
 
 
 def curved(case):
-    """A loss that is not linear in the outputs, so that its second derivative is none of zeros."""
+    """Return a loss that is not linear in the outputs, so that its second derivative is none of zeros."""
     return lambda *arrays: sum((weigh(output, n) ** 2).sum() for n, output in enumerate(case.outputs(*arrays)))
 
 
 def hessian_vector_products(case, tangents):
-    """H·t, with H the Hessian of `curved`, in each way that two transforms can be combined."""
+    """Return H·t, with H the Hessian of `curved`, in each way that two transforms can be combined."""
     f, arrays, which = curved(case), tuple(case.arrays), argnums(case)
 
     def slope_by_grad(*arrays):
@@ -418,19 +416,19 @@ class Batch:
 
     @staticmethod
     def example(array, dim, number):
-        """What is mapped differs a little from one example to the next, of integers, by their order."""
+        """Return an example. Mapped floats differ a little from example to example, integers in their order."""
         if dim is None:
             return array
         return array * (1 + number / 50) if is_float(array) else array if number % 2 == 0 else np.array(array)
 
     @staticmethod
     def join(rows, dims):
-        """One batch per column. What is not mapped is in every row the same."""
+        """Return one batch per column. An unmapped argument is the same in every row."""
         columns = zip(*rows, strict=True)
         return [column[0] if dim is None else np.stack(column, dim) for column, dim in zip(columns, dims, strict=True)]
 
     def outputs(self, *arrays):
-        """The outputs that can be differentiated, for these floats and these integers."""
+        """Return the outputs that can be differentiated, for these floats and these integers."""
         floats, indices = iter(arrays[:self.n]), iter(arrays[self.n:])
         leaves, spec = tree_flatten(self.case.arguments())
         sample = self.case.sample
@@ -441,15 +439,15 @@ class Batch:
         return tuple(filter(is_float, tree_leaves(sample.function.apply(*tree_unflatten(given, spec)))))
 
     def loss(self, *arrays):
-        """The loss of one example."""
+        """Return the loss of one example."""
         return sum((weigh(output, n)).sum() for n, output in enumerate(self.outputs(*arrays)))
 
     def total_loss(self, *arrays):
-        """That of all examples."""
+        """Return the loss of all examples."""
         return sum(weigh_each(output, n).sum() for n, output in enumerate(vmap(self.outputs, self.dims)(*arrays)))
 
     def loop(self, function):
-        """What a function gives for each example, stacked leaf by leaf."""
+        """Return a function's results for each example, stacked leaf by leaf."""
         return [np.stack(column) for column in self.columns(function)]
 
     def columns(self, function):
@@ -457,40 +455,40 @@ class Batch:
         return [list(column) for column in zip(*rows, strict=True)]
 
     def gradients_of_all(self, function):
-        """Of what gives gradients for one example: those for all of them. Summed for what they share."""
+        """Compute gradients of all examples with a function for one. Sum those of shared arguments."""
         return [
             sum(column) if dim is None else np.stack(column, dim)
             for column, dim in zip(self.columns(function), self.dims[:self.n], strict=True)
         ]
 
     def tangents(self, arrays):
-        """Some direction, the same for every example where it is the same."""
+        """Return some direction, the same for every example where it is the same."""
         return tuple(ops.np.cos(3 * array.real) + (0 if is_real(array) else 1j) for array in arrays[:self.n])
 
     def push(self, *arrays):
-        """jvp of one example."""
+        """Compute jvp of one example."""
         floats, indices = arrays[:self.n], arrays[self.n:]
         return jvp(lambda *floats: self.outputs(*floats, *indices), floats, self.tangents(arrays))
 
     def pull(self, *arrays):
-        """vjp of one example."""
+        """Compute vjp of one example."""
         floats, indices = arrays[:self.n], arrays[self.n:]
         outputs, pullback = vjp(lambda *floats: self.outputs(*floats, *indices), *floats)
         return pullback(tuple([cosine(output) for output in outputs]))
 
     def slope(self, *arrays):
-        """grad of one example."""
+        """Compute grad of one example."""
         return grad(self.loss, self.which)(*arrays)
 
     def curvature(self, *arrays):
-        """The gradient of a function of the gradient."""
+        """Return the gradient of a function of the gradient."""
         return grad(lambda *arrays: sum((slope * slope.conj()).sum().real if slope.dtype.kind == "c"
                                         else (slope * slope).sum() for slope in self.slope(*arrays)),
                     self.which)(*arrays)
 
 
 def cosine(output):
-    """A cotangent that depends on the output, and on nothing that differentiates."""
+    """Return a cotangent that depends on the output, and on nothing that differentiates."""
     return ops.np.cos(3 * output.real) + 0 * output if output.dtype.kind == "c" else ops.np.cos(3 * output)
 
 
@@ -503,7 +501,7 @@ def is_real(array):
 
 
 def weigh_each(output, n):
-    """`weigh` of every example of a batch."""
+    """Apply `weigh` to every example of a batch."""
     weights = np.random.default_rng(n).uniform(0.5, 2.0, tuple(output.shape)[1:])
     return (output * (weights + 0.5j)).real if output.dtype.kind == "c" else output * weights
 
@@ -542,7 +540,7 @@ OF_SECOND_ORDER = {
 
 
 def nested(b):
-    """in_dims of a vmap outside of another: those that are mapped get one more axis in front."""
+    """Return the in_dims of a vmap outside of another: mapped arrays get one more axis in front."""
     return tuple([None if dim is None else 0 for dim in b.dims])
 
 
@@ -579,7 +577,7 @@ def squares(gradients):
 
 
 def slope_of_slopes(b):
-    """The gradient of the sum over the examples of what `curvature` is the gradient of."""
+    """Return the gradient of the sum over the examples of what `curvature` is the gradient of."""
     return grad(lambda *arrays: squares(vmap(b.slope, b.dims)(*arrays)), b.which)(*b.arrays)
 
 
@@ -589,7 +587,7 @@ def curvature_of_batch(b):
 
 
 def expected_curvature_of_batch(b):
-    """Along a direction, by central differences of the loop: what examples share mixes them."""
+    """Differentiate the loop along a direction by central differences: shared arguments couple the examples."""
     def value(arrays):
         rows = [[array if dim is None else np.take(array, number, dim) for array, dim
                  in zip(arrays, b.dims, strict=True)] for number in range(BATCH)]
@@ -604,7 +602,7 @@ def expected_curvature_of_batch(b):
 
 
 def batches(sample):
-    """Each tuple of arguments of a sample, in each way that it can be mapped."""
+    """Yield each tuple of arguments of a sample, in each way that it can be mapped."""
     for number, arguments in enumerate(sample.arguments()):
         leaves = tree_leaves(arguments)
         n_floats, n_indices = sum(map(is_float, leaves)), sum(map(is_index, leaves))
@@ -613,7 +611,7 @@ def batches(sample):
 
 
 def mappable(**flags):
-    """The samples that can be mapped and have these flags."""
+    """Return the samples that can be mapped and have these flags."""
     flags |= {"transforms": True, "deterministic": True}
     return [sample for sample in FUNCTIONS if sample.vmap is not None
             and all(getattr(sample, flag) == value for flag, value in flags.items())]
@@ -714,7 +712,7 @@ BATCH = 3
 
 
 def batchings():
-    """Each sample with a rule of its own, with a batch axis somewhere in each non-empty choice of its arrays."""
+    """Yield each sample with a rule of its own, with a batch axis somewhere in each non-empty choice of its arrays."""
     for sample in FUNCTIONS:
         if sample.vmap != "own":
             continue
@@ -748,7 +746,7 @@ def test_own_batching_rule_equals_the_loop(sample, number, batched, last):
 
 
 def varied(arguments, n, generator):
-    """Other values for the argument. Permutations stay permutations."""
+    """Return other values for the argument. Permutations stay permutations."""
     argument = arguments[n]
     if argument.dtype.kind in "fc":
         return generator.normal(size=argument.shape)

@@ -23,7 +23,7 @@ SEED = 20260101
 
 
 def normal(*shape, dtype=np.float64):
-    """An array of normal deviates, the same ones at every call."""
+    """Return an array of normal deviates, the same ones at every call."""
     generator = np.random.default_rng(SEED)
     values = generator.normal(size=shape)
     if np.dtype(dtype).kind == "c":
@@ -36,12 +36,12 @@ def tracked(*shape, dtype=np.float64):
 
 
 def pair():
-    """Two different arrays of one shape."""
+    """Return two different arrays of one shape."""
     return tracked(3), Tensor(normal(4)[1:], requires_grad=True)
 
 
 def function(name, forward, backward, jvp=None, *, materialize=True):
-    """`Function.apply` of these formulas: `forward(*inputs)`, `backward(g, *inputs)`, `jvp(*tangents, *inputs)`."""
+    """Return `Function.apply` of the formulas `forward(*inputs)`, `backward(g, *inputs)`, `jvp(*tangents, *inputs)`."""
 
     class Made(Function):
         @staticmethod
@@ -82,7 +82,7 @@ def add_formula(op, formula):
 
 
 def in_numpy(formula):
-    """The formula on plain arrays, so that nobody can differentiate it."""
+    """Return the formula on plain arrays, so that nobody can differentiate it."""
     return lambda *tensors: Tensor(np.asarray(formula(*[tensor.detach().numpy() for tensor in tensors])))
 
 
@@ -248,7 +248,6 @@ def write_into(gradient, x):
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_derivatives_fail(name, fast):
-    """The verdict is the same in fast mode."""
     func, inputs, message, options = WRONG[name]
     with pytest.raises(GradcheckError, match=message) as caught:
         gradcheck(func, inputs(), fast_mode=fast, **options or {})
@@ -304,7 +303,6 @@ matrices = st.integers(1, 4).flatmap(
 @settings(max_examples=60)
 @given(matrices)
 def test_fast_and_slow_verdicts_agree(example):
-    """Of a linear map, whose claimed Jacobian differs in one element or in none."""
     jacobian, error = example
     claimed = jacobian.copy()
     if error is not None:
@@ -339,7 +337,6 @@ def test_forward_over_reverse(func):
 
 
 def test_backward_that_nobody_can_differentiate_fails():
-    """The second derivative is silently missing."""
     cube = function("Cube", in_numpy(lambda x: x**3), in_numpy(lambda g, x: g * 3 * x * x))
     assert gradcheck(cube, tracked(3)) is True
     with pytest.raises(GradcheckError, match=r"gradgradcheck: Cube.apply: output 0 .*gradient of input 0") as caught:
@@ -384,7 +381,6 @@ def test_wrong_second_derivative_names_both_inputs():
 
 
 def test_message_of_a_wrong_element():
-    """Operator, output, input, element, both numbers. Then the matrices."""
     func = function("Scaled", in_numpy(lambda x: 2.0 * x), lambda g, x: g * Tensor(np.array([2.0, 5.0])))
     with pytest.raises(GradcheckError) as caught:
         gradcheck(func, Tensor(np.ones(2), requires_grad=True))
@@ -402,7 +398,6 @@ def test_message_of_a_wrong_element():
     (0.0, "analytic inf, numerical nan"), (np.inf, "analytic 0, numerical nan"),
 ])
 def test_infinities(at, numbers, fast):
-    """Where there is no difference quotient, nothing agrees with it, and NumPy does not warn of our differences."""
     root = function("Root", in_numpy(lambda x: np.sqrt(x)), lambda g, x: g * Tensor(0.5 / np.sqrt(x.array)))
     with np.errstate(all="ignore"), pytest.raises(GradcheckError, match=numbers):
         gradcheck(root, Tensor(np.array([at]), requires_grad=True), fast_mode=fast)
@@ -469,8 +464,6 @@ def test_number_of_grad_outputs():
 
 
 def test_other_exceptions_propagate():
-    """raise_exception=False is about GradcheckError only."""
-
     def backward(g, x):
         raise ZeroDivisionError
 
@@ -490,7 +483,6 @@ def test_results_that_change_their_shape():
 
 @pytest.mark.parametrize("fast", [False, True])
 def test_inputs_are_left_alone(fast):
-    """Values, memory around them, gradients and the graphs that they belong to."""
     memory = normal(4, 6)
     x, kept = Tensor(memory[::2, ::2], requires_grad=True), memory.copy()
     y = x * 2.0
@@ -503,7 +495,6 @@ def test_inputs_are_left_alone(fast):
 
 
 def test_layout_of_inputs_is_kept():
-    """The function meets arrays that are laid out like the inputs."""
     array = normal(4, 6)[::-1, ::2].T
     strides = set()
 

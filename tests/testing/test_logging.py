@@ -19,12 +19,12 @@ Pair = namedtuple("Pair", "left right")
 
 
 def lines(text):
-    """The lines of an indented text."""
+    """Return the lines of an indented text."""
     return [line.strip() for line in text.strip().splitlines()]
 
 
 def logged(data, dtype=np.float64, name="x", requires_grad=False):
-    """A LoggingTensor that has been logged as an input."""
+    """Return a LoggingTensor that has been logged as an input."""
     tensor = LoggingTensor(np.array(data, dtype), requires_grad=requires_grad)
     log_input(name, tensor)
     return tensor
@@ -32,7 +32,7 @@ def logged(data, dtype=np.float64, name="x", requires_grad=False):
 
 @pytest.fixture(scope="module")
 def samples():
-    """A library with one operator for each form of argument and result."""
+    """Provide a library with one operator for each form of argument and result."""
     with Library("logged", "DEF") as library:
         library.define("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
         library.impl("addmv", lambda self, mat, vec, *, beta=1, alpha=1: beta * self + alpha * mat @ vec, "CPU")

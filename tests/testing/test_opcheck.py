@@ -23,7 +23,6 @@ ALL_SUCCEED = dict.fromkeys(CHECKS, "SUCCESS")
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_operators(name, fresh):
-    """119-127: the checks that are named fail, all others succeed."""
     wrong = WRONG[name]
     op = wrong.define(fresh)
     outcomes = opcheck(op, wrong.args(), raise_exception=False)
@@ -52,7 +51,7 @@ def checks_of(name):
 
 
 def check_quietly(op, args, kwargs, checks):
-    """opcheck without NumPy's warnings about the values of samples."""
+    """Run opcheck without NumPy's warnings about the values of samples."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return opcheck(op, args, kwargs, test_utils=checks)
@@ -70,7 +69,6 @@ def test_library_operators(name):
 
 @pytest.mark.parametrize("name", [name for name in functional_names() if VARIANTS[name].in_place])
 def test_library_operators_in_place(name):
-    """And into `out`, where the operator has such a variant."""
     functional, in_place, out = VARIANTS[name]
     n_checked = 0
     for sample in samples(name):
@@ -142,7 +140,6 @@ def test_args_that_are_no_tuple(args):
 
 @pytest.mark.parametrize("fake", [MetaArray((2,)), Tensor(MetaArray((2,)))], ids=["raw", "Tensor"])
 def test_arguments_without_data_are_refused(fake):
-    """TRAP 15: not a SUCCESS of checks that were not made."""
     with pytest.raises(ValueError, match="argument 'x1' holds an array of type MetaArray"):
         opcheck(ops.np.add, (fake, array()))
     with pytest.raises(ValueError, match="argument 'arrays' holds an array of type MetaArray"):
@@ -198,7 +195,7 @@ def test_the_overload_that_a_packet_would_call(fresh):
 
 @pytest.fixture
 def twice(new_library):
-    """What `custom_op` returned, without a formula."""
+    """Provide an operator of `custom_op` without a formula."""
     namespace = new_library().namespace
 
     @custom_op(f"{namespace}::twice", mutates_args=())
@@ -219,7 +216,6 @@ def test_what_custom_op_returned(twice):
 
 
 def test_autograd_kernel_of_a_custom_op(twice):
-    """It stands in for the formula that is missing."""
     with library.impl(twice, "Autograd", lambda x: ops.np.multiply(x, 2.0)):
         assert opcheck(twice, (tracked(),)) == ALL_SUCCEED
 

@@ -141,13 +141,13 @@ def gradient_in_numpy(g: Tensor, x: Tensor) -> tuple[Tensor]:
 
 def unary(cpu: Callable[..., Any], meta: Callable[..., Any] | None = like, *, args: Any = lambda: (array(),),
           formula: Formula | None = None, tags: tuple[str, ...] = (), **fails: str) -> Operator:
-    """An operator of one array."""
+    """Return an operator of one array."""
     kernels = {"CPU": cpu} | ({} if meta is None else {"Meta": meta})
     return Operator("f(Tensor x) -> Tensor", kernels, args, fails, formula, tags)
 
 
 def with_vmap(rule: Callable[..., Any], **fails: str) -> Operator:
-    """The square of an array, with this batching rule."""
+    """Return the square of an array, with this batching rule."""
     return Operator("f(Tensor x) -> Tensor", {"CPU": square, "Meta": like}, lambda: (tracked(),), fails, SQUARE,
                     vmap=rule)
 

@@ -143,7 +143,7 @@ ONE_NEGATIVE, NONE_NEGATIVE = np.array([1.0, -2.0, 3.0]), np.array([1.0, 2.0, 3.
 @each_way
 @pytest.mark.parametrize("select", SELECTIONS.values(), ids=SELECTIONS)
 def test_a_size_of_other_data_is_refused(way, select):
-    """The trace has sizes as numbers: it would divide the sum of three elements by 2."""
+    # The trace has sizes as numbers: it would divide the sum of three elements by 2.
     mean = mean_of(select)
     run = way(make_fx(mean)(ONE_NEGATIVE))
     np.testing.assert_allclose(run(ONE_NEGATIVE * 2), mean(ONE_NEGATIVE * 2))

@@ -46,7 +46,7 @@ def derivative(coefficients, variable):
 
 
 def as_function(f):
-    """A Function that captures what `f` does, and says its derivative."""
+    """Return a Function that captures what `f` does, and says its derivative."""
     class Said(autograd.Function):
         generate_vmap_rule = True
 
@@ -124,7 +124,7 @@ def on_tape(f, x):
 
 
 def check(names, where):
-    """A stack of transforms around the polynomial, the first one outermost."""
+    """Check a stack of transforms around the polynomial, the first one outermost."""
     x = np.array(0.75)
     inside = POLYNOMIAL
     for name in names:
@@ -147,7 +147,7 @@ def check(names, where):
 
 
 def is_known(names, where):
-    """The gradient of a while_loop without data has an unknown number of steps."""
+    """Return the gradient of a while_loop without data has an unknown number of steps."""
     return "while_loop" not in names or not any("compile" in name or "fake" in name for name in (*names, where))
 
 
@@ -160,7 +160,7 @@ def test_one(name, where):
 
 
 def stacks(n, seed):
-    """Random stacks with at most two derivatives, each with what is asked of it."""
+    """Yield random stacks with at most two derivatives, each with what is asked of it."""
     rng = random.Random(seed)
     while n:
         names = rng.sample([*SAME, *SAME, *SLOPES], rng.choice((2, 2, 3)))

@@ -48,7 +48,7 @@ class Color(enum.Enum):
 
 
 def graph_of(build, *names):
-    """The graph whose output `build(graph, *placeholders)` is."""
+    """Return the graph whose output `build(graph, *placeholders)` is."""
     graph = Graph()
     graph.output(build(graph, *map(graph.placeholder, names)))
     return graph

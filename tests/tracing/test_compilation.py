@@ -160,7 +160,6 @@ def test_numbers_that_are_computed_are_converted_by_the_operator():
 
 @pytest.mark.parametrize("number", [True, 3, 0.5, 1j])
 def test_parts_of_numbers_are_arrays(number):
-    """As results, and where their dtype decides."""
     x = np.ones(2, "int8")
     graph = make_fx(lambda x: (ops.np.real(number), ops.np.imag(number) + x))(x)
     for found, expected in zip(graph.compile()(x), graph(x), strict=True):
@@ -212,7 +211,7 @@ def test_a_graph_that_is_not_well_formed_is_refused():
 
 
 def writing(x, y):
-    """Writes through a view, into an argument, into a result."""
+    """Write through a view, into an argument, into a result."""
     row = x[0]
     row += y[1]
     total = x.sum(axis=0, keepdims=True)
@@ -352,7 +351,7 @@ dtypes = st.sampled_from(["float64", "float32", "int64", "bool"])
 
 @st.composite
 def pointwise_programs(draw):
-    """A graph of pointwise operators, its arguments, and what NumPy gives for it."""
+    """Draw a graph of pointwise operators, its arguments, and what NumPy gives for it."""
     graph = Graph()
     arrays = [np.full(draw(shapes), draw(st.sampled_from([0.75, -2, 0])), draw(dtypes))
               for _ in range(draw(st.integers(1, 3)))]

@@ -29,7 +29,7 @@ def of_no_step(x):
 
 
 def by_two_counters(x):
-    """The test looks at one counter, which the other one moves."""
+    """Look at one counter, which the other one moves."""
     def body(i, step, t):
         return i + step, step * 2, t * t + x
 

@@ -22,7 +22,7 @@ NAMES = sorted(str(op.name).removeprefix("np::") for op in _table)
 
 
 def answers(name):
-    """(sample, what the operator gives, what its decomposition gives) for each call that both understand."""
+    """Yield (sample, result of the operator, result of its decomposition) for each call that both understand."""
     op = find_or_raise(f"np::{name}")
     decomposition = get_decompositions([op])[op]
     for sample in samples(name):
@@ -66,7 +66,7 @@ class Recording(DispatchMode):
 
 
 def as_of_a_backend(leaf):
-    """A Tensor in C order: results in other orders are NumPy's alone."""
+    """Return a Tensor in C order: results in other orders are NumPy's alone."""
     return Tensor(leaf.copy("C")) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" else leaf
 
 
@@ -76,7 +76,7 @@ def pieces_of(name):
 
 
 def samples_of_real_numbers(name):
-    """Arguments of the operator, of a function of matrices, one."""
+    """Return arguments of the operator, of a function of matrices, one."""
     if name.startswith("linalg_"):
         return [((np.array([[2.0, 1.0], [1.0, 3.0]]),), {})]
     return [(sample.args, sample.kwargs) for sample in samples(name)
@@ -90,7 +90,6 @@ def test_what_decompositions_call_is_told_of_each():
 
 @pytest.mark.parametrize("name", list(CALLED))
 def test_decompositions_call_what_is_told(name):
-    """All of it for some sample, and nothing else for any. `providing.CALLED` says what a backend needs to have."""
     op, called = find_or_raise(f"np::{name}"), set()
     function, = pieces_of(name)
     for sample in samples_of_real_numbers(name):
@@ -142,7 +141,6 @@ def test_declines(name, args, kwargs):
 
 
 def test_packet_stands_for_its_overloads():
-    """A packet expands to the overloads that have a decomposition."""
     assert list(get_decompositions([ops.np.square])) == [ops.np.square.default]
     assert get_decompositions([ops.np.square]) == get_decompositions([ops.np.square.default])
 
@@ -170,7 +168,7 @@ def test_no_operator():
 
 @pytest.fixture
 def negative():
-    """The overload np::negative, whose decomposition is gone after the test."""
+    """Provide the overload np::negative, whose decomposition is gone after the test."""
     yield ops.np.negative.default
     _table.pop(ops.np.negative.default, None)
 

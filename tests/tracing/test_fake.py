@@ -402,7 +402,6 @@ def test_a_new_registration_is_seen(mode):
     (lambda x: ops.np.reshape(x, (3, 2), copy=True), False), (lambda x: x[:1], True), (lambda x: x.T, True),
 ], ids=range(7))
 def test_results_of_operators_that_may_return_views(mode, convert, shares):
-    """They share memory where those of arrays do. A write under `functionalize` changes no more than that."""
     array = np.arange(6).reshape(2, 3)
     for source in (mode.from_array(array), mode.from_array(array) * 2):
         for _ in range(2):
@@ -698,7 +697,7 @@ def test_a_traced_functionalization_on_fakes_refuses_inputs_that_share_memory():
 
 
 def ones(x):
-    """What does not depend on x."""
+    """Return a value that does not depend on x."""
     return ops.np.sum(ops.np.ones(2))
 
 

@@ -25,7 +25,7 @@ X = np.arange(6.0).reshape(2, 3)
 
 
 def multiply_add():
-    """x * y + z, with its nodes."""
+    """Build x * y + z, with its nodes."""
     graph = Graph()
     x, y, z = map(graph.placeholder, ("x_1", "y_1", "z_1"))
     product = graph.call_function(ops.np.multiply.default, (x, y))
@@ -387,7 +387,7 @@ def test_constants():
 
 
 def nested_graph():
-    """({"a": x, "b": [y, z]}, w) -> {"sum": (x + y,), "rest": [z, None, w, 2.5]}."""
+    """Build ({"a": x, "b": [y, z]}, w) -> {"sum": (x + y,), "rest": [z, None, w, 2.5]}."""
     graph = Graph()
     x, y, z, w = map(graph.placeholder, ("d_1", "d_2", "d_3", "w_1"))
     graph.in_spec = tree_flatten(({"a": 0, "b": [0, 0]}, 0))[1]

@@ -31,7 +31,7 @@ def targets(graph):
 
 @pytest.fixture(scope="module")
 def fma():
-    """A custom operator: x * y + z at once."""
+    """Provide a custom operator: x * y + z at once."""
     with Library("rewriting_tests", "DEF") as library:
         library.define("fma(Tensor x, Tensor y, Tensor z) -> Tensor")
         library.impl("fma", lambda x, y, z: x * y + z, "CPU")

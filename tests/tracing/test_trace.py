@@ -34,7 +34,7 @@ np_ops = ops.np
 
 @pytest.fixture(scope="module")
 def custom():
-    """Operators of a namespace of the tests: a composite, one with a keyword, one with a list, one with a gradient."""
+    """Provide operators: a composite, one with a keyword, one with a list, one with a gradient."""
     with Library("traced", "DEF") as lib:
         lib.define("linear(Tensor x, Tensor w, Tensor b) -> Tensor")
         lib.impl("linear", lambda x, w, b: np_ops.add(np_ops.matmul(x, np_ops.transpose(w)), b),
@@ -64,7 +64,7 @@ def _double(x):
 
 
 def lines(graph: Graph) -> list[str]:
-    """The body of the code, without what lets go of values."""
+    """Return the body of the code, without what lets go of values."""
     return [line.strip().partition(";")[0] for line in graph.code.splitlines()[1:] if line]
 
 
@@ -228,7 +228,6 @@ def test_text(f, args, expected):
 
 
 def test_text_of_a_joint_graph():
-    """Row "grad inside", with the tape of Tensors: forward nodes, then backward nodes."""
     found = lines(make_fx(loss_and_gradient)(THREE))
     assert found[1:4] == ["exp = ops.np.exp(detach)", "multiply = ops.np.multiply(exp, detach)",
                           "sum_1 = ops.np.sum(multiply)"]
@@ -476,7 +475,7 @@ NEEDS_DATA = (
 
 
 def arguments(shapes: Any, seed: int) -> Any:
-    """Arrays of these shapes, nested alike."""
+    """Return arrays of these shapes, nested alike."""
     if isinstance(shapes, int):
         return np.random.default_rng(seed).standard_normal(shapes)
     if type(shapes) is tuple and all(isinstance(n, int) for n in shapes):
@@ -515,7 +514,7 @@ def check_equal(found: Any, expected: Any) -> None:
 
 
 def check_runs(run: Callable[..., Any], program: Program) -> None:
-    """The graph on arguments that it was not traced with, twice, raw and as Tensors, is the function on them."""
+    """Assert that the graph is the function on arguments that it was not traced with, twice, raw and as Tensors."""
     for seed in (1, 2):
         eager = wrapped(all_arguments(program, seed))
         expected = program.f(*eager)
@@ -610,7 +609,6 @@ def test_tracing_computes_and_writes():
 
 
 def test_array_that_is_captured_and_passed():
-    """Wart iii: the captured one is a constant, whatever else it is."""
     graph = make_fx(lambda x: x + THREE)(THREE)
     np.testing.assert_array_equal(graph(OTHER), OTHER + THREE)
     tensor = Tensor(THREE)
@@ -619,7 +617,6 @@ def test_array_that_is_captured_and_passed():
 
 
 def test_one_tensor_for_two_parameters():
-    """Wart i, with a Tensor, and with a leaf of the tape."""
     for requires_grad in (False, True):
         x = Tensor(THREE, requires_grad=requires_grad)
         graph = make_fx(lambda a, b: a - b)(x, x)
@@ -627,7 +624,6 @@ def test_one_tensor_for_two_parameters():
 
 
 def test_one_foreign_array_for_two_parameters(backends):
-    """Wart i: what has no views cannot be told apart."""
     x = backends.ArrayA(THREE)
     with pytest.raises(DispatchTypeError, match=r"arguments a_1 and b_1 are the same ArrayA.*\npass a copy"):
         make_fx(lambda a, b: a)(x, x)
@@ -680,7 +676,6 @@ def test_what_cannot_be_told_from_the_argument_is_refused(tracked, mode):
 
 
 def test_leaf_of_the_tape_as_argument():
-    """The function may ask for the gradient of what it gets."""
     def f(x):
         (x * x).sum().backward()
         return x.grad * 1
@@ -690,7 +685,6 @@ def test_leaf_of_the_tape_as_argument():
 
 
 def test_number_stays_what_it_was():
-    """Wart iv: better, as another value is refused."""
     graph = make_fx(lambda x, n, flag: x * n if flag else x)(THREE, 3, True)
     np.testing.assert_array_equal(graph(OTHER, 3, True), OTHER * 3)
     for args in ((OTHER, 4, True), (OTHER, 3.0, True), (OTHER, 3, False)):
@@ -758,7 +752,6 @@ def test_constant_does_not_follow_its_array():
 
 
 def test_written_constant_does_not_accumulate():
-    """Also where the array lives on outside."""
     captured = Tensor(np.zeros(3))
 
     def f(x):
@@ -805,7 +798,6 @@ def test_constants_that_share_memory():
 
 
 def test_opaque_argument(fresh, define):
-    """What is neither array nor literal is passed on as it is."""
     scale = define(fresh, "scale(Tensor x, Any how) -> Tensor", CPU=lambda x, how: how(x))
     graph = make_fx(lambda x: scale(x, np.sin))(THREE)
     np.testing.assert_array_equal(graph(OTHER), np.sin(OTHER))
@@ -863,7 +855,6 @@ def test_advice():
 
 
 def test_values_of_constants_are_known():
-    """Constants, and what the library's operators make of them."""
     def f(x):
         table = Tensor(OTHER)
         assert table.tolist() == [3.0, 4.0, 5.0]
@@ -876,7 +867,6 @@ def test_values_of_constants_are_known():
 
 @pytest.mark.usefixtures("custom")
 def test_values_of_custom_operators_are_not_known():
-    """Whether they draw random numbers is not known."""
     with pytest.raises(DataDependentError):
         make_fx(lambda x: x * ops.traced.cube(np.array(2.0)).item())(THREE)
 
@@ -888,7 +878,6 @@ def test_operator_that_returns_a_number():
 
 
 def test_what_numpy_makes_of_a_result_is_no_constant():
-    """Wart iii: a view of a traced value that operators have not made."""
     with pytest.raises(DataDependentError, match=r"an array that NumPy made from a traced value.*\nuse the Tensors"):
         make_fx(lambda x: x + np_ops.sin(x).array[:])(THREE)
 
@@ -898,14 +887,12 @@ def test_what_numpy_makes_of_a_result_is_no_constant():
 
 @pytest.mark.usefixtures("custom")
 def test_custom_operator_is_one_node():
-    """A black box forward, its formula as separate calls backward."""
     graph = make_fx(func.grad(lambda x: ops.traced.cube(x).sum()))(THREE)
     assert len(graph.find_nodes(target=ops.traced.cube)) == 1
     np.testing.assert_allclose(graph(OTHER), 3 * OTHER ** 2)
 
 
 def test_tape_is_on_under_the_trace():
-    """Tracing does not hide the gradient from a tape that is on around it."""
     x = Tensor(THREE, requires_grad=True)
     results = []
     make_fx(lambda x: results.append((x * x).sum()))(x)
@@ -913,7 +900,6 @@ def test_tape_is_on_under_the_trace():
 
 
 def test_trace_inside_of_grad():
-    """The mode inside of a transform: the gradient is that of the calls that were traced."""
     graphs = []
 
     def f(x):
@@ -938,7 +924,6 @@ def test_autograd_function():
 
 
 def test_nested_traces():
-    """Nested make_fx: the outer graph has what the inner function did, and what the inner graph does."""
     inner = []
 
     def f(x):
@@ -952,7 +937,6 @@ def test_nested_traces():
 
 
 def test_nested_traces_of_a_gradient_through_writes():
-    """What the tape keeps of an overwritten value is in both graphs."""
     inner = []
 
     def f(x):
@@ -972,7 +956,6 @@ class Doubling(DispatchMode):
 
 
 def test_mode_that_is_entered_inside():
-    """User modes come first: the graph has what they call."""
     def f(x):
         with Doubling():
             return np_ops.sin(x)
@@ -1041,7 +1024,6 @@ def test_failed_call_is_not_in_the_graph():
 
 
 def test_traces_in_threads():
-    """Each thread has its own trace. A thread that is started in a trace is not part of it."""
     graphs = {}
     barrier = threading.Barrier(4)
 
@@ -1077,7 +1059,6 @@ def test_fake_inputs():
 
 
 def test_fakes_of_the_caller():
-    """Fakes may be passed as they are, in both modes. They are of the caller's FakeMode."""
     mode = FakeMode()
     x = mode.from_array(THREE)
     for tracing_mode in ("real", "fake"):
@@ -1096,7 +1077,6 @@ def test_constant_cannot_be_written_to_without_data():
 
 
 def test_constant_does_not_accumulate_without_data():
-    """A view of the constant is a fake, and the graph works on a copy nevertheless."""
     zeros = Tensor(np.zeros((2, 3)))
 
     def f(x):
@@ -1116,7 +1096,6 @@ def test_small_constants_are_known_without_data():
 
 
 def test_leaf_from_elsewhere_without_data():
-    """The tape of a captured leaf is its own, whatever goes on below."""
     weight = Tensor(OTHER, requires_grad=True)
 
     def f(x):
@@ -1139,7 +1118,6 @@ def test_decomposition():
 
 
 def test_decompositions_of_pieces():
-    """Recursively. Std is sqrt of var, var has a mean, that a sum."""
     table = get_decompositions([np_ops.std, np_ops.var, np_ops.mean])
     graph = make_fx(lambda x: x.std(axis=0), decompositions=table)(SQUARE)
     assert [node.target for node in graph.find_nodes(op="call_function")] == [
@@ -1156,7 +1134,6 @@ def test_decomposition_that_declines():
 
 
 def test_decomposition_of_the_way_back():
-    """Formulas are operators, too."""
     table = get_decompositions([np_ops.absolute, np_ops.square])
     graph = make_fx(func.grad(lambda x: np_ops.square(x).sum()), decompositions=table)(THREE)
     assert not graph.find_nodes(target=np_ops.square)
@@ -1213,7 +1190,6 @@ class Open(Tensor):
 
 
 def test_subclass_that_is_made_inside():
-    """Plain operators only, one per inner Tensor."""
     def f(a, b, y):
         product = Two(a, b) * y
         return product.a, product.b, y + y
@@ -1234,7 +1210,6 @@ def test_gradient_of_a_subclass_that_is_made_inside():
 
 
 def test_subclass_as_argument():
-    """One that has a node is recorded as it is. Its handler runs with the graph."""
     graph = make_fx(lambda x, y: np_ops.sin(x) * y)(Two(Tensor(THREE), Tensor(OTHER)), THREE)
     assert lines(graph) == ["sin = ops.np.sin(x_1)", "multiply = ops.np.multiply(sin, y_1)", "return multiply"]
     found = graph(Two(Tensor(OTHER), Tensor(THREE)), OTHER)
@@ -1248,7 +1223,6 @@ def test_inner_value_of_an_argument():
 
 
 def test_inner_value_of_a_traceable_argument():
-    """Likewise where the class says what it holds, in slots and raw."""
     class Slotted(Tensor):
         __slots__ = ("inner",)
 
@@ -1304,7 +1278,6 @@ def test_handler_that_calls_on():
 
 
 def test_hidden_computation_on_constants():
-    """What a handler makes of constants may be a constant."""
     graph = make_fx(lambda x: x + Tensor(np_ops.sin(Sneaky(OTHER))))(THREE)
     np.testing.assert_array_equal(graph(THREE), THREE + np.sin(OTHER))
 

@@ -226,7 +226,7 @@ def test_numbers_of_results_are_refused():
 
 
 def test_operator_of_a_user():
-    """Without `examples` functions are constants of the graph, as they are."""
+    # Without `examples` functions are constants of the graph.
     twice = HigherOrderOperator("twice")
     twice.py_impl("CPU")(lambda f, x: f(f(x)))
     graph = make_fx(lambda x: twice(ops.np.sin, x))(X)

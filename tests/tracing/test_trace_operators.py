@@ -46,7 +46,7 @@ def steps(name: str) -> int:
 
 
 def pulled_back(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The gradients of all floating-point results."""
+    """Return the gradients of all floating-point results."""
     def gradients(*values: Any) -> Any:
         outputs, vjp_fn = func.vjp(lambda *values: tuple(tree_leaves(call(*values))), *values)
         return vjp_fn(tuple([ops.np.ones_like(output) for output in outputs]))

@@ -27,7 +27,7 @@ CLASSES = {"Tensor": Tensor, "complex": (int, float, complex), "np.generic": np.
 
 @functools.cache
 def calls_of_universal() -> dict[str, list[ast.FunctionDef]]:
-    """The calls of each class of universal functions, without `self`."""
+    """Return the calls of each class of universal functions, without `self`."""
     found = {}
     for node in ast.parse((FOLDER.parent / "_stubs" / "universal.pyi").read_text()).body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Function"):
@@ -85,14 +85,14 @@ def is_of(value: Any, hint: ast.expr) -> bool:
 
 @functools.cache
 def binder_of(overload: ast.FunctionDef) -> Callable[..., dict[str, Any]]:
-    """A function of the same parameters that gives the arguments of a call by name."""
+    """Return a function of the same parameters that gives the arguments of a call by name."""
     namespace: dict[str, Any] = {}
     exec(f"from __future__ import annotations\ndef bind({ast.unparse(overload.args)}): return locals()", namespace)
     return namespace["bind"]
 
 
 def hints_of(overload: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """(argument, its hint). TypeError if it does not take these arguments."""
+    """Return (argument, its hint). Raise TypeError if the function does not take these arguments."""
     arguments = overload.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     hints: dict[str, Any] = {each.arg: each.annotation for each in every}
@@ -104,7 +104,7 @@ def hints_of(overload: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def result_of(overloads: list[ast.FunctionDef], args: tuple[Any, ...], kwargs: dict[str, Any]) -> ast.expr:
-    """The result of the first one that takes these arguments."""
+    """Return the result of the first one that takes these arguments."""
     for overload in overloads:
         try:
             if all(is_of(value, hint) for value, hint in hints_of(overload, args, kwargs)):
@@ -116,7 +116,7 @@ def result_of(overloads: list[ast.FunctionDef], args: tuple[Any, ...], kwargs: d
 
 
 def ways(sample: Sample) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """The call with arrays, with Tensors, and with each one of its arrays as a Tensor."""
+    """Yield the call with arrays, with Tensors, and with each one of its arrays as a Tensor."""
     n = sum(map(is_array, tree_leaves((sample.args, sample.kwargs))))
     for chosen in [set(), set(range(n)), *[{i} for i in range(n)]]:
         numbers = iter(range(n))
@@ -125,7 +125,7 @@ def ways(sample: Sample) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def without_axes(value: Any) -> Any:
-    """NumPy gives numbers in place of arrays without axes, which the stubs do not tell apart."""
+    """Convert NumPy's numbers to arrays without axes, which the stubs do not tell apart."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 

@@ -23,7 +23,7 @@ def run(*command, **options):
 
 
 def test_mypy_knows_what_is_expected(tmp_path):
-    """Strictly, so that an ignored error which is none is an error."""
+    # Strict mode makes an unnecessary `type: ignore` an error.
     pytest.importorskip("mypy")
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\nstrict = true\n[mypy-pydispatch.*]\nfollow_imports = silent\n")
@@ -100,7 +100,7 @@ def test_an_editable_install_is_seen_without_settings(editable, checker, tmp_pat
 
 @pytest.fixture(scope="module")
 def editable(tmp_path_factory):
-    """The Python of an environment that has an editable install of a copy of the checkout."""
+    """Provide the Python of an environment that has an editable install of a copy of the checkout."""
     folder = tmp_path_factory.mktemp("editable")
     ignored = shutil.ignore_patterns(".*", "build", "__pycache__", "*.so", "_build")
     shutil.copytree(ROOT, folder / "copy", ignore=ignored)

@@ -19,7 +19,7 @@ def softplus(x):
 
 
 def huber(x, width=1.0):
-    """x²/2 near 0, and a straight line beyond the width."""
+    """Compute x²/2 near 0, and a straight line beyond the width."""
     near = np.minimum(np.abs(x), width)
     return near * (np.abs(x) - near / 2)
 
@@ -36,7 +36,7 @@ pack.pointwise("huber", huber, "Tensor x, float width=1.0", vjp=huber_slope)
 
 
 def sums(x, width):
-    """The sums of `width` neighbours along the last axis: there are `width - 1` fewer of them."""
+    """Return the sums of `width` neighbours along the last axis: there are `width - 1` fewer of them."""
     check(np.shape(x), width)
     return np.lib.stride_tricks.sliding_window_view(x, width, axis=-1).sum(axis=-1)
 
@@ -53,13 +53,13 @@ def check(shape, width):
 
 
 def sums_vjp(g, width):
-    """Every element is in the sums that begin at most `width - 1` places before it."""
+    """Differentiate: every element is in the sums that begin at most `width - 1` places before it."""
     zeros = ops.np.zeros_like(g, shape=(*g.shape[:-1], width - 1))
     return moving_sum(ops.np.concatenate((zeros, g, zeros), axis=-1), width)
 
 
 def sums_batch(op, info, in_dims, x, width):
-    """The axis of the batch is the first one, so the last axis of an example is still the last."""
+    """Move the batch axis first, so that the last axis of an example is still the last."""
     check(x.shape[1:], width)
     return op(x, width), 0
 

@@ -41,19 +41,19 @@ def nothing_computed() -> Iterator[None]:
 
 
 def lazily(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The result of a call in which nothing is computed."""
+    """Return the result of a call in which nothing is computed."""
     with nothing_computed():
         return quietly(function, args, options)
 
 
 def computed(tree: Any) -> Any:
-    """The arrays of Dask's in a tree as NumPy's."""
+    """Return the arrays of Dask's in a tree as NumPy's."""
     return quietly(tree_map, (lambda leaf: leaf.compute(scheduler="sync") if isinstance(leaf, da.Array) else leaf,
                               tree), {})
 
 
 def check_lazy(found: Any, expected: Any, tolerance: float = 1e-12) -> None:
-    """Arrays of Dask's where NumPy's are expected, with the same elements once they are computed."""
+    """Assert that Dask's arrays have the elements of NumPy's once they are computed."""
     leaves, others = tree_leaves(found), tree_leaves(expected)
     assert len(leaves) == len(others)
     assert all(isinstance(leaf, da.Array) for leaf, other in zip(leaves, others, strict=True)
@@ -63,5 +63,5 @@ def check_lazy(found: Any, expected: Any, tolerance: float = 1e-12) -> None:
 
 
 def n_tasks(*arrays: Any) -> int:
-    """How many tasks the graph of some arrays has that Dask optimized."""
+    """Return how many tasks the graph of some arrays has that Dask optimized."""
     return len({key for array in dask.optimize(*arrays) for key in dict(array.__dask_graph__())})

@@ -73,7 +73,7 @@ def first_of_each(samples: list[Sample]) -> list[Sample]:
 
 
 def check_call(sample: Sample, cut: str) -> None:
-    """The call on arrays cut in this way, or the error that it has to raise."""
+    """Check the call on arrays in these chunks, or the error that it has to raise."""
     args, kwargs = mapped(CUTS[cut], (sample.args, sample.kwargs))
     error = ERRORS.get(next((prefix for prefix in ERRORS if repr(sample).startswith(prefix)), ""))
     if error is not None:
@@ -106,13 +106,13 @@ def test_calls_are_lazy_and_equal_numpys(sample):
 
 
 def of_unknown_sizes(x: np.ndarray) -> Any:
-    """The same elements, in chunks of which Dask does not know how many rows they have."""
+    """Return the same elements, in chunks of which Dask does not know how many rows they have."""
     rows = uneven(x)
     return rows[da.from_array(np.ones(len(x), bool), chunks=rows.chunks[:1])] if x.ndim else rows
 
 
 def check_unknown_sizes(sample: Sample) -> None:
-    """The call computes the same on arrays of unknown sizes, or is refused because of these."""
+    """Check that the call computes the same on arrays of unknown sizes, or refuses them."""
     args, kwargs = mapped(of_unknown_sizes, (sample.args, sample.kwargs))
     message, found = "", None
     call = quietly if repr(sample).startswith(READING) else lambda f, args, kwargs: lazily(f, *args, **kwargs)
@@ -201,7 +201,7 @@ def test_pointwise_operators_take_what_numpys_take(name):
 
 
 def check_as_numpys(op: Any, arrays: list[np.ndarray], options: dict[str, str]) -> None:
-    """The result of NumPy's, or an error of the same class."""
+    """Assert that the result is NumPy's, or an error of the same class."""
     try:
         expected = quietly(op, arrays, options)
     except TypeError as error:
@@ -252,7 +252,7 @@ def test_what_numpy_reads_off_elements_is_left_as_it_is(name, args, shown):
 
 
 def differentiated(sample: Sample) -> tuple[Callable[..., Any], tuple[np.ndarray, ...]]:
-    """A call as a function of the arrays that it can be differentiated by, and these."""
+    """Return a call as a function of the arrays that it can be differentiated by, and these."""
     call, values = function_of_arrays(function(sample.name), sample)
     places = [i for i, value in enumerate(values) if is_differentiable(value)]
 
@@ -266,7 +266,7 @@ def differentiated(sample: Sample) -> tuple[Callable[..., Any], tuple[np.ndarray
 
 
 def total_of(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The sum of the squares of the results."""
+    """Return the sum of the squares of the results."""
     def total(*args: Any) -> Any:
         found = [leaf for leaf in call(*args) if leaf.dtype.kind in "fc"]
         return sum(pnp.sum(pnp.real(pnp.multiply(leaf, pnp.conj(leaf)))) for leaf in found)
@@ -327,7 +327,6 @@ def test_a_sum_over_an_unknown_size_has_no_gradient():
 
 
 def test_gradients_with_unknown_sizes():
-    """Those of greatest and smallest elements need no length."""
     data = np.arange(8.0).reshape(4, 2)
     x = da.from_array(data, chunks=2)
     part, known = x[x[:, 0] > 1], data[data[:, 0] > 1]
@@ -337,7 +336,6 @@ def test_gradients_with_unknown_sizes():
 
 @pytest.mark.parametrize("function", [pnp.sum, pnp.mean])
 def test_gradients_of_reductions_of_unknown_sizes_say_what_to_do(function):
-    """The gradient has a shape that is unknown, with the sizes, it is NumPy's."""
     data = np.arange(8.0).reshape(4, 2)
     x = da.from_array(data, chunks=2)
     part = x[x[:, 0] > 1]

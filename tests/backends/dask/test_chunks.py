@@ -30,7 +30,7 @@ CHUNKS = {"one": (20,), "even": (5,) * 4, "uneven": (9, 1, 10), "single rows": (
 
 @pytest.fixture
 def no_compute():
-    """A function that has nothing computed in a block."""
+    """Provide a function that has nothing computed in a block."""
     def refuse(*args, **kwargs):
         raise AssertionError("computed by accident")
 
@@ -99,7 +99,7 @@ PROGRAMS = {
 
 
 def whole(f, *args, reduce=None):
-    """`map_chunks` on whole arrays."""
+    """Apply `map_chunks` to whole arrays."""
     return f(*args)
 
 

@@ -36,7 +36,7 @@ X = cut(DATA)
 
 
 def check(found: Any, expected: Any, tolerance: float = 1e-12) -> None:
-    """The same masks, and the same elements where nothing is masked."""
+    """Assert equal masks, and equal elements where nothing is masked."""
     found = computed(found)
     assert np.array_equal(ma.getmaskarray(found), ma.getmaskarray(expected))
     np.testing.assert_allclose(ma.filled(found, 0.0), ma.filled(expected, 0.0), rtol=tolerance, atol=tolerance)
@@ -63,7 +63,6 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=list(PROGRAMS))
 def test_gradients_leave_masked_elements_out(program):
-    """As in one piece, and by differences of what `numpy.ma` computes."""
     value, gradient = lazily(func.value_and_grad(program), X)
     check(value, program(DATA))
     check(gradient, func.grad(program)(DATA))
@@ -80,7 +79,6 @@ def test_gradients_leave_masked_elements_out(program):
 
 @pytest.mark.parametrize("name", ["mean", "var of columns", "std", "average", "cov", "standardized", "prod"])
 def test_other_derivatives_are_those_in_one_piece(name):
-    """Tangents, batches of gradients, second derivatives, and the tape's gradient."""
     program, rows = PROGRAMS[name], (lambda x: pnp.std(x) * pnp.mean(x * x))
     tangent = np.cos(np.arange(24.0)).reshape(6, 4)
     of_masked = ma.masked_array(tangent, DATA.mask)
@@ -103,7 +101,7 @@ def test_whatever_lies_under_the_mask():
 
 
 def masked(leaf: Any) -> Any:
-    """An array of floating-point numbers with every third element masked."""
+    """Return an array of floating-point numbers with every third element masked."""
     if not is_array(leaf) or leaf.dtype.kind not in "fc" or leaf.size < 2:
         return leaf
     return ma.masked_array(leaf, (np.arange(leaf.size) % 3 == 1).reshape(leaf.shape))
@@ -121,7 +119,6 @@ TAKEN = [sample for samples in SAMPLES.values() for sample in samples if not rep
 @pytest.mark.parametrize(("samples", "at_least"), [
     (first_of_each(TAKEN), 80), pytest.param(TAKEN, 300, marks=pytest.mark.slow)], ids=["first of each", "all"])
 def test_functions_compute_what_they_do_in_one_piece(samples, at_least):
-    """Every sample that masked arrays take: equal, or an error that tells of the chunks."""
     n_equal, differing = 0, {}
     for sample in samples:
         args, kwargs = tree_map(masked, (sample.args, sample.kwargs))
@@ -169,7 +166,6 @@ def test_what_masked_arrays_lack_is_refused_before_anything_is_computed():
     lambda f: backend.map_chunks(lambda x, m: f(x * m), X.map_blocks(ma.filled, 0.0), DATA[0]),
 ], ids=["compiled", "sum", "gradient", "shared"])
 def test_functions_over_chunks_refuse_masks(call):
-    """The error names what to pass, and that has the gradient."""
     with pytest.raises(DispatchTypeError, match=r"map_chunks: an argument is masked(?s:.*)\npass the elements and "):
         lazily(call, lambda x: pnp.sum(x ** 2, axis=0))
     whole = X.rechunk({1: -1})
@@ -182,7 +178,6 @@ def test_functions_over_chunks_refuse_masks(call):
 
 
 def test_ordinary_chunks_are_differentiated_by_formulas():
-    """No task more than before: the composites are for masked chunks alone, and `explain` says which runs."""
     x = da.from_array(DATA.data, chunks=(2, 3))
     assert n_tasks(func.grad(lambda x: pnp.mean(x * x))(x)) < n_tasks(func.grad(lambda x: pnp.mean(x * x))(X))
     tracked = [Tensor(array, requires_grad=True) for array in (x, X)]

@@ -196,7 +196,6 @@ GATHERED = {
 
 @pytest.mark.parametrize("key", GATHERED.values(), ids=list(GATHERED))
 def test_index_arrays_select_and_collect(key):
-    """Reading through a key, and the gradient, which adds where an element was read twice."""
     def total(x):
         return pnp.sum(x[key] ** 3)
 
@@ -306,7 +305,6 @@ def test_a_kernel_of_the_user_wins():
 
 
 def test_names_are_the_same_for_the_same_call():
-    """Dask computes what has the same name once."""
     for call in (lambda: pnp.sort(X), lambda: pnp.heaviside(X, 0.5), lambda: pnp.fft.fft(X), lambda: pnp.linalg.pinv(
             uneven(DATA))):
         assert call().name == call().name

@@ -56,7 +56,6 @@ def test_values(name):
 
 @pytest.mark.parametrize("name", [name for name in SPARSE | DENSE if name != "positive part"])
 def test_gradients(name):
-    """By the array, that of the dense one where values are stored, and by what stands beside it."""
     def loss(x: Any) -> Any:
         y = (SPARSE | DENSE)[name](x)
         return pnp.sum(y * np.cos(np.arange(float(np.prod(y.shape)))).reshape(y.shape))
@@ -67,7 +66,6 @@ def test_gradients(name):
 
 
 def test_a_regression():
-    """The gradient by the weights is that of dense chunks, and so is that by the stored values, in `map_blocks`."""
     y = of_dense(DATA[:, :1] > 0)[:, 0]
 
     def loss(w: Any, x: Any) -> Any:

@@ -19,12 +19,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 def known_operators(names):
-    """Whether the operators of these names are registered in this process, without a look for them."""
+    """Return whether the operators of these names are registered in this process, without a look for them."""
     return [name in registrations.operators for name in names]
 
 
 def compilations():
-    """How often each function that this process holds was compiled."""
+    """Return how often each function that this process holds was compiled."""
     return [function.cache_info().misses for function in workers._loaded.values()]
 
 

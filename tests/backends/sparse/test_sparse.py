@@ -36,7 +36,6 @@ def make(request):
 
 
 def dense(value):
-    """Any result as an array of NumPy."""
     value = value.array if isinstance(value, Tensor) else value
     if hasattr(value, "toarray"):
         return value.toarray()
@@ -233,7 +232,6 @@ MAPPED = {
 
 @pytest.mark.parametrize("name", MAPPED)
 def test_a_sparse_array_that_is_mapped_over(name, make):
-    """The error names the array, the operator and what to do. That works."""
     a = make(DENSE)
     with pytest.raises(VmapError, match=f"operator np::{name}: found a {type(a).__name__}, which vmap maps over(?s:.*)"
                        r"\nmap over array.todense\(\), or pass the array with in_dims=None"):
@@ -252,7 +250,6 @@ def test_two_shapes():
     "import sparse; a = sparse.COO.from_numpy(np.eye(3) * 2)",
 ], ids=["scipy", "pydata"])
 def test_the_pack_is_loaded_with_the_first_array(source):
-    """In a process of its own, which imports nothing of `pydispatch.backends`."""
     program = (f"import numpy as np; {source}; from pydispatch import func, ops; "
                "print(ops.np.sum(func.grad(lambda a: ops.np.sum(ops.np.square(ops.np.matmul(a, np.ones(3)))))(a)))")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

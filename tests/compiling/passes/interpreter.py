@@ -27,12 +27,12 @@ class Program(NamedTuple):
     arrays: list[np.ndarray]
 
     def memory(self, arena: int | None = None) -> Memory:
-        """A memory that holds the inputs and constants."""
+        """Return a memory that holds the inputs and constants."""
         known = dict(zip([value.storage for value in self.builder.inputs], self.arrays, strict=True))
         return Memory(known, arena)
 
     def run(self, steps: Iterable[Step], arena: int | None = None) -> list[np.ndarray]:
-        """The results of these steps."""
+        """Return the results of these steps."""
         memory = self.memory(arena)
         for step in steps:
             run(step, memory)
@@ -40,7 +40,7 @@ class Program(NamedTuple):
 
 
 def program(seed: int) -> Program:
-    """Loops over rows of vectors and matrices, some of which write to a part of what others have computed."""
+    """Return loops over rows of vectors and matrices, some of which write to a part of what others have computed."""
     random = np.random.default_rng(seed)
     builder = Builder(NotImplemented)
     values = [builder.input(shape, np.dtype(float)) for shape in ((N,), (N,), (N, 3))]
@@ -67,13 +67,13 @@ def program(seed: int) -> Program:
 
 
 def may_swap(one: Step, other: Step) -> bool:
-    """Whether neither step uses what the other one writes."""
+    """Return whether neither step uses what the other one writes."""
     (reads, writes), (also_reads, also_writes) = one.accesses(), other.accesses()
     return writes.isdisjoint(also_reads | also_writes) and reads.isdisjoint(also_writes)
 
 
 def assert_reordered(found: Sequence[Step], steps: Sequence[Step]) -> None:
-    """The same steps, of which no two that depend on each other have changed places."""
+    """Assert that the steps are the same, and that no two that depend on each other have changed places."""
     places = {id(step): i for i, step in enumerate(found)}
     assert sorted(places) == sorted(map(id, steps))
     for i, step in enumerate(steps):
@@ -89,7 +89,7 @@ class Memory:
         self._arena = None if arena is None else bytearray(b"\xa5" * arena)
 
     def array(self, value: Value, shape: Sequence[int], strides: Sequence[int], start: int = 0) -> np.ndarray:
-        """The elements of a value from this byte on."""
+        """Return the elements of a value from this byte on."""
         storage = value.storage.final()
         start += value.offset
         if storage.kind == "arena" and self._arena is not None:
@@ -115,7 +115,7 @@ def run(step: Step, memory: Memory) -> None:
 def in_block(
     memory: Memory, blocks: BlocksStep, start: int, n: int, shape: Sequence[int], value: Value, strides: Sequence[int]
 ) -> np.ndarray:
-    """The rows of an operand in one block. Local memory has only those of one block."""
+    """Return the rows of an operand in one block. Local memory has only those of one block."""
     if value.storage.final() in blocks.local:
         start = 0
     if blocks.is_flat:      # a row is an element

@@ -16,7 +16,7 @@ from tests.compiling.same import check_same
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_results_and_what_they_are_computed_from_remain(seed):
-    """The oracle follows the reads of the results backwards until nothing changes."""
+    # The oracle follows the reads of the results backwards until nothing changes.
     made = program(seed)
     live = {i for i, step in enumerate(made.steps) if any(
         storage.kind == "result" for storage in step.accesses()[1])}

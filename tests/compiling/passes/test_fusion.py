@@ -34,7 +34,6 @@ def test_no_other_step_uses_local_memory(seed):
 
 
 def test_random_steps_share_blocks_of_both_kinds():
-    """So the tests above mean something."""
     found = [step for seed in SEEDS for step in in_blocks(program(seed).steps, Fusion(smallest=1))
              if isinstance(step, BlocksStep)]
     assert len(found) > 30
@@ -57,7 +56,6 @@ def test_options_decide_what_is_a_group(options, expected):
 
 @pytest.mark.parametrize("n", [1, 2, 10, 300])
 def test_the_time_to_make_a_plan_grows_with_its_length(n, monkeypatch):
-    """By the comparisons of a step with others: a few for each step."""
     compared = []
     original = fusion._Group.modes_with
     monkeypatch.setattr(fusion._Group, "modes_with", lambda *args: compared.append(1) or original(*args))

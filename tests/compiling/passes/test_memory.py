@@ -16,7 +16,7 @@ from tests.compiling.same import check_same
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("block", [None, 1, 7])
 def test_values_that_share_the_arena_stay_as_long_as_they_are_needed(block, seed):
-    """The oracle gives each value its own memory."""
+    # The oracle gives each value its own memory.
     made = program(seed)
     steps = made.steps if block is None else in_blocks(made.steps, Fusion(smallest=1))
     for step in steps:
@@ -27,7 +27,6 @@ def test_values_that_share_the_arena_stay_as_long_as_they_are_needed(block, seed
 
 
 def test_temporaries_of_random_steps_share_places():
-    """So the test above means something."""
     sizes = []
     for seed in SEEDS:
         steps = program(seed).steps

@@ -33,7 +33,6 @@ def test_a_body_keeps_its_steps_and_their_dependencies(seed):
 
 
 def test_bodies_compute_the_longer_operand_last():
-    """Then it is in a register."""
     def function(x):
         return scan(lambda state, y: (ops.np.sin(state) * y + (state - 1.0), None), np.array(0.0), x)[0]
 

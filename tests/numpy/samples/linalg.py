@@ -10,7 +10,7 @@ CLOSE = 1e-10
 
 
 def regular(*shape: int, dtype: type = np.float64, seed: int = 0) -> np.ndarray:
-    """Matrices that are far from singular, as they are when they are rolled by one element or flipped."""
+    """Return matrices that are far from singular, as they are when they are rolled by one element or flipped."""
     n = shape[-1]
     values = grid(*shape, seed=seed) * 0.2
     values = values + np.eye(n) * 1.5 + np.roll(np.eye(n), 1, 1) * 0.3

@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 def show(value: Any) -> str:
-    """An argument in few words."""
+    """Return an argument in few words."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, (list, tuple)):
@@ -57,7 +57,7 @@ sample = SAMPLES.add
 
 
 def grid(*shape: int, dtype: Any = np.float64, seed: int = 0) -> np.ndarray:
-    """Different numbers between -2 and 2, far from corners of functions, ints from -9 to 9, or truth values."""
+    """Return different numbers between -2 and 2, far from corners of functions, ints from -9 to 9, or truth values."""
     generator = np.random.default_rng([seed, *shape])
     n = int(np.prod(shape))
     values = generator.permutation(np.linspace(-2, 2, 2 * n + 1)[1::2]) + 0.01

@@ -9,7 +9,7 @@ from pydispatch import _core
 
 
 def counting(func: Callable[..., Any]) -> Callable[..., tuple[Any, dict[str, int]]]:
-    """A function of arrays that returns `(func(*args), calls)`, `calls` the operators that met an argument."""
+    """Return a function of arrays that returns `(func(*args), calls)`, `calls` the operators that met an argument."""
     def counted(*args: Any) -> tuple[Any, dict[str, int]]:
         result: tuple[Any, dict[str, int]] = _core.run_counting(func, args, _core.calling_site())
         return result

@@ -10,7 +10,7 @@ CLOSE = 1e-11
 
 
 def regular(*shape: int, dtype: type = float, seed: int = 0) -> np.ndarray:
-    """Matrices with a heavy diagonal."""
+    """Return matrices with a heavy diagonal."""
     x = between(-1, 1, *shape, seed=seed).astype(dtype)
     if dtype is complex:
         x = x + 1j * between(-1, 1, *shape, seed=seed + 1)
@@ -28,7 +28,7 @@ def entries(*shape: int, dtype: type = float) -> np.ndarray:
 
 
 def factored(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """L and U in one matrix, and the exchanges of rows, without SciPy."""
+    """Return L and U in one matrix, and the exchanges of rows, without SciPy."""
     a, exchanges = a.copy(), []
     for i in range(len(a)):
         row = i + int(np.argmax(abs(a[i:, i])))

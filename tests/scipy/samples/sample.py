@@ -11,7 +11,7 @@ sample = SAMPLES.add
 
 
 def between(low: float, high: float, *shape: int, seed: int = 0) -> np.ndarray:
-    """Different numbers in an open interval, evenly spread, in random order."""
+    """Return different numbers in an open interval, evenly spread, in random order."""
     n = int(np.prod(shape))
     spread = np.linspace(low, high, 2 * n + 1)[1::2]
     return np.random.default_rng([seed, *shape]).permutation(spread).reshape(shape)

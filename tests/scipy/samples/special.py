@@ -12,14 +12,14 @@ from tests.scipy.samples.sample import sample as add
 
 
 def sample(name: str, *args: Any, **options: Any) -> None:
-    """A call of a function that the installed SciPy has. Its derivatives exist there unless it says otherwise."""
+    """Sample a function that the installed SciPy has. Its derivatives exist there unless an argument says otherwise."""
     options.setdefault("smooth", True)
     if hasattr(special, name):
         add(f"special.{name}", *args, **options)
 
 
 def of_one(low: float, high: float, names: str, **options: Any) -> None:
-    """Calls of functions of one argument in an interval."""
+    """Sample functions of one argument in an interval."""
     for name in names.split():
         sample(name, between(low, high, 4), **options)
 
