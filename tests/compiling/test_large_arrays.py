@@ -463,7 +463,7 @@ def test_results_stream_to_donated_memory_at_any_address(first):
 
 
 def in_a_new_process(source):
-    return subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, timeout=300)
 
 
 def test_plans_run_on_threads_in_the_child_of_a_fork():

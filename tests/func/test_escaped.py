@@ -588,7 +588,7 @@ def test_threads_have_batches_of_their_own():
 
     def work(n: int) -> None:
         def f(x: Any) -> Any:
-            barrier.wait(timeout=10)
+            barrier.wait(60)
             return x * n
 
         results[n] = vmap(f)(XS)

@@ -465,9 +465,9 @@ def test_threads_are_independent():
 
     def derivative(power):
         def f(x):
-            barrier.wait(30)        # all four are inside at the same time
+            barrier.wait(60)        # all four are inside at the same time
             y = x**power
-            barrier.wait(30)
+            barrier.wait(60)
             return y.sum()
 
         return [grad(f)(X) for _ in range(20)]

@@ -149,9 +149,9 @@ def test_threads_map_independently():
 
     def run(k):
         def f(x):
-            barrier.wait(timeout=10)
+            barrier.wait(60)
             y = x * float(k)
-            barrier.wait(timeout=10)
+            barrier.wait(60)
             return y + x
 
         found[k] = vmap(f)(np.arange(k + 1.0))

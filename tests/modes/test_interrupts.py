@@ -214,13 +214,14 @@ def test_leaving_a_switch_of_kernels_waits_for_another_thread_and_an_interrupt()
     def hold():
         with registrations.lock:
             held.set()
-            time.sleep(0.1)
+            time.sleep(0.02)
+            signal.raise_signal(signal.SIGALRM)
+            time.sleep(0.05)
 
     def switch():
         with definition.set_kernel_enabled("CPU", False):
             other.start()
             held.wait()
-            signal.setitimer(signal.ITIMER_REAL, 0.02)
 
     before = list(definition.operator.registrations)
     handler = signal.signal(signal.SIGALRM, signal.default_int_handler)

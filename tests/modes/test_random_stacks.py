@@ -284,7 +284,7 @@ def run_program(composite, entries, calls):
     assert mode_stack() == ()
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=list(HealthCheck))
 @given(entries=st.lists(ENTRIES, max_size=7), calls=CALLS)
 @example(entries=POLITE, calls=[("np::add", (1, 0))])
 @example(entries=[("wrap", "A", 0), ("wrap", "DeepA", 0)], calls=[("np::add", (1, 2)), ("np::add", (2, 1))])
@@ -296,7 +296,7 @@ def test_handlers_run_as_the_model_says(composite, entries, calls):
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2000, suppress_health_check=list(HealthCheck))
 @given(entries=st.lists(ENTRIES, max_size=10), calls=CALLS)
 def test_handlers_run_as_the_model_says_at_length(composite, entries, calls):
     run_program(composite, entries, calls)

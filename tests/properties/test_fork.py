@@ -43,7 +43,7 @@ def build_tables():
 WORK = {"registration": register, "backward": differentiate, "tables": build_tables}
 
 
-def ends_well(work, seconds=20):
+def ends_well(work, seconds=60):
     """Return whether a forked child does this and ends."""
     child = os.fork()
     if child == 0:
