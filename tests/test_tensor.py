@@ -120,9 +120,7 @@ def test_binary_operators(method, other, array):
         assert_same(outcome(method, Tensor(array), other), as_arrays(outcome(method, array, other)))
         assert_same(outcome(method, other, Tensor(array)), as_arrays(outcome(method, other, array)))
         if isinstance(other, (np.ndarray, np.generic)):
-            assert_same(
-                outcome(method, Tensor(other), Tensor(array)), as_arrays(outcome(method, other, array))
-            )
+            assert_same(outcome(method, Tensor(other), Tensor(array)), as_arrays(outcome(method, other, array)))
 
 
 def as_arrays(value):

@@ -749,9 +749,7 @@ def test_zeros_have_the_dtype_and_shape_of_the_output():
         seen.extend((g.shape, g.dtype) for g in gs)
         return gs[1]
 
-    function = define_function(
-        lambda x: (np.zeros((2, 2), np.float32), np.array(x), np.zeros(4, complex)), backward
-    )
+    function = define_function(lambda x: (np.zeros((2, 2), np.float32), np.array(x), np.zeros(4, complex)), backward)
     function.apply(tracked())[1].sum().backward()
     assert seen == [((2, 2), np.float32), ((3,), np.float64), ((4,), np.complex128)]
 

@@ -412,9 +412,7 @@ def properties(function):
 
     @pytest.mark.parametrize("n", [100, pytest.param(800, marks=pytest.mark.slow)])
     def test(n):
-        settings(max_examples=n, suppress_health_check=checks)(
-            given(programs())(lambda drawn: function(Run(*drawn)))
-        )()
+        settings(max_examples=n, suppress_health_check=checks)(given(programs())(lambda drawn: function(Run(*drawn))))()
 
     test.__name__ = test.__qualname__ = function.__name__
     test.__doc__ = function.__doc__

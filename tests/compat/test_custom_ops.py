@@ -788,9 +788,7 @@ def test_gradients_may_be_computed_by_numpy(ns):
 
 def test_reading_by_numpy_while_a_graph_is_built_is_an_error(ns):
     foo = defined(ns, kernel=lambda x: x**2)
-    differentiate(
-        f"{ns}::foo", lambda inputs, output: inputs.x, lambda ctx, x, g: {"x": 2 * g * Tensor(np.array(x))}
-    )
+    differentiate(f"{ns}::foo", lambda inputs, output: inputs.x, lambda ctx, x, g: {"x": 2 * g * Tensor(np.array(x))})
     x = tracked()
     (gradient,) = autograd.grad(foo(x), x, Tensor(ONE))
     assert np.array_equal(gradient.numpy(), [2, 4, 6])

@@ -89,9 +89,7 @@ BINDINGS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("spelling", "bound"), [row[1:] for row in BINDINGS], ids=[row[0] for row in BINDINGS]
-)
+@pytest.mark.parametrize(("spelling", "bound"), [row[1:] for row in BINDINGS], ids=[row[0] for row in BINDINGS])
 def test_binding(fresh, define, spy, spelling, bound):
     args, kwargs = spelling
     kernel = spy()
@@ -263,9 +261,7 @@ def test_refused_values(fresh, define, token, type_name, value):
         with pytest.raises(DispatchTypeError) as caught:
             call()
         text = str(caught.value)
-        assert all(
-            part in text for part in ("take", "'value'", f"expected {type_name}", type(value).__name__)
-        )
+        assert all(part in text for part in ("take", "'value'", f"expected {type_name}", type(value).__name__))
 
 
 def test_lists_are_not_arrays_says_so():
@@ -440,9 +436,7 @@ def test_overload_resolution(overloaded, spelling, overload):
 def test_overloads_are_attributes(overloaded):
     assert overloaded.default(X, k=1) == ""
     assert overloaded.two(X, 1, 2) == "two"
-    with pytest.raises(
-        OperatorNotFoundError, match=r"no overload 'three'[\s\S]*int, tensor, text, two, default"
-    ):
+    with pytest.raises(OperatorNotFoundError, match=r"no overload 'three'[\s\S]*int, tensor, text, two, default"):
         overloaded.three  # noqa: B018
 
 
@@ -564,9 +558,7 @@ def test_results_are_checked(fresh, define, returns, result):
     op = result_of(fresh, define, returns, result)
     with pytest.raises(DispatchTypeError) as caught:
         op()
-    assert all(
-        part in str(caught.value) for part in (str(op.name), "kernel", "test_calls.py", str(op.schema))
-    )
+    assert all(part in str(caught.value) for part in (str(op.name), "kernel", "test_calls.py", str(op.schema)))
 
 
 NUMBERS = [True, 2, 2**63, 0.5, 2j]
@@ -761,15 +753,11 @@ IN_AND_OUT = [
 @pytest.mark.parametrize(("returns", "made", "expected"), IN_AND_OUT, ids=[row[0] for row in IN_AND_OUT])
 @pytest.mark.parametrize("given_type", [np.asarray, Tensor], ids=["raw in", "Tensor in"])
 @pytest.mark.parametrize("returned_type", [np.asarray, Tensor], ids=["raw returned", "Tensor returned"])
-def test_what_you_pass_is_what_you_get(
-    fresh, define, key, returns, made, expected, given_type, returned_type
-):
+def test_what_you_pass_is_what_you_get(fresh, define, key, returns, made, expected, given_type, returned_type):
     op = define(fresh, f"f(Tensor x) -> {returns}", **{key: lambda x: made(returned_type(X))})
     result = op(given_type(X))
     assert kinds(result) == kinds(expected(given_type(X)))
-    assert tree_map(lambda leaf: leaf.tolist() if hasattr(leaf, "tolist") else leaf, result) == expected(
-        X.tolist()
-    )
+    assert tree_map(lambda leaf: leaf.tolist() if hasattr(leaf, "tolist") else leaf, result) == expected(X.tolist())
 
 
 def kinds(value):
@@ -778,9 +766,7 @@ def kinds(value):
 
 
 def test_a_tensor_among_raw_arrays_makes_the_result_a_tensor(fresh, define):
-    op = define(
-        fresh, "f(Tensor x, Tensor[] xs, *, Tensor? k=None) -> Tensor", CPU=lambda x, xs, k=None: x + 1
-    )
+    op = define(fresh, "f(Tensor x, Tensor[] xs, *, Tensor? k=None) -> Tensor", CPU=lambda x, xs, k=None: x + 1)
     t = Tensor(X)
     calls = [given(X, []), given(t, []), given(X, [X, t]), given(X, [], k=t), given(X, [X], k=X)]
     assert [type(op(*args, **kwargs)) for args, kwargs in calls] == [
@@ -825,9 +811,7 @@ def test_out_arguments_keep_their_identity_and_order(fresh, define):
         low[...], high[...] = x - 1, x + 1
         return low.copy(), high.copy()
 
-    op = define(
-        fresh, "around(Tensor x, *, Tensor(a!) low, Tensor(b!) high) -> (Tensor(b!), Tensor(a!))", CPU=kernel
-    )
+    op = define(fresh, "around(Tensor x, *, Tensor(a!) low, Tensor(b!) high) -> (Tensor(b!), Tensor(a!))", CPU=kernel)
     low, high = Tensor(np.zeros(3)), np.zeros(3)
     first, second = op(X, low=low, high=high)
     assert first is high
@@ -860,9 +844,7 @@ VERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("schema", "call", "versions"), VERSIONS, ids=[f"{row[0]} {row[2]}" for row in VERSIONS]
-)
+@pytest.mark.parametrize(("schema", "call", "versions"), VERSIONS, ids=[f"{row[0]} {row[2]}" for row in VERSIONS])
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
 def test_versions_rise_before_the_kernel_runs(fresh, define, schema, call, versions, fails):
     x, y = Tensor(np.ones(2)), Tensor(np.ones(2))
@@ -905,9 +887,7 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("kernel", "shares"), [row[1:] for row in VIEWS], ids=[row[0] for row in VIEWS])
-@pytest.mark.parametrize(
-    "make_base", [lambda: BASE.copy(), lambda: BASE.repeat(2, 0)[::2]], ids=["owner", "view"]
-)
+@pytest.mark.parametrize("make_base", [lambda: BASE.copy(), lambda: BASE.repeat(2, 0)[::2]], ids=["owner", "view"])
 def test_views_share_the_version(fresh, define, kernel, shares, make_base):
     op = define(fresh, "view(Tensor(a) x) -> Tensor(a)", CPU=kernel)
     x = Tensor(make_base())
@@ -985,15 +965,11 @@ def test_a_view_found_in_a_list_argument_shares_its_version(fresh, define):
 )
 @pytest.mark.parametrize("wrap", [lambda x: x, Tensor], ids=["raw", "Tensor"])
 def test_the_highest_backend_runs(fresh, define, token, backends, makers, backend, wrap):
-    op = define(
-        fresh, "f(Tensor[] xs) -> str", **{name: token(name) for name in ("CPU", "A", "B", "C", "Meta")}
-    )
+    op = define(fresh, "f(Tensor[] xs) -> str", **{name: token(name) for name in ("CPU", "A", "B", "C", "Meta")})
     assert op([wrap(array_of(backends, name)) for name in makers]) == backend
 
 
-@pytest.mark.parametrize(
-    "names", [("A", "B"), ("B", "A"), ("A", "C"), ("A", "CPU", "B"), ("A", "B", "Meta")], ids=str
-)
+@pytest.mark.parametrize("names", [("A", "B"), ("B", "A"), ("A", "C"), ("A", "CPU", "B"), ("A", "B", "Meta")], ids=str)
 def test_unrelated_backends_do_not_mix(fresh, define, token, backends, names):
     op = define(fresh, "f(Tensor[] xs) -> str", CEA=token("ran"), Meta=token("meta"))
     with pytest.raises(DispatchTypeError, match=r"one call mixes arrays of the backends A and [BC][\s\S]*above="):
@@ -1026,9 +1002,7 @@ def test_a_subclass_resolves_to_its_nearest_registered_base(fresh, define, token
 @pytest.fixture
 def layered(fresh, define, token):
     """Provide an operator with a kernel at CPU, A and AutogradCPU."""
-    return define(
-        fresh, "f(Tensor x) -> str", CPU=token("CPU"), A=token("A"), AutogradCPU=token("AutogradCPU")
-    )
+    return define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), A=token("A"), AutogradCPU=token("AutogradCPU"))
 
 
 def test_redispatch_takes_the_key_set_as_it_is(layered, backends):
@@ -1241,9 +1215,7 @@ def test_a_boxed_kernel_gets_every_argument(fresh, define):
     assert seen == [(op, Stack, (X, 1, 3.0, None))]
 
 
-@pytest.mark.parametrize(
-    ("schema", "results"), [("()", ()), ("str", ("a",)), ("(str, int)", ("a", 2))], ids=str
-)
+@pytest.mark.parametrize(("schema", "results"), [("()", ()), ("str", ("a",)), ("(str, int)", ("a", 2))], ids=str)
 def test_boxed_kernels_push_a_value_per_return(fresh, define, schema, results):
     def kernel(op, stack):
         stack.pop_arguments(1)
@@ -1258,9 +1230,7 @@ def test_boxed_kernels_push_a_value_per_return(fresh, define, schema, results):
     assert stack == [below, *results]
 
 
-@pytest.mark.parametrize(
-    ("pushed", "popped"), [((), 1), (("a", "b"), 1), (("a",), 0)], ids=["none", "two", "left"]
-)
+@pytest.mark.parametrize(("pushed", "popped"), [((), 1), (("a", "b"), 1), (("a",), 0)], ids=["none", "two", "left"])
 def test_boxed_kernels_that_miscount(fresh, define, pushed, popped):
     def kernel(op, stack):
         stack.pop_arguments(popped)
@@ -1270,9 +1240,7 @@ def test_boxed_kernels_that_miscount(fresh, define, pushed, popped):
     fresh.impl("f", kernel, "CPU", boxed=True)
     stack = Stack([X])
     for call in (lambda: op(X), lambda: op.call_boxed(stack)):
-        with pytest.raises(
-            DispatchTypeError, match=f"left {len(pushed) + 1 - popped} values on its stack, expected 1"
-        ):
+        with pytest.raises(DispatchTypeError, match=f"left {len(pushed) + 1 - popped} values on its stack, expected 1"):
             call()
     assert stack == [X]
 
@@ -1446,15 +1414,11 @@ PLACE_IDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("key", "guard", "backend", "raw"), SIGHT, ids=[f"{row[0]} on {row[2]}" for row in SIGHT]
-)
+@pytest.mark.parametrize(("key", "guard", "backend", "raw"), SIGHT, ids=[f"{row[0]} on {row[2]}" for row in SIGHT])
 @pytest.mark.parametrize(("type_name", "place"), PLACES, ids=PLACE_IDS)
 @pytest.mark.parametrize("boxed", [False, True], ids=["plain", "boxed"])
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
-def test_what_kernels_see(
-    fresh, define, backends, tracer, key, guard, backend, raw, type_name, place, boxed, kw_only
-):
+def test_what_kernels_see(fresh, define, backends, tracer, key, guard, backend, raw, type_name, place, boxed, kw_only):
     seen = []
 
     def kernel(value):
@@ -1581,9 +1545,7 @@ def test_an_opaque_class_without_flattening_is_a_constant(fresh, define, token, 
 
 @pytest.mark.parametrize(("type_name", "place"), PLACES, ids=PLACE_IDS)
 def test_arrays_in_containers_choose_the_kernel(fresh, define, token, backends, type_name, place):
-    op = define(
-        fresh, f"f({type_name} value) -> str", CPU=token("CPU"), A=token("A"), AutogradA=token("AutogradA")
-    )
+    op = define(fresh, f"f({type_name} value) -> str", CPU=token("CPU"), A=token("A"), AutogradA=token("AutogradA"))
     assert op(place(X)) == "CPU"
     assert op(place(backends.ArrayA(X))) == "A"
     assert op(place(Tensor(backends.ArrayA(X)))) == "AutogradA"
@@ -1650,9 +1612,7 @@ def test_creation_of_the_library_takes_a_device():
 
 
 def test_a_functionality_runs_when_a_guard_includes_it(fresh, define, token, tracer):
-    op = define(
-        fresh, "f(Tensor x) -> str", CPU=token("CPU"), AutogradCPU=token("autograd"), Tracer=token("Tracer")
-    )
+    op = define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), AutogradCPU=token("autograd"), Tracer=token("Tracer"))
     other = define(fresh, "g(Tensor x) -> str", CPU=token("CPU"))
     assert op(X) == "CPU"
     with include_keys("Tracer"):
@@ -1682,9 +1642,7 @@ def test_excluding_a_backend_excludes_that_one_only(fresh, define, token, backen
 
 
 def test_forcing_keys_replaces_the_guards_outside(fresh, define, token, tracer):
-    op = define(
-        fresh, "f(Tensor x) -> str", CPU=token("CPU"), Tracer=token("Tracer"), Autograd=token("autograd")
-    )
+    op = define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), Tracer=token("Tracer"), Autograd=token("autograd"))
     with include_keys("Tracer"), below_autograd():
         assert op(Tensor(X)) == "Tracer"
         with force_keys():
@@ -1699,9 +1657,7 @@ def test_forcing_keys_replaces_the_guards_outside(fresh, define, token, tracer):
 # --- kernels that do odd things -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "way", ["call", "packet", "keyword", "redispatch", "call_boxed", "get_kernel", "boxed kernel"]
-)
+@pytest.mark.parametrize("way", ["call", "packet", "keyword", "redispatch", "call_boxed", "get_kernel", "boxed kernel"])
 def test_deep_recursion_is_a_recursion_error(fresh, define, way):
     ways = {
         "call": lambda x: op(x),
@@ -1754,9 +1710,7 @@ def test_a_kernel_that_removes_itself_finishes(new_library, define, token, wrap,
     del kernel
     result = op(wrap(X))
     assert result.tolist() == [1, 2, 3]
-    with pytest.raises(
-        {"handle": NoKernelError, "library": StaleOperatorError, "override": DispatchTypeError}[how]
-    ):
+    with pytest.raises({"handle": NoKernelError, "library": StaleOperatorError, "override": DispatchTypeError}[how]):
         op(wrap(X))
     library.close()
 

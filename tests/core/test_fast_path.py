@@ -402,9 +402,7 @@ ANSWERS = {
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
 @pytest.mark.parametrize(("answer", "error"), ANSWERS.values(), ids=ANSWERS)
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
-def test_a_kernel_removes_itself_in_the_short_cut(
-    new_library, removal, callee, spelling, answer, error, wrap
-):
+def test_a_kernel_removes_itself_in_the_short_cut(new_library, removal, callee, spelling, answer, error, wrap):
     library, calls = new_library(), []
 
     def kernel(x, a=1, *, k=2):

@@ -389,9 +389,7 @@ def test_explain_reads_as_a_tree(fresh, define, tracer):
     with include_keys("Tracer"), exclude_keys("Python"):
         explanation = op.explain(X, Tensor(np.ones((2, 2))), k=5)
         packet = getattr(ops, fresh.namespace).f.explain(X, Tensor(np.ones((2, 2))), k=5)
-    assert normal(str(explanation), fresh) == EXPLAINED.replace(
-        "excluded by exclude", "excluded by the guard exclude"
-    )
+    assert normal(str(explanation), fresh) == EXPLAINED.replace("excluded by exclude", "excluded by the guard exclude")
     assert str(packet) == str(explanation) == repr(explanation)
 
 
@@ -779,9 +777,7 @@ def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situa
         passed_over = {key for key, _ in explanation.passed_over}
         excluded = {key for _, keys in explanation.excluded for key in keys}
         assert set(explanation.keyset) == brought - passed_over, "every key is accounted for"
-        backend = max(
-            (key.backend for key in brought if key.backend), key=backend_names().index, default=None
-        )
+        backend = max((key.backend for key in brought if key.backend), key=backend_names().index, default=None)
         assert not {key for key in set(explanation.keyset) & excluded if key.backend in (None, backend)}
         assert all((key in excluded) == (reason == "excluded") for key, reason in explanation.passed_over)
         assert explanation.key is explanation.keyset.highest

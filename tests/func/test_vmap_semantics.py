@@ -782,9 +782,7 @@ def test_the_draw_is_refused_although_nothing_is_batched():
 def test_the_innermost_level_decides_first_about_draws(outer, inner):
     generator = np.random.default_rng(3)
     ys = np.zeros(4)
-    found = vmap(
-        lambda x: vmap(lambda y: draw(generator) + y, randomness=inner)(ys), randomness=outer
-    )(np.zeros(3))
+    found = vmap(lambda x: vmap(lambda y: draw(generator) + y, randomness=inner)(ys), randomness=outer)(np.zeros(3))
     shape = (*((3,) if outer == "different" else ()), *((4,) if inner == "different" else ()), 2)
     expected = np.random.default_rng(3).normal(size=shape)
     expected = expected if inner == "different" else np.expand_dims(expected, -2)

@@ -119,9 +119,7 @@ def test_guards_read_as_written(make, text):
     assert repr(make()) == text
 
 
-@pytest.mark.parametrize(
-    "make", [include_keys, exclude_keys, lambda key: force_keys((key,)), default_backend]
-)
+@pytest.mark.parametrize("make", [include_keys, exclude_keys, lambda key: force_keys((key,)), default_backend])
 def test_unknown_keys_are_refused_when_the_guard_is_made(make):
     with pytest.raises(UnknownKeyError, match="Nonsense"):
         make("Nonsense")
@@ -286,9 +284,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(
-    max_examples=60, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow]
-)
+TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_a_guard_held_across_a_yield_is_reported_when_it_leaves_out_of_order():

@@ -272,9 +272,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(
-    max_examples=40, stateful_step_count=20, suppress_health_check=[HealthCheck.too_slow]
-)
+TestAnyOrder.settings = settings(max_examples=40, stateful_step_count=20, suppress_health_check=[HealthCheck.too_slow])
 
 
 # --- exceptions -------------------------------------------------------------------------------------------------

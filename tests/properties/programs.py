@@ -180,9 +180,7 @@ def step_in_numpy(operator: str, args: Any, kwargs: Any) -> Any:
 # --- what is defined -------------------------------------------------------------------------------------------------
 
 
-def is_defined(
-    operator: str, args: Any, kwargs: Any, target: Any, results: list[Any], others: list[list[Any]]
-) -> bool:
+def is_defined(operator: str, args: Any, kwargs: Any, target: Any, results: list[Any], others: list[list[Any]]) -> bool:
     """Return whether the values of the arguments before the call determine the results to the last bit.
 
     Not where conversions, signs of nan or the choice of a loop are the processor's: NumPy has other loops for other
@@ -201,9 +199,7 @@ def is_defined(
     if name in ("argmax", "argmin") or not kinds & set("iu"):
         return True
     lowest = 0 if "u" in kinds else -100
-    return all(
-        np.isfinite(leaf).all() and (leaf.real <= 100).all() and (leaf.real >= lowest).all() for leaf in floats
-    )
+    return all(np.isfinite(leaf).all() and (leaf.real <= 100).all() and (leaf.real >= lowest).all() for leaf in floats)
 
 
 UNNUMBERED = (np.dtype, slice, str, type(None), type(Ellipsis))
@@ -464,9 +460,7 @@ class Chooser(Builder):
     def indices(self) -> Value:
         """Return an array of indices of most axes, not of 0 dimensions, for scalars of NumPy's are one number of a key.
         """
-        return self.where(
-            lambda value: np.ndim(value) > 0 and value.dtype.kind == "i" and (np.abs(value) <= 1).all()
-        )
+        return self.where(lambda value: np.ndim(value) > 0 and value.dtype.kind == "i" and (np.abs(value) <= 1).all())
 
     def shape(self, value: Value) -> tuple[int, ...]:
         return np.shape(self.values[value.index])

@@ -102,9 +102,7 @@ refused_schema(
     "\n    " + " " * 11 + "^",
 )
 refused_schema("name where a schema is expected", "f", "expected a schema", "found a name")
-refused_schema(
-    "illegal overload name", "f.default(Tensor x) -> Tensor", "'default' is not a legal overload name"
-)
+refused_schema("illegal overload name", "f.default(Tensor x) -> Tensor", "'default' is not a legal overload name")
 refused_schema("overload name with dunder", "f.__x(Tensor x) -> Tensor", "'__x' is not a legal overload name")
 refused_schema(
     "unknown type",
@@ -116,9 +114,7 @@ refused_schema(
 refused_schema("double", "f(double x) -> Tensor", "unknown type 'double'", "`float`")
 refused_schema("int64_t", "f(int64_t x) -> Tensor", "unknown type 'int64_t'", "`int`")
 refused_schema("a type of other dispatchers", "f(SymInt x) -> Tensor", "'SymInt' is not supported", "`int`")
-refused_schema(
-    "bad default", "f(int x=1.5) -> Tensor", "'x' of type int", "found float 1.5", "\n    " + " " * 8 + "^"
-)
+refused_schema("bad default", "f(int x=1.5) -> Tensor", "'x' of type int", "found float 1.5", "\n    " + " " * 8 + "^")
 refused_schema("default of a Tensor", "f(Tensor x=1) -> Tensor", "'x' of type Tensor", "Tensor? x=None")
 refused_schema("non-default after default", "f(int x=1, int y) -> Tensor", "'y' has no default", "'x'")
 
@@ -128,9 +124,7 @@ def _(lib, backends):
     return lambda: parse_name("a::b::c")
 
 
-@row(
-    "schema where a name is expected", SchemaError, "expected a name, found a schema", "f(Tensor x) -> Tensor"
-)
+@row("schema where a name is expected", SchemaError, "expected a name, found a schema", "f(Tensor x) -> Tensor")
 def _(lib, backends):
     return lambda: lib.impl("f(Tensor x) -> Tensor", kernel, "CPU")
 
@@ -139,27 +133,13 @@ def _(lib, backends):
 
 
 @row(
-    "namespace mismatch in define",
-    RegistrationError,
-    "define other::f",
-    "'{ns}'",
-    "'other'",
-    "FRAGMENT",
-    "conftest.py:",
-)
+    "namespace mismatch in define", RegistrationError, "define other::f", "'{ns}'", "'other'", "FRAGMENT",
+    "conftest.py:")
 def _(lib, backends):
     return lambda: lib.define("other::f(Tensor x) -> Tensor")
 
 
-@row(
-    "namespace mismatch in impl",
-    RegistrationError,
-    "impl other::f",
-    "'{ns}'",
-    "'other'",
-    "IMPL library",
-    HERE,
-)
+@row("namespace mismatch in impl", RegistrationError, "impl other::f", "'{ns}'", "'other'", "IMPL library", HERE)
 def _(lib, backends):
     implementations = Library(lib.namespace, "IMPL")
     return lambda: implementations.impl("other::f", kernel, "CPU")
@@ -171,9 +151,7 @@ def _(lib, backends):
     return lambda: implementations.define("f(Tensor x) -> Tensor")
 
 
-@row(
-    "def by name without inferable schema", RegistrationError, "infer a schema for f", "kernel at", HERE, HERE
-)
+@row("def by name without inferable schema", RegistrationError, "infer a schema for f", "kernel at", HERE, HERE)
 def _(lib, backends):
     return lambda: lib.define("f", kernel)
 
@@ -185,70 +163,40 @@ def _(lib, backends):
 
 
 @row(
-    "kernel does not fit the schema: number",
-    RegistrationError,
-    "{ns}::f(Tensor x) -> Tensor, defined at",
-    HERE,
-    "inferred: (Tensor _0, int _1) -> Tensor",
-    "binary_kernel at",
-    HERE,
-    "number of arguments: expected 1, inferred 2",
-)
+    "kernel does not fit the schema: number", RegistrationError, "{ns}::f(Tensor x) -> Tensor, defined at", HERE,
+    "inferred: (Tensor _0, int _1) -> Tensor", "binary_kernel at", HERE, "number of arguments: expected 1, inferred 2")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor")
     return lambda: lib.impl("f", binary_kernel, "CPU")
 
 
 @row(
-    "schema does not fit the kernel: number",
-    RegistrationError,
-    "{ns}::f(Tensor x) -> Tensor, defined at",
-    HERE,
-    "inferred: (Tensor _0, int _1) -> Tensor",
-    "binary_kernel at",
-    HERE,
-    "number of arguments: expected 1, inferred 2",
-)
+    "schema does not fit the kernel: number", RegistrationError, "{ns}::f(Tensor x) -> Tensor, defined at", HERE,
+    "inferred: (Tensor _0, int _1) -> Tensor", "binary_kernel at", HERE, "number of arguments: expected 1, inferred 2")
 def _(lib, backends):
     lib.impl("f", binary_kernel, "CPU")
     return lambda: lib.define("f(Tensor x) -> Tensor")
 
 
 @row(
-    "kernel does not fit the schema: type",
-    RegistrationError,
-    "{ns}::f",
-    "argument 1: expected Tensor, inferred int",
-    HERE,
-)
+    "kernel does not fit the schema: type", RegistrationError, "{ns}::f", "argument 1: expected Tensor, inferred int",
+    HERE)
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor")
     return lambda: lib.impl("f", int_kernel, "CPU")
 
 
 @row(
-    "kernel without annotations does not fit",
-    RegistrationError,
-    "{ns}::f",
-    "takes 1 positional",
-    "passes 2",
-    HERE,
-    HERE,
-)
+    "kernel without annotations does not fit", RegistrationError, "{ns}::f", "takes 1 positional", "passes 2", HERE,
+    HERE)
 def _(lib, backends):
     lib.define("f(Tensor x, int y) -> Tensor")
     return lambda: lib.impl("f", kernel, "CPU")
 
 
 @row(
-    "kernel with another default",
-    RegistrationError,
-    "{ns}::f",
-    "default for 'a' is 2",
-    "the schema's is 1",
-    HERE,
-    HERE,
-)
+    "kernel with another default", RegistrationError, "{ns}::f", "default for 'a' is 2", "the schema's is 1", HERE,
+    HERE)
 def _(lib, backends):
     lib.define("f(Tensor x, int a=1) -> Tensor")
     return lambda: lib.impl("f", lambda x, a=2: x, "CPU")
@@ -292,12 +240,7 @@ class Closing:
         self.remove = library.close
 
 
-@row(
-    "fallback in a library of the wrong kind",
-    RegistrationError,
-    "FRAGMENT library '{ns}'",
-    'Library("_", "IMPL")',
-)
+@row("fallback in a library of the wrong kind", RegistrationError, "FRAGMENT library '{ns}'", 'Library("_", "IMPL")')
 def _(lib, backends):
     return lambda: lib.fallback(fallback_kernel, "CPU")
 
@@ -314,16 +257,7 @@ def _(lib, backends):
     return lambda: everything.fallback(fallback_kernel)
 
 
-@row(
-    "second fallback",
-    RegistrationError,
-    "Tracer",
-    "fallback_kernel at",
-    "fallback_kernel at",
-    HERE,
-    HERE,
-    "remove()",
-)
+@row("second fallback", RegistrationError, "Tracer", "fallback_kernel at", "fallback_kernel at", HERE, HERE, "remove()")
 def _(lib, backends):
     everything = Library("_", "IMPL")
     everything.fallback(fallback_kernel, "Tracer")
@@ -343,11 +277,8 @@ def _(lib, backends):
 
 
 @row(
-    "library of an unknown kind",
-    RegistrationError,
-    "DEF, FRAGMENT or IMPL, not 'PART'",
-    "Library('{ns}', \"FRAGMENT\")",
-)
+    "library of an unknown kind", RegistrationError, "DEF, FRAGMENT or IMPL, not 'PART'",
+    "Library('{ns}', \"FRAGMENT\")")
 def _(lib, backends):
     return lambda: Library(lib.namespace, "PART")
 
@@ -407,14 +338,8 @@ def _(lib, backends):
 
 
 @row(
-    "override that is not allowed",
-    RegistrationError,
-    "{ns}::f",
-    "CPU",
-    "binary_kernel at",
-    HERE,
-    "allow_override=True",
-)
+    "override that is not allowed", RegistrationError, "{ns}::f", "CPU", "binary_kernel at", HERE,
+    "allow_override=True")
 def _(lib, backends):
     lib.impl("f", binary_kernel, "CPU")
     return lambda: lib.impl("f", kernel, "CPU", allow_override=False)
@@ -490,9 +415,7 @@ def _(lib, backends):
     return lambda: find_or_raise(f"{lib.namespace}::f")
 
 
-@row(
-    "attribute found only an impl", OperatorNotFoundError, "{ns}::f", "no definition", "define("
-)
+@row("attribute found only an impl", OperatorNotFoundError, "{ns}::f", "no definition", "define(")
 def _(lib, backends):
     lib.impl("f", kernel, "CPU")
     return lambda: getattr(ops, lib.namespace).f
@@ -533,18 +456,12 @@ def refused_call(name, call, *fragments):
 refused_call("argument missing", lambda f: f(X), "'n'", "position 2", "int", "missing")
 refused_call("all arguments missing", lambda f: f(), "'x'", "position 1", "Tensor", "missing")
 refused_call("too many positional", lambda f: f(X, 1, 2, 3, 4), "5 positional", "at most 3", "k")
-refused_call(
-    "keyword-only by position", lambda f: f(X, 1, 2, "k"), "4 positional", "at most 3", "pass k by keyword"
-)
+refused_call("keyword-only by position", lambda f: f(X, 1, 2, "k"), "4 positional", "at most 3", "pass k by keyword")
 refused_call("argument twice", lambda f: f(X, 1, n=2), "'n'", "twice", "position 2", "2")
 refused_call("unknown keyword", lambda f: f(X, 1, q=[7]), "'q'", "[7]", "x, n, r, k")
 refused_call("wrong type", lambda f: f(X, "one"), "'n'", "position 2", "expected int", "found str 'one'")
-refused_call(
-    "wrong type by keyword", lambda f: f(X, 1, k=5), "'k'", "position 4", "expected str", "found int 5"
-)
-refused_call(
-    "wrong type of a default", lambda f: f(X, 1, "r"), "'r'", "position 3", "expected float", "found str 'r'"
-)
+refused_call("wrong type by keyword", lambda f: f(X, 1, k=5), "'k'", "position 4", "expected str", "found int 5")
+refused_call("wrong type of a default", lambda f: f(X, 1, "r"), "'r'", "position 3", "expected float", "found str 'r'")
 refused_call(
     "list for a Tensor",
     lambda f: f([1, 2], 1),
@@ -573,40 +490,20 @@ refused_call(
     "found str",
 )
 refused_call("too short a stack", lambda f: f.default.call_boxed([X]), "stack holds 1 values", "at least 4")
-refused_call(
-    "wrong type on the stack", lambda f: f.default.call_boxed([X, "one", 0.5, "k"]), "'n'", "found str 'one'"
-)
-refused_call(
-    "too few values to strip", lambda f: f.default.strip_defaults([X]), "found 1 values", "expected 4"
-)
+refused_call("wrong type on the stack", lambda f: f.default.call_boxed([X, "one", 0.5, "k"]), "'n'", "found str 'one'")
+refused_call("too few values to strip", lambda f: f.default.strip_defaults([X]), "found 1 values", "expected 4")
 refused_call("wrong arguments to explain", lambda f: f.explain(X), "'n'", "missing")
 
 
 @row(
-    "wrong type in a list",
-    DispatchTypeError,
-    "{ns}::f",
-    "'xs'",
-    "element 1",
-    "expected Tensor",
-    "str 'a'",
-    "schema: {ns}::f(",
-)
+    "wrong type in a list", DispatchTypeError, "{ns}::f", "'xs'", "element 1", "expected Tensor", "str 'a'",
+    "schema: {ns}::f(")
 def _(lib, backends):
     lib.define("f(Tensor[] xs) -> Tensor")
     return lambda: getattr(ops, lib.namespace).f([X, "a"])
 
 
-@row(
-    "no overload fits",
-    DispatchTypeError,
-    "{ns}::f.a",
-    "{ns}::f.b",
-    "found str 'a'",
-    "found str 'a'",
-    "int",
-    "float",
-)
+@row("no overload fits", DispatchTypeError, "{ns}::f.a", "{ns}::f.b", "found str 'a'", "found str 'a'", "int", "float")
 def _(lib, backends):
     lib.define("f.a(Tensor x, int y) -> Tensor")
     lib.define("f.b(Tensor x, float y) -> Tensor")
@@ -626,14 +523,8 @@ def _(lib, backends):
 
 
 @row(
-    "no kernel for the key",
-    NoKernelError,
-    "{ns}::f",
-    "key CPU",
-    "argument 'y' (position 2, ndarray)",
-    "Meta, AutogradCPU",
-    "impl(",
-)
+    "no kernel for the key", NoKernelError, "{ns}::f", "key CPU", "argument 'y' (position 2, ndarray)",
+    "Meta, AutogradCPU", "impl(")
 def _(lib, backends):
     lib.define("f(int x, Tensor y) -> Tensor")
     lib.impl("f", lambda x, y: y, "Meta")
@@ -642,13 +533,8 @@ def _(lib, backends):
 
 
 @row(
-    "no kernel for the key of a Tensor",
-    NoKernelError,
-    "{ns}::f",
-    "key CPU",
-    "argument 'x' (position 1, Tensor)",
-    "Meta",
-)
+    "no kernel for the key of a Tensor", NoKernelError, "{ns}::f", "key CPU", "argument 'x' (position 1, Tensor)",
+    "Meta")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor", kernel, "Meta")
     return lambda: getattr(ops, lib.namespace).f(Tensor(X))
@@ -661,13 +547,8 @@ def _(lib, backends):
 
 
 @row(
-    "no kernel for the default backend",
-    NoKernelError,
-    "{ns}::f",
-    "key CPU",
-    "no argument is an array",
-    "default backend CPU",
-)
+    "no kernel for the default backend", NoKernelError, "{ns}::f", "key CPU", "no argument is an array",
+    "default backend CPU")
 def _(lib, backends):
     lib.define("f(Tensor[] xs) -> Tensor", lambda xs: xs[0], "Meta")
     return lambda: getattr(ops, lib.namespace).f([])
@@ -686,28 +567,14 @@ def _(lib, backends):
 
 
 @row(
-    "no fake kernel",
-    NoKernelError,
-    "{ns}::f",
-    "no fake kernel",
-    "key Meta",
-    "CompositeExplicitAutograd",
-    "library.register_fake(",
-)
+    "no fake kernel", NoKernelError, "{ns}::f", "no fake kernel", "key Meta", "CompositeExplicitAutograd",
+    "library.register_fake(")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor", kernel, "CEA")
     return lambda: getattr(ops, lib.namespace).f(MetaArray(3))
 
 
-@row(
-    "no key is left",
-    NoKernelError,
-    "{ns}::f",
-    "no array argument",
-    "CPU",
-    "list empty?",
-    "CompositeExplicitAutograd",
-)
+@row("no key is left", NoKernelError, "{ns}::f", "no array argument", "CPU", "list empty?", "CompositeExplicitAutograd")
 def _(lib, backends):
     lib.define("f(Tensor[] xs) -> Tensor", lambda xs: xs[0], "CPU")
     return lambda: within(exclude_keys("BackendSelect"), lambda: getattr(ops, lib.namespace).f([]))
@@ -726,18 +593,9 @@ def within(guard, call):
 
 
 @row(
-    "ambiguous AutogradOther",
-    AmbiguousKernelError,
-    "{ns}::f",
-    "AutogradOther",
-    "CompositeImplicitAutograd",
-    "SparseCPU",
-    "impl(",
-    "below_autograd()",
-    "name: {ns}::f",
-    "schema: {ns}::f(Tensor x) -> Tensor",
-    "SparseCPU: kernel at",
-)
+    "ambiguous AutogradOther", AmbiguousKernelError, "{ns}::f", "AutogradOther", "CompositeImplicitAutograd",
+    "SparseCPU", "impl(", "below_autograd()", "name: {ns}::f", "schema: {ns}::f(Tensor x) -> Tensor",
+    "SparseCPU: kernel at")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor", kernel)
     lib.impl("f", kernel, "SparseCPU")
@@ -746,15 +604,7 @@ def _(lib, backends):
 
 
 def bad_result(name, returns, result, *fragments):
-    @row(
-        name,
-        DispatchTypeError,
-        "{ns}::f",
-        "kernel",
-        HERE,
-        *fragments,
-        "schema: {ns}::f(Tensor x) -> " + returns,
-    )
+    @row(name, DispatchTypeError, "{ns}::f", "kernel", HERE, *fragments, "schema: {ns}::f(Tensor x) -> " + returns)
     def _(lib, backends):
         lib.define(f"f(Tensor x) -> {returns}", lambda x: result)
         return lambda: getattr(ops, lib.namespace).f(X)
@@ -766,21 +616,12 @@ bad_result("None for a Tensor result", "Tensor", None, "expected Tensor", "found
 bad_result("results too few", "(Tensor, int)", (X,), "1 values", "tuple of 2 values")
 bad_result("results too many", "(Tensor, int)", (X, 1, 2), "3 values", "tuple of 2 values")
 bad_result("results not in a tuple", "(Tensor, int)", 1, "returned int 1", "tuple of 2 values")
-bad_result(
-    "second result of the wrong type", "(Tensor, int)", (X, X), "result 2", "expected int", "found ndarray"
-)
+bad_result("second result of the wrong type", "(Tensor, int)", (X, X), "result 2", "expected int", "found ndarray")
 bad_result("result where none is declared", "()", X, "ndarray", "expected None")
 
 
 @row(
-    "boxed kernel that miscounts",
-    DispatchTypeError,
-    "{ns}::f",
-    "boxed_kernel at",
-    HERE,
-    "left 2 values",
-    "expected 1",
-)
+    "boxed kernel that miscounts", DispatchTypeError, "{ns}::f", "boxed_kernel at", HERE, "left 2 values", "expected 1")
 def _(lib, backends):
     def boxed_kernel(op, stack):
         stack.push(X)
@@ -816,9 +657,7 @@ def _(lib, backends):
     return lambda: packet(X)
 
 
-@row(
-    "stale kernel", StaleOperatorError, "{ns}::gone", "kernel at", HERE, "no longer registered", "get_kernel("
-)
+@row("stale kernel", StaleOperatorError, "{ns}::gone", "kernel at", HERE, "no longer registered", "get_kernel(")
 def _(lib, backends):
     _, _, bound = removed(lib)
     return lambda: bound(X)
@@ -876,13 +715,7 @@ def _(lib, backends):
     return lambda: guard.__exit__(None, None, None)
 
 
-@row(
-    "guard left out of order",
-    StateOrderError,
-    "include_keys(Tracer)",
-    "default_backend('Meta')",
-    "nest `with`",
-)
+@row("guard left out of order", StateOrderError, "include_keys(Tracer)", "default_backend('Meta')", "nest `with`")
 def _(lib, backends):
     outer, inner = include_keys("Tracer"), default_backend("Meta")
 

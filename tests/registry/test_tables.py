@@ -379,9 +379,7 @@ def test_operators_share_the_entries_of_fallbacks_while_these_are_in_force(opera
         pytest.param("CIA", "SparseA", "AutogradOther", "CIA", "ambiguous", id="sparse_to_AutogradOther"),
     ],
 )
-def test_a_change_reaches_every_entry_that_depends_on_it(
-    operator, fresh, token, registered, added, key, before, after
-):
+def test_a_change_reaches_every_entry_that_depends_on_it(operator, fresh, token, registered, added, key, before, after):
     op = operator(registered)
     assert live(op, key) == before
     handle = fresh.impl(op, token(added), added)
