@@ -25,6 +25,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor, autograd, compile, func, higher_order, ops
 from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, DispatchError, DispatchTypeError
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 X = np.array([1.5, 2.0])
 
@@ -121,7 +122,7 @@ def error_of(run, mistake):
     return errors[0]
 
 
-@pytest.mark.parametrize("name", INSIDE)
+@together("name", INSIDE)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_value_that_is_followed_becomes_no_constant(mistake, name):
     call, use, remedy = MISTAKES[mistake]

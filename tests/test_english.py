@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.together import together
+
 ROOT = Path(__file__).parent.parent
 SOURCES = [path for ending in ("py", "pyx") for path in sorted(ROOT.glob(f"pydispatch/**/*.{ending}"))]
 OTHERS = [path for folder in ("tests", "benchmarks", "examples", "tools")
@@ -79,13 +81,13 @@ def faults_of_comments(source: str) -> Iterator[str]:
                     yield f"{token.start[0]}: {fault}: {token.string}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+@together("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_docstrings_keep_to_the_style_sheet(path):
     found = list(faults(path.read_text()))
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", OTHERS, ids=lambda path: str(path.relative_to(ROOT)))
+@together("path", OTHERS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_other_files_keep_to_the_style_sheet(path):
     source = path.read_text()
     found = [*faults(source, of_package=False), *faults_of_comments(source)]

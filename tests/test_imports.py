@@ -8,9 +8,8 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import pydispatch
+from tests.together import together
 
 ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
@@ -62,7 +61,7 @@ def imported_names(module: str, *, by_checkers: bool = False) -> set[str]:
     return found - {module}
 
 
-@pytest.mark.parametrize("module", SOURCES)
+@together("module", SOURCES)
 def test_imports_go_one_way(module):
     rank = RANKS[module.partition(".")[0]]
     assert [name for name in imported_names(module) if RANKS[name.partition(".")[0]] > rank] == []
@@ -77,7 +76,7 @@ def test_type_checkers_find_no_circle_in_tracing():
     TopologicalSorter({module: imported_names(module, by_checkers=True) for module in modules}).prepare()
 
 
-@pytest.mark.parametrize("module", SOURCES)
+@together("module", SOURCES)
 def test_no_import_inside_a_function(module):
     functions = [node for node in ast.walk(SOURCES[module]) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
     inside = [ast.unparse(node) for function in functions for node in ast.walk(function)

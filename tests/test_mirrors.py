@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
+from tests.together import together
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pydispatch"
@@ -85,7 +85,7 @@ def find_tests(path: Path) -> Path | None:
     return next((found for found in mirrored if found.exists()), None)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+@together("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_each_module_has_tests(path):
     tests = find_tests(path)
     assert tests is not None, f"write `# tests: tests/...` below the docstring of {path.relative_to(ROOT)}"

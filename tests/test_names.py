@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import pytest
+from tests.together import together
 
 TESTS = Path(__file__).parent
 LONGEST = 80
@@ -23,14 +23,14 @@ def names_in(path: Path) -> list[str]:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")]
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+@together("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
 def test_names_are_words_and_not_too_many(path):
     names = names_in(path)
     assert [name for name in names if len(name) > LONGEST] == []
     assert [name for name in names if CODE.search(name)] == []
 
 
-@pytest.mark.parametrize("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
+@together("path", sorted(TESTS.rglob("*.py")), ids=lambda path: str(path.relative_to(TESTS)))
 def test_no_line_refers_to_a_document_outside_the_repository(path):
     lines = enumerate(path.read_text().splitlines(), 1)
     assert [f"{n}: {line}" for n, line in lines if REFERENCE.search(line) and path.name != "test_names.py"] == []

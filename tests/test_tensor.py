@@ -28,6 +28,7 @@ from pydispatch.exceptions import (
 from pydispatch.testing import LoggingMode, LoggingTensor
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_map
+from tests.together import together
 
 
 def outcome(function, *args):
@@ -110,8 +111,8 @@ OPERANDS = {
 }
 
 
-@pytest.mark.parametrize("method", BINARY.values(), ids=BINARY)
-@pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
+@together("method", BINARY.values(), ids=BINARY)
+@together("other", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize(
     "array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5]), np.array(3)], ids=["int", "float", "0-d"]
 )
@@ -159,7 +160,7 @@ IN_PLACE = {
 }
 
 
-@pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
+@together("method", IN_PLACE.values(), ids=IN_PLACE)
 @pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize("array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5])], ids=["int", "float"])
 def test_in_place_operators(method, other, array):
@@ -365,8 +366,8 @@ SAMPLES = {
 }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
-@pytest.mark.parametrize("array", SAMPLES.values(), ids=SAMPLES)
+@together("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+@together("array", SAMPLES.values(), ids=SAMPLES)
 @pytest.mark.filterwarnings("ignore:.*ComplexWarning")
 def test_protocols(protocol, array):
     expected, got = outcome(protocol, array), outcome(protocol, Tensor(array))
@@ -946,7 +947,7 @@ RUNS = {     # of a function of a vector of four elements, which writes to it an
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=list(RUNS))
-@pytest.mark.parametrize("function", EXCHANGES)
+@together("function", EXCHANGES)
 def test_swaps_are_numpys(function, run):
     np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), function(np.arange(4.0)))
 
@@ -969,7 +970,7 @@ def random_assignments(seed):
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=list(RUNS))
-@pytest.mark.parametrize("seed", range(12))
+@together("seed", range(12))
 def test_assignments_of_elements_are_numpys(seed, run):
     function = random_assignments(seed)
     np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), function(np.arange(4.0)))

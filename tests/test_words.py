@@ -8,7 +8,7 @@ retired, as it is written in code (`.makes`, `draws=`, `class Rule`).
 import re
 from pathlib import Path
 
-import pytest
+from tests.together import together
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [path for ending in ("py", "pyi", "pyx", "pxd") for path in sorted(ROOT.glob(f"pydispatch/**/*.{ending}"))]
@@ -43,7 +43,7 @@ IDENTIFIERS = [
 ]
 
 
-@pytest.mark.parametrize("path", SOURCES + PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@together("path", SOURCES + PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_retired_word_is_left(path):
     words = rf"(?<![\w-])(?:{'|'.join(map(re.escape, WORDS))})(?![\w-])"
     pattern = re.compile("|".join([words, *IDENTIFIERS]))

@@ -20,6 +20,7 @@ from pydispatch.autograd.views import WriteProblem
 from pydispatch.exceptions import AutogradError, DispatchError
 from pydispatch.tracing import make_fx
 from tests.autograd.leaves import assert_gradient, constant, gradient_by_differences, leaf
+from tests.together import together
 
 NP = ops.np
 X = np.array([[0.3, -1.2, 0.7], [1.1, 0.4, -0.6]])
@@ -91,8 +92,8 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("write", WRITES)
+@together("reader", READERS)
+@together("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_write_through_a_view_is_seen_through_every_path(view, write, reader):
     def program(x, s):
@@ -106,7 +107,7 @@ def test_a_write_through_a_view_is_seen_through_every_path(view, write, reader):
     assert_right_gradients(program, X, S)
 
 
-@pytest.mark.parametrize("write", WRITES)
+@together("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_write_through_the_base_is_seen_through_views(view, write):
     def program(x, s):
@@ -119,7 +120,7 @@ def test_a_write_through_the_base_is_seen_through_views(view, write):
     assert_right_gradients(program, X, S)
 
 
-@pytest.mark.parametrize("write", WRITES)
+@together("write", WRITES)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_write_into_memory_that_was_not_tracked(view, write):
     def program(x, s):

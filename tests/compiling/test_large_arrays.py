@@ -19,6 +19,7 @@ from pydispatch.compiling import steps
 from pydispatch.func import grad, value_and_grad, vmap
 from pydispatch.scipy import special
 from tests.compiling.same import check_same
+from tests.together import together
 from tests.warning_filters import quiet
 
 SIZES = (1, 2, 63, 64, 65, 1023, 1024, 1025, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 65537)
@@ -53,7 +54,7 @@ ELEMENTWISE = {
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-@pytest.mark.parametrize("size", SIZES)
+@together("size", SIZES)
 def test_sizes_around_the_borders_of_blocks(size, name):
     x, y = numbers(2, size)
     with quiet():

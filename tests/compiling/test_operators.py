@@ -16,6 +16,7 @@ from tests.compiling.same import check_same
 from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED
 from tests.operators.samples import Sample, samples
 from tests.properties.programs import same_bits
+from tests.together import together
 from tests.warning_filters import quiet
 
 
@@ -204,7 +205,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
 @pytest.mark.parametrize("function", FUNCTIONS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@together("layout", LAYOUTS)
 def test_layouts(layout, function, dtype):
     x = LAYOUTS[layout]((10 * BASE).astype(dtype))
     with quiet():
@@ -218,9 +219,9 @@ def test_layouts(layout, function, dtype):
             assert not np.may_share_memory(array, x)
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "min", "any", "all", "var", "argmax"])
-@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 1), (0, 2), (1, 2), (2, 0)], ids=str)
-@pytest.mark.parametrize("dtype", ["float64", "complex64", "int8"])
+@together("name", ["sum", "prod", "mean", "max", "min", "any", "all", "var", "argmax"])
+@together("axis", [None, 0, 1, 2, (0, 1), (0, 2), (1, 2), (2, 0)], ids=str)
+@together("dtype", ["float64", "complex64", "int8"])
 def test_reductions_have_the_bits_of_numpys(name, axis, dtype):
     if name == "argmax" and isinstance(axis, tuple):
         axis = axis[0]

@@ -8,6 +8,7 @@ import pytest
 from pydispatch import compile, ops
 from pydispatch.func import grad
 from tests.compiling.same import check_same
+from tests.together import together
 
 NP = ops.np
 DTYPES = ["f8", "f4", "i4", "i8", "?", "i1", "c16", "i2"]
@@ -43,9 +44,9 @@ def check(function, *args):
     assert "call " not in compiled.plan(*args)
 
 
-@pytest.mark.parametrize("read", READS.values(), ids=READS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES)
+@together("read", READS.values(), ids=READS)
+@together("shape", SHAPES, ids=str)
+@together("dtype", DTYPES)
 def test_reads(read, dtype, shape):
     x, k, _ = arguments(shape, dtype)
     check(read, x, k)

@@ -19,6 +19,7 @@ from pydispatch.func import grad
 from pydispatch.library import Library
 from pydispatch.modes import DispatchMode
 from pydispatch.numpy.declare import FUNCTIONS
+from tests.together import together
 from tests.warning_filters import all_warnings
 
 
@@ -176,8 +177,8 @@ def conversion(function, x, call):
             repr(found.tolist()))
 
 
-@pytest.mark.parametrize("call", CALLED.values(), ids=CALLED.keys())
-@pytest.mark.parametrize("x", CONVERTED.values(), ids=CONVERTED.keys())
+@together("call", CALLED.values(), ids=CALLED.keys())
+@together("x", CONVERTED.values(), ids=CONVERTED.keys())
 @pytest.mark.parametrize("name", CONVERSIONS)
 def test_conversions_are_numpys(name, x, call):
     expected = conversion(getattr(np, name), x, call)
@@ -319,7 +320,7 @@ def test_numbers_below_one_are_numpys(end, kwargs):
         np.testing.assert_array_equal(pnp.arange(end, **kwargs), np.arange(end, **kwargs))
 
 
-@pytest.mark.parametrize("args", [
+@together("args", [
     (1, 2.5, 0.5), (0.1, 1, 0.1), (-0.0, 2), (0, 5), (5, 0, -1), (5, 0, -2.5), (1, 1), (2, 1), (1, 2, 0),
     (0.0, 1.0, 0.0), (0, 1, np.nan), (np.inf, 1), (0, 1e9, 1e6), (0, 4096.5), (0, 4097), (4097, 4100), (0, 8192, 4096),
     (-3, 3, 0.7), (2.0,), (2.5,), (1e-320, 1), (0, 1e-320, 1), (5, 6, 1e-300), (1, 2, 3, float), (1, True),

@@ -16,6 +16,7 @@ from pydispatch import Tensor, _core, ops
 from pydispatch.operators.declare import DECLARATIONS, IS_NUMPY_2_0
 from tests.core.test_iteration import laid_out, layouts
 from tests.numpy.calls import case_named
+from tests.together import together
 from tests.warning_filters import all_warnings
 
 TYPES = [np.dtype(code) for code in "?bBhHiIlLqQfdFD"]
@@ -129,7 +130,7 @@ NUMBERS = [0, 1, -1, 3, 127, 128, 200, 255, 256, 65536, 2**29, 2**31, -200, 0.0,
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.parametrize("number", NUMBERS, ids=lambda number: f"{type(number).__name__} {number}")
+@together("number", NUMBERS, ids=lambda number: f"{type(number).__name__} {number}")
 def test_numbers_take_on_the_type_of_the_array(number, dtype):
     x = np.arange(6).reshape(2, 3).astype(dtype)[:, ::-1]
     names = ["add", "multiply", "maximum", "power", "copysign", "logical_and", "logical_or", "logical_xor"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pydispatch import Tensor, _core, ops
 from tests.core.test_elementwise import LEFT_TO_NUMPY, TYPES, numbers, outcome
 from tests.core.test_iteration import laid_out, layouts
+from tests.together import together
 
 DTYPES = [*TYPES, *map(np.dtype, ("e", "g", ">f8", "M8[s]", "U3", "O", [("a", int), ("b", float)]))]
 each_dtype = pytest.mark.parametrize("dtype", [None, *DTYPES], ids=str)
@@ -45,7 +46,7 @@ def test_ones(dtype):
 
 
 @each_dtype
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
+@together("value", VALUES.values(), ids=VALUES)
 def test_full(value, dtype):
     for shape in SHAPES:
         assert shown(_core.full, shape, value, dtype=dtype) == shown(np.full, shape, value, dtype=dtype), shape

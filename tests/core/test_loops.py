@@ -17,6 +17,7 @@ from pydispatch._registry.fused_formulas import PRODUCTS, fused_formula_of
 from pydispatch.autograd import grad
 from pydispatch.library import Library
 from pydispatch.operators.declare import DECLARATIONS, operators
+from tests.together import together
 from tests.warning_filters import all_warnings
 
 cos, sin, total = operators("cos", "sin", "sum")
@@ -67,7 +68,7 @@ def test_special_values_come_out_as_from_numpy(ufunc):
 
 
 @each_ufunc
-@pytest.mark.parametrize("shape", [(1,), (2,), (3,), (8,), (17,), (4096,), (2, 3), (1, 1), (3, 1, 2)], ids=str)
+@together("shape", [(1,), (2,), (3,), (8,), (17,), (4096,), (2, 3), (1, 1), (3, 1, 2)], ids=str)
 def test_shapes_come_out_as_from_numpy(ufunc, shape):
     random = np.random.default_rng(0)
     args = [random.uniform(0.1, 0.9, shape) for _ in range(ufunc.nin)]

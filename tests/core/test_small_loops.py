@@ -15,6 +15,7 @@ from pydispatch import Tensor, compile, func, ops
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as repeated
 from tests.compiling.same import check_same
+from tests.together import together
 from tests.warning_filters import all_warnings, quiet
 
 EDGES = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, -np.nan, 5e-324, 1e-40, 1e308, -3e38, 2.0]
@@ -99,8 +100,8 @@ OF_LINKS = {
 }
 
 
-@pytest.mark.parametrize("first", ["plus", "minus", "times"])
-@pytest.mark.parametrize("does", [*itertools.product(OF_LINKS, repeat=3)])
+@together("first", ["plus", "minus", "times"])
+@together("does", [*itertools.product(OF_LINKS, repeat=3)])
 def test_links(first, does):
     one, two, three = [OF_LINKS[name] for name in does]
 
@@ -138,9 +139,9 @@ def test_links_with_carries(does):
     check_same((a, b, c), (*carry, np.array(results)))
 
 
-@pytest.mark.parametrize("name", COMPARISONS)
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.bool_])
+@together("name", COMPARISONS)
+@together("n", SIZES)
+@together("dtype", [np.float64, np.float32, np.int64, np.bool_])
 def test_comparisons(name, dtype, n):
     compare = getattr(ops.np, name)
     if dtype is np.bool_:
@@ -230,9 +231,9 @@ def reported(function, x, how):
     return [re.sub(r" \(at .*\)", "", str(warning.message)) for warning in caught]
 
 
-@pytest.mark.parametrize("name", ERRORS)
+@together("name", ERRORS)
 @pytest.mark.parametrize("how", ["raise", "warn", "ignore"])
-@pytest.mark.parametrize("shape", [(), (1,), (4,), (16,), (3, 3)], ids=str)
+@together("shape", [(), (1,), (4,), (16,), (3, 3)], ids=str)
 @pytest.mark.parametrize("around", AROUND)
 def test_errors_are_those_of_numpy(name, around, shape, how):
     raising, number = ERRORS[name]
@@ -372,9 +373,9 @@ SCANS = {function.__name__: function for function in (
 
 
 @pytest.mark.parametrize("name", SCANS)
-@pytest.mark.parametrize("length", LENGTHS)
+@together("length", LENGTHS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=["float64", "float32"])
-@pytest.mark.parametrize("shape", [(), (3,), (2, 3)], ids=str)
+@together("shape", [(), (3,), (2, 3)], ids=str)
 def test_repetitions(name, shape, dtype, length):
     random = np.random.default_rng(length)
     state, xs = random.standard_normal(shape).astype(dtype), random.standard_normal((length, *shape)).astype(dtype)

@@ -9,6 +9,7 @@ import pytest
 
 from pydispatch import compile, ops
 from tests.compiling.same import check_same
+from tests.together import together
 
 NAMES = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "maximum": 2, "minimum": 2, "sqrt": 1}
 SIZES = (17, 31, 32, 33, 47, 63, 64, 65, 129, 255, 256, 257, 1000, 9001)
@@ -30,9 +31,9 @@ def operands(dtype, size):
     return left.copy(), right.copy()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@together("name", NAMES)
 @dtypes
-@pytest.mark.parametrize("size", SIZES)
+@together("size", SIZES)
 def test_bits_of_each_size(name, size, dtype):
     given = operands(dtype, size)[:NAMES[name]]
     with np.errstate(all="ignore"):

@@ -15,6 +15,7 @@ from pydispatch._registry.operators import load_all
 from pydispatch.debug import describing
 from pydispatch.operators.declare import PACKS
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 load_all("np")
 DECLARED = {**PACKS["np"].declarations, **PACKS["np"].of_families}
@@ -28,7 +29,7 @@ def facts(op):
         "Shapes", "Dtypes", "Gradient", "Variants"))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@together("name", FUNCTIONS)
 def test_every_operator_has_a_line_and_an_example_that_is_true(name):
     packet = getattr(ops.np, name)
     schema, line, *_ = packet.__doc__.split("\n\n")
@@ -42,7 +43,7 @@ def test_every_operator_has_a_line_and_an_example_that_is_true(name):
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("name", DECLARED)
+@together("name", DECLARED)
 def test_every_variant_documents_itself(name):
     base, _, overload = name.partition(".")
     op = getattr(getattr(ops.np, base), overload or "default")

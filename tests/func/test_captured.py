@@ -29,6 +29,7 @@ from pydispatch.higher_order import associative_scan, cond, map, scan, while_loo
 from pydispatch.modes import DispatchMode
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 RAW = np.array([0.5, 1.25])
 ONES = np.ones(2)
@@ -136,7 +137,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+@together("name", GRADIENTS)
 @every_program
 def test_a_gradient_goes_through_what_is_captured(row, name):
     function = program(*row)

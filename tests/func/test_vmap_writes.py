@@ -16,6 +16,7 @@ import pydispatch.numpy as np
 from pydispatch import Tensor, compile, func, higher_order, ops
 from pydispatch.exceptions import DispatchTypeError, VmapError
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 RNG = numpy.random.default_rng(5)
 ROWS = RNG.normal(size=(4, 3))
@@ -404,7 +405,7 @@ def looped(program):
     return numpy.stack([program(numpy, x, i) for x, i in zip(ROWS, INDICES, strict=True)])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@together("way", WAYS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_it_is_what_a_loop_does(program, way):
     found = WAYS[way](example(program))(ROWS, INDICES)

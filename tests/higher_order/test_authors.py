@@ -16,6 +16,7 @@ from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
 from tests.higher_order.compositions import same
+from tests.together import together
 
 X, K = np.array([0.3, -1.2]), np.array(0.7)
 TRUE = np.array(True)
@@ -184,7 +185,7 @@ def programs(author, body):
     return [lambda x, k, run=run: ops.np.sum(run(author(k), x)) for run in (inside, outside)]
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
+@together("transform", TRANSFORMS)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("author", AUTHORS, ids=lambda author: author.__name__)
 def test_as_without_control_flow(author, body, transform):

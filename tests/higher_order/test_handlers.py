@@ -12,6 +12,7 @@ from pydispatch.func.transform import Transform
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from tests.modes.recorders import Passing
+from tests.together import together
 
 X = np.arange(3.0)
 
@@ -122,7 +123,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@together("name", CALLS)
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("place", PLACES)
 def test_wrong_results(name, place, wrong):

@@ -15,6 +15,7 @@ from pydispatch.exceptions import RegistrationError
 from pydispatch.library import c_function, custom_op
 from pydispatch.packs import Pack
 from pydispatch.testing import opcheck
+from tests.together import together
 
 D, F, P, N = ctypes.c_double, ctypes.c_float, ctypes.c_void_p, ctypes.c_ssize_t
 new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, P, P, P)(("PyCapsule_New", ctypes.pythonapi))
@@ -93,7 +94,7 @@ LAYOUTS = {
 
 
 @each_function
-@pytest.mark.parametrize("layout", LAYOUTS)
+@together("layout", LAYOUTS)
 def test_every_layout_and_type_comes_out_as_by_the_rules_of_numpy(source, formula, layout):
     ufunc = c_function(source)
     x = LAYOUTS[layout]

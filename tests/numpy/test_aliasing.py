@@ -33,6 +33,7 @@ from pydispatch.tree import tree_leaves
 from tests.numpy.calls import case_named, is_array, mapped
 from tests.numpy.test_calls import calls_of
 from tests.numpy.test_functions import TOLD, numpys, ours
+from tests.together import together
 
 Call = Callable[..., Any]
 REFUSALS = (ValueError, TypeError, AutogradError, FunctionalizationError)
@@ -350,7 +351,7 @@ if not hasattr(numpy, "unstack"):       # before NumPy 2.1
     del ROWS["unstack"], ROWS["reshape, copy"]
 
 
-@pytest.mark.parametrize("row", ROWS)
+@together("row", ROWS)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_views_and_copies(row, order):
     matrix = numpy.array([[1.0, -2.0, 0.5], [4.0, 3.0, -1.0]], order=order)

@@ -23,6 +23,7 @@ from tests.numpy.test_functions import CONVERSIONS, IN_PLACE, TOLD, check_same, 
 from tests.operators.oracles import agreeing, identical
 from tests.operators.samples import numpy_function
 from tests.operators.samples import samples as samples_of_operator
+from tests.together import together
 from tests.warning_filters import all_warnings
 
 
@@ -118,7 +119,7 @@ ARRAYS_ALONE = ("take_along_axis", "common_type")
 """Functions of which NumPy asks dtypes of the arguments without making arrays of them."""
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in ARRAYS_ALONE])
+@together("name", [name for name in CALLS if name not in ARRAYS_ALONE])
 def test_lists_beside_a_tensor(name):
     for (expected, _), tensors, tolerance in forms(name, first_an_array):
         if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(tensors)):
@@ -130,7 +131,7 @@ SLICED = ("split", "array_split", "trim_zeros")
 """Functions that slice lists in NumPy."""
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in SLICED])
+@together("name", [name for name in CALLS if name not in SLICED])
 def test_lists_alone(name):
     for call in CALLS[name]:
         args, kwargs = mapped(lambda x: x.tolist(), call[:2])
@@ -153,7 +154,7 @@ RENAMED = ("reshape",)
 """Functions with an argument that has had another name."""
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in RENAMED and parameters(numpys(name))])
+@together("name", [name for name in CALLS if name not in RENAMED and parameters(numpys(name))])
 def test_arguments_by_name(name):
     names = parameters(numpys(name))
 
@@ -171,7 +172,7 @@ WITHOUT_OUT = ("fft.fft2", "fft.ifft2", "fft.fftn", "fft.ifftn", "fft.rfft2", "f
 apply_along_axis hand it on, around refuses to round integers into integers, multi_dot to write into 0 dimensions."""
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in WITHOUT_OUT])
+@together("name", [name for name in CALLS if name not in WITHOUT_OUT])
 def test_out(name):
     for call in CALLS[name]:
         result, _ = outcome(numpys(name), *mapped(same_as, call[:2]))
@@ -190,7 +191,7 @@ def test_out(name):
             check(tensor, target, call.tolerance)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("piecewise", "clip")])
+@together("name", [name for name in CALLS if name not in ("piecewise", "clip")])
 def test_a_keyword_that_is_none_is_refused(name):
     for call in CALLS[name][:3]:
         args, kwargs = mapped(as_tensor, call[:2])
@@ -259,7 +260,7 @@ def arguments(ufunc: np.ufunc, dtype: str) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", UNIVERSAL)
-@pytest.mark.parametrize("option", ["", *OPTIONS])
+@together("option", ["", *OPTIONS])
 def test_options_of_universal_functions(name, option):
     options = OPTIONS.get(option, {})
     for dtype in DTYPES:

@@ -12,6 +12,7 @@ import pydispatch.numpy as pnp
 from pydispatch.numpy import fft, linalg, passed_on
 from pydispatch.numpy.declare import FUNCTIONS, KINDS, OF_NUMPY, REASONS, Adapter
 from tests.numpy import page
+from tests.together import together
 
 PUBLIC = sorted([name for name in np.__all__ if not name.startswith("_") and hasattr(np, name)])
 CALLABLE = [
@@ -23,7 +24,7 @@ OBJECTS = ("vectorize", "r_", "c_")
 """What is neither a function nor passed on: our own classes of NumPy's names."""
 
 
-@pytest.mark.parametrize("name", CALLABLE)
+@together("name", CALLABLE)
 def test_each_is_one_thing(name):
     numpys = operator.attrgetter(name)(np)
     is_ours = numpys in OF_NUMPY
@@ -36,7 +37,7 @@ def test_each_is_one_thing(name):
         assert found is numpys
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@together("name", PUBLIC)
 def test_every_public_name_is_there(name):
     assert hasattr(pnp, name)
     assert name in dir(pnp)
@@ -48,7 +49,7 @@ def test_modules_have_what_they_list():
         assert all(hasattr(module, name) for name in module.__all__)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@together("name", FUNCTIONS)
 def test_each_function_has_a_kind(name):
     assert KINDS[name] in (*page.KINDS_IN_ORDER, "refused")
     assert (name in REASONS) == (KINDS[name] == "refused")
@@ -66,7 +67,7 @@ def parameters_of(function):
 
 
 @pytest.mark.skipif(np.__version__.split(".")[:2] != page.WRITTEN_FOR.split("."), reason="versions add arguments")
-@pytest.mark.parametrize("name", [
+@together("name", [
     name for name, function in FUNCTIONS.items() if name not in OTHERWISE and not name.startswith("random.")
     and not isinstance(function.implementation, Adapter) and inspect.isroutine(function.numpy_function)])
 def test_signatures_are_numpys(name):

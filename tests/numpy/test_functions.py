@@ -36,6 +36,7 @@ from tests.numpy.calls import (
 )
 from tests.numpy.samples import SAMPLES
 from tests.numpy.samples.sample import Sample
+from tests.together import together
 
 
 def array_function(name: str) -> ArrayFunction:
@@ -86,7 +87,7 @@ TOLD = ("array_repr", "einsum_path", "iinfo", "ndenumerate", "save", "savetxt", 
 have them."""
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - IN_PLACE - set(TOLD)))
+@together("name", sorted(FUNCTIONS.keys() - IN_PLACE - set(TOLD)))
 def test_every_function_has_a_sample(name):
     if numpys(name) is None:
         pytest.skip("newer versions of NumPy have it, and its samples")

@@ -14,18 +14,19 @@ from pydispatch import Tensor
 from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.numpy.passed_on import LOADED
 from tests.numpy import page, stub
+from tests.together import together
 
 STUB = Path(pydispatch.numpy.__file__).with_suffix(".pyi")
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@together("name", sorted(FUNCTIONS))
 def test_aliases_are_the_same_object(name):
     function = FUNCTIONS[name]
     aliases = [alias for alias, value in LOADED.items() if callable(value) and value is function.numpy_function]
     assert all(getattr(pydispatch.numpy, alias) is function.public for alias in aliases)
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+@together("name", sorted(FUNCTIONS))
 def test_a_function_pickles_by_name(name):
     assert pickle.loads(pickle.dumps(FUNCTIONS[name].public)) is FUNCTIONS[name].public
 

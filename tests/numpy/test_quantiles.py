@@ -9,6 +9,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor, autograd, compile, func
 from pydispatch.numpy.statistics import POSITIONS
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 DATA = np.random.default_rng(0).normal(size=(3, 6))
 HOLES = np.where(np.arange(18).reshape(3, 6) % 7 == 2, np.nan, DATA)
@@ -24,7 +25,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("run", RUNS)
-@pytest.mark.parametrize("method", POSITIONS)
+@together("method", POSITIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_values_are_numpys(name, method, run):
     data, whole = NAMES[name]

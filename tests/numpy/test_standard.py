@@ -14,6 +14,7 @@ from pydispatch import Tensor, compile, func
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy import tensors
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 NAMES = """
 abs acos acosh add all any arange argmax argmin argsort asarray asin asinh astype atan atan2 atanh bitwise_and
@@ -41,7 +42,7 @@ ALIASES = {
 }
 
 
-@pytest.mark.parametrize("name", [*NAMES, *[f"linalg.{name}" for name in LINALG], *[f"fft.{name}" for name in FFT]])
+@together("name", [*NAMES, *[f"linalg.{name}" for name in LINALG], *[f"fft.{name}" for name in FFT]])
 def test_every_name_of_the_standard_is_there(name):
     namespace = Tensor(np.ones(1)).__array_namespace__()
     for part in name.split("."):

@@ -40,6 +40,7 @@ from tests.operators.oracles import (
     weights,
 )
 from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
+from tests.together import together
 
 NAMES = [
     name for name in functional_names() if any(argument.type.contains_arrays for argument in schema_of(name).arguments)
@@ -199,7 +200,7 @@ def test_samples_have_arrays_to_map(name):
     assert any(not is_error(looped(call)) for call in mapped_calls(name, samples(name)))
 
 
-@pytest.mark.parametrize("name", [name for name in DECLARATIONS if "random" not in DECLARATIONS[name].tags])
+@together("name", [name for name in DECLARATIONS if "random" not in DECLARATIONS[name].tags])
 def test_every_operator_says_what_a_batch_of_it_is(name):
     takes_arrays = any(argument.type.contains_arrays for argument in schema_of(name).arguments)
     assert (DECLARATIONS[name].vmap is not None) == takes_arrays

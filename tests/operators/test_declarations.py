@@ -18,6 +18,7 @@ from pydispatch.schema import parse_schema
 from pydispatch.schema.fitting import EXACT, compare_signature
 from tests.operators.oracles import is_error, outcome
 from tests.operators.samples import LATER, STATEMENTS, functional_names, numpy_function, samples, schema_of
+from tests.together import together
 
 assert all((ops.np.linalg_inv, ops.np.fft_fft, ops.np.random_normal))     # they declare their families
 NAMES = functional_names()
@@ -100,12 +101,12 @@ def test_positions_and_defaults_are_those_of_numpy(name):
             assert argument.default == default or argument.default is None, f"{name}: {argument}"
 
 
-@pytest.mark.parametrize("name", DECLARATIONS)
+@together("name", DECLARATIONS)
 def test_schemas_print_as_they_are_written(name):
     assert str(schema_of(name)) == DECLARATIONS[name].schema_text
 
 
-@pytest.mark.parametrize("name", DECLARATIONS)
+@together("name", DECLARATIONS)
 def test_every_operator_has_a_kernel_and_a_meta_rule(name):
     packet, _, overload = name.partition(".")
     operator = getattr(getattr(ops.np, packet), overload or "default")
@@ -115,7 +116,7 @@ def test_every_operator_has_a_kernel_and_a_meta_rule(name):
     assert str(parsed_schema(operator)) == f"np::{schema_of(name)}"
 
 
-@pytest.mark.parametrize("name", [*DECLARATIONS, *OF_FAMILIES])
+@together("name", [*DECLARATIONS, *OF_FAMILIES])
 def test_kernels_take_every_argument_with_its_default(name):
     declaration = LIBRARY.declaration(name)
     composites = filter(None, (declaration.differentiated_as, declaration.planned_as))
@@ -133,7 +134,7 @@ def test_each_name_knows_its_variants():
         assert all(other is None or VARIANTS[other] is variants for other in variants)
 
 
-@pytest.mark.parametrize("name", DECLARATIONS)
+@together("name", DECLARATIONS)
 def test_variants_differ_from_the_function_in_what_they_write_to(name):
     variants = VARIANTS[name]
     names = [argument.name for argument in schema_of(variants.functional).arguments]

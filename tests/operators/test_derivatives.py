@@ -38,6 +38,7 @@ from tests.operators.oracles import (
     weights,
 )
 from tests.operators.samples import numpy_function, samples, schema_of
+from tests.together import together
 
 CONSTANT = [name for name in NAMES if not DECLARATIONS[name].differentiable]
 
@@ -332,7 +333,7 @@ def test_every_operator_has_a_derivative_or_says_that_it_has_none(name):
         assert (declaration.vjp, declaration.jvp) == (None, None)
 
 
-@pytest.mark.parametrize("name", DECLARATIONS)
+@together("name", DECLARATIONS)
 def test_variants_share_their_formulas(name):
     declaration, functional = DECLARATIONS[name], DECLARATIONS[VARIANTS[name].functional]
     for what in ("vjp", "jvp", "differentiable", "broadcasts"):

@@ -16,6 +16,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.tracing import make_fx
 from tests.modes.recorders import Passing
+from tests.together import together
 
 NP = ops.np
 X = np.arange(3.0)
@@ -93,8 +94,8 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("found", [1.0, True, 2j, np.float64(1.0)], ids=repr)
-@pytest.mark.parametrize("place", PLACES.values(), ids=list(PLACES))
+@together("found", [1.0, True, 2j, np.float64(1.0)], ids=repr)
+@together("place", PLACES.values(), ids=list(PLACES))
 @pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
 def test_a_number_cannot_be_written_into(write, place, found):
     with pytest.raises(DispatchTypeError, match=(

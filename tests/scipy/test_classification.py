@@ -12,12 +12,13 @@ import pydispatch.scipy
 from pydispatch.numpy.declare import OF_NUMPY
 from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON
 from tests.scipy import page
+from tests.together import together
 
 for family in FAMILIES:
     import_module(f"pydispatch.scipy.{family}")
 
 
-@pytest.mark.parametrize("name", sorted(FACE.functions))
+@together("name", sorted(FACE.functions))
 def test_each_function_has_a_kind(name):
     assert FACE.kinds[name] in (*page.KINDS_IN_ORDER, "refused")
     assert (name in FACE.reasons) == (FACE.kinds[name] == "refused")

@@ -17,6 +17,7 @@ import pydispatch
 from pydispatch import Tensor, ops
 from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.scipy import linalg, ndimage, signal, special, stats
+from tests.together import together
 
 OURS = {"linalg": linalg, "ndimage": ndimage, "signal": signal, "special": special, "stats": stats}
 THREE, SQUARE, WIDE = np.array([0.2, 0.3, 0.5]), np.eye(3), np.ones((3, 2))
@@ -92,8 +93,8 @@ def call_of(name, call):
     return lambda x: call(function, x), error_for
 
 
-@pytest.mark.parametrize("way", {**WAYS, **BATCHES})
-@pytest.mark.parametrize("name", SHAPES)
+@together("way", {**WAYS, **BATCHES})
+@together("name", SHAPES)
 def test_wrong_shapes(name, way):
     call, bad = SHAPES[name]
     function, error_for = call_of(name, call)

@@ -35,6 +35,7 @@ from tests.numpy.calls import (
 )
 from tests.numpy.samples.sample import Sample
 from tests.scipy.samples import SAMPLES
+from tests.together import together
 
 load_all("scipy")
 
@@ -70,7 +71,7 @@ def examples(x: np.ndarray) -> list[np.ndarray]:
     return [x * factor if is_differentiable(x) else x.copy() for factor in (1.0, 0.95, 0.9)]
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@together("name", TAKEN)
 def test_every_function_has_a_sample(name):
     assert name in SAMPLES
     assert FACE.kinds[name] == "constant" or any(each.smooth for each in SAMPLES[name])
@@ -84,7 +85,7 @@ def tells_parameters(name: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("name", list(filter(tells_parameters, TAKEN)))
+@together("name", list(filter(tells_parameters, TAKEN)))
 def test_parameters_are_scipys(name):
     theirs = inspect.signature(scipys(name)).parameters.values()
     assert [(each.name, each.kind, each.default) for each in inspect.signature(ours(name)).parameters.values()] == [
@@ -229,6 +230,6 @@ def test_operators_pass_opcheck(name):
     assert set(outcome.values()) == {"SUCCESS"}
 
 
-@pytest.mark.parametrize("name", sorted(SCIPY.of_families))
+@together("name", sorted(SCIPY.of_families))
 def test_no_operator_loops_over_a_batch(name):
     assert SCIPY.of_families[name].vmap is not None

@@ -20,6 +20,7 @@ from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.scipy import special
 from pydispatch.scipy.pack import FACE, PASSED_ON
 from tests.numpy.calls import check_same, quietly
+from tests.together import together
 from tests.warning_filters import all_warnings
 
 
@@ -29,7 +30,7 @@ def slope(name: str, i: int, *args: Any) -> Any:
     return quietly(func.grad(getattr(special, name), i), args, {})
 
 
-@pytest.mark.parametrize("name", [name for name in scipy.special.__all__ if not name.startswith("_")])
+@together("name", [name for name in scipy.special.__all__ if not name.startswith("_")])
 def test_every_name_of_scipys_is_one_thing(name):
     assert (f"special.{name}" in FACE.functions) + (name in PASSED_ON["special"]) == 1
     assert hasattr(special, name)

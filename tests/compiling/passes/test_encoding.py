@@ -11,9 +11,10 @@ from pydispatch import compile
 from pydispatch.compiling.passes.encoding import WORK, encoded_plan, encoded_step
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
 from tests.compiling.passes.interpreter import SEEDS, program
+from tests.together import together
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 @pytest.mark.parametrize("blocks", [False, True])
 def test_the_core_runs_the_steps(blocks, seed):
     made = program(seed)

@@ -10,9 +10,10 @@ from pydispatch.compiling.passes import fusion
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
 from pydispatch.compiling.steps import BlocksStep
 from tests.compiling.passes.interpreter import SEEDS, assert_reordered, program
+from tests.together import together
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 @pytest.mark.parametrize("block", [1, 3, 20])
 def test_blocks_compute_the_same_in_an_order_that_fits(block, seed):
     made = program(seed)

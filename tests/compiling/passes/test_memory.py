@@ -11,9 +11,10 @@ from pydispatch.compiling.passes.memory import ALIGNMENT, Arena, donations
 from pydispatch.compiling.steps import BlocksStep
 from tests.compiling.passes.interpreter import SEEDS, program
 from tests.compiling.same import check_same
+from tests.together import together
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 @pytest.mark.parametrize("block", [None, 1, 7])
 def test_values_that_share_the_arena_stay_as_long_as_they_are_needed(block, seed):
     # The oracle gives each value its own memory.
