@@ -14,7 +14,7 @@ from pydispatch.backends.providing import CALLED
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
 from pydispatch.modes import DispatchMode
 from pydispatch.operators.declare import declaration_of
-from pydispatch.tracing.decompositions import _table, get_decompositions, register_decomposition
+from pydispatch.tracing.decompositions import _table, decomposition_of, get_decompositions, register_decomposition
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import samples
 
@@ -72,7 +72,7 @@ def as_of_a_backend(leaf):
 
 def pieces_of(name):
     op = find_or_raise(f"np::{name}")
-    return [each for each in (_table.get(op), declaration_of(op).differentiated_as) if each is not None]
+    return [each for each in (decomposition_of(op), declaration_of(op).differentiated_as) if each is not None]
 
 
 def samples_of_real_numbers(name):
@@ -84,7 +84,7 @@ def samples_of_real_numbers(name):
 
 
 def test_what_decompositions_call_is_told_of_each():
-    assert {name for name in NAMES if "f" in getattr(_table[find_or_raise(f"np::{name}")], "kinds", "f")} <= set(CALLED)
+    assert {name for name in NAMES if "f" in getattr(decomposition_of(find_or_raise(f"np::{name}")), "kinds", "f")} <= set(CALLED)
     assert all(len(pieces_of(name)) == 1 for name in CALLED)
 
 
