@@ -288,6 +288,7 @@ def _(op, other, patch):
 
 @broken("fallback that is inactive", "I6")
 def _(op, other, patch):
+    registrations.mark_all_stale()      # tables that earlier calls have left lack the fallback, which is I11
     patch.setattr(
         registrations, "fallbacks", [registrations.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")]
     )
