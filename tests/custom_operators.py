@@ -80,7 +80,6 @@ def batch_last(x: Any, batch: int | None) -> Any:
 
 
 def requires_grad(x: Any) -> bool:
-    """Return whether this argument needs a gradient."""
     return isinstance(x, Tensor) and x.requires_grad
 
 
@@ -89,7 +88,6 @@ def requires_grad(x: Any) -> bool:
 
 @custom_op("samples::numpy_mul", mutates_args=())
 def numpy_mul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Compute x·y, broadcast."""
     product: np.ndarray = x * y
     return product
 
@@ -149,7 +147,6 @@ also_by_name(numpy_mul, numpy_mul_fake, save_mul, backward_mul)
 
 @custom_op("samples::numpy_cube", mutates_args=())
 def numpy_cube(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute x³ and 3x²."""
     return x * x * x, (3 * x * x).astype(x.dtype)
 
 
@@ -200,7 +197,6 @@ also_by_name(numpy_cube, numpy_cube_fake, save_cube, backward_cube)
 
 @custom_op("samples::numpy_mul_scalar", mutates_args=())
 def numpy_mul_scalar(x: np.ndarray, *, scalar: float) -> np.ndarray:
-    """Compute x·scalar."""
     return x * scalar
 
 
@@ -352,7 +348,6 @@ also_by_name(numpy_sort, numpy_sort_fake, save_sort, backward_sort, [True, False
 
 @custom_op("samples::numpy_view_copy", mutates_args=())
 def numpy_view_copy(x: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Copy x in another shape."""
     return x.reshape(shape).copy()
 
 

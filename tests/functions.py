@@ -36,7 +36,6 @@ class FunctionSample:
 
     @property
     def name(self) -> str:
-        """The name of the class."""
         return self.function.__name__
 
 

@@ -31,7 +31,6 @@ TEXTS = ["ops.", "ops.np.a", "ops.np.linalg_", "ops.np.add.", "ops.np.add(", "t.
 
 
 def run(code, *arguments):
-    """Return the output of a new process."""
     command = [sys.executable, "-c", code, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 

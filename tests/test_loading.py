@@ -22,7 +22,6 @@ ROOT = Path(pydispatch.__file__).parent
 
 
 def run(code):
-    """Return the output of a new process."""
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     return done.stdout.split()
 

@@ -37,7 +37,6 @@ PARAMETERS = {"w": np.full((3, 2), 0.25), "b": np.array([1.0, -1.0])}
 
 
 def values():
-    """Return the pickled values, by name."""
     gradient = func.value_and_grad(loss)
     return {
         "tensor": Tensor(X), "of float32, in Fortran's order": Tensor(np.asfortranarray(X, np.float32)),

@@ -1442,14 +1442,7 @@ def test_a_subclass():
     assert repr(length) == "Length([1., 2.])"
     assert length.keys == Tensor(np.ones(1)).keys
     assert weakref.ref(length)() is length
-    for result in (
-        length + 1,
-        1 + length,
-        np.ones(2) + length,
-        length[0],
-        length.sum(),
-        ops.np.add(length, length),
-    ):
+    for result in (length + 1, 1 + length, np.ones(2) + length, length[0], length.sum(), ops.np.add(length, length)):
         assert type(result) is Tensor
 
 

@@ -90,7 +90,6 @@ class _lazily:  # noqa: N801
 
 
 def array_of(values):
-    """Return an array of new Scalars."""
     array = np.empty(np.shape(values), object)
     for index in np.ndindex(array.shape):
         array[index] = Scalar(float(values[index]))

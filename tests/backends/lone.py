@@ -49,14 +49,12 @@ CALLS: Counter[str] = Counter()
 
 
 def shown(value: Any) -> Any:
-    """Replace LoneArrays by NumPy's arrays."""
     if isinstance(value, (tuple, list)):
         return type(value)([shown(each) for each in value])
     return value.hidden if isinstance(value, LoneArray) else value
 
 
 def hidden(value: Any) -> Any:
-    """Replace NumPy's arrays by LoneArrays."""
     if isinstance(value, (tuple, list)):
         return [hidden(each) for each in value]
     return LoneArray(value)
@@ -114,7 +112,6 @@ namespace = SimpleNamespace(
 
 
 def cumsum(a: Any, axis: Any = None) -> Any:
-    """Compute cumsum with the backend's array."""
     return calling("cumsum", np.cumsum)(a, axis)
 
 

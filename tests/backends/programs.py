@@ -24,7 +24,6 @@ def logistic_regression(w, x, y):
 
 
 def network(w, x, y):
-    """Compute the squared error of two layers."""
     hidden = pnp.tanh(pnp.matmul(x, pnp.reshape(w[:6], (3, 2))) + w[6:8])
     return pnp.sum((hidden @ w[8:10] + w[10] - y) ** 2)
 

@@ -90,9 +90,7 @@ def test_masked_with_numpys_and_numbers(order):
     np.testing.assert_array_equal(found.mask, np.False_ if order[2] == 0 else MASK)
 
 
-KINDS = {
-    "Dask": lambda: da.from_array(DATA), "Masked": lambda: np.ma.masked_array(DATA, MASK), "CPU": lambda: DATA,
-}
+KINDS = {"Dask": lambda: da.from_array(DATA), "Masked": lambda: np.ma.masked_array(DATA, MASK), "CPU": lambda: DATA}
 
 
 @pytest.mark.parametrize("kinds", list(permutations(["Dask", "Masked", "CPU"])), ids="-".join)

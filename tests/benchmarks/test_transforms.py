@@ -39,7 +39,6 @@ POLYNOMIAL, PERCEPTRON, EULER = examples()
 
 
 def polynomial_by_hand(x):
-    """Return values, first and second derivatives."""
     return 3 * x ** 3 - 2 * x ** 2 + x - 1, 9 * x ** 2 - 4 * x + 1, 18 * x - 4
 
 

@@ -119,7 +119,6 @@ def test_the_core_tells_how_it_was_built(tmp_path, content, words):
 
 
 def test_flags_are_those_that_setup_gives_the_compiler():
-    """Read from the assignments of setup.py, without running it."""
     if not told_of(Path(_core.__file__))["core"].count("GCC"):
         pytest.skip("the core was not built by GCC")
     (given,) = (ast.literal_eval(line.value) for line in ast.parse(SETUP.read_text()).body

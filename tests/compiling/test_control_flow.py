@@ -27,7 +27,6 @@ MATRIX = np.random.default_rng(8).uniform(-0.5, 0.5, (3, 3))
 
 
 def looped_scan(combine, init, xs=None, *, length=None, reverse=False, axis=0):
-    """Compute `scan` by a loop of Python."""
     n = length if xs is None else leaves_of(xs)[0].shape[axis]
     ys = []
     for i in reversed(range(n)) if reverse else range(n):

@@ -41,8 +41,6 @@ backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
 class Box:
-    """A registered pytree node."""
-
     def __init__(self, content, label):
         self.content, self.label = content, label
 
@@ -916,7 +914,6 @@ def test_it_wears_the_functions_name():
 
 @compile
 def decorated(x, y=2.0):
-    """Return a function of this module."""
     return {"sum": x + y, "product": [ops.np.sort(x * y)]}
 
 

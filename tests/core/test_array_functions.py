@@ -71,8 +71,6 @@ def test_the_first_call_after_a_registration_is_numpys_too(name):
 
 
 class Noting(DispatchMode):
-    """Notes the names of operators."""
-
     def __init__(self):
         super().__init__()
         self.seen = []

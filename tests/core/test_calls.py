@@ -62,7 +62,6 @@ KEYS = DispatchKeySet
 
 
 def given(*args, **kwargs):
-    """Return the text of a call."""
     return args, kwargs
 
 
@@ -769,13 +768,7 @@ def test_a_tensor_among_raw_arrays_makes_the_result_a_tensor(fresh, define):
     op = define(fresh, "f(Tensor x, Tensor[] xs, *, Tensor? k=None) -> Tensor", CPU=lambda x, xs, k=None: x + 1)
     t = Tensor(X)
     calls = [given(X, []), given(t, []), given(X, [X, t]), given(X, [], k=t), given(X, [X], k=X)]
-    assert [type(op(*args, **kwargs)) for args, kwargs in calls] == [
-        np.ndarray,
-        Tensor,
-        Tensor,
-        Tensor,
-        np.ndarray,
-    ]
+    assert [type(op(*args, **kwargs)) for args, kwargs in calls] == [np.ndarray, Tensor, Tensor, Tensor, np.ndarray]
 
 
 @pytest.mark.parametrize("returned", [np.float64(3), np.array(3.0)], ids=["np.float64", "0-d array"])
@@ -977,7 +970,6 @@ def test_unrelated_backends_do_not_mix(fresh, define, token, backends, names):
 
 
 def array_of(backends, name):
-    """Return an array of a backend."""
     if name == "Sparse":
         return backends.SparseArray(X)
     return {"CPU": np.asarray, "Meta": lambda x: MetaArray(x.shape)}.get(
@@ -1488,8 +1480,6 @@ def test_scalars_bring_no_key(fresh, define, token):
 
 
 class Box:
-    """A container of the user's."""
-
     def __init__(self, content, label="box"):
         self.content, self.label = content, label
 

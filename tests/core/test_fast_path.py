@@ -221,10 +221,7 @@ def situations(draw):
     schema, types, n_positional = draw(schemas())
     fitting = RETURNS[schema.partition(" -> ")[2]]
     kernels = []
-    for key in (
-        draw(st.sampled_from(["CPU", "CIA", "CEA"])),
-        *draw(st.lists(st.sampled_from(KEYS), max_size=2)),
-    ):
+    for key in (draw(st.sampled_from(["CPU", "CIA", "CEA"])), *draw(st.lists(st.sampled_from(KEYS), max_size=2))):
         convention = draw(st.sampled_from([{}, {}, {}, {"with_keyset": True}, {"boxed": True}]))
         kernels.append(
             (key, convention, draw(st.sampled_from(fitting if draw(st.integers(0, 9)) else sorted(RESULTS))))

@@ -13,7 +13,6 @@ from pydispatch import Tensor, func
 
 
 def let_go_of(*shapes):
-    """Have arrays of these shapes kept."""
     for shape in shapes:
         for _ in range(4):
             Tensor(np.full(shape, 7.0)) + 1.0

@@ -525,11 +525,7 @@ def test_a_kernel_that_cannot_be_called_is_refused(fresh, schema, kernel, reason
 def test_a_new_defaulted_argument_breaks_no_caller_but_asks_every_kernel(fresh, define, spy):
     # Arguments are stripped so that a schema can get another default while kernels see the same calls.
     kernel = spy()
-    for schema in (
-        "f(Tensor x) -> ()",
-        "f(Tensor x, int a=1) -> ()",
-        "f(Tensor x, int a=1, *, int k=2) -> ()",
-    ):
+    for schema in ("f(Tensor x) -> ()", "f(Tensor x, int a=1) -> ()", "f(Tensor x, int a=1, *, int k=2) -> ()"):
         with fresh.define(schema), fresh.impl("f", kernel, "CPU"):
             getattr(ops, fresh.namespace).f(X)
     assert plain(kernel.calls) == plain([((X,), {})] * 3)

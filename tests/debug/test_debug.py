@@ -745,10 +745,7 @@ def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situa
             everything.fallback(named(f"fallback {key}"), key)
         for name in guards:
             stack.enter_context(GUARDS[name]())
-        values = [
-            Tensor(array(VALUES[kind](backends))) if wrap else VALUES[kind](backends)
-            for kind, wrap in arguments
-        ]
+        values = [Tensor(array(VALUES[kind](backends))) if wrap else VALUES[kind](backends) for kind, wrap in arguments]
         op = getattr(ops, library.namespace).f.default
         call = (values[0], values[1:])
         log = io.StringIO()

@@ -70,7 +70,6 @@ def test_it_needs_scipy_alone(name, tmp_path, monkeypatch, capsys):
 
 
 def slopes(function, x, step=1e-6):
-    """Return the gradient by central differences."""
     return np.array([(function(x + step * each) - function(x - step * each)) / (2 * step) for each in np.eye(len(x))])
 
 

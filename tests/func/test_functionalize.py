@@ -338,7 +338,6 @@ def test_write_through_every_view_operator(name, remove):
 
 
 def check_write_through(reference, operator, args, kwargs, remove):
-    """Return whether the storage was written to."""
     theirs, ours = args[0].copy(order="K"), args[0].copy(order="K")
     expected = outcome(written_pieces, plain_write, lambda x: reference(x, *args[1:], **kwargs), theirs)
     found = outcome(functionalize(functools.partial(

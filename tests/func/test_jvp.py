@@ -389,8 +389,6 @@ def test_detach_has_no_tangent():
 
 
 class WithoutRule(Function):
-    """A Function without any derivative."""
-
     @staticmethod
     def forward(x):
         return np.asarray(x) * 2
@@ -430,8 +428,6 @@ def test_operator_without_a_rule(fresh, define):
 
 
 class WithJvpInside(Function):
-    """A Function whose forward differentiates."""
-
     @staticmethod
     def forward(x):
         return jvp(cube, (np.asarray(x),), (np.ones(x.shape),))[1]

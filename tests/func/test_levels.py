@@ -851,9 +851,7 @@ def test_array_made_inside_may_be_written_to(make, name):
     close(DERIVATIVES[name](f)(THREE), 27.0)
 
 
-COPIES = {
-    "copy": lambda c: c.copy(), "zeros_like": ops.np.zeros_like, "full_like": lambda c: ops.np.full_like(c, 1.0),
-}
+COPIES = {"copy": lambda c: c.copy(), "zeros_like": ops.np.zeros_like, "full_like": lambda c: ops.np.full_like(c, 1.0)}
 
 
 @pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)

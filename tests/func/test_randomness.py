@@ -56,7 +56,6 @@ def assert_refused(program: Callable[[np.random.Generator], Any], pattern: str) 
 
 
 def repeated(array: Any, n: int = B) -> np.ndarray:
-    """Return one draw for all examples."""
     return np.repeat(np.asarray(array)[np.newaxis], n, 0)
 
 

@@ -193,7 +193,6 @@ def check(program: Program, mapped: Mapped, *, batches_made: bool) -> bool:
 
 
 def run_on(program: Program, bases: Any) -> list[Any]:
-    """Return the leaves that it returns."""
     leaves = tree_leaves(program.function(*[view(bases[i]) for i, view in program.inputs.views]))
     return [leaf if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]
 

@@ -91,7 +91,6 @@ def on_raw(f, x):
 
 
 def derivative(f, x, t, step=1e-6):
-    """Differentiate by central differences."""
     return (on_raw(f, x + step * t)[0] - on_raw(f, x - step * t)[0]) / (2 * step)
 
 

@@ -48,8 +48,6 @@ class Answering(DispatchMode):
 
 
 class AnsweringTensor(Tensor):
-    """The same as a class of Tensors."""
-
     answer = None
 
     @classmethod

@@ -238,15 +238,11 @@ def test_missing_rule_of_a_backend(backends):
 
 
 class Plain(DispatchMode):
-    """Declines everything."""
-
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         return NotImplemented
 
 
 class Wrapped(WrapperTensor):
-    """Declines everything."""
-
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
         return NotImplemented

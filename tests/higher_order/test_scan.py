@@ -17,7 +17,6 @@ WEIGHT = np.array([[0.5, -0.3], [0.2, 0.8]])
 
 
 def unroll(combine, init, xs, reverse=False):
-    """Return the loop that scan is."""
     carry, rows = init, []
     for i in reversed(range(len(xs))) if reverse else range(len(xs)):
         carry, y = combine(carry, xs[i])

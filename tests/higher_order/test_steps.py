@@ -202,8 +202,6 @@ def test_nothing_is_kept_after_backward(wrap):
 
 
 class Names(DispatchMode):
-    """Notes the names of operators."""
-
     def __init__(self):
         super().__init__()
         self.names = []

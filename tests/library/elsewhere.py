@@ -56,7 +56,6 @@ class Process:
         return self.send(by.dumps((function, args)))
 
     def close(self) -> None:
-        """End the process."""
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
@@ -82,7 +81,6 @@ TWICE = higher_order.HigherOrderOperator("elsewhere_twice")
 
 @TWICE.py_impl("CompositeImplicitAutograd")
 def twice(f, x):
-    """Compute twice the result of a function."""
     return 2 * f(x)
 
 

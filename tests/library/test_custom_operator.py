@@ -70,7 +70,6 @@ def twice(x: np.ndarray) -> np.ndarray:
 
 
 def gradients(result, *inputs, grad=None, **options):
-    """Return the gradients as arrays, or None."""
     found = autograd.grad(result, inputs, Tensor(ONE if grad is None else grad), allow_unused=True, **options)
     return [None if gradient is None else gradient.numpy() for gradient in found]
 

@@ -789,7 +789,6 @@ def test_tensors_stay_tensors(s3):
 
 @pytest.fixture(params=["without a derivative", "with a derivative", "batchable"])
 def draw(ns, request):
-    """Provide x plus normal deviates."""
     def kernel(generator, x):
         return x + generator.normal(size=x.shape)
 

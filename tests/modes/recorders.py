@@ -20,8 +20,6 @@ class Call(NamedTuple):
 
 
 class Passing(DispatchMode):
-    """A mode that passes every call on."""
-
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         return func(*args, **kwargs or {})
 

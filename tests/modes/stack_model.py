@@ -41,8 +41,6 @@ class Mode:
 
 @dataclass(frozen=True, eq=False)
 class Interpreter:
-    """A running vjp."""
-
     number: int
 
 
@@ -60,8 +58,6 @@ class Class:
 
 @dataclass(frozen=True)
 class Instance:
-    """An array of a subclass."""
-
     cls: Class
     inner: object
 

@@ -29,8 +29,6 @@ def close(actual, desired):
 
 
 class SinIsCos(Recorder):
-    """Calls cos where sin was called."""
-
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         self.note(func, types, args, kwargs)
         return NP.cos(*args) if func is NP.sin.default else func(*args, **kwargs)
@@ -481,8 +479,6 @@ def inside(transform, f, mode):
 
 
 def outside(transform, f, mode):
-    """Call the transform in the mode."""
-
     def run(x):
         with mode:
             return transform(f)(x)

@@ -426,8 +426,6 @@ def test_hooks_of_a_pass_do_not_end_its_state():
 
 
 class Calling(DispatchMode):
-    """Calls a function inside of its handler."""
-
     def __init__(self, function):
         self.function = function
         self.result = None

@@ -656,7 +656,6 @@ def test_tasks_of_a_handler_start_with_its_stack():
 
 
 def careless(mode):
-    """Hold a mode across a yield."""
     with mode:
         yield mode_stack()
         yield mode_stack()

@@ -19,7 +19,6 @@ def is_array(value: Any) -> bool:
 
 
 def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
-    """Return the arguments with their arrays replaced."""
     return tree_map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
 
 
@@ -67,7 +66,6 @@ def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Ca
 
 
 def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return the result, without warnings of NumPy's."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return function(*args, **kwargs)

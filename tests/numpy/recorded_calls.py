@@ -78,7 +78,6 @@ class UnrecordedError(Exception):
 
 
 def function_of(code: bytes, module: str, cells: tuple[Any, ...], defaults: Any) -> Any:
-    """Return a function that was written down."""
     namespace = {**vars(importlib.import_module(module)), "np": np}
     return types.FunctionType(marshal.loads(code), namespace, "function", defaults,
                               tuple(types.CellType(cell) for cell in cells))

@@ -20,8 +20,6 @@ ALL = BOOL + NUMERIC
 
 
 class Call(NamedTuple):
-    """A call, and the arrays for it."""
-
     function: Callable[..., Any]
     arrays: tuple[np.ndarray, ...]
 

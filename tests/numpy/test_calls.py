@@ -28,8 +28,6 @@ from tests.warning_filters import all_warnings
 
 
 class Call(NamedTuple):
-    """A call that NumPy takes, or refuses."""
-
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     tolerance: float

@@ -32,8 +32,6 @@ PVALS = np.array([[0.25, 0.5, 0.25], [0.1, 0.3, 0.6]])
 
 
 class Call(NamedTuple):
-    """A call of a method of Generator."""
-
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -120,7 +118,6 @@ def theirs(sample: Call) -> tuple[Any, Any]:
 
 
 def replaced(function: Callable[[np.ndarray], Any], sample: Call) -> Call:
-    """Return the call with its arrays replaced."""
     return Call(sample.name, *tree_map(
         lambda leaf: function(leaf) if isinstance(leaf, np.ndarray) else leaf, (sample.args, sample.kwargs)))
 

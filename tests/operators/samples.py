@@ -99,9 +99,7 @@ def pointwise_samples(name: str) -> Iterator[Sample]:
         yield from (call(*values, casting="no") for values in (numbers, bits))
 
 
-SHAPES = (
-    ((), ()), ((0,), ()), ((0,), (2, 1)), ((3,), (2, 1)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((2,), (3,)),
-)
+SHAPES = (((), ()), ((0,), ()), ((0,), (2, 1)), ((3,), (2, 1)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((2,), (3,)))
 
 
 def binary_samples(name: str) -> Iterator[Sample]:
@@ -554,7 +552,6 @@ def smoothed(name: str, sample: Sample) -> Sample:
 
 
 def points(shape: tuple[int, ...], dtype: Any = np.float64, turn: int = 0) -> np.ndarray:
-    """Return an array of regular values."""
     return regular(np.empty(shape, dtype), None, turn)
 
 

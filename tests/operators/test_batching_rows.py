@@ -26,7 +26,6 @@ def values(*shape: int, dtype: Any = float) -> np.ndarray:
 
 
 def loop(function: Any, in_dims: Any, *args: Any) -> Any:
-    """Return the results of the examples, stacked."""
     n = next(arg.shape[dim] for arg, dim in zip(args, in_dims, strict=True) if dim is not None)
     results = [function(*[arg if dim is None else np.take(arg, i, dim) for arg, dim in zip(args, in_dims, strict=True)])
                for i in range(n)]

@@ -159,7 +159,6 @@ def test_third_derivatives(name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_tangents_of_gradients(name):
-    """Forward mode over reverse mode: formulas at work on the values of an interpreter."""
     for case in precise_cases(name):
         def gradients_at(*inputs, case=case):
             _, run_vjp = vjp(lambda *values: tuple(case.ours(*values)), *inputs[:len(case.places)])
@@ -477,7 +476,6 @@ def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, 
          ([1.0, 2.0, 3.0], [1, 2, 0])),
 ])
 def test_conventions_where_operators_are_not_smooth(call, values, expected):
-    """Forward mode and reverse mode use the same convention."""
     values = [np.array(value) for value in values]
     leaves = tracked(values)
     with np.errstate(all="ignore"), warnings.catch_warnings():

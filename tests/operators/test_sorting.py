@@ -17,8 +17,6 @@ AXES = [None, 0, 1, -1]
 
 
 class Names(DispatchMode):
-    """Notes the operators that it sees."""
-
     def __init__(self):
         self.seen = []
 

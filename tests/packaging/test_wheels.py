@@ -66,7 +66,6 @@ def run(*command: str | Path, cwd: Path | None = None, **variables: str) -> str:
 
 
 def built(interpreter: Path, sdist: Path, folder: Path) -> Path:
-    """Build a wheel with this interpreter."""
     run(interpreter, "-m", "venv", folder / "build")
     python = folder / "build" / "bin" / "python"
     run(python, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", folder, sdist)

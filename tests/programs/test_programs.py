@@ -24,9 +24,7 @@ SMOOTH = dict.fromkeys(PROGRAMS, (0,)) | {
     "principal_components": (0, 1), "text_statistics": (1,), "spectral_clustering": (0, 1), "k_means": (0, 1),
 }
 """The arguments that the results depend on smoothly."""
-WITHOUT_GRADIENT = {
-    "game_of_life": "of integers", "forest_fire": "of integers", "mandelbrot": "counts steps",
-}
+WITHOUT_GRADIENT = {"game_of_life": "of integers", "forest_fire": "of integers", "mandelbrot": "counts steps"}
 BRANCHES = {
     "metropolis": "accepts by the value", "lu_by_hand": "swaps rows by the value",
     "forest_fire": "counts with Python's integers", "text_statistics": "has as many letters as the values say",

@@ -324,7 +324,6 @@ def source_of(seed: int) -> str:
 
 
 def program_of(source: str) -> Callable[..., Any]:
-    """Return the function of a text."""
     scope: dict[str, Any] = {}
     exec(source, scope)
     program: Callable[..., Any] = scope["program"]

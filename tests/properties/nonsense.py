@@ -124,7 +124,6 @@ def spoiled(sample: Sample, choose: random.Random) -> Sample:
 
 
 def nonsense(choose: random.Random, least: int = 0) -> Sample:
-    """Return a call of anything with anything."""
     args = tuple(anything(choose) for _ in range(choose.randrange(least, least + 3)))
     names = choose.sample(NAMES_OF_ARGUMENTS, choose.choice((0, 0, 0, 1, 1, 2)))
     return Sample(args, {name: anything(choose) for name in names})
@@ -280,7 +279,6 @@ def is_internal(ours: BaseException, theirs: BaseException | None, target: Targe
 
 
 def agree(found: Any, expected: Any, target: Target) -> bool:
-    """Return whether a call had NumPy's result."""
     if isinstance(expected, np.ndenumerate):
         found, expected = tree_map(untensored, (list(found), list(expected)))
     if isinstance(expected, (tuple, list)):

@@ -657,7 +657,6 @@ def arguments_of(name: str) -> Arguments:
 
 
 def with_tag(tag: str) -> list[str]:
-    """Return the operators of a category."""
     return [name for name in OPERATORS if tag in DECLARATIONS[name].tags]
 
 

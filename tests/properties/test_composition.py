@@ -66,13 +66,11 @@ def to_backend(request, backends):
 
 
 def host(value):
-    """Convert to NumPy arrays."""
     return tree_map(lambda leaf: np.asarray(getattr(leaf, "data", leaf)), value)
 
 
 @pytest.fixture(params=["all given", "jvp generated", "vmap generated", "both generated"])
 def given(request):
-    """Provide the rules of the operator."""
     return {"all given": ("jvp", "vmap"), "jvp generated": ("vmap",), "vmap generated": ("jvp",),
             "both generated": ()}[request.param]
 

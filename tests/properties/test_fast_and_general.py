@@ -181,7 +181,6 @@ def outcome(call: Callable[..., Any], values: Any, exactly: bool = True) -> Any:
 
 
 def guarded(call: Callable[[Any], Any], *guards: Callable[[], Any]) -> Callable[[Any], Any]:
-    """Return the call inside of these guards."""
     def inside(values):
         with ExitStack() as stack:
             for guard in guards:
@@ -706,7 +705,6 @@ BINARY = ["add", "multiply", "divide", "power", "maximum", "matmul", "arctan2", 
 
 @st.composite
 def laid_out(draw):
-    """Draw an array of any layout."""
     dtype = draw(st.sampled_from([*INEXACT, "int8", "uint16", "int64", "bool", "float16"]))
     shape = draw(arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
     values = draw(arrays.arrays(dtype, shape, elements=arrays.from_dtype(np.dtype(dtype), allow_subnormal=False)))

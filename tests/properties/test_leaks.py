@@ -93,8 +93,6 @@ def spelled(prepare):
 
 
 class Bag:
-    """A container of the user's."""
-
     def __init__(self, content):
         self.content = content
 
@@ -247,10 +245,7 @@ def packet_of_several(kit):
 
 @spelled
 def boxed_call(kit):
-    return lambda: (
-        kit.plain.call_boxed([kit.t, kit.x, 1, 2]),
-        kit.boxed.call_boxed(Stack([kit.t, kit.x, 5, 6])),
-    )
+    return lambda: (kit.plain.call_boxed([kit.t, kit.x, 1, 2]), kit.boxed.call_boxed(Stack([kit.t, kit.x, 5, 6])))
 
 
 @spelled
@@ -302,12 +297,7 @@ def mutation(kit):
 
 @spelled
 def no_arrays(kit):
-    return lambda: (
-        kit.make(3),
-        kit.make(3, device="cpu"),
-        ops.np.zeros((2,), dtype="f4"),
-        ops.np.add(1, 2.5),
-    )
+    return lambda: (kit.make(3), kit.make(3, device="cpu"), ops.np.zeros((2,), dtype="f4"), ops.np.add(1, 2.5))
 
 
 @spelled
@@ -415,20 +405,7 @@ def bad_results(kit):
 def operators_of_the_language(kit):
     def call():
         t = kit.t
-        (
-            t + t,
-            t - 1,
-            2.5 * t,
-            np.float64(2) / t,
-            kit.x // t,
-            -t,
-            abs(t),
-            t == t,
-            t < 5,
-            divmod(t, 2),
-            t @ t,
-            t**2,
-        )
+        (t + t, t - 1, 2.5 * t, np.float64(2) / t, kit.x // t, -t, abs(t), t == t, t < 5, divmod(t, 2), t @ t, t**2)
         t += 1
         t *= kit.x
         t /= t
@@ -462,19 +439,7 @@ def indexing(kit):
 def protocols(kit):
     def call():
         t = kit.t
-        (
-            repr(t),
-            str(t),
-            f"{t}",
-            hash(t),
-            len(t),
-            float(t[0]),
-            t.tolist(),
-            np.asarray(t),
-            t.keys,
-            t._version,
-            t.device,
-        )
+        (repr(t), str(t), f"{t}", hash(t), len(t), float(t[0]), t.tolist(), np.asarray(t), t.keys, t._version, t.device)
         copy.copy(t), copy.deepcopy(t), pickle.loads(pickle.dumps(t)), t.detach(), t.sum(), t.astype("f4")
 
     return call
@@ -482,13 +447,7 @@ def protocols(kit):
 
 @spelled
 def tensors_made(kit):
-    return lambda: (
-        Tensor(kit.x),
-        Tensor(kit.t),
-        Tensor(np.float64(1)),
-        Tensor(kit.a),
-        Tensor(MetaArray((2, 3))),
-    )
+    return lambda: (Tensor(kit.x), Tensor(kit.t), Tensor(np.float64(1)), Tensor(kit.a), Tensor(MetaArray((2, 3))))
 
 
 @spelled
@@ -519,12 +478,7 @@ def key_sets(kit):
             "CPU" in keys,
             keys.highest,
         )
-        (
-            keys == kit.keys,
-            pickle.loads(pickle.dumps(keys)),
-            DispatchKeySet.full_after("Tracer"),
-            DispatchKey("CPU"),
-        )
+        (keys == kit.keys, pickle.loads(pickle.dumps(keys)), DispatchKeySet.full_after("Tracer"), DispatchKey("CPU"))
 
     return call
 

@@ -99,8 +99,6 @@ def define_by_name() -> Action:
 
 
 def only_name() -> Action:
-    """Return the name-only kind of registration."""
-
     def register(library: Library) -> None:
         library.handles.append(registrations.add_name(OperatorName(library.namespace, "foo")))
 
@@ -1008,7 +1006,6 @@ def keep_tables_of_fallbacks(monkeypatch):
 
 
 def leave_overloads(monkeypatch):
-    """Leave a removed overload in its packet."""
     put_out_of_force = _core.put_out_of_force
 
     def broken(operators, packets, name, handle, packet, site):

@@ -91,7 +91,6 @@ def step(c):
 
 
 def stepped(times):
-    """Return the same as a Python loop."""
     c = {"a": np.array(0), "b": np.array(1)}
     for _ in range(times):
         c = {"a": c["b"] + 10, "b": c["a"] + 1}

@@ -170,9 +170,7 @@ class Race:
             of, key, registration = self.records[token]
             assert of in (name, None), f"{token} answered for {name}"
             assert registration.from_ < end, f"{token} answered before it was registered"
-            assert registration.until is None or registration.until > start, (
-                f"{token} answered after its removal"
-            )
+            assert registration.until is None or registration.until > start, (f"{token} answered after its removal")
             rank = keys.index(key)
         for better in keys[:rank]:
             of = None if better == "fallback" else name
@@ -182,9 +180,7 @@ class Race:
                     and other.sure_from < start
                     and (other.sure_until is None or other.sure_until > end)
                 )
-                assert not in_force_all_along, (
-                    f"{token} answered, although a kernel under {better} was in force"
-                )
+                assert not in_force_all_along, (f"{token} answered, although a kernel under {better} was in force")
 
 
 @pytest.mark.parametrize("seconds", [2, pytest.param(30, marks=pytest.mark.slow)])

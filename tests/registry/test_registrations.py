@@ -61,7 +61,6 @@ class Run:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Definitions, registrations."""
         handles = [] if self.op is None else self.op.registrations
         return sum(isinstance(handle, registrations.DefinitionHandle) for handle in handles), len(handles)
 

@@ -91,7 +91,6 @@ class TestQuad(compositions.tests_of({
 
 
 def pendulum(y, t, b=0.25, c=5.0):
-    """Return SciPy's example, as a list."""
     theta, omega = y
     return [omega, -b * omega - c * np.sin(theta)]
 

@@ -66,7 +66,6 @@ def convex_by_hand(p):
 
 
 def square_root(p):
-    """Compute a square root by Heron's iteration."""
     return fixed_point(lambda x: 0.5 * (x + (p + 1.0) / x), np.ones(2), xtol=1e-14)
 
 

@@ -199,7 +199,6 @@ FILTERS = {     # coefficients b and a, and how many there are of each
 @pytest.mark.parametrize("dtype", [float, np.float32, complex])
 @pytest.mark.parametrize("from_state", [False, True])
 def test_many_filters_are_those_of_each(name, shape, axis, dtype, from_state):
-    """Sample by sample for more filters than samples, else filter by filter."""
     n_b, n_a = FILTERS[name]
     b, x = between(-1, 1, 9, n_b).astype(dtype), between(-1, 1, 9, *shape, seed=1).astype(dtype)
     a = np.concatenate([between(1, 2, 9, 1), 0.2 * between(-1, 1, 9, n_a - 1)], 1).astype(dtype)

@@ -569,7 +569,6 @@ BY_JAX = {
 
 
 def points(*intervals: tuple[float, float]) -> list[np.ndarray]:
-    """Return five numbers of each interval."""
     return [np.random.default_rng(i).uniform(low, high, 5) for i, (low, high) in enumerate(intervals)]
 
 

@@ -94,7 +94,6 @@ def calls_of(cls: type[Any]) -> Iterator[list[OpOverload]]:
 
 
 def bottom(value: Any) -> Any:
-    """Return the array inside all wrappers."""
     while isinstance(value, Tensor):
         value = value.inner if isinstance(value, (Wrapped, WrapperTensor)) else value.array
     return value
@@ -120,9 +119,7 @@ class Two(Tensor):
 
     @classmethod
     def compute(cls, func, args, kwargs):
-        first, second = (
-            func(*cls.each(args, name), **cls.each(kwargs, name)) for name in ("a", "b")
-        )
+        first, second = (func(*cls.each(args, name), **cls.each(kwargs, name)) for name in ("a", "b"))
         if isinstance(first, tuple):
             return tuple(map(cls, first, second))
         return cls(first, second)

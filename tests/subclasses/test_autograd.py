@@ -506,7 +506,6 @@ def test_custom_autograd():
 
 
 def test_every_tensor_that_a_handler_sees_was_made_by_it():
-    """Forward and backward: no internal copy goes round the handler."""
     made = set()
     alive = []
 

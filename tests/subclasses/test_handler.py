@@ -411,8 +411,6 @@ def test_the_operator_tells():
 
 
 class Runs(Tensor):
-    """Calls what the test says."""
-
     body = None
 
     @classmethod

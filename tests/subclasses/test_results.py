@@ -14,8 +14,6 @@ answer: list[object] = []
 
 
 class Says(Tensor):
-    """Returns what the test put into `answer`."""
-
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
         return answer[0]
@@ -237,8 +235,6 @@ def test_several_mutated_returns(fresh, define):
 
 
 class Keeps(Tensor):
-    """Returns its first argument, whatever the operator."""
-
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
         return args[0]

@@ -75,7 +75,6 @@ class Case:
         return tuple(leaf for leaf in tree_leaves(self(*arrays)) if is_float(leaf))
 
     def loss(self, *arrays):
-        """Return a real number of all outputs, by no means symmetric in their elements."""
         return sum((weigh(output, n)).sum() for n, output in enumerate(self.outputs(*arrays)))
 
     def true_loss(self, *arrays):
@@ -376,9 +375,7 @@ def test_jvp_of_jvp(sample, number):
     close(actual, np.asarray(expected), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("sample", "number"), [
-    case for slope in (0.0, 3.14) for case in cases(slope=slope)
-])
+@pytest.mark.parametrize(("sample", "number"), [case for slope in (0.0, 3.14) for case in cases(slope=slope)])
 def test_claimed_gradients_are_those_of_every_level(sample, number):
     case = Case(sample, number)
     (x,), slope = case.arrays, sample.slope
@@ -439,11 +436,9 @@ class Batch:
         return tuple(filter(is_float, tree_leaves(sample.function.apply(*tree_unflatten(given, spec)))))
 
     def loss(self, *arrays):
-        """Return the loss of one example."""
         return sum((weigh(output, n)).sum() for n, output in enumerate(self.outputs(*arrays)))
 
     def total_loss(self, *arrays):
-        """Return the loss of all examples."""
         return sum(weigh_each(output, n).sum() for n, output in enumerate(vmap(self.outputs, self.dims)(*arrays)))
 
     def loop(self, function):
@@ -466,18 +461,15 @@ class Batch:
         return tuple(ops.np.cos(3 * array.real) + (0 if is_real(array) else 1j) for array in arrays[:self.n])
 
     def push(self, *arrays):
-        """Compute jvp of one example."""
         floats, indices = arrays[:self.n], arrays[self.n:]
         return jvp(lambda *floats: self.outputs(*floats, *indices), floats, self.tangents(arrays))
 
     def pull(self, *arrays):
-        """Compute vjp of one example."""
         floats, indices = arrays[:self.n], arrays[self.n:]
         outputs, pullback = vjp(lambda *floats: self.outputs(*floats, *indices), *floats)
         return pullback(tuple([cosine(output) for output in outputs]))
 
     def slope(self, *arrays):
-        """Compute grad of one example."""
         return grad(self.loss, self.which)(*arrays)
 
     def curvature(self, *arrays):

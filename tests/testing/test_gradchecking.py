@@ -36,7 +36,6 @@ def tracked(*shape, dtype=np.float64):
 
 
 def pair():
-    """Return two different arrays of one shape."""
     return tracked(3), Tensor(normal(4)[1:], requires_grad=True)
 
 

@@ -19,7 +19,6 @@ Pair = namedtuple("Pair", "left right")
 
 
 def lines(text):
-    """Return the lines of an indented text."""
     return [line.strip() for line in text.strip().splitlines()]
 
 

@@ -113,14 +113,12 @@ def test_library_derivatives(name):
 
 @pytest.mark.parametrize("op", [square, "np::sin", Tensor], ids=["function", "text", "class"])
 def test_what_is_no_operator(op):
-    """128"""
     with pytest.raises(ValueError, match="expected an OpOverload"):
         opcheck(op, (array(),))
 
 
 @pytest.mark.parametrize("chosen", ["test_everything", ["test_schema", "x"], {"test_schema"}, [], ()], ids=repr)
 def test_checks_that_are_unknown_or_none(chosen):
-    """128, and an empty list checks nothing, which nobody wants"""
     with pytest.raises(ValueError, match="expected test_utils to be subset of"):
         opcheck(ops.np.sin, (array(),), test_utils=chosen)
 
@@ -163,7 +161,6 @@ def test_one_tolerance(tolerances):
 
 
 def test_tolerances_excuse_small_differences(fresh):
-    """126"""
     op = unary(lambda x: x + 1e-9 * np.random.default_rng().random(x.shape)).define(fresh)
     with pytest.raises(OpCheckError, match="test_determinism failed"):
         opcheck(op, (array(),))
@@ -171,7 +168,6 @@ def test_tolerances_excuse_small_differences(fresh):
 
 
 def test_errors_are_raised_or_returned(fresh):
-    """129"""
     wrong = WRONG["writes to its argument"]
     op = wrong.define(fresh)
     outcomes = opcheck(op, wrong.args(), raise_exception=False)

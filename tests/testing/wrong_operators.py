@@ -55,7 +55,6 @@ class Operator:
     vmap: Callable[..., Any] | None = None
 
     def define(self, library: Library) -> OpOverload:
-        """Register it in a library."""
         library.define(self.schema, tags=self.tags)
         name = f"{library.namespace}::{self.schema.partition('(')[0]}"
         for key, kernel in self.kernels.items():
@@ -141,7 +140,6 @@ def gradient_in_numpy(g: Tensor, x: Tensor) -> tuple[Tensor]:
 
 def unary(cpu: Callable[..., Any], meta: Callable[..., Any] | None = like, *, args: Any = lambda: (array(),),
           formula: Formula | None = None, tags: tuple[str, ...] = (), **fails: str) -> Operator:
-    """Return an operator of one array."""
     kernels = {"CPU": cpu} | ({} if meta is None else {"Meta": meta})
     return Operator("f(Tensor x) -> Tensor", kernels, args, fails, formula, tags)
 

@@ -32,8 +32,6 @@ X = np.arange(1.0, 7.0).reshape(2, 3)
 
 
 class Ring:
-    """A pytree node of the user's."""
-
     def __init__(self, children):
         self.children = list(children)
 

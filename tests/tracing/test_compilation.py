@@ -104,9 +104,7 @@ def test_kernels_are_those_of_the_table(fresh, define):
     assert compiled.function.__globals__[f"{fresh.namespace}_triple"](1) == 3
 
 
-CONVENTIONS = {
-    "keyset": {"with_keyset": True}, "boxed": {"boxed": True}, "composite": {},
-}
+CONVENTIONS = {"keyset": {"with_keyset": True}, "boxed": {"boxed": True}, "composite": {}}
 
 
 @pytest.mark.parametrize("convention", list(CONVENTIONS))

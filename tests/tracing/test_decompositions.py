@@ -54,8 +54,6 @@ def test_is_its_operator(name):
 
 
 class Recording(DispatchMode):
-    """Notes which operators are called."""
-
     def __init__(self):
         super().__init__()
         self.names = set()

@@ -558,7 +558,6 @@ def test_run_of_what_is_made_of_the_graph(name, change):
 @pytest.mark.usefixtures("custom")
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NEEDS_DATA])
 def test_run_of_what_was_traced_without_data(name):
-    """Step 2: nothing is computed, and the graph is the same program."""
     program = PROGRAMS[name]
     args = all_arguments(program, 0)
     before = copy.deepcopy(args)
@@ -569,7 +568,6 @@ def test_run_of_what_was_traced_without_data(name):
 
 @pytest.mark.parametrize("name", ["in place", "grad", "views", "reductions", "loop"])
 def test_tensors_as_examples(name):
-    """Step 4: raw arrays and Tensors give one graph."""
     program = PROGRAMS[name]
     graph = make_fx(program.f)(*wrapped(all_arguments(program, 0)))
     assert graph.code == make_fx(program.f)(*all_arguments(program, 0)).code
@@ -587,7 +585,6 @@ def with_rest(first, *rest):
 
 
 def test_names_of_leaves():
-    """Step 1: a placeholder per leaf, counted inside of its parameter from 1."""
     graph = make_fx(lambda x, d, n: x)(THREE, {"a": THREE, "b": [THREE, None]}, 2)
     assert names(graph) == ["x_1", "d_1", "d_2", "d_3", "n_1"]
     assert names(make_fx(with_rest)(THREE, THREE, [THREE])) == ["first_1", "rest_1", "rest_2"]
@@ -602,7 +599,6 @@ def test_wrong_number_of_arguments():
 
 
 def test_tracing_computes_and_writes():
-    """Step 2, real: the function runs on the caller's memory."""
     x = THREE.copy()
     make_fx(mutating)(x)
     np.testing.assert_array_equal(x, THREE + 1)
@@ -1157,8 +1153,6 @@ def test_decomposition_for_a_packet():
 
 
 class Two(Tensor):
-    """Two Tensors, and an operator on both."""
-
     def __init__(self, a, b, *, requires_grad=False):
         super().__init__(Shell(a), requires_grad=requires_grad)
         self.a, self.b = a, b
@@ -1217,7 +1211,6 @@ def test_subclass_as_argument():
 
 
 def test_inner_value_of_an_argument():
-    """Raise instead of tracing the inner value as a constant, as PyTorch does."""
     with pytest.raises(DispatchTypeError, match=r"that the argument x_1 holds was used directly.*\npass the arrays"):
         make_fx(lambda x: x.a + 1)(Two(Tensor(THREE), Tensor(OTHER)))
 
@@ -1262,7 +1255,6 @@ def test_subclass_as_result():
     np_ops.sin, lambda x: np_ops.add_(x, 1), lambda x: below_python(np_ops.sin, Tensor(x)) * x,
 ], ids=["out of place", "in place", "in part"])
 def test_handler_that_hides_what_it_does(operation):
-    """Raise instead of tracing the result as a constant, as PyTorch does."""
     with pytest.raises(DataDependentError, match=r"x_1.* as an argument of a kernel below the modes"):
         make_fx(lambda x: operation(Sneaky(x)))(THREE.copy())
     assert current_mode() is None

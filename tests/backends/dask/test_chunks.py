@@ -99,7 +99,6 @@ PROGRAMS = {
 
 
 def whole(f, *args, reduce=None):
-    """Apply `map_chunks` to whole arrays."""
     return f(*args)
 
 

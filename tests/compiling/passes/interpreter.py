@@ -32,7 +32,6 @@ class Program(NamedTuple):
         return Memory(known, arena)
 
     def run(self, steps: Iterable[Step], arena: int | None = None) -> list[np.ndarray]:
-        """Return the results of these steps."""
         memory = self.memory(arena)
         for step in steps:
             run(step, memory)
@@ -99,7 +98,6 @@ class Memory:
 
 
 def run(step: Step, memory: Memory) -> None:
-    """Run a loop, or loops block by block."""
     if isinstance(step, LoopStep):
         apply(step, [memory.array(value, step.shape, strides)
                      for value, strides in zip(step.operands, step.strides, strict=True)])
