@@ -2,23 +2,15 @@
 # ruff: noqa
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, final, overload
+from typing import Any, overload
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
-from pydispatch._stubs.arrays import OtherArray
-
-_T = TypeVar("_T")
-_Number: TypeAlias = complex | np.generic
-_Raw: TypeAlias = NDArray[Any] | _Number
-_Value: TypeAlias = Tensor | OtherArray | _Raw
+from pydispatch._core import OpOverload, Tensor
+from pydispatch._stubs.arrays import Packet, _Number, _Raw, _T, _Value
 
 
-@final
-class _filled(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _filled(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, value: _Number) -> Tensor: ...
     @overload
@@ -26,9 +18,7 @@ class _filled(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, value: _Number) -> Any: ...
 
-@final
-class _mask(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _mask(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor) -> Tensor: ...
     @overload
@@ -36,9 +26,7 @@ class _mask(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value) -> Any: ...
 
-@final
-class _with_mask(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _with_mask(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, data: Tensor, mask: _Value) -> Tensor: ...
     @overload

@@ -2,23 +2,15 @@
 # ruff: noqa
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, final, overload
+from typing import Any, overload
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
-from pydispatch._stubs.arrays import OtherArray
-
-_T = TypeVar("_T")
-_Number: TypeAlias = complex | np.generic
-_Raw: TypeAlias = NDArray[Any] | _Number
-_Value: TypeAlias = Tensor | OtherArray | _Raw
+from pydispatch._core import OpOverload, Tensor
+from pydispatch._stubs.arrays import Packet, _Number, _Raw, _T, _Value
 
 
-@final
-class _absolute(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _absolute(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, x: Tensor, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
@@ -29,14 +21,10 @@ class _absolute(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
 
-@final
-class _absolute_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _absolute_(Packet):  # type: ignore[misc]
     def __call__(self, x: _T, *, dtype: DTypeLike | None = ..., casting: str = ...) -> _T: ...
 
-@final
-class _add(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _add(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, x1: Tensor, x2: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
@@ -49,14 +37,10 @@ class _add(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x1: _Value, x2: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
 
-@final
-class _add_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _add_(Packet):  # type: ignore[misc]
     def __call__(self, x1: _T, x2: _Value, *, dtype: DTypeLike | None = ..., casting: str = ...) -> _T: ...
 
-@final
-class _all(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _all(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Tensor: ...
@@ -67,14 +51,10 @@ class _all(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Any: ...
 
-@final
-class _arange(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _arange(Packet):  # type: ignore[misc]
     def __call__(self, start_or_stop: _Number, stop: _Number | None = ..., step: _Number = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
 
-@final
-class _argmax(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _argmax(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, axis: int | None = ..., *, keepdims: bool = ...) -> Tensor: ...
@@ -85,9 +65,7 @@ class _argmax(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | None = ..., *, keepdims: bool = ...) -> Any: ...
 
-@final
-class _argsort(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _argsort(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axis: int | None = ..., kind: str | None = ..., *, stable: bool | None = ...) -> Tensor: ...
     @overload
@@ -95,9 +73,7 @@ class _argsort(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | None = ..., kind: str | None = ..., *, stable: bool | None = ...) -> Any: ...
 
-@final
-class _astype(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _astype(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, dtype: DTypeLike, *, copy: bool = ...) -> Tensor: ...
     @overload
@@ -105,9 +81,7 @@ class _astype(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, dtype: DTypeLike, *, copy: bool = ...) -> Any: ...
 
-@final
-class _broadcast_to(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _broadcast_to(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, array: Tensor, shape: int | Sequence[int]) -> Tensor: ...
     @overload
@@ -115,9 +89,7 @@ class _broadcast_to(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, array: _Value, shape: int | Sequence[int]) -> Any: ...
 
-@final
-class _clip(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _clip(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, a_min: _Value | None = ..., a_max: _Value | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Value | None = ..., max: _Value | None = ...) -> Tensor: ...
@@ -128,14 +100,10 @@ class _clip(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, a_min: _Value | None = ..., a_max: _Value | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Value | None = ..., max: _Value | None = ...) -> Any: ...
 
-@final
-class _clip_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _clip_(Packet):  # type: ignore[misc]
     def __call__(self, a: _T, a_min: _Value | None = ..., a_max: _Value | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., min: _Value | None = ..., max: _Value | None = ...) -> _T: ...
 
-@final
-class _complex(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _complex(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, real: Tensor, imag: _Value) -> Tensor: ...
     @overload
@@ -145,9 +113,7 @@ class _complex(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, real: _Value, imag: _Value) -> Any: ...
 
-@final
-class _concatenate(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _concatenate(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, arrays: Sequence[Tensor], axis: int | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
@@ -158,9 +124,7 @@ class _concatenate(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, arrays: Sequence[_Value], axis: int | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
 
-@final
-class _convolve(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _convolve(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, v: _Value, mode: str = ...) -> Tensor: ...
     @overload
@@ -170,9 +134,7 @@ class _convolve(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, v: _Value, mode: str = ...) -> Any: ...
 
-@final
-class _copy(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _copy(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor) -> Tensor: ...
     @overload
@@ -180,9 +142,7 @@ class _copy(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value) -> Any: ...
 
-@final
-class _covariance(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _covariance(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, divisor: _Number) -> Tensor: ...
     @overload
@@ -190,9 +150,7 @@ class _covariance(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, divisor: _Number) -> Any: ...
 
-@final
-class _cumprod(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _cumprod(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, axis: int | None = ..., dtype: DTypeLike | None = ...) -> Tensor: ...
@@ -203,9 +161,7 @@ class _cumprod(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | None = ..., dtype: DTypeLike | None = ...) -> Any: ...
 
-@final
-class _diagonal(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _diagonal(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor: ...
     @overload
@@ -213,9 +169,7 @@ class _diagonal(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Any: ...
 
-@final
-class _einsum(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _einsum(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, subscripts: str, x1: Tensor, x2: _Value | None = ..., others: Sequence[_Value] | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., optimize: bool = ...) -> Tensor: ...
     @overload
@@ -223,14 +177,10 @@ class _einsum(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, subscripts: str, x1: _Value, x2: _Value | None = ..., others: Sequence[_Value] | None = ..., *, dtype: DTypeLike | None = ..., casting: str = ..., optimize: bool = ...) -> Any: ...
 
-@final
-class _empty(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _empty(Packet):  # type: ignore[misc]
     def __call__(self, shape: int | Sequence[int], *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
 
-@final
-class _empty_like(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _empty_like(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, prototype: Tensor, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -238,9 +188,7 @@ class _empty_like(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, prototype: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _expand_dims(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _expand_dims(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int]) -> Tensor: ...
     @overload
@@ -248,14 +196,10 @@ class _expand_dims(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int]) -> Any: ...
 
-@final
-class _eye(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _eye(Packet):  # type: ignore[misc]
     def __call__(self, N: int, M: int | None = ..., k: int = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
 
-@final
-class _fft_fft(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _fft_fft(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Tensor: ...
     @overload
@@ -263,9 +207,7 @@ class _fft_fft(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, n: int | None = ..., axis: int = ..., norm: str | None = ...) -> Any: ...
 
-@final
-class _flip(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _flip(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, m: Tensor, axis: int | Sequence[int] | None = ...) -> Tensor: ...
     @overload
@@ -273,9 +215,7 @@ class _flip(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, m: _Value, axis: int | Sequence[int] | None = ...) -> Any: ...
 
-@final
-class _frexp_exponent(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _frexp_exponent(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor) -> Tensor: ...
     @overload
@@ -283,9 +223,7 @@ class _frexp_exponent(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value) -> Any: ...
 
-@final
-class _full(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _full(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, shape: int | Sequence[int], fill_value: Tensor, *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -293,9 +231,7 @@ class _full(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, shape: int | Sequence[int], fill_value: _Value, *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _full_like(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _full_like(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, fill_value: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -305,9 +241,7 @@ class _full_like(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, fill_value: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _getitem(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _getitem(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, key: Any) -> Tensor: ...
     @overload
@@ -315,9 +249,7 @@ class _getitem(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, key: Any) -> Any: ...
 
-@final
-class _i0_derivative(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _i0_derivative(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, order: int = ...) -> Tensor: ...
     @overload
@@ -325,9 +257,7 @@ class _i0_derivative(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, order: int = ...) -> Any: ...
 
-@final
-class _imag(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _imag(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, val: Tensor) -> Tensor: ...
     @overload
@@ -335,9 +265,7 @@ class _imag(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, val: _Value) -> Any: ...
 
-@final
-class _index_put(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _index_put(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, key: Any, values: _Value, *, accumulate: bool = ...) -> Tensor: ...
     @overload
@@ -347,14 +275,10 @@ class _index_put(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, key: Any, values: _Value, *, accumulate: bool = ...) -> Any: ...
 
-@final
-class _index_put_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _index_put_(Packet):  # type: ignore[misc]
     def __call__(self, x: _T, key: Any, values: _Value, *, accumulate: bool = ...) -> _T: ...
 
-@final
-class _interp(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _interp(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, xp: _Value, fp: _Value, left: _Value | None = ..., right: _Value | None = ...) -> Tensor: ...
     @overload
@@ -366,9 +290,7 @@ class _interp(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, xp: _Value, fp: _Value, left: _Value | None = ..., right: _Value | None = ...) -> Any: ...
 
-@final
-class _interval(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _interval(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, xp: _Value) -> Tensor: ...
     @overload
@@ -378,9 +300,7 @@ class _interval(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, xp: _Value) -> Any: ...
 
-@final
-class _item(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _item(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor) -> Any: ...
     @overload
@@ -388,9 +308,7 @@ class _item(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value) -> Any: ...
 
-@final
-class _linalg_cholesky(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_cholesky(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, *, upper: bool = ...) -> Tensor: ...
     @overload
@@ -398,9 +316,7 @@ class _linalg_cholesky(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, *, upper: bool = ...) -> Any: ...
 
-@final
-class _linalg_cofactor_slope(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_cofactor_slope(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, change: _Value) -> Tensor: ...
     @overload
@@ -410,9 +326,7 @@ class _linalg_cofactor_slope(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, change: _Value) -> Any: ...
 
-@final
-class _linalg_eig(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_eig(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -420,9 +334,7 @@ class _linalg_eig(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value) -> Any: ...
 
-@final
-class _linalg_eigh(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_eigh(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, UPLO: str = ...) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -430,9 +342,7 @@ class _linalg_eigh(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, UPLO: str = ...) -> Any: ...
 
-@final
-class _linalg_eigvalsh(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_eigvalsh(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, UPLO: str = ...) -> Tensor: ...
     @overload
@@ -440,9 +350,7 @@ class _linalg_eigvalsh(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, UPLO: str = ...) -> Any: ...
 
-@final
-class _linalg_pinv(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_pinv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, rcond: float | None = ..., hermitian: bool = ...) -> Tensor: ...
     @overload
@@ -450,9 +358,7 @@ class _linalg_pinv(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, rcond: float | None = ..., hermitian: bool = ...) -> Any: ...
 
-@final
-class _linalg_qr(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_qr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, mode: str = ...) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -460,9 +366,7 @@ class _linalg_qr(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, mode: str = ...) -> Any: ...
 
-@final
-class _linalg_solve(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_solve(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value) -> Tensor: ...
     @overload
@@ -472,9 +376,7 @@ class _linalg_solve(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value) -> Any: ...
 
-@final
-class _linalg_svd(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_svd(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, full_matrices: bool = ..., hermitian: bool = ...) -> tuple[Tensor, Tensor, Tensor]: ...
     @overload
@@ -482,9 +384,7 @@ class _linalg_svd(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, full_matrices: bool = ..., hermitian: bool = ...) -> Any: ...
 
-@final
-class _linalg_svdvals(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_svdvals(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, hermitian: bool = ...) -> Tensor: ...
     @overload
@@ -492,9 +392,7 @@ class _linalg_svdvals(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, hermitian: bool = ...) -> Any: ...
 
-@final
-class _linalg_vector_norm(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_vector_norm(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, axis: int | Sequence[int] | None = ..., ord: _Number = ..., *, keepdims: bool = ...) -> Tensor: ...
     @overload
@@ -502,9 +400,7 @@ class _linalg_vector_norm(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, axis: int | Sequence[int] | None = ..., ord: _Number = ..., *, keepdims: bool = ...) -> Any: ...
 
-@final
-class _linspace(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linspace(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, start: Tensor, stop: _Value, num: int = ..., endpoint: bool = ..., *, axis: int = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -514,9 +410,7 @@ class _linspace(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, start: _Value, stop: _Value, num: int = ..., endpoint: bool = ..., *, axis: int = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _max(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _max(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Tensor: ...
@@ -527,9 +421,7 @@ class _max(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Any: ...
 
-@final
-class _mean(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _mean(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Tensor: ...
@@ -540,9 +432,7 @@ class _mean(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., where: _Value | None = ...) -> Any: ...
 
-@final
-class _moveaxis(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _moveaxis(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor: ...
     @overload
@@ -550,9 +440,7 @@ class _moveaxis(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, source: int | Sequence[int], destination: int | Sequence[int]) -> Any: ...
 
-@final
-class _ones_like(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _ones_like(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -560,9 +448,7 @@ class _ones_like(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, *, shape: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _prod(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _prod(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Tensor: ...
@@ -573,9 +459,7 @@ class _prod(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, keepdims: bool = ..., initial: _Number | None = ..., where: _Value | None = ...) -> Any: ...
 
-@final
-class _random_beta(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_beta(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, a: Tensor, b: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -585,9 +469,7 @@ class _random_beta(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, a: _Value, b: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_beta_slope(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_beta_slope(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, x: _Value, complement: _Value) -> Tensor: ...
     @overload
@@ -601,9 +483,7 @@ class _random_beta_slope(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, x: _Value, complement: _Value) -> Any: ...
 
-@final
-class _random_binomial(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_binomial(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, n: Tensor, p: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -613,9 +493,7 @@ class _random_binomial(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, n: _Value, p: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_chisquare(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_chisquare(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, df: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -623,27 +501,19 @@ class _random_chisquare(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, df: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_choice(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_choice(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, a: int, size: int | Sequence[int] | None = ..., replace: bool = ..., p: _Raw | None = ..., shuffle: bool = ..., *, device: str | None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, generator: Any, a: int, size: int | Sequence[int] | None = ..., replace: bool = ..., p: _Value | None = ..., shuffle: bool = ..., *, device: str | None = ...) -> Any: ...
 
-@final
-class _random_copy(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_copy(Packet):  # type: ignore[misc]
     def __call__(self, generator: Any) -> Any: ...
 
-@final
-class _random_default_rng(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_default_rng(Packet):  # type: ignore[misc]
     def __call__(self, seed: Any = ...) -> Any: ...
 
-@final
-class _random_dirichlet(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_dirichlet(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, alpha: Tensor, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Tensor: ...
     @overload
@@ -651,17 +521,13 @@ class _random_dirichlet(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, alpha: _Value, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Any: ...
 
-@final
-class _random_exponential(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_exponential(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, scale: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, generator: Any, scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_f(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_f(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, dfnum: Tensor, dfden: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -671,9 +537,7 @@ class _random_f(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, dfnum: _Value, dfden: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_gamma(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_gamma(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, shape: Tensor, scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -681,9 +545,7 @@ class _random_gamma(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, shape: _Value, scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_gamma_slope(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_gamma_slope(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, shape: Tensor, x: _Value) -> Tensor: ...
     @overload
@@ -693,9 +555,7 @@ class _random_gamma_slope(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, shape: _Value, x: _Value) -> Any: ...
 
-@final
-class _random_geometric(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_geometric(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, p: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -703,17 +563,13 @@ class _random_geometric(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, p: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_gumbel(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_gumbel(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, loc: _Raw | None = ..., scale: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, generator: Any, loc: _Value | None = ..., scale: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_hypergeometric(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_hypergeometric(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, ngood: Tensor, nbad: _Value, nsample: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -725,9 +581,7 @@ class _random_hypergeometric(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, ngood: _Value, nbad: _Value, nsample: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_integers(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_integers(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, low: Tensor, high: _Value | None = ..., size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, endpoint: bool = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -735,17 +589,13 @@ class _random_integers(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, low: _Value, high: _Value | None = ..., size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, endpoint: bool = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_lognormal(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_lognormal(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, mean: _Raw | None = ..., sigma: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, generator: Any, mean: _Value | None = ..., sigma: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_multinomial(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_multinomial(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, n: Tensor, pvals: _Value, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Tensor: ...
     @overload
@@ -755,9 +605,7 @@ class _random_multinomial(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, n: _Value, pvals: _Value, size: int | Sequence[int] | None = ..., *, device: str | None = ...) -> Any: ...
 
-@final
-class _random_multivariate_hypergeometric(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_multivariate_hypergeometric(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, colors: Tensor, nsample: int, size: int | Sequence[int] | None = ..., method: str = ..., *, device: str | None = ...) -> Tensor: ...
     @overload
@@ -765,9 +613,7 @@ class _random_multivariate_hypergeometric(OpOverloadPacket):  # type: ignore[mis
     @overload
     def __call__(self, generator: Any, colors: _Value, nsample: int, size: int | Sequence[int] | None = ..., method: str = ..., *, device: str | None = ...) -> Any: ...
 
-@final
-class _random_multivariate_normal(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_multivariate_normal(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, mean: Tensor, cov: _Value, size: int | Sequence[int] | None = ..., check_valid: str = ..., tol: float = ..., *, method: str = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -777,9 +623,7 @@ class _random_multivariate_normal(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, mean: _Value, cov: _Value, size: int | Sequence[int] | None = ..., check_valid: str = ..., tol: float = ..., *, method: str = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_noncentral_chisquare(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_noncentral_chisquare(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, df: Tensor, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -789,9 +633,7 @@ class _random_noncentral_chisquare(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, df: _Value, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_noncentral_f(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_noncentral_f(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, dfnum: Tensor, dfden: _Value, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -803,9 +645,7 @@ class _random_noncentral_f(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, dfnum: _Value, dfden: _Value, nonc: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_normal_like(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_normal_like(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, generator: Any, loc: _Value | None = ..., scale: _Value | None = ...) -> Tensor: ...
     @overload
@@ -813,19 +653,13 @@ class _random_normal_like(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, generator: Any, loc: _Value | None = ..., scale: _Value | None = ...) -> Any: ...
 
-@final
-class _random_normal_like_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_normal_like_(Packet):  # type: ignore[misc]
     def __call__(self, a: _T, generator: Any, loc: _Value | None = ..., scale: _Value | None = ...) -> _T: ...
 
-@final
-class _random_orders(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_orders(Packet):  # type: ignore[misc]
     def __call__(self, generator: Any, shape: int | Sequence[int], axis: int = ..., *, device: str | None = ...) -> NDArray[Any]: ...
 
-@final
-class _random_pareto(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_pareto(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, a: Tensor, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -833,9 +667,7 @@ class _random_pareto(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, a: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_permutation(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_permutation(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, x: Tensor, axis: int = ..., *, device: str | None = ...) -> Tensor: ...
     @overload
@@ -843,22 +675,16 @@ class _random_permutation(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, x: _Value, axis: int = ..., *, device: str | None = ...) -> Any: ...
 
-@final
-class _random_poisson(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_poisson(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, lam: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, generator: Any, lam: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_random(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_random(Packet):  # type: ignore[misc]
     def __call__(self, generator: Any, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, device: str | None = ...) -> NDArray[Any]: ...
 
-@final
-class _random_restored(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_restored(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, state: Tensor) -> Any: ...
     @overload
@@ -866,19 +692,13 @@ class _random_restored(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, state: _Value) -> Any: ...
 
-@final
-class _random_standard_cauchy(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_standard_cauchy(Packet):  # type: ignore[misc]
     def __call__(self, generator: Any, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
 
-@final
-class _random_standard_exponential(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_standard_exponential(Packet):  # type: ignore[misc]
     def __call__(self, generator: Any, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., method: str = ..., *, device: str | None = ...) -> NDArray[Any]: ...
 
-@final
-class _random_standard_gamma(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_standard_gamma(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, shape: Tensor, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, device: str | None = ...) -> Tensor: ...
     @overload
@@ -886,14 +706,10 @@ class _random_standard_gamma(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, shape: _Value, size: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, device: str | None = ...) -> Any: ...
 
-@final
-class _random_state(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_state(Packet):  # type: ignore[misc]
     def __call__(self, generator: Any) -> NDArray[Any]: ...
 
-@final
-class _random_triangular(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_triangular(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, left: Tensor, mode: _Value, right: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -905,17 +721,13 @@ class _random_triangular(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, left: _Value, mode: _Value, right: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_uniform(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_uniform(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, low: _Raw | None = ..., high: _Raw | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, generator: Any, low: _Value | None = ..., high: _Value | None = ..., size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_uniform_like(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_uniform_like(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, generator: Any, low: _Value | None = ..., high: _Value | None = ...) -> Tensor: ...
     @overload
@@ -923,14 +735,10 @@ class _random_uniform_like(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, generator: Any, low: _Value | None = ..., high: _Value | None = ...) -> Any: ...
 
-@final
-class _random_uniform_like_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_uniform_like_(Packet):  # type: ignore[misc]
     def __call__(self, a: _T, generator: Any, low: _Value | None = ..., high: _Value | None = ...) -> _T: ...
 
-@final
-class _random_vonmises(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_vonmises(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, mu: Tensor, kappa: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -940,9 +748,7 @@ class _random_vonmises(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, mu: _Value, kappa: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _random_wald(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _random_wald(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, mean: Tensor, scale: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Tensor: ...
     @overload
@@ -952,9 +758,7 @@ class _random_wald(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, generator: Any, mean: _Value, scale: _Value, size: int | Sequence[int] | None = ..., *, dtype: DTypeLike | None = ..., device: str | None = ...) -> Any: ...
 
-@final
-class _repeat(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _repeat(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor: ...
     @overload
@@ -962,9 +766,7 @@ class _repeat(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, repeats: int | Sequence[int], axis: int | None = ...) -> Any: ...
 
-@final
-class _reshape(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _reshape(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, shape: int | Sequence[int], *, copy: bool | None = ...) -> Tensor: ...
     @overload
@@ -972,9 +774,7 @@ class _reshape(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, shape: int | Sequence[int], *, copy: bool | None = ...) -> Any: ...
 
-@final
-class _roll(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _roll(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor: ...
     @overload
@@ -982,9 +782,7 @@ class _roll(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Any: ...
 
-@final
-class _round(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _round(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, decimals: int = ...) -> Tensor: ...
@@ -995,14 +793,10 @@ class _round(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, decimals: int = ...) -> Any: ...
 
-@final
-class _round_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _round_(Packet):  # type: ignore[misc]
     def __call__(self, a: _T, decimals: int = ...) -> _T: ...
 
-@final
-class _scatter_add(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _scatter_add(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, indices: _Value, values: _Value, axis: int) -> Tensor: ...
     @overload
@@ -1014,14 +808,10 @@ class _scatter_add(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, indices: _Value, values: _Value, axis: int) -> Any: ...
 
-@final
-class _scatter_add_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _scatter_add_(Packet):  # type: ignore[misc]
     def __call__(self, x: _T, indices: _Value, values: _Value, axis: int) -> _T: ...
 
-@final
-class _searchsorted(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _searchsorted(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, v: _Value, side: str = ...) -> Tensor: ...
     @overload
@@ -1031,9 +821,7 @@ class _searchsorted(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, v: _Value, side: str = ...) -> Any: ...
 
-@final
-class _setitem(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _setitem(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, key: Any, value: _Value) -> Tensor: ...
     @overload
@@ -1043,14 +831,10 @@ class _setitem(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, key: Any, value: _Value) -> Any: ...
 
-@final
-class _setitem_(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _setitem_(Packet):  # type: ignore[misc]
     def __call__(self, x: _T, key: Any, value: _Value) -> _T: ...
 
-@final
-class _sliding_window_view(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _sliding_window_view(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor: ...
     @overload
@@ -1058,9 +842,7 @@ class _sliding_window_view(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Any: ...
 
-@final
-class _split(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _split(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, ary: Tensor, indices_or_sections: int | int | Sequence[int], axis: int = ...) -> tuple[Tensor, ...]: ...
     @overload
@@ -1068,9 +850,7 @@ class _split(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, ary: _Value, indices_or_sections: int | int | Sequence[int], axis: int = ...) -> Any: ...
 
-@final
-class _squeeze(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _squeeze(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ...) -> Tensor: ...
     @overload
@@ -1078,9 +858,7 @@ class _squeeze(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ...) -> Any: ...
 
-@final
-class _stack(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _stack(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, arrays: Sequence[Tensor], axis: int = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Tensor: ...
@@ -1091,9 +869,7 @@ class _stack(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, arrays: Sequence[_Value], axis: int = ..., *, dtype: DTypeLike | None = ..., casting: str = ...) -> Any: ...
 
-@final
-class _std(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _std(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, ddof: _Number = ..., keepdims: bool = ..., where: _Value | None = ..., mean: _Value | None = ..., correction: _Number | None = ...) -> Tensor: ...
@@ -1104,9 +880,7 @@ class _std(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., dtype: DTypeLike | None = ..., *, ddof: _Number = ..., keepdims: bool = ..., where: _Value | None = ..., mean: _Value | None = ..., correction: _Number | None = ...) -> Any: ...
 
-@final
-class _swapaxes(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _swapaxes(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axis1: int, axis2: int) -> Tensor: ...
     @overload
@@ -1114,9 +888,7 @@ class _swapaxes(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis1: int, axis2: int) -> Any: ...
 
-@final
-class _take(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _take(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, a: Tensor, indices: _Value, axis: int | None = ..., *, mode: str = ...) -> Tensor: ...
@@ -1129,9 +901,7 @@ class _take(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, indices: _Value, axis: int | None = ..., *, mode: str = ...) -> Any: ...
 
-@final
-class _take_along_axis(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _take_along_axis(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, arr: Tensor, indices: _Value, axis: int | None = ...) -> Tensor: ...
     @overload
@@ -1141,9 +911,7 @@ class _take_along_axis(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, arr: _Value, indices: _Value, axis: int | None = ...) -> Any: ...
 
-@final
-class _tile(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _tile(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, A: Tensor, reps: int | Sequence[int]) -> Tensor: ...
     @overload
@@ -1151,9 +919,7 @@ class _tile(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, A: _Value, reps: int | Sequence[int]) -> Any: ...
 
-@final
-class _transpose(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _transpose(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axes: int | Sequence[int] | None = ...) -> Tensor: ...
     @overload
@@ -1161,9 +927,7 @@ class _transpose(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axes: int | Sequence[int] | None = ...) -> Any: ...
 
-@final
-class _where(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _where(Packet):  # type: ignore[misc]
     out: OpOverload
     @overload
     def __call__(self, condition: Tensor, x: _Value, y: _Value) -> Tensor: ...

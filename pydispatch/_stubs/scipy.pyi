@@ -2,23 +2,15 @@
 # ruff: noqa
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, final, overload
+from typing import Any, overload
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
-from pydispatch._stubs.arrays import OtherArray
-
-_T = TypeVar("_T")
-_Number: TypeAlias = complex | np.generic
-_Raw: TypeAlias = NDArray[Any] | _Number
-_Value: TypeAlias = Tensor | OtherArray | _Raw
+from pydispatch._core import OpOverload, Tensor
+from pydispatch._stubs.arrays import Packet, _Number, _Raw, _T, _Value
 
 
-@final
-class _interpolate_closed(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _interpolate_closed(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, who: str) -> Tensor: ...
     @overload
@@ -26,9 +18,7 @@ class _interpolate_closed(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, who: str) -> Any: ...
 
-@final
-class _linalg_cho_factor(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_cho_factor(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, lower: bool = ..., overwrite_a: bool = ..., check_finite: bool = ...) -> Tensor: ...
     @overload
@@ -36,9 +26,7 @@ class _linalg_cho_factor(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, lower: bool = ..., overwrite_a: bool = ..., check_finite: bool = ...) -> Any: ...
 
-@final
-class _linalg_det(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_det(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, check_finite: bool = ...) -> Tensor: ...
     @overload
@@ -46,9 +34,7 @@ class _linalg_det(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, check_finite: bool = ...) -> Any: ...
 
-@final
-class _linalg_expm(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_expm(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, A: Tensor) -> Tensor: ...
     @overload
@@ -56,9 +42,7 @@ class _linalg_expm(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, A: _Value) -> Any: ...
 
-@final
-class _linalg_expm_direction(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_expm_direction(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, e: _Value) -> Tensor: ...
     @overload
@@ -68,9 +52,7 @@ class _linalg_expm_direction(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, e: _Value) -> Any: ...
 
-@final
-class _linalg_lu_constant(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_lu_constant(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, overwrite_a: bool = ..., check_finite: bool = ...) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -78,9 +60,7 @@ class _linalg_lu_constant(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, overwrite_a: bool = ..., check_finite: bool = ...) -> Any: ...
 
-@final
-class _linalg_lu_of_matrix(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_lu_of_matrix(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, lu: _Value, pivots: _Value) -> Tensor: ...
     @overload
@@ -92,9 +72,7 @@ class _linalg_lu_of_matrix(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, lu: _Value, pivots: _Value) -> Any: ...
 
-@final
-class _linalg_row_exchanges(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_row_exchanges(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, lu: Tensor, pivots: _Value) -> Tensor: ...
     @overload
@@ -104,9 +82,7 @@ class _linalg_row_exchanges(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, lu: _Value, pivots: _Value) -> Any: ...
 
-@final
-class _linalg_solve(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_solve(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, check_finite: bool = ...) -> Tensor: ...
     @overload
@@ -116,9 +92,7 @@ class _linalg_solve(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, check_finite: bool = ...) -> Any: ...
 
-@final
-class _linalg_solve_sylvester(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_solve_sylvester(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, q: _Value) -> Tensor: ...
     @overload
@@ -130,9 +104,7 @@ class _linalg_solve_sylvester(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, q: _Value) -> Any: ...
 
-@final
-class _linalg_solve_triangular(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _linalg_solve_triangular(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ..., is_factor: bool = ...) -> Tensor: ...
     @overload
@@ -142,9 +114,7 @@ class _linalg_solve_triangular(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, trans: int = ..., lower: bool = ..., unit_diagonal: bool = ..., overwrite_b: bool = ..., check_finite: bool = ..., is_factor: bool = ...) -> Any: ...
 
-@final
-class _ndimage_convolve(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _ndimage_convolve(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, input: Tensor, weights: _Value, mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Tensor: ...
     @overload
@@ -154,9 +124,7 @@ class _ndimage_convolve(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, input: _Value, weights: _Value, mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Any: ...
 
-@final
-class _ndimage_map_coordinates(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _ndimage_map_coordinates(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, input: Tensor, coordinates: _Value, order: int = ..., mode: str = ..., cval: float = ..., *, batch_ndim: int = ...) -> Tensor: ...
     @overload
@@ -166,9 +134,7 @@ class _ndimage_map_coordinates(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, input: _Value, coordinates: _Value, order: int = ..., mode: str = ..., cval: float = ..., *, batch_ndim: int = ...) -> Any: ...
 
-@final
-class _ndimage_transposed(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _ndimage_transposed(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, g: Tensor, weights: _Value, mode: str = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Tensor: ...
     @overload
@@ -178,9 +144,7 @@ class _ndimage_transposed(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, g: _Value, weights: _Value, mode: str = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Any: ...
 
-@final
-class _ndimage_weigh(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _ndimage_weigh(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, input: Tensor, g: _Value, shape: int | Sequence[int], mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Tensor: ...
     @overload
@@ -190,9 +154,7 @@ class _ndimage_weigh(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, input: _Value, g: _Value, shape: int | Sequence[int], mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Any: ...
 
-@final
-class _signal_convolve(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _signal_convolve(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, in1: Tensor, in2: _Value, mode: str = ..., method: str = ..., *, batch_ndim: int = ...) -> Tensor: ...
     @overload
@@ -202,9 +164,7 @@ class _signal_convolve(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, in1: _Value, in2: _Value, mode: str = ..., method: str = ..., *, batch_ndim: int = ...) -> Any: ...
 
-@final
-class _signal_lfilter(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _signal_lfilter(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, b: Tensor, a: _Value, x: _Value, axis: int = ..., *, batch_ndim: int = ...) -> Tensor: ...
     @overload
@@ -216,9 +176,7 @@ class _signal_lfilter(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, b: _Value, a: _Value, x: _Value, axis: int = ..., *, batch_ndim: int = ...) -> Any: ...
 
-@final
-class _signal_lfilter_from(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _signal_lfilter_from(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, b: Tensor, a: _Value, x: _Value, zi: _Value, axis: int = ..., *, batch_ndim: int = ...) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -232,9 +190,7 @@ class _signal_lfilter_from(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, b: _Value, a: _Value, x: _Value, zi: _Value, axis: int = ..., *, batch_ndim: int = ...) -> Any: ...
 
-@final
-class _sparse_product(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _sparse_product(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, data: Tensor, x: _Value, structure: Any, transposed: bool = ...) -> Tensor: ...
     @overload
@@ -244,9 +200,7 @@ class _sparse_product(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, data: _Value, x: _Value, structure: Any, transposed: bool = ...) -> Any: ...
 
-@final
-class _sparse_sampled_product(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _sparse_sampled_product(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, left: Tensor, right: _Value, structure: Any) -> Tensor: ...
     @overload
@@ -256,9 +210,7 @@ class _sparse_sampled_product(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, left: _Value, right: _Value, structure: Any) -> Any: ...
 
-@final
-class _sparse_solution(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _sparse_solution(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, data: Tensor, b: _Value, structure: Any, transposed: bool = ...) -> Tensor: ...
     @overload
@@ -268,9 +220,7 @@ class _sparse_solution(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, data: _Value, b: _Value, structure: Any, transposed: bool = ...) -> Any: ...
 
-@final
-class _special_agm(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_agm(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value) -> Tensor: ...
     @overload
@@ -280,9 +230,7 @@ class _special_agm(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value) -> Any: ...
 
-@final
-class _special_airy(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_airy(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
     @overload
@@ -290,9 +238,7 @@ class _special_airy(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Value) -> Any: ...
 
-@final
-class _special_bdtr(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_bdtr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, k: Tensor, n: _Value, p: _Value) -> Tensor: ...
     @overload
@@ -304,9 +250,7 @@ class _special_bdtr(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, k: _Value, n: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_bdtri(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_bdtri(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, k: Tensor, n: _Value, y: _Value) -> Tensor: ...
     @overload
@@ -318,9 +262,7 @@ class _special_bdtri(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, k: _Value, n: _Value, y: _Value) -> Any: ...
 
-@final
-class _special_bdtrik(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_bdtrik(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, y: Tensor, n: _Value, p: _Value) -> Tensor: ...
     @overload
@@ -332,9 +274,7 @@ class _special_bdtrik(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, y: _Value, n: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_bdtrin(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_bdtrin(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, k: Tensor, y: _Value, p: _Value) -> Tensor: ...
     @overload
@@ -346,9 +286,7 @@ class _special_bdtrin(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, k: _Value, y: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_bei(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_bei(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor) -> Tensor: ...
     @overload
@@ -356,9 +294,7 @@ class _special_bei(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value) -> Any: ...
 
-@final
-class _special_besselpoly(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_besselpoly(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, lmb: _Value, nu: _Value) -> Tensor: ...
     @overload
@@ -370,9 +306,7 @@ class _special_besselpoly(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, lmb: _Value, nu: _Value) -> Any: ...
 
-@final
-class _special_betainc(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_betainc(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -384,9 +318,7 @@ class _special_betainc(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_betainccinv(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_betainccinv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, y: _Value) -> Tensor: ...
     @overload
@@ -398,9 +330,7 @@ class _special_betainccinv(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, y: _Value) -> Any: ...
 
-@final
-class _special_binom(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_binom(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, k: _Value) -> Tensor: ...
     @overload
@@ -410,9 +340,7 @@ class _special_binom(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, k: _Value) -> Any: ...
 
-@final
-class _special_boxcox(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_boxcox(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, lmbda: _Value) -> Tensor: ...
     @overload
@@ -422,9 +350,7 @@ class _special_boxcox(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, lmbda: _Value) -> Any: ...
 
-@final
-class _special_btdtria(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_btdtria(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: Tensor, b: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -436,9 +362,7 @@ class _special_btdtria(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value, b: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_btdtrib(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_btdtrib(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, p: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -450,9 +374,7 @@ class _special_btdtrib(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, p: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_carlson(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_carlson(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, y: _Value, z: _Value, p: _Value, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> Tensor: ...
     @overload
@@ -466,9 +388,7 @@ class _special_carlson(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, y: _Value, z: _Value, p: _Value, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> Any: ...
 
-@final
-class _special_chdtr(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_chdtr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, v: Tensor, x: _Value) -> Tensor: ...
     @overload
@@ -478,9 +398,7 @@ class _special_chdtr(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, v: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_chdtri(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_chdtri(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, v: Tensor, p: _Value) -> Tensor: ...
     @overload
@@ -490,9 +408,7 @@ class _special_chdtri(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, v: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_chdtriv(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_chdtriv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: Tensor, x: _Value) -> Tensor: ...
     @overload
@@ -502,9 +418,7 @@ class _special_chdtriv(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_chndtr(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_chndtr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, df: _Value, nc: _Value) -> Tensor: ...
     @overload
@@ -516,9 +430,7 @@ class _special_chndtr(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, df: _Value, nc: _Value) -> Any: ...
 
-@final
-class _special_chndtrinc(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_chndtrinc(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, df: _Value, p: _Value) -> Tensor: ...
     @overload
@@ -530,9 +442,7 @@ class _special_chndtrinc(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, df: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_chndtrix(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_chndtrix(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: Tensor, df: _Value, nc: _Value) -> Tensor: ...
     @overload
@@ -544,9 +454,7 @@ class _special_chndtrix(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value, df: _Value, nc: _Value) -> Any: ...
 
-@final
-class _special_digamma(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_digamma(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: Tensor) -> Tensor: ...
     @overload
@@ -554,9 +462,7 @@ class _special_digamma(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Value) -> Any: ...
 
-@final
-class _special_diric(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_diric(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, n: _Value) -> Tensor: ...
     @overload
@@ -566,9 +472,7 @@ class _special_diric(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, n: _Value) -> Any: ...
 
-@final
-class _special_ellipe(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_ellipe(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, m: Tensor) -> Tensor: ...
     @overload
@@ -576,9 +480,7 @@ class _special_ellipe(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, m: _Value) -> Any: ...
 
-@final
-class _special_ellipeinc(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_ellipeinc(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, phi: Tensor, m: _Value) -> Tensor: ...
     @overload
@@ -588,9 +490,7 @@ class _special_ellipeinc(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, phi: _Value, m: _Value) -> Any: ...
 
-@final
-class _special_ellipj(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_ellipj(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, u: Tensor, m: _Value) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
     @overload
@@ -600,9 +500,7 @@ class _special_ellipj(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, u: _Value, m: _Value) -> Any: ...
 
-@final
-class _special_ellipkm1(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_ellipkm1(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: Tensor) -> Tensor: ...
     @overload
@@ -610,9 +508,7 @@ class _special_ellipkm1(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value) -> Any: ...
 
-@final
-class _special_elliprc(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_elliprc(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, y: _Value) -> Tensor: ...
     @overload
@@ -622,9 +518,7 @@ class _special_elliprc(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, y: _Value) -> Any: ...
 
-@final
-class _special_elliprd(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_elliprd(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, y: _Value, z: _Value) -> Tensor: ...
     @overload
@@ -636,9 +530,7 @@ class _special_elliprd(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, y: _Value, z: _Value) -> Any: ...
 
-@final
-class _special_elliprj(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_elliprj(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, y: _Value, z: _Value, p: _Value) -> Tensor: ...
     @overload
@@ -652,9 +544,7 @@ class _special_elliprj(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, y: _Value, z: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_erfcinv(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_erfcinv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, y: Tensor) -> Tensor: ...
     @overload
@@ -662,9 +552,7 @@ class _special_erfcinv(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, y: _Value) -> Any: ...
 
-@final
-class _special_eval_chebyc(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_eval_chebyc(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, x: _Value) -> Tensor: ...
     @overload
@@ -674,9 +562,7 @@ class _special_eval_chebyc(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_eval_gegenbauer(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_eval_gegenbauer(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, alpha: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -688,9 +574,7 @@ class _special_eval_gegenbauer(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, alpha: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_eval_jacobi(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_eval_jacobi(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, alpha: _Value, beta: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -704,9 +588,7 @@ class _special_eval_jacobi(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, alpha: _Value, beta: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_eval_sh_jacobi(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_eval_sh_jacobi(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, p: _Value, q: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -720,9 +602,7 @@ class _special_eval_sh_jacobi(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, p: _Value, q: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_exprel_derivative(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_exprel_derivative(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, order: int = ...) -> Tensor: ...
     @overload
@@ -730,9 +610,7 @@ class _special_exprel_derivative(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, order: int = ...) -> Any: ...
 
-@final
-class _special_fdtr(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_fdtr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, dfn: Tensor, dfd: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -744,9 +622,7 @@ class _special_fdtr(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, dfn: _Value, dfd: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_fdtri(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_fdtri(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, dfn: Tensor, dfd: _Value, p: _Value) -> Tensor: ...
     @overload
@@ -758,9 +634,7 @@ class _special_fdtri(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, dfn: _Value, dfd: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_fdtridfd(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_fdtridfd(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, dfn: Tensor, p: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -772,9 +646,7 @@ class _special_fdtridfd(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, dfn: _Value, p: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_fresnel(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_fresnel(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -782,9 +654,7 @@ class _special_fresnel(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Value) -> Any: ...
 
-@final
-class _special_gammainc(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_gammainc(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, x: _Value) -> Tensor: ...
     @overload
@@ -794,9 +664,7 @@ class _special_gammainc(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_gammainccinv(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_gammainccinv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, y: _Value) -> Tensor: ...
     @overload
@@ -806,9 +674,7 @@ class _special_gammainccinv(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, y: _Value) -> Any: ...
 
-@final
-class _special_gdtrix(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_gdtrix(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, p: _Value) -> Tensor: ...
     @overload
@@ -820,9 +686,7 @@ class _special_gdtrix(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_hankel1(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_hankel1(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, v: Tensor, z: _Value) -> Tensor: ...
     @overload
@@ -832,9 +696,7 @@ class _special_hankel1(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, v: _Value, z: _Value) -> Any: ...
 
-@final
-class _special_huber(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_huber(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, delta: Tensor, r: _Value) -> Tensor: ...
     @overload
@@ -844,9 +706,7 @@ class _special_huber(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, delta: _Value, r: _Value) -> Any: ...
 
-@final
-class _special_hyp1f1(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_hyp1f1(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, z: _Value) -> Tensor: ...
     @overload
@@ -858,9 +718,7 @@ class _special_hyp1f1(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, z: _Value) -> Any: ...
 
-@final
-class _special_hyp2f1(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_hyp2f1(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, c: _Value, z: _Value) -> Tensor: ...
     @overload
@@ -874,9 +732,7 @@ class _special_hyp2f1(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, c: _Value, z: _Value) -> Any: ...
 
-@final
-class _special_inv_boxcox(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_inv_boxcox(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, y: Tensor, lmbda: _Value) -> Tensor: ...
     @overload
@@ -886,9 +742,7 @@ class _special_inv_boxcox(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, y: _Value, lmbda: _Value) -> Any: ...
 
-@final
-class _special_it2i0k0(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_it2i0k0(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -896,9 +750,7 @@ class _special_it2i0k0(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value) -> Any: ...
 
-@final
-class _special_itairy(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_itairy(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
     @overload
@@ -906,9 +758,7 @@ class _special_itairy(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value) -> Any: ...
 
-@final
-class _special_lambertw(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_lambertw(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: Tensor, k: int = ..., tol: float = ...) -> Tensor: ...
     @overload
@@ -916,9 +766,7 @@ class _special_lambertw(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Value, k: int = ..., tol: float = ...) -> Any: ...
 
-@final
-class _special_log_softmax(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_log_softmax(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, axis: int | Sequence[int] | None = ...) -> Tensor: ...
     @overload
@@ -926,9 +774,7 @@ class _special_log_softmax(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, axis: int | Sequence[int] | None = ...) -> Any: ...
 
-@final
-class _special_logsumexp(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_logsumexp(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Tensor: ...
     @overload
@@ -936,9 +782,7 @@ class _special_logsumexp(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Any: ...
 
-@final
-class _special_logsumexp_signed(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_logsumexp_signed(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., b: _Value | None = ..., *, keepdims: bool = ...) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -946,9 +790,7 @@ class _special_logsumexp_signed(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., b: _Value | None = ..., *, keepdims: bool = ...) -> Any: ...
 
-@final
-class _special_logsumexp_weighted(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_logsumexp_weighted(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Tensor: ...
     @overload
@@ -958,9 +800,7 @@ class _special_logsumexp_weighted(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Any: ...
 
-@final
-class _special_logsumexp_with_shares(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_logsumexp_with_shares(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -968,9 +808,7 @@ class _special_logsumexp_with_shares(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Any: ...
 
-@final
-class _special_lpmv(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_lpmv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, m: Tensor, v: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -982,9 +820,7 @@ class _special_lpmv(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, m: _Value, v: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_mathieu_a_value(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_mathieu_a_value(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, m: Tensor, q: _Value) -> Tensor: ...
     @overload
@@ -994,9 +830,7 @@ class _special_mathieu_a_value(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, m: _Value, q: _Value) -> Any: ...
 
-@final
-class _special_mathieu_cem(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_mathieu_cem(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, m: Tensor, q: _Value, x: _Value) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -1008,9 +842,7 @@ class _special_mathieu_cem(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, m: _Value, q: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_multigammaln(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_multigammaln(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, d: int) -> Tensor: ...
     @overload
@@ -1018,9 +850,7 @@ class _special_multigammaln(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, d: int) -> Any: ...
 
-@final
-class _special_nrdtrimn(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_nrdtrimn(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: Tensor, std: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -1032,9 +862,7 @@ class _special_nrdtrimn(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value, std: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_nrdtrisd(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_nrdtrisd(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, mn: Tensor, p: _Value, x: _Value) -> Tensor: ...
     @overload
@@ -1046,9 +874,7 @@ class _special_nrdtrisd(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, mn: _Value, p: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_owens_t(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_owens_t(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, h: Tensor, a: _Value) -> Tensor: ...
     @overload
@@ -1058,9 +884,7 @@ class _special_owens_t(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, h: _Value, a: _Value) -> Any: ...
 
-@final
-class _special_pbdv(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_pbdv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, v: Tensor, x: _Value) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -1070,9 +894,7 @@ class _special_pbdv(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, v: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_pbwa(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_pbwa(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, x: _Value) -> tuple[Tensor, Tensor]: ...
     @overload
@@ -1082,9 +904,7 @@ class _special_pbwa(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, x: _Value) -> Any: ...
 
-@final
-class _special_pdtr(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_pdtr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, k: Tensor, m: _Value) -> Tensor: ...
     @overload
@@ -1094,9 +914,7 @@ class _special_pdtr(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, k: _Value, m: _Value) -> Any: ...
 
-@final
-class _special_pdtri(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_pdtri(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, k: Tensor, y: _Value) -> Tensor: ...
     @overload
@@ -1106,9 +924,7 @@ class _special_pdtri(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, k: _Value, y: _Value) -> Any: ...
 
-@final
-class _special_pdtrik(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_pdtrik(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: Tensor, m: _Value) -> Tensor: ...
     @overload
@@ -1118,9 +934,7 @@ class _special_pdtrik(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value, m: _Value) -> Any: ...
 
-@final
-class _special_poch(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_poch(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: Tensor, m: _Value) -> Tensor: ...
     @overload
@@ -1130,9 +944,7 @@ class _special_poch(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Value, m: _Value) -> Any: ...
 
-@final
-class _special_radian(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_radian(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, d: Tensor, m: _Value, s: _Value) -> Tensor: ...
     @overload
@@ -1144,9 +956,7 @@ class _special_radian(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, d: _Value, m: _Value, s: _Value) -> Any: ...
 
-@final
-class _special_smirnov(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_smirnov(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, d: _Value) -> Tensor: ...
     @overload
@@ -1156,9 +966,7 @@ class _special_smirnov(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, d: _Value) -> Any: ...
 
-@final
-class _special_smirnov_slope(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_smirnov_slope(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, d: _Value, order: int = ...) -> Tensor: ...
     @overload
@@ -1168,9 +976,7 @@ class _special_smirnov_slope(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, d: _Value, order: int = ...) -> Any: ...
 
-@final
-class _special_smirnovi(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_smirnovi(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, p: _Value) -> Tensor: ...
     @overload
@@ -1180,9 +986,7 @@ class _special_smirnovi(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_spherical_in(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_spherical_in(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, z: _Value, derivative: bool = ...) -> Tensor: ...
     @overload
@@ -1192,9 +996,7 @@ class _special_spherical_in(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, z: _Value, derivative: bool = ...) -> Any: ...
 
-@final
-class _special_stdtr(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_stdtr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, df: Tensor, t: _Value) -> Tensor: ...
     @overload
@@ -1204,9 +1006,7 @@ class _special_stdtr(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, df: _Value, t: _Value) -> Any: ...
 
-@final
-class _special_stdtridf(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_stdtridf(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: Tensor, t: _Value) -> Tensor: ...
     @overload
@@ -1216,9 +1016,7 @@ class _special_stdtridf(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value, t: _Value) -> Any: ...
 
-@final
-class _special_stdtrit(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_stdtrit(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, df: Tensor, p: _Value) -> Tensor: ...
     @overload
@@ -1228,9 +1026,7 @@ class _special_stdtrit(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, df: _Value, p: _Value) -> Any: ...
 
-@final
-class _special_voigt_profile(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_voigt_profile(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, sigma: _Value, gamma: _Value) -> Tensor: ...
     @overload
@@ -1242,9 +1038,7 @@ class _special_voigt_profile(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, sigma: _Value, gamma: _Value) -> Any: ...
 
-@final
-class _special_zeta(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_zeta(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: Tensor, q: _Value | None = ...) -> Tensor: ...
     @overload
@@ -1252,9 +1046,7 @@ class _special_zeta(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, q: _Value | None = ...) -> Any: ...
 
-@final
-class _special_zeta_slope(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _special_zeta_slope(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, s: Tensor, q: _Value) -> Tensor: ...
     @overload

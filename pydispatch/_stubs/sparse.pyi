@@ -2,23 +2,15 @@
 # ruff: noqa
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, final, overload
+from typing import Any, overload
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
-from pydispatch._stubs.arrays import OtherArray
-
-_T = TypeVar("_T")
-_Number: TypeAlias = complex | np.generic
-_Raw: TypeAlias = NDArray[Any] | _Number
-_Value: TypeAlias = Tensor | OtherArray | _Raw
+from pydispatch._core import OpOverload, Tensor
+from pydispatch._stubs.arrays import Packet, _Number, _Raw, _T, _Value
 
 
-@final
-class _from_values(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _from_values(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, values: _Value) -> Tensor: ...
     @overload
@@ -28,9 +20,7 @@ class _from_values(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, values: _Value) -> Any: ...
 
-@final
-class _product(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _product(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, b: _Value) -> Tensor: ...
     @overload
@@ -40,9 +30,7 @@ class _product(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value) -> Any: ...
 
-@final
-class _sample(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _sample(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor, x: _Value) -> Tensor: ...
     @overload
@@ -52,9 +40,7 @@ class _sample(OpOverloadPacket):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, x: _Value) -> Any: ...
 
-@final
-class _to_dense(OpOverloadPacket):  # type: ignore[misc]
-    default: OpOverload
+class _to_dense(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: Tensor) -> Tensor: ...
     @overload

@@ -22,18 +22,12 @@ HEAD = '''\
 # ruff: noqa
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, final, overload
+from typing import Any, overload
 
-import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pydispatch._core import OpOverload, OpOverloadPacket, Tensor
-from pydispatch._stubs.arrays import OtherArray
-
-_T = TypeVar("_T")
-_Number: TypeAlias = complex | np.generic
-_Raw: TypeAlias = NDArray[Any] | _Number
-_Value: TypeAlias = Tensor | OtherArray | _Raw
+from pydispatch._core import OpOverload, Tensor
+from pydispatch._stubs.arrays import Packet, _Number, _Raw, _T, _Value
 '''
 NAMES = {"int": "int", "float": "float", "bool": "bool", "str": "str", "complex": "complex", "Scalar": "_Number",
          "ScalarType": "DTypeLike", "Device": "str", "Generator": "Any", "Any": "Any"}
@@ -67,15 +61,16 @@ def stub(namespace: str) -> str:
         body = "\n".join(_body(schemas))
         known = classes.setdefault(body, f"_{name}")
         attributes.append(f"    {name}: {known}")
-    kinds = [f"@final\nclass {name}(OpOverloadPacket):  # type: ignore[misc]\n{body}" for body, name in classes.items()]
+    kinds = [f"class {name}(Packet):  # type: ignore[misc]\n{body}" for body, name in classes.items()]
     whole = f"class Operators:\n    \"\"\"The operators of {namespace}.\"\"\"\n\n" + "\n".join(attributes)
     return "\n\n".join([HEAD, *kinds, whole]) + "\n"
 
 
 def _body(schemas: dict[str, Schema]) -> Iterator[str]:
-    """Yield the attributes of a packet, and its calls: with Tensors, with NumPy arrays, then with other arrays."""
+    """Yield the other overloads of a packet, and its calls: with Tensors, NumPy arrays, then other arrays."""
     for overload in schemas:
-        yield f"    {overload}: OpOverload"
+        if overload != "default":       # which `Packet` has
+            yield f"    {overload}: OpOverload"
     calls: dict[str, None] = {}
     for schema in schemas.values():
         calls |= dict.fromkeys(_calls(schema))
