@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from pydispatch.schema.compound_types import ListType
 from pydispatch.schema.default_parser import read_default
 from pydispatch.schema.model import MAX_ARGUMENTS, Argument, Return, Schema
@@ -27,20 +29,10 @@ def parse_signature(text: str) -> Schema:
     return _read_schema(Scanner(text, "schema"), None)
 
 
-def parse_argument(text: str, kw_only: bool) -> Argument:
-    """Parse one argument."""
-    scanner = Scanner(text, "schema")
-    argument = _read_argument(scanner, kw_only, [])
-    scanner.end()
-    return argument
-
-
-def parse_returns(text: str) -> tuple[Return, ...]:
-    """Parse the returns, which follow the arrow."""
-    scanner = Scanner(text, "schema")
-    returns = _read_returns(scanner)
-    scanner.end()
-    return tuple(returns)
+@cache
+def parse_declared_signature(text: str) -> Schema:
+    """Parse the signature of a declaration. Declarations with the same text share the schema."""
+    return parse_signature(text)
 
 
 def parse_schema_or_name(text: str) -> Schema | OperatorName:
@@ -84,18 +76,13 @@ def _read_argument(scanner: Scanner, kw_only: bool, before: list[Argument]) -> A
     argument = Argument(name, type, size, kw_only=kw_only, alias=alias)
     if scanner.accept("="):
         return Argument(name, type, size, read_default(scanner, argument), kw_only, alias)
-    if before and lacks_default(argument, before[-1]):
+    if before and before[-1].has_default and not (kw_only or isinstance(type, ListType)):
         scanner.fail(
             f"argument {name!r} has no default, but {before[-1].name!r} before it has one",
             f"Give it a default, or make it keyword-only: `*, {argument}`",
             at,
         )
     return argument
-
-
-def lacks_default(argument: Argument, previous: Argument) -> bool:
-    """Return whether an argument without a default needs one, because the one before it has a default."""
-    return previous.has_default and not (argument.kw_only or isinstance(argument.type, ListType))
 
 
 def _read_returns(scanner: Scanner) -> list[Return]:

@@ -201,7 +201,8 @@ def simple_signature(str text, make_schema):
     """Return the signature of a text with simple arguments, and arrays or views as results. Return None for other
     texts.
 
-    `make_schema` makes the schema on first use. That takes much longer, and binding a call does not need it.
+    `make_schema` makes the schema on first use. Binding a call does not need it, and a first call that parses it takes
+    0.8 ms instead of 0.3.
     """
     cdef Signature found
     cdef list layouts = [], aliased = []
