@@ -34,7 +34,7 @@ from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, pa
 from pydispatch.schema import Argument, Schema
 from pydispatch.schema.base_types import DeviceType
 from pydispatch.schema.compound_types import OptionalType
-from pydispatch.schema.declared import parse_declared_signature
+from pydispatch.schema.parser import parse_declared_signature
 from pydispatch.schema.fitting import EXACT, Fit
 
 CIA = DispatchKey.CompositeImplicitAutograd

@@ -8,7 +8,7 @@ from itertools import starmap
 from typing import Any
 
 from pydispatch import func
-from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
+from pydispatch._core import Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized, needs_grad
 from pydispatch.autograd.values import meta_of
 from pydispatch.compiling.compilers import numpy_array
@@ -27,6 +27,7 @@ from pydispatch.higher_order.transformed import (
     chosen,
     owned,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     with_tangents,
@@ -115,7 +116,7 @@ def run_with_tangents(interpreter: Jvp, program: Program, *arrays: Any) -> Array
     return with_tangents(found[:n_results], (*found[n_results:], *(None,) * (n_results - n_smooth)), interpreter)
 
 
-@COMPILED.py_impl(Grad)
+@recording_rule(COMPILED)
 def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: Any) -> Arrays:
     """Run the forward program, and record one node, which runs the backward program."""
     wanted = tuple([needs_grad(value, interpreter) for value in arrays])
@@ -135,12 +136,6 @@ def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: A
 
     record(COMPILED, interpreter, arrays, results, (*residuals, *arrays), pull)
     return results
-
-
-@COMPILED.py_impl("Autograd")
-def run_on_tape(program: Program, *arrays: Any) -> Arrays:
-    """Apply `run_and_record` to the tape."""
-    return run_and_record(None, program, *arrays)
 
 
 @COMPILED.py_impl(TraceMode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._core import Interpreter, Jvp, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
@@ -39,6 +39,7 @@ from pydispatch.higher_order.transformed import (
     owned,
     placed,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
@@ -218,7 +219,7 @@ def run_with_tangents(interpreter: Jvp, combine: Flat, xs: Arrays, args: Arrays,
     return with_tangents(results[:n], placed(results[n:], moves), interpreter)
 
 
-@ASSOCIATIVE_SCAN.py_impl(Grad)
+@recording_rule(ASSOCIATIVE_SCAN)
 def run_and_record(
     interpreter: Interpreter | None, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
@@ -240,9 +241,3 @@ def run_and_record(
 
     record(ASSOCIATIVE_SCAN, interpreter, (*xs, *args), results, (*xs, *args), pull)
     return results
-
-
-@ASSOCIATIVE_SCAN.py_impl("Autograd")
-def run_on_tape(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
-    """Run and record the call on the tape."""
-    return run_and_record(None, combine, xs, args, length, reverse)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch._core import Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.randomness import Draws
 from pydispatch.autograd.values import meta_of
@@ -41,6 +41,7 @@ from pydispatch.higher_order.transformed import (
     jvp_of,
     owned,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     with_tangents,
@@ -217,7 +218,7 @@ def run_with_tangents(interpreter: Jvp, pred: Any, true_fn: Flat, false_fn: Flat
     return with_tangents(results[:n], results[n:], interpreter)
 
 
-@COND.py_impl(Grad)
+@recording_rule(COND)
 def run_and_record(interpreter: Interpreter | None, pred: Any, true_fn: Flat, false_fn: Flat,
                    operands: Arrays) -> Arrays:
     """Make the call below and record it as one node, whose backward is a cond of the branches' gradients."""
@@ -236,9 +237,3 @@ def run_and_record(interpreter: Interpreter | None, pred: Any, true_fn: Flat, fa
     metas = [meta_of(result) for result in chosen(results, flags)]
     record(COND, interpreter, operands, results, (*below((pred,), interpreter), *operands), pull)
     return results
-
-
-@COND.py_impl("Autograd")
-def run_on_tape(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
-    """Run and record the call on the tape."""
-    return run_and_record(None, pred, true_fn, false_fn, operands)

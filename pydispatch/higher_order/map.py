@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._core import Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
@@ -40,6 +40,7 @@ from pydispatch.higher_order.transformed import (
     jvp_of,
     owned,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     with_tangents,
@@ -161,7 +162,7 @@ def run_with_tangents(interpreter: Jvp, f: Flat, xs: Arrays, args: Arrays, lengt
     return with_tangents(results[:half], results[half:], interpreter)
 
 
-@MAP.py_impl(Grad)
+@recording_rule(MAP)
 def run_and_record(interpreter: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """Run the loop below and record it as one node, whose backward is a scan that sums the gradients of `args`."""
     recording = None
@@ -179,9 +180,3 @@ def run_and_record(interpreter: Interpreter | None, f: Flat, xs: Arrays, args: A
 
     record(MAP, interpreter, (*xs, *args), results, (*xs, *args), pull, recording)
     return results
-
-
-@MAP.py_impl("Autograd")
-def run_on_tape(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
-    """Run and record the loop on the tape."""
-    return run_and_record(None, f, xs, args, length)

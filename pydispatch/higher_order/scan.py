@@ -8,7 +8,7 @@ from typing import Any
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
+from pydispatch._core import Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch._registry.backends import dtype_of
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.randomness import Draws, StepDraws
@@ -60,6 +60,7 @@ from pydispatch.higher_order.transformed import (
     owned,
     placed,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
@@ -335,7 +336,7 @@ def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
     return [*groups, tuple(values[start:])]
 
 
-@SCAN.py_impl(Grad)
+@recording_rule(SCAN)
 def run_and_record(
     interpreter: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None,
     reverse: bool,
@@ -433,9 +434,3 @@ def gradients(
     if not of_xs:                       # no step
         of_xs = tuple([ops.np.zeros_like(x) for x in chosen(xs, wants_x)])
     return (*chosen(placed(of_init, moves), wanted[:n]), *of_xs, *of_args)
-
-
-@SCAN.py_impl("Autograd")
-def run_on_tape(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
-    """Run and record the loop on the tape."""
-    return run_and_record(None, combine, init, xs, args, length, reverse)

@@ -7,7 +7,8 @@ Each enters a new interpreter whenever it runs. It may therefore run at any inte
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -42,6 +43,8 @@ from pydispatch.higher_order.steps import Recording
 from pydispatch.keys import DispatchKey
 from pydispatch.ops import ops
 from pydispatch.tree import tree_map
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def is_differentiable(value: Any) -> bool:
@@ -360,6 +363,16 @@ def register_common_rules(operator: HigherOrderOperator) -> None:
         flags = dependent_results(operator, args, interpreter)
         return tuple([result if flag else _core.value_below(result, interpreter)
                       for result, flag in zip(results, flags, strict=True)])
+
+
+def recording_rule(operator: HigherOrderOperator) -> Callable[[F], F]:
+    """Register the decorated function as the rule for `grad`, and with None for the interpreter, for the tape."""
+
+    def register(rule: F) -> F:
+        operator.py_impl("Autograd")(partial(rule, None))
+        return operator.py_impl(Grad)(rule)
+
+    return register
 
 
 def functional_of(function: Flat, remove: str) -> Flat:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._core import Interpreter, Jvp, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.randomness import Draws, StepDraws
 from pydispatch.autograd.values import as_tensor, meta_of
@@ -51,6 +51,7 @@ from pydispatch.higher_order.transformed import (
     owned,
     placed,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
@@ -313,7 +314,7 @@ def run_with_tangents(
                          interpreter)
 
 
-@WHILE.py_impl(Grad)
+@recording_rule(WHILE)
 def run_and_record(
     interpreter: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
 ) -> Arrays:
@@ -409,9 +410,3 @@ def gradients_of_loop(
     found = SCAN(step, (*ends, *totals), (active, *starts, *states, *rows), args, None, True)
     of_init, of_args = split(found, len(ends))
     return (*chosen(placed(of_init, moves), wanted[:n]), *of_args)
-
-
-@WHILE.py_impl("Autograd")
-def run_on_tape(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> Arrays:
-    """Run and record the loop on the tape."""
-    return run_and_record(None, cond_fn, body_fn, init, args, stacks)

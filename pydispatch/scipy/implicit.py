@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch._core import Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch._core import Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
@@ -32,6 +32,7 @@ from pydispatch.higher_order.transformed import (
     jvp_of,
     owned,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
@@ -200,16 +201,34 @@ def matrix_of(matvec: Flat, likes: Sequence[Any], args: Arrays, levels: Levels =
 # --- linear systems --------------------------------------------------------------------------------------------------
 
 
-def _examples(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> dict[int, Arrays]:
-    return {0: examples_of(b, args, levels, (0,) * len(levels))}
+def solving_operator(name: str) -> HigherOrderOperator:
+    """Make an operator `name(function, given, args, levels, options)` whose results are like `given`."""
+
+    def examples(function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options) -> dict[int, Arrays]:
+        return {0: examples_of(given, args, levels, (0,) * len(levels))}
+
+    operator = HigherOrderOperator(
+        name, examples=examples, transforms=True, n_results=lambda function, given, *rest: len(given))
+    register_common_rules(operator)
+
+    @operator.py_impl("Meta")
+    def run_without_data(function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+        """Return meta arrays like `given`."""
+        return tuple(map(without_data, given))
+
+    @operator.py_impl(Vmap)
+    def run_on_batches(
+        interpreter: Vmap, function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options
+    ) -> Arrays:
+        """Add a level to the batch."""
+        level = (interpreter.batch_size, tuple(owned(args, interpreter)))
+        values = batches(given, interpreter, (True,) * len(given))
+        return wrapped(operator(function, values, below(args, interpreter), (*levels, level), options), interpreter)
+
+    return operator
 
 
-def _n_results(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> int:
-    return len(b)
-
-
-LINEAR_SOLVE = HigherOrderOperator("linear_solve", examples=_examples, transforms=True, n_results=_n_results)
-register_common_rules(LINEAR_SOLVE)
+LINEAR_SOLVE = solving_operator("linear_solve")
 
 
 @LINEAR_SOLVE.py_impl("CPU")
@@ -299,22 +318,6 @@ def _first(bad: Any) -> Index:
     return tuple([int(i) for i in np.argwhere(bad)[0]]) if bad.ndim else ()
 
 
-@LINEAR_SOLVE.py_impl("Meta")
-def solve_without_data(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-    """Return meta arrays like b."""
-    return tuple(map(without_data, b))
-
-
-@LINEAR_SOLVE.py_impl(Vmap)
-def solve_batches(
-    interpreter: Vmap, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
-) -> Arrays:
-    """Add a level to the batch."""
-    level = (interpreter.batch_size, tuple(owned(args, interpreter)))
-    values = batches(b, interpreter, (True,) * len(b))
-    return wrapped(LINEAR_SOLVE(matvec, values, below(args, interpreter), (*levels, level), options), interpreter)
-
-
 @LINEAR_SOLVE.py_impl(Jvp)
 def solve_with_tangents(
     interpreter: Jvp, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
@@ -333,7 +336,7 @@ def solve_with_tangents(
     return with_tangents(x, LINEAR_SOLVE(matvec, tuple(right), args_below, levels, options), interpreter)
 
 
-@LINEAR_SOLVE.py_impl(Grad)
+@recording_rule(LINEAR_SOLVE)
 def solve_and_record(
     interpreter: Interpreter | None, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
 ) -> Arrays:
@@ -358,12 +361,6 @@ def solve_and_record(
     return results
 
 
-@LINEAR_SOLVE.py_impl("Autograd")
-def solve_on_tape(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-    """Record the call on the tape of eager autograd."""
-    return solve_and_record(None, matvec, b, args, levels, options)
-
-
 # --- the implicit function theorem -----------------------------------------------------------------------------------
 
 
@@ -379,12 +376,7 @@ def implicit_operator(
     `residual(fun, n)` is F, a function of `n` unknowns and args. `is_symmetric` specifies that its Jacobian is
     symmetric. The solution does not depend on `x0`.
     """
-    def examples(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> dict[int, Arrays]:
-        return {0: examples_of(x0, args, levels, (0,) * len(levels))}
-
-    operator = HigherOrderOperator(
-        name, examples=examples, transforms=True, n_results=lambda fun, x0, *rest: len(x0))
-    register_common_rules(operator)
+    operator = solving_operator(name)
     _register_solving(operator, solver)
     _register_derivatives(operator, residual, is_symmetric)
     operator.trust_rules()
@@ -392,7 +384,7 @@ def implicit_operator(
 
 
 def _register_solving(operator: HigherOrderOperator, solver: Solver) -> None:
-    """Register the rules of an implicit operator for arrays, with and without data, and for batches."""
+    """Register the rule of an implicit operator for arrays."""
 
     @operator.py_impl("CPU")
     def run(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
@@ -409,20 +401,6 @@ def _register_solving(operator: HigherOrderOperator, solver: Solver) -> None:
             for result, value in zip(results, found, strict=True):
                 result[index] = value
         return tuple(results)
-
-    @operator.py_impl("Meta")
-    def run_without_data(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-        """Return meta arrays like x0."""
-        return tuple(map(without_data, x0))
-
-    @operator.py_impl(Vmap)
-    def run_on_batches(
-        interpreter: Vmap, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
-    ) -> Arrays:
-        """Add a level to the batch."""
-        level = (interpreter.batch_size, tuple(owned(args, interpreter)))
-        start = batches(x0, interpreter, (True,) * len(x0))
-        return wrapped(operator(fun, start, below(args, interpreter), (*levels, level), options), interpreter)
 
 
 def _register_derivatives(
@@ -459,7 +437,7 @@ def _register_derivatives(
                              linear_options(x, levels))
         return with_tangents(x, moves, interpreter)
 
-    @operator.py_impl(Grad)
+    @recording_rule(operator)
     def run_and_record(
         interpreter: Interpreter | None, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
     ) -> Arrays:
@@ -483,11 +461,6 @@ def _register_derivatives(
 
         record(operator, interpreter, (*x0, *args), results, (*results, *args), pull)
         return results
-
-    @operator.py_impl("Autograd")
-    def run_on_tape(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
-        """Record the call on the tape of eager autograd."""
-        return run_and_record(None, fun, x0, args, levels, options)
 
 
 def _solved(

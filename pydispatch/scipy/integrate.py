@@ -19,7 +19,7 @@ from scipy import integrate
 from scipy.integrate import IntegrationWarning
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._core import Interpreter, Jvp, Vmap
 from pydispatch._loading import only_public
 from pydispatch._sites import frames_to_caller
 from pydispatch.autograd.custom_derivatives import materialized
@@ -50,6 +50,7 @@ from pydispatch.higher_order.transformed import (
     jvp_of,
     owned,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
@@ -355,7 +356,7 @@ def solve_ode_with_tangents(
     return with_tangents(results, tangents, interpreter)
 
 
-@ODEINT.py_impl(Grad)
+@recording_rule(ODEINT)
 def solve_ode_and_record(
     interpreter: Interpreter | None, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
 ) -> Arrays:
@@ -466,12 +467,6 @@ def _steps(func: Flat, n: int, n_args: int) -> Flat:
         return tuple(results)
 
     return states
-
-
-@ODEINT.py_impl("Autograd")
-def solve_ode_on_tape(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
-    """Record the call on the tape of eager autograd."""
-    return solve_ode_and_record(None, func, y0, t, args, options)
 
 
 # --- integrals -------------------------------------------------------------------------------------------------------
@@ -628,7 +623,7 @@ def _values_at(func: Flat, limit: Any, args: Arrays) -> Arrays:
     return tuple([ops.np.where(is_finite, value, ops.np.zeros_like(value)) for value in func(inside, *args)])
 
 
-@QUAD.py_impl(Grad)
+@recording_rule(QUAD)
 def integrate_and_record(
     interpreter: Interpreter | None, func: Flat, a: Any, b: Any, args: Arrays, options: Options
 ) -> Arrays:
@@ -654,12 +649,6 @@ def integrate_and_record(
 
     record(QUAD, interpreter, (a, b, *args), results, (a, b, *args), pull)
     return results
-
-
-@QUAD.py_impl("Autograd")
-def integrate_on_tape(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
-    """Record the call on the tape of eager autograd."""
-    return integrate_and_record(None, func, a, b, args, options)
 
 
 for _function, _operator in ((odeint, ODEINT), (quad, QUAD)):

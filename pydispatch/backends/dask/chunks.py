@@ -10,7 +10,7 @@ import numpy as np
 from dask.base import compute as compute_lazy
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._core import Interpreter, Jvp, Vmap
 from pydispatch._registry.backends import is_masked
 from pydispatch.autograd.captures import tensors_in_reach
 from pydispatch.autograd.values import bottom_of
@@ -39,6 +39,7 @@ from pydispatch.higher_order.transformed import (
     chosen,
     owned,
     record,
+    recording_rule,
     register_common_rules,
     tangents_of,
     with_tangents,
@@ -247,7 +248,7 @@ def run_with_tangents(interpreter: Jvp, call: ChunkCall, chunked: Arrays, shared
     return with_tangents(results[:n], results[n:], interpreter)
 
 
-@MAP_CHUNKS.py_impl(Grad)
+@recording_rule(MAP_CHUNKS)
 def run_and_record(interpreter: Interpreter | None, call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
     """Run the operator below and record it as one node, whose backward pass is another `map_chunks`."""
     results = wrapped(MAP_CHUNKS(call, below(chunked, interpreter), below(shared, interpreter)), interpreter)
@@ -258,12 +259,6 @@ def run_and_record(interpreter: Interpreter | None, call: ChunkCall, chunked: Ar
 
     record(MAP_CHUNKS, interpreter, (*chunked, *shared), results, (*chunked, *shared), pull)
     return results
-
-
-@MAP_CHUNKS.py_impl("Autograd")
-def run_on_tape(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
-    """Record the call on the tape of eager autograd."""
-    return run_and_record(None, call, chunked, shared)
 
 
 def gradients(
