@@ -13,8 +13,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch.schema.base_types import ANY, DEVICE, NUMERIC_TYPES, STR, TENSOR, Type
 from pydispatch.schema.compound_types import ListType, OptionalType
-from pydispatch.schema.frozen import MISSING, REQUIRED, same_value, short_repr
-from pydispatch.schema.literals import simple_literal
+from pydispatch.schema.frozen import REQUIRED, same_value, short_repr
 from pydispatch.schema.model import Argument, Schema
 
 KERNELS_IN_C = _core.AnyDevice, _core.ArrayMethod, _core.OutKernel, _core.Reduction
@@ -236,10 +235,6 @@ def _parameters_of_text(text: str) -> Parameters | None:
 
     `inspect` reads every signature, but its tokenizer takes milliseconds to compile its patterns.
     """
-    pieces = text[1:-1].strip().removesuffix(",").split(",")
-    found_quickly = _simple_parameters([piece.strip() for piece in pieces])
-    if found_quickly is not None:
-        return found_quickly
     try:
         definition = ast.parse(f"def f{text}: pass").body[0]
         found = cast(ast.FunctionDef, definition).args
@@ -253,28 +248,6 @@ def _parameters_of_text(text: str) -> Parameters | None:
         {argument.arg: default for argument, default in zip(found.kwonlyargs, of_keywords, strict=True)},
         found.vararg is not None, found.kwarg is not None,
     )
-
-
-def _simple_parameters(pieces: list[str]) -> Parameters | None:
-    """Return the parameters if all are names with simple literals as defaults. This is faster than parsing."""
-    positional: list[tuple[str, Any]] = []
-    keywords: dict[str, Any] = {}
-    n_positional_only = 0
-    is_keyword = False
-    for piece in pieces:
-        name, equals, text = piece.partition("=")
-        default = simple_literal(text) if equals else REQUIRED
-        if piece == "*":
-            is_keyword = True
-        elif piece == "/":
-            n_positional_only = len(positional)
-        elif not name.isidentifier() or default is MISSING:
-            return None
-        elif is_keyword:
-            keywords[name] = default
-        else:
-            positional.append((name, default))
-    return Parameters(positional, n_positional_only, keywords, False, False)
 
 
 def _parameters_of_signature(signature: inspect.Signature) -> Parameters:

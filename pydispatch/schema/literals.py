@@ -6,9 +6,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from pydispatch.schema.frozen import MISSING
-
-_CONSTANTS: Final = {"True": True, "False": False, "None": None}
 _ESCAPES: Final = dict(zip("\\'\"ntabfv", "\\'\"\n\t\a\b\f\v", strict=True))
 _ESCAPED: Final = {ord(char): f"\\{letter}" for letter, char in _ESCAPES.items()}
 _ESCAPED.update((code, f"\\{code:03o}") for code in (*range(32), 127) if code not in _ESCAPED)
@@ -23,17 +20,6 @@ def literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(literal, value))}]"
     return repr(value)
-
-
-def simple_literal(text: str) -> Any:
-    """Return the value of a constant, a number such as -1 or 2.5, or a quoted word, and MISSING for any other text."""
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    whole, point, rest = text.removeprefix("-").partition(".")
-    if text.isascii() and whole.isdecimal() and len(whole) < 19 and (rest.isdecimal() or not point):
-        return float(text) if point else int(text)
-    is_word = text[:1] in ("'", '"') and text[:1] == text[-1:] and text[1:-1].isidentifier()
-    return text[1:-1] if is_word else MISSING
 
 
 def unquote(token: str) -> str:
