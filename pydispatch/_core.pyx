@@ -50,8 +50,9 @@ cimport numpy as cnp
 
 cnp.import_array()
 
-# seam: the private parts of CPython and NumPy, behind functions with names.
+# seam: the private parts of CPython and NumPy, behind functions with names. Calls to Python.
 include "core/seam/capi.pyx"                # the parts of C, Python and NumPy that the core uses
+include "core/seam/upcalls.pyx"             # upcalls: calls to functions written in Python
 
 # loops: NumPy's inner loops, called without NumPy's overhead.
 include "core/loops/loops.pyx"              # NumPy's inner loops, called directly on small arrays
@@ -59,6 +60,7 @@ include "core/loops/iteration.pyx"          # the order in which NumPy takes loo
 include "core/loops/elementwise.pyx"        # loops element by element, for every type and layout
 include "core/loops/folds.pyx"              # loops that reduce, along any axes
 include "core/loops/c_functions.pyx"        # functions in C as universal functions
+include "core/loops/free_list.pyx"          # a free list of small arrays
 
 # values: the arguments and results of calls.
 include "core/values/keys.pyx"              # key sets: the keys that a value brings to a call, in one word
@@ -67,7 +69,6 @@ include "core/values/arrays.pyx"            # array types: NumPy's, those of bac
 include "core/values/memory.pyx"            # memory that views share. It counts the writes to it
 include "core/values/shapes.pyx"            # shapes and dtypes: comparisons, checks and conversions
 include "core/values/pytrees.pyx"           # pytrees: flattened into leaves, and rebuilt from them
-include "core/values/free_list.pyx"         # a free list of small arrays
 
 # state: the surroundings of a call.
 include "core/state/state.pyx"              # the ambient state, per thread and context
@@ -79,18 +80,20 @@ include "core/call/signature.pyx"           # schemas in a layout for binding
 include "core/call/table.pyx"               # dispatch tables: from a key to the kernel that runs
 include "core/call/binding.pyx"             # binding of arguments to the schema
 include "core/call/results.pyx"             # results of kernels: checked and wrapped
+include "core/call/interpreters.pyx"        # interpreters, as calls, the tape and the stack know them
 include "core/call/calls.pyx"               # a call, from the vectorcall slot to its result
 include "core/call/operators.pyx"           # operators and their overloads, which users call
 include "core/call/registrations.pyx"       # locks, and changes that take effect as a whole or not at all
 include "core/call/special_methods.pyx"     # methods of a Tensor that Python and NumPy call
-include "core/call/gathered.pyx"            # copies where NumPy has views
 include "core/call/array_functions.pyx"     # functions with the arguments of NumPy's
+include "core/call/profiling.pyx"           # which operators run, how long, and with how much memory
 
 # tape: recorded calls, and the backward pass.
 include "core/tape/tape.pyx"                # nodes, derivatives, and the destinations of gradients
 include "core/tape/recording.pyx"           # calls become nodes of the tape
 include "core/tape/in_place.pyx"            # writes in place and views, on the tape
 include "core/tape/residuals.pyx"           # residuals, which are copied before they are overwritten
+include "core/tape/chains.pyx"              # formulas as loops that run in sequence
 include "core/tape/queue.pyx"               # the engine's heap and its table of addresses
 include "core/tape/engine.pyx"              # the backward pass
 include "core/tape/functions.pyx"           # calls that functions of users differentiate
@@ -98,6 +101,7 @@ include "core/tape/functions.pyx"           # calls that functions of users diff
 # stack: transforms and modes. A transform per file: interpreter, wrapper, default rule, entry point.
 include "core/stack/stack.pyx"              # transforms and modes, innermost first
 include "core/stack/substitution.pyx"       # captured values
+include "core/stack/gathered.pyx"           # copies where NumPy has views
 include "core/stack/entry_points.pyx"       # code that entry points share
 include "core/stack/grad.pyx"               # reverse mode
 include "core/stack/jvp.pyx"                # forward mode
@@ -107,10 +111,8 @@ include "core/stack/modes.pyx"              # modes: code of users that sees eve
 include "core/stack/subclasses.pyx"         # subclasses of Tensor with a handler
 
 # kernels: operators and formulas in C.
-include "core/kernels/chains.pyx"           # formulas as loops that run in sequence
 include "core/kernels/scans.pyx"            # loops whose steps each call one operator
 include "core/kernels/kernels.pyx"          # kernels in C
-include "core/profiling.pyx"                # which operators run, how long, and with how much memory
 
 # plans: the machine that runs compiled functions.
 include "plans/operations.pyx"              # loops over few elements as our own code
@@ -124,7 +126,7 @@ include "plans/fused_loops.pyx"             # loops in blocks that are computed 
 include "plans/plans.pyx"                   # plans: steps with their memory
 include "plans/compiled.pyx"                # calls of compiled functions, with their guards
 
-# seam: calls to Python, and calls from other extensions.
-include "core/seam/upcalls.pyx"             # upcalls: calls to functions written in Python
-include "core/seam/exports.pyx"             # functions that extensions in Cython call
-include "core/seam/closed_classes.pyx"      # classes whose objects only the core makes
+# interface: all that Python and other extensions see.
+include "core/interface/tensor.pyx"         # the class Tensor, as Python sees it
+include "core/interface/exports.pyx"        # functions that extensions in Cython call
+include "core/interface/closed_classes.pyx" # classes whose objects only the core makes

@@ -29,7 +29,5 @@ cdef class CompiledFunction:
     cdef dict __dict__
     cdef object __weakref__
 
-# return whether a NumPy array has this shape, a tuple of ints, and this dtype
-cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1
 # return the offset of the vectorcall slot in objects of the class
 cdef Py_ssize_t vectorcall_offset_of_compiled() noexcept

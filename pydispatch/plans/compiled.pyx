@@ -1,17 +1,6 @@
 # Calls of compiled graphs and functions: guards find the plan for the arguments.
 
 
-cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1:
-    """Return whether a NumPy array has this shape, a tuple of ints, and this dtype."""
-    cdef Py_ssize_t ndim = PyTuple_GET_SIZE(shape), axis
-    if PyArray_NDIM(array) != ndim:
-        return False
-    for axis in range(ndim):
-        if PyArray_DIMS(array)[axis] != <Py_ssize_t>(<object>PyTuple_GET_ITEM(shape, axis)):
-            return False
-    return <void*>PyArray_DESCR(array) == <void*>dtype or <object>PyArray_DESCR(array) == <object>dtype
-
-
 def is_like(value not None, tuple shape, cnp.dtype dtype):
     """Return whether an array, or a value that behaves as one, has this shape and dtype."""
     cdef object array = (<Tensor>value).array if type(value) is Tensor else value

@@ -44,3 +44,5 @@ cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil
 cdef tuple axes_of_positions(loop)
 # the kinds of loops over single elements
 cdef frozenset POSITION_LOOPS
+# return whether a NumPy array has this shape, a tuple of ints, and this dtype
+cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1

@@ -471,3 +471,14 @@ cdef tuple arrays_at(PlanRun* run, tuple places, bint writeable):
         Py_INCREF(array)
         PyTuple_SET_ITEM(arrays, i, array)
     return arrays
+
+
+cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1:
+    """Return whether a NumPy array has this shape, a tuple of ints, and this dtype."""
+    cdef Py_ssize_t ndim = PyTuple_GET_SIZE(shape), axis
+    if PyArray_NDIM(array) != ndim:
+        return False
+    for axis in range(ndim):
+        if PyArray_DIMS(array)[axis] != <Py_ssize_t>(<object>PyTuple_GET_ITEM(shape, axis)):
+            return False
+    return <void*>PyArray_DESCR(array) == <void*>dtype or <object>PyArray_DESCR(array) == <object>dtype

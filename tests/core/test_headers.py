@@ -76,9 +76,10 @@ def test_a_header_declares_the_functions_that_others_use(header: str) -> None:
 
 
 def test_every_part_has_a_header_beside_it() -> None:
+    hooks = PACKAGE / "core/call/hooks"         # declares names of several parts: see test_direction.py
     assert {path.with_suffix("") for path in SOURCES.values() if path.suffix == ".pyx"} == {
-        path.with_suffix("") for path in SOURCES.values() if path.suffix == ".pxd"}
-    assert len(SOURCES) == 2 * len(PARTS)
+        path.with_suffix("") for path in SOURCES.values() if path.suffix == ".pxd"} - {hooks}
+    assert len(SOURCES) == 2 * len(PARTS) + 1
 
 
 def test_every_part_is_included_once() -> None:

@@ -17,7 +17,6 @@ cdef struct Frame:
 
 cdef void release(Frame* frame) noexcept    # release the references that binding has taken
 cdef dict known_dtypes      # dtypes by class and by name
-cdef bint are_ints(PyObject* values) noexcept    # return whether all items of a tuple are plain ints
 # bind a common call, steps 1 and 3 in one pass: nothing to convert, arrays and no pytrees
 cdef bint bind_directly(
      Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
@@ -31,3 +30,8 @@ cdef int collect_keys(Frame* frame, Signature signature) except -1
 # return the position of the argument of this name, or -1 if there is none
 cdef Py_ssize_t position_of(Signature signature, PyObject* name) except -2
 cdef PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept    # return the value of an argument, or NULL if not passed
+# return (args, kwargs) of a call, as passed. Apply `change` to every array unless it is None
+cdef tuple arguments_with(Frame* frame, Signature signature, change)
+# return the value of an argument, or its default
+cdef PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL
+cdef bint is_argument(Frame* frame, value) noexcept    # return whether this object is among the arguments

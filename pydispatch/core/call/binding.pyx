@@ -45,14 +45,6 @@ cdef inline bint fits_as_pytree(unsigned char kind, PyObject* value) except -1:
     return kind == ANYTHING and needs_no_conversion(value, True, 0) or kind == ARRAYS and are_arrays(value)
 
 
-cdef inline bint are_ints(PyObject* values) noexcept:
-    cdef Py_ssize_t i
-    for i in range(PyTuple_GET_SIZE(values)):
-        if Py_TYPE(PyTuple_GET_ITEM(values, i)) != &PyLong_Type:
-            return False
-    return True
-
-
 cdef object converted_in_c(unsigned char kind, size, PyObject* value):
     """Convert the commonest values that need it. Return None to leave a value to the converter."""
     if kind == INTS and Py_TYPE(value) == &PyLong_Type and size == 1:
@@ -337,3 +329,39 @@ cdef Py_ssize_t position_of(Signature signature, PyObject* name) except -2:
 
 cdef inline PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept:
     return frame.values[i] if i < frame.count else NULL
+
+
+cdef tuple arguments_with(Frame* frame, Signature signature, change):
+    """Return (args, kwargs) of a call, as passed. Apply `change` to every array unless it is None."""
+    cdef Py_ssize_t i, positional = 0
+    cdef list args = []
+    cdef dict kwargs = {}
+    for i in range(min(frame.count, signature.n_positional)):
+        if frame.values[i] != NULL:
+            positional = i + 1
+    for i in range(positional):
+        args.append(changed(<object>value_or_default(frame, signature, i), change))
+    for i in range(signature.n_positional, signature.n_arguments):
+        if value_at(frame, i) != NULL:
+            kwargs[signature.names[i]] = changed(<object>value_at(frame, i), change)
+    return tuple(args), kwargs
+
+
+cdef object changed(value, change):
+    if change is None or not word_of_value(<PyObject*>value) & TENSOR_FLAG:
+        return value
+    return change(value) if isinstance(value, Tensor) else upcalls.map_arrays(change, value)
+
+
+cdef inline PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL:
+    """Return the value of an argument, or its default."""
+    cdef PyObject* value = value_at(frame, i)
+    return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i) if value == NULL else value
+
+
+cdef bint is_argument(Frame* frame, value) noexcept:
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if frame.values[i] == <PyObject*>value:
+            return True
+    return False

@@ -11,6 +11,8 @@ cdef class Callee:
     cdef vectorcallfunc vectorcall
     cdef public object target
 
+cdef Callee some_callee    # for the offset of its vectorcall slot
+
 # return whether a converted value that was passed is the default
 cdef bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) except -1
 # return whether a value equals the default and is of the same kind
@@ -41,3 +43,5 @@ cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, Call
 # run steps 2 to 7 without replacing captured values
 cdef object dispatch_as_meant(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
 cdef int check_raised(function) except -1    # raise if a function returned NULL without an exception
+# return whether the entry serves this call. A composite may serve only some calls
+cdef bint is_for(TableEntry entry, Signature signature, Frame* frame) except -1

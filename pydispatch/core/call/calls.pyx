@@ -60,6 +60,14 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
     return run_entry(op, table, <TableEntry>found, frame, keys, state, kind)
 
 
+cdef inline bint is_for(TableEntry entry, Signature signature, Frame* frame) except -1:
+    """Return whether the entry serves this call. A composite may serve only some calls, and the formula all others."""
+    if entry is None or not entry.convention & CONDITIONAL:
+        return True
+    args, kwargs = arguments_with(frame, signature, None)
+    return entry.kernel.applies(*args, **kwargs)
+
+
 cdef Table table_with_provided(OpOverload op, int slot):
     """Return the table once the backend of an unserved key has registered all that it can."""
     if slot_keys[slot] is not None:
@@ -517,11 +525,7 @@ cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, Call
         if replaced is not None:
             return op(*replaced[0], **replaced[1])
     if state.substitute is not None and frame.word & TENSOR_FLAG:
-        if Py_TYPE(<PyObject*>state.substitute) == SPECULATIVE_RUN_TYPE:
-            return call_in_speculative_run(op, table, frame, state, kind, state.substitute)
-        if note_rule(op, table, state) or means_others(frame, table.signature, state):
-            args, kwargs = arguments_with(frame, table.signature, state.substitute)
-            return op(*args, **kwargs)
+        return call_with_substitute(op, table, frame, state, kind)
     return dispatch_as_meant(op, table, frame, state, kind)
 
 
@@ -549,19 +553,5 @@ cdef class Callee:
         return steal(call_by_slot(<PyObject*>self, self.vectorcall, <PyObject*>args, <PyObject*>kwargs))
 
 
-cdef Callee some_callee = Callee.__new__(Callee)
+some_callee = Callee.__new__(Callee)
 make_vectorcallable(Callee, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
-
-
-def keep_vectorcall(type cls):
-    """Make objects of a subclass of Callee or CompiledFunction as fast to call as those of the class.
-
-    Before 3.12 Python does not inherit that.
-    """
-    if issubclass(cls, CompiledFunction):
-        make_vectorcallable(cls, vectorcall_offset_of_compiled())
-    elif issubclass(cls, Callee):
-        make_vectorcallable(cls, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
-    else:
-        raise TypeError(f"{cls.__name__} is not a subclass of Callee or CompiledFunction")
-    return cls

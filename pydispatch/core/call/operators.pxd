@@ -25,6 +25,4 @@ cdef object operator_name(OpOverload op)            # return the OperatorName
 cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames)
 # return the error of a call that no overload takes, with each overload's reason
 cdef object refusal(OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames)
-# set the vectorcall slot of a class, for which Cython has no syntax
-cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1
 cdef tuple flatten_call(tuple args, dict kwargs)    # return (values, names) for vectorcall

@@ -391,12 +391,6 @@ cdef class Stack(list):
         return values
 
 
-cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1:
-    """Set the vectorcall slot of a class, for which Cython has no syntax."""
-    set_vectorcall_slot(<PyTypeObject*>cls, offset)
-    return 0
-
-
 cdef OpOverload some_overload = OpOverload(None)
 make_vectorcallable(OpOverload, <char*>&some_overload.vectorcall - <char*><PyObject*>some_overload)
 cdef OpOverloadPacket some_packet = OpOverloadPacket("")

@@ -171,7 +171,7 @@ cdef int mark_or_share(Signature signature, Frame* frame, Py_ssize_t i, Tensor t
     """Mark a new result that NumPy would return as a scalar. Let any other view share the memory of its base."""
     cdef bint is_view = PyTuple_GET_SIZE(PyTuple_GET_ITEM(<PyObject*>signature.return_views, i)) != 0
     if is_scalar_result(signature, frame, tensor):
-        if is_view and signature.zero_d != AS_FIRST and Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE:
+        if is_view and signature.zero_d != AS_FIRST and is_batched(tensor):
             move_to_own_memory(tensor)      # for a batch of elements, the kernel made a view
         tensor.word |= SCALAR_FLAG
     elif is_view:

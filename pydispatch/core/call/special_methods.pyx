@@ -175,3 +175,11 @@ make_vectorcallable(Method, <char*>&some_method.vectorcall - <char*><PyObject*>s
 
 cdef extern from "Python.h":
     object PyMethod_New(object function, object self)
+
+
+SPECIAL_METHODS = (
+    "add", "iadd", "sub", "isub", "mul", "imul", "truediv", "itruediv", "floordiv", "ifloordiv", "mod", "imod",
+    "pow", "ipow", "matmul", "imatmul", "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift",
+    "irshift",
+    "neg", "pos", "abs", "invert", "lt", "le", "eq", "ne", "gt", "ge", "getitem", "index", "setitem", "index_put",
+)

@@ -60,3 +60,12 @@ cdef object rule_for(Table table, cls)
 cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL
 # do the same outside all guards if the backend has to be selected, or arguments are views of constants
 cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except? NULL
+# return the autograd keys among these that have a kernel
+cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
+
+cdef class BatchingRule:                    # how a batch of calls is computed at once
+    cdef Signature signature
+    cdef int kind
+    cdef tuple changes                  # (position of an argument, function)
+    cdef object rule
+    cdef int max_other_ndim             # see BatchingRule in vmap.pyx. -1 for none

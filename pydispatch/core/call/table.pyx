@@ -175,6 +175,12 @@ cdef inline uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word
     return backends | (word & ~(<State>state).removed[length] & mask)
 
 
+cdef inline uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept:
+    """Return the autograd keys among these that have a kernel."""
+    return (word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)
+            & (<Table>table).masks[bit_length16(word & BACKEND_BITS)])
+
+
 def effective_keyset(op, Table table, State state, DispatchKeySet keys):
     """Return the key set on which a call is dispatched whose arguments bring `keys`."""
     return keyset(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, keys.word) & KEY_BITS)

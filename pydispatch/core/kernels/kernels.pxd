@@ -4,15 +4,6 @@ cdef extern from "core/src/kernels.h":
     enum: SHORT_VECTOR
     void sum_windows(const double* given, const double* taken, int m, double* sums, cnp.npy_intp n) noexcept
 
-cdef class Reduction:
-    cdef vectorcallfunc vectorcall
-    cdef object reduce
-    cdef bint adds
-    cdef Fold fold
-    cdef readonly str __name__
-
-cdef Reduction add_reduce
-
 # the type of a function that returns the result of a loop for a call, or NULL if NumPy has to serve it
 ctypedef PyObject* (*loop_of_method)(PyObject* const*, Py_ssize_t, PyObject*) except? NULL
 
@@ -35,7 +26,3 @@ cdef class AnyDevice:
     cdef object function
     cdef object stand_in                # makes an array from a prototype without data, or None
     cdef readonly str __name__
-
-cdef bint is_basic_key(key) except -1    # return whether a key is basic indexing in NumPy
-cdef bint is_basic_key_item(item) except -1    # return whether an item of a key is basic indexing
-cdef bint is_basic_item(PyObject* item) noexcept    # the fast check for that

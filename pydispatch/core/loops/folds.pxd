@@ -7,7 +7,12 @@ cdef struct Fold:
 cdef enum:
     FIRST = -1              # the first of the elements that are reduced
 
-cdef int find_fold(Fold* fold, ufunc) except -1
-# return the result of a reduction for the arguments of a call, or NULL if NumPy has to serve it
-cdef PyObject* fold_as_called(Fold* fold, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL
 cdef PyObject* mean_as_called(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL
+
+cdef class Reduction:
+    cdef vectorcallfunc vectorcall
+    cdef object reduce
+    cdef bint adds
+    cdef Fold fold
+    cdef readonly str __name__
+cdef Reduction add_reduce

@@ -264,3 +264,63 @@ cdef void divide_numbers(char* numbers, int type, cnp.npy_intp n, double divisor
     else:
         for i in range(n):
             (<float*>numbers)[i] = <float>(<double>(<float*>numbers)[i] / divisor)
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+cdef inline bint is_axis_of_number(PyObject* value, PyObject* axis) noexcept:
+    """Return whether `axis` is a tuple of one axis for a value without axes, where NumPy only allows an int."""
+    return PyTuple_CheckExact(axis) and PyTuple_GET_SIZE(axis) == 1 and not (
+        Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value))
+
+
+cdef PyObject* call_reduction(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* laid_out[16]
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
+    cdef PyObject* result = NULL
+    if n_names == 0 and (<Reduction>self).adds:
+        if n == 1:
+            result = sum_of_all(args[0])
+        elif n == 2 and PyTuple_CheckExact(args[1]):
+            result = sum_along_axes(args[0], args[1])
+        if result != NULL:
+            return result
+    result = fold_as_called(&(<Reduction>self).fold, args, n, kwnames)
+    if result != NULL:
+        return result
+    if n > 1 and n + n_names < 16 and is_axis_of_number(args[0], args[1]):
+        for i in range(n + n_names):
+            laid_out[1 + i] = args[i]
+        laid_out[2] = PyTuple_GET_ITEM(args[1], 0)
+        return PyObject_Vectorcall(<PyObject*>(<Reduction>self).reduce, &laid_out[1],
+                                   n | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
+    if n != 1 or n_names > 12:
+        return PyObject_Vectorcall(<PyObject*>(<Reduction>self).reduce, args, nargsf, kwnames)
+    laid_out[1] = args[0]
+    laid_out[2] = Py_None
+    for i in range(n_names):
+        laid_out[3 + i] = args[1 + i]
+    return PyObject_Vectorcall(<PyObject*>(<Reduction>self).reduce, &laid_out[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               kwnames)
+
+
+@cython.final
+cdef class Reduction:
+    """A kernel that reduces by a ufunc, over all axes if none is given."""
+
+    def __cinit__(self, ufunc):
+        self.vectorcall = <vectorcallfunc>call_reduction
+        self.reduce = ufunc.reduce
+        if ufunc in (numpy.logical_and, numpy.logical_or):      # `all` and `any` of objects are bools too
+            self.reduce = functools.partial(ufunc.reduce, dtype=bool)
+        self.adds = ufunc is numpy.add
+        find_fold(&self.fold, ufunc)
+        self.__name__ = f"{ufunc.__name__}.reduce"
+
+    def __call__(self, *args, **kwargs):
+        return steal(call_by_slot(<PyObject*>self, self.vectorcall, <PyObject*>args, <PyObject*>kwargs))
+
+
+add_reduce = Reduction(numpy.add)
+make_vectorcallable(Reduction, <char*>&add_reduce.vectorcall - <char*><PyObject*>add_reduce)

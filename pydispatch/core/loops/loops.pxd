@@ -54,6 +54,8 @@ cdef struct Operand:
     cnp.npy_intp stride     # 0 for a single number
     double number
 
+cdef Loop adding    # of `numpy.add`
+
 cdef int find_loop(Loop* loop, function) except -1    # find the loop of a function
 # return the loop for arguments of this type, or NULL
 cdef TypedLoop* loop_of_type(Loop* loop, int type) except? NULL
@@ -77,7 +79,6 @@ cdef bint same_extents(PyObject* left, PyObject* right) noexcept    # return whe
 cdef PyObject* new_like(PyObject* array) except NULL    # return an uninitialized array of the same shape
 cdef bint is_small(PyObject* array) noexcept    # return whether an array has 1 to LARGEST elements
 cdef bint is_small_shape(int n_axes, cnp.npy_intp* extents) noexcept    # return the same for a shape
-cdef object sum_of_two(left, right)    # return left + right
 cdef bint add_in_place(PyObject* total, PyObject* more) except -1    # compute total += more, if that takes only a loop
 # return the sum of all elements as a float64 scalar, added in the order of `add.reduce`
 cdef PyObject* sum_of_all(PyObject* array) except? NULL
@@ -87,3 +88,7 @@ cdef PyObject* sum_of_rows(PyObject* array) except? NULL
 cdef PyObject* sum_along_axes(PyObject* array, PyObject* axes) except? NULL
 # return the product of two matrices of float64 or float32, each transposed first if it is `turned`
 cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turned, bint right_turned) except? NULL
+# return the type number of the dtype for one of Python's types, or -1
+cdef int type_of_python(PyObject* value) noexcept
+# return the type number of a dtype of numbers in native form, or of a Python type's dtype, else -1
+cdef int number_of_dtype(PyObject* dtype) noexcept

@@ -356,18 +356,6 @@ cdef PyObject* map_with_row(Loop* loop, Operand* operands, PyObject* whole, PyOb
     return result
 
 
-cdef object sum_of_two(left, right):
-    """Return left + right."""
-    cdef PyObject* args[2]
-    cdef PyObject* result
-    args[0] = <PyObject*>left
-    args[1] = <PyObject*>right
-    result = map_elements(&adding, args)
-    if result != NULL:
-        return steal(result)
-    return as_operand_of_formula(left) + as_operand_of_formula(right)
-
-
 cdef bint add_in_place(PyObject* total, PyObject* more) except -1:
     """Compute total += more, if that takes only a loop."""
     cdef char* pointers[3]
@@ -566,3 +554,27 @@ def loop_result(function, *args):
         values[i] = PyTuple_GET_ITEM(<PyObject*>args, i)
     result = call_loop(&loop, values)
     return NotImplemented if result == NULL else steal(result)
+
+
+# --- types ------------------------------------------------------------------------------------------------------------
+
+
+cdef int type_of_python(PyObject* value) noexcept:
+    """Return the type number of the dtype for one of Python's types, or -1."""
+    if value == <PyObject*>&PyFloat_Type:
+        return cnp.NPY_DOUBLE
+    if value == <PyObject*>&PyLong_Type:
+        return cnp.NPY_INTP
+    return cnp.NPY_BOOL if value == <PyObject*>&PyBool_Type else -1
+
+
+cdef int number_of_dtype(PyObject* dtype) noexcept:
+    """Return the type number of a dtype of numbers in native form, or of a Python type's dtype, else -1."""
+    cdef int type
+    if not PyArray_DescrCheck(dtype):
+        return type_of_python(dtype)
+    type = number_of_descr(dtype)
+    if not 0 <= type < N_TYPES:
+        return -1
+    own_dtype = cnp.PyArray_DescrFromType(type)
+    return type if <PyObject*>own_dtype == dtype else -1

@@ -4,6 +4,32 @@ as_index = operator.index
 numpy_asarray = numpy.asarray
 numpy_dtype = numpy.dtype
 numpy_integer = numpy.integer
+cdef object float64_dtype = numpy.dtype("float64")
+cdef object float64_scalar = numpy.float64
+FLOAT64 = <PyObject*>float64_dtype
+FLOAT64_SCALAR = <PyTypeObject*><PyObject*>float64_scalar
 numpy_umath = numpy if IS_PORTABLE else numpy._core.umath
 
 PORTABLE = bool(IS_PORTABLE)
+
+
+cdef inline list keep_in(list kept, value):
+    if kept is None:
+        return [value]
+    kept.append(value)
+    return kept
+
+
+cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n):
+    cdef tuple found = PyTuple_New(n)
+    cdef Py_ssize_t i
+    for i in range(n):
+        Py_INCREF(<object>values[i])
+        PyTuple_SET_ITEM(found, i, <object>values[i])
+    return found
+
+
+cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1:
+    """Set the vectorcall slot of a class, for which Cython has no syntax."""
+    set_vectorcall_slot(<PyTypeObject*>cls, offset)
+    return 0

@@ -1,6 +1,5 @@
 # Functions that the entry points of transforms share.
 
-cdef str PACKAGE_FOLDER    # the folder of the package's sources
 cdef object not_flat    # returned by an entry point for a call that Python has to serve
 
 cdef tuple simple_positions(argnums, tuple args)    # return the positions in `argnums` if arrays are there

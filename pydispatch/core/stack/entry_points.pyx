@@ -13,9 +13,6 @@ cdef extern from "Python.h":
     PyCodeObject* PyFrame_GetCode(PyFrameObject*)
     int PyFrame_GetLasti(PyFrameObject*)
 
-cdef str PACKAGE_FOLDER = os.path.join(os.path.dirname(__file__), "")
-
-
 def calling_site():
     """Return where the user's code called into the package: (code, offset), for `Interpreter.site`.
 

@@ -12,5 +12,3 @@ cdef class VjpFunction:                    # the function that `vjp` returns
     cdef object value                   # the output at the interpreter below
     cdef tuple targets
     cdef tuple primals
-
-cdef GradTensor wrap_ndarray_in(Grad interpreter, array)    # wrap an exact ndarray, as `wrap_at` does

@@ -44,7 +44,12 @@ cdef class GradTensor(Wrapper):
     """A value of a running `grad` or `vjp`, whose array is the value of the interpreter below."""
 
 
-cdef inline GradTensor wrap_ndarray_in(Grad interpreter, array):
+GRAD_TYPE = <PyTypeObject*>GradTensor
+keep_freed(GradTensor)
+GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
+
+
+cdef inline Wrapper wrap_ndarray_in(Interpreter interpreter, array):
     """Wrap an exact ndarray, as `wrap_at` does."""
     cdef GradTensor tensor = GradTensor.__new__(GradTensor)
     tensor.array = array

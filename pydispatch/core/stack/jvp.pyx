@@ -28,6 +28,21 @@ cdef class Jvp(Interpreter):
     cdef bint takes_new_tensors(self) noexcept:
         return True
 
+    cdef bint propagates(self) noexcept:
+        return True
+
+    cdef object tangent_at(self, Wrapper value):
+        return tangent_of(<JvpTensor>value)
+
+    cdef object edge_at(self, Tensor value):
+        return (<JvpTensor>value).tangent
+
+    cdef bint tracks(self, Wrapper value) except -1:
+        return tangent_of(<JvpTensor>value) is not None and is_inexact(bottom_of(value))
+
+    cdef Tensor alike(self, Wrapper value, other):
+        return with_edge_of(value, wrap_at(self, other, tangent_of(<JvpTensor>value)))
+
     cdef int change_inside(self, State inside) except -1:
         inside.inference = False
         inside.forward = True
@@ -42,6 +57,10 @@ cdef class Jvp(Interpreter):
 @cython.final
 cdef class JvpTensor(Wrapper):
     """A value of a running `jvp` with its tangent, or None for zeros."""
+
+
+JVP_TYPE = <PyTypeObject*>JvpTensor
+keep_freed(JvpTensor)
 
 
 cdef object call_and_propagate(

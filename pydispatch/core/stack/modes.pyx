@@ -71,34 +71,6 @@ def active_modes():
                   if isinstance(interpreter, ActiveMode)])
 
 
-cdef inline bint is_disabled(State state, InterpreterStack stack) noexcept:
-    """Return whether the innermost interpreter is a mode that was entered before `no_dispatch`, which disables it."""
-    return stack.depth <= state.disabled and not stack.interpreter.is_transform()
-
-
-cdef inline void set_stack(State state, InterpreterStack stack) noexcept:
-    """Set the stack, from its innermost interpreter on that is not disabled."""
-    while stack is not None and is_disabled(state, stack):
-        stack = stack.outer
-    state.interpreters = stack
-    state.innermost = None if stack is None else stack.interpreter
-
-
-cdef Interpreter innermost_transform(State state):
-    """Return the innermost transform, or None if there are only modes or nothing."""
-    cdef InterpreterStack stack = state.interpreters
-    while stack is not None and not stack.interpreter.is_transform():
-        stack = stack.outer
-    return None if stack is None else stack.interpreter
-
-
-cdef State without_transforms(State state):
-    """Return the state without the transforms that were entered after the innermost mode."""
-    while state.innermost is not None and state.innermost.is_transform():
-        state = lowered_state(state)
-    return state
-
-
 def innermost_transform_now():
     """Return the innermost active transform, or None for the tape. Modes do not count."""
     return innermost_transform(state_now())
@@ -118,7 +90,7 @@ def known_array(value):
     if isinstance(value, Tensor) and watches_arrays(state_now()):
         return None
     while isinstance(value, Tensor):
-        if isinstance(value, Wrapper) and not isinstance((<Wrapper>value).interpreter, (Grad, Jvp)):
+        if isinstance(value, Wrapper) and not (<Wrapper>value).interpreter.differentiates:
             return None
         value = (<Tensor>value).array
     return value
@@ -128,26 +100,6 @@ def tensors_are_followed():
     """Return whether operations on untracked Tensors matter. If so, a raw array instead of one would be a constant."""
     cdef State state = state_now()
     return state.substitute is not None or watches_arrays(state)
-
-
-cdef bint knows_arrays(State state) noexcept:
-    """Return whether an interpreter identifies arrays as objects, so that another array cannot replace one."""
-    cdef InterpreterStack stack = state.interpreters
-    while stack is not None:
-        if not is_disabled(state, stack) and stack.interpreter.knows_arrays():
-            return True
-        stack = stack.outer
-    return False
-
-
-cdef bint watches_arrays(State state) noexcept:
-    """Return whether an interpreter has to see operations on raw arrays."""
-    cdef InterpreterStack stack = state.interpreters
-    while stack is not None:
-        if not is_disabled(state, stack) and stack.interpreter.watches_arrays():
-            return True
-        stack = stack.outer
-    return False
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------

@@ -5,12 +5,6 @@
 # `interpreter` is the transform, or None for the tape.
 
 
-@cython.final
-@cython.freelist(64)
-cdef class InterpreterStack:
-    """The innermost interpreter of a stack, and the stack around it. Immutable, so that states can share it."""
-
-
 cdef class Interpreter:
     """One running transform. It identifies its wrappers, which die when it ends."""
 
@@ -83,9 +77,39 @@ cdef class Interpreter:
     cdef bint takes_new_tensors(self) noexcept:
         return False
 
+    cdef object owned(self, value):
+        return wrap_at(self, value, None) if self.takes_new_tensors() else value
 
-cdef object describe_interpreter(Interpreter interpreter):
-    return upcalls.describe_interpreter(interpreter)
+    cdef bint propagates(self) noexcept:
+        return False
+
+    cdef bint batches(self) noexcept:
+        return False
+
+    cdef Py_ssize_t hidden_axes(self, Wrapper value) noexcept:
+        return 0
+
+    cdef bint is_shared(self, Wrapper value) noexcept:
+        return False
+
+    cdef object tangent_at(self, Wrapper value):
+        return None
+
+    cdef object edge_at(self, Tensor value):
+        return value.edge
+
+    cdef bint tracks(self, Wrapper value) except -1:
+        refresh(value)
+        return value.word & TRACKED_FLAG != 0
+
+    cdef Tensor alike(self, Wrapper value, other):
+        return with_edge_of(value, wrap_at(self, other, None))
+
+    cdef PyObject* laid_out(self, Wrapper value) except? NULL:
+        return NULL
+
+    cdef int note_view(self, Tensor view, Tensor source) except -1:
+        return 0
 
 
 cdef int enter_interpreter(Interpreter interpreter) except -1:
@@ -97,25 +121,6 @@ cdef int enter_interpreter(Interpreter interpreter) except -1:
     set_state(state_under(interpreter, state))
     interpreter.alive = True
     return 0
-
-
-cdef State state_under(Interpreter interpreter, State around):
-    """Return the state inside a transform or mode."""
-    cdef State new = copy_of_state(around)
-    cdef InterpreterStack stack
-    new.parent = around
-    new.guard = interpreter
-    if not interpreter.changes_stack():
-        return new
-    stack = InterpreterStack.__new__(InterpreterStack)
-    stack.interpreter = interpreter
-    stack.outer = around.interpreters
-    stack.depth = max(around.disabled, 0 if around.interpreters is None else around.interpreters.depth) + 1
-    new.interpreters = stack
-    new.innermost = interpreter
-    new.plain = new.unchanged = False
-    interpreter.change_inside(new)
-    return new
 
 
 cdef int leave_interpreter(Interpreter interpreter) except -1:
@@ -141,19 +146,6 @@ def run_under(Interpreter interpreter, function, *args):
             return function(*args)
         finally:
             leave_interpreter(interpreter)
-    finally:
-        withdraw_state(&around)
-
-
-def lowered(Interpreter interpreter or None, function, *args):
-    """Call a function below the transform `interpreter`, or in the present state if that no longer runs."""
-    cdef PublishedState around
-    cdef State state = state_now()
-    if interpreter is None or not interpreter.alive:
-        return function(*args)
-    publish_state(&around, state_below(state, interpreter))
-    try:
-        return function(*args)
     finally:
         withdraw_state(&around)
 
@@ -190,15 +182,6 @@ cpdef tuple results_of(tuple step, tuple args):
     return tuple(leaves) if add_leaves(result, step[1], leaves) else step[2](result)
 
 
-cdef State state_below(State state, Interpreter interpreter):
-    while state.innermost is not None and state.innermost is not interpreter:
-        state = lowered_state(state)
-    if state.innermost is None:
-        raise AutogradError(f"{describe_interpreter(interpreter)} is not active here\nuse its values inside the "
-                            "function that it was called with, in the same thread")
-    return lowered_state(state)
-
-
 def below_transforms(function, *args):
     """Call a function with the innermost transforms absent: on the tape, or in the innermost mode."""
     cdef PublishedState around
@@ -225,37 +208,13 @@ cdef extern from "core/src/wrappers.h":
 cdef int keep_freed(type cls) except -1:
     """Give a final class of wrappers a free list."""
     cdef vectorcallable* slots = <vectorcallable*>cls
-    if (slots.tp_basicsize - smallest_wrapper) // <Py_ssize_t>sizeof(PyObject*) < SIZES_OF_WRAPPERS:
+    if HAS_FREE_LISTS and (slots.tp_basicsize - smallest_wrapper) // <Py_ssize_t>sizeof(PyObject*) < SIZES_OF_WRAPPERS:
         slots.tp_alloc = allocate_wrapper
         slots.tp_free = free_wrapper
     return 0
 
 
 smallest_wrapper = (<vectorcallable*>Wrapper).tp_basicsize
-if HAS_FREE_LISTS:
-    keep_freed(GradTensor)
-    keep_freed(JvpTensor)
-    keep_freed(BatchedTensor)
-
-
-cdef Tensor wrap_at(Interpreter interpreter, value, tangent):
-    """Return a new, untracked Tensor of the interpreter."""
-    cdef Wrapper wrapper
-    cdef uint64_t scalar = 0
-    if interpreter is None:
-        return <Tensor>value if isinstance(value, Tensor) else wrap(value)
-    wrapper = interpreter.new_wrapper(value, tangent)
-    if is_numpy_scalar(value):
-        value = array_of_scalar(value)
-        scalar = SCALAR_FLAG
-    wrapper.array = value
-    wrapper.word = scalar | (word_of_array(<PyObject*>value) & (KEY_BITS | SCALAR_FLAG) & ~PYTHON_BIT)
-    wrapper.word |= TENSOR_FLAG | WRAPPER_FLAG
-    wrapper.word |= AUTOGRAD_BIT if wrapper.word & DENSE_BIT else AUTOGRAD_OTHER_BIT
-    wrapper.interpreter = interpreter
-    return wrapper
-
-
 cdef Tensor enter_at(Interpreter interpreter, value, tangent):
     """Apply `wrap_at` to an argument of a transform, which no operator has seen. Apply the substitution first."""
     cdef State state = state_now()
@@ -267,7 +226,7 @@ cdef Tensor enter_at(Interpreter interpreter, value, tangent):
         if isinstance(tangent, Tensor):
             tangent = state.substitute(tangent)
     cdef Tensor entered = wrap_at(interpreter, value, tangent)
-    if Py_TYPE(<PyObject*>entered) == BATCHED_TYPE and rank_of(<PyObject*>entered) == 0:
+    if is_batched(entered) and rank_of(<PyObject*>entered) == 0:
         entered.word |= SCALAR_FLAG     # in a loop over the batch, an example would be a scalar
     return entered
 
@@ -325,14 +284,6 @@ cdef object autograd_entry(Table table, Frame* frame, uint64_t word):
     return entry if entry is not None and is_for(entry, table.signature, frame) else None
 
 
-cdef inline bint is_for(TableEntry entry, Signature signature, Frame* frame) except -1:
-    """Return whether the entry serves this call. A composite may serve only some calls, and the formula all others."""
-    if entry is None or not entry.convention & CONDITIONAL:
-        return True
-    args, kwargs = arguments_with(frame, signature, None)
-    return entry.kernel.applies(*args, **kwargs)
-
-
 cdef object composite_entry(Table table, Frame* frame):
     """Return the kernel that these arguments run on the tape if it is a composite, else None."""
     cdef uint64_t word = frame.word
@@ -342,12 +293,6 @@ cdef object composite_entry(Table table, Frame* frame):
             word |= 1
     entry = autograd_entry(table, frame, word)
     return entry if entry is not None and (<TableEntry>entry).convention & COMPOSITE else None
-
-
-cdef inline uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept:
-    """Return the autograd keys among these that have a kernel."""
-    return (word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)
-            & (<Table>table).masks[bit_length16(word & BACKEND_BITS)])
 
 
 cdef bint find_dead_wrappers(op, Signature signature, Frame* frame, State state) except -1:
@@ -419,21 +364,6 @@ def check_active(Wrapper wrapper):
     is_dead(None, None, -1, wrapper, state_now())
 
 
-def detach_at(Tensor tensor, Interpreter interpreter or None):
-    """Return a new, untracked Tensor of the interpreter on the same memory, with the same tangent."""
-    if interpreter is None and tensor.word & PYTHON_BIT:
-        return alias_by_handler(tensor)
-    if is_uniform(<PyObject*>tensor) and owned_by(<PyObject*>tensor, interpreter):
-        return detached_uniform(tensor)
-    cdef Tensor alias = wrap_at(interpreter, tensor.array, tangent_of(tensor) if isinstance(tensor, JvpTensor)
-                                else None)
-    if tensor.word & SCALAR_FLAG:
-        alias.word |= SCALAR_FLAG
-    elif owned_by(<PyObject*>tensor, interpreter):
-        alias.memory = memory_of_detached(tensor)
-    return alias
-
-
 cdef bint owns_any(Frame* frame, Signature signature, Interpreter interpreter) except -1:
     cdef Py_ssize_t i
     if not frame.word & WRAPPER_FLAG:
@@ -450,28 +380,6 @@ cdef bint owns_any(Frame* frame, Signature signature, Interpreter interpreter) e
     return False
 
 
-cdef tuple arguments_with(Frame* frame, Signature signature, change):
-    """Return (args, kwargs) of a call, as passed. Apply `change` to every array unless it is None."""
-    cdef Py_ssize_t i, positional = 0
-    cdef list args = []
-    cdef dict kwargs = {}
-    for i in range(min(frame.count, signature.n_positional)):
-        if frame.values[i] != NULL:
-            positional = i + 1
-    for i in range(positional):
-        args.append(changed(<object>value_or_default(frame, signature, i), change))
-    for i in range(signature.n_positional, signature.n_arguments):
-        if value_at(frame, i) != NULL:
-            kwargs[signature.names[i]] = changed(<object>value_at(frame, i), change)
-    return tuple(args), kwargs
-
-
-cdef object changed(value, change):
-    if change is None or not word_of_value(<PyObject*>value) & TENSOR_FLAG:
-        return value
-    return change(value) if isinstance(value, Tensor) else upcalls.map_arrays(change, value)
-
-
 cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """Pass a call unchanged to the interpreter below: none of its arguments belong to this one."""
     cdef Cell around
@@ -483,59 +391,6 @@ cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, Ca
         return dispatch(op, table, frame, lower, kind)
     finally:
         pop_state(&around)
-
-
-cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter):
-    """Call the operator on the values of the interpreter below, with this interpreter absent."""
-    cdef PyObject* values[MAX_ARGUMENTS + 1]
-    cdef Py_ssize_t i
-    cdef Cell around
-    push_state(&around, lowered_state(state))
-    try:
-        if frame.direct:
-            for i in range(frame.count):
-                values[i + 1] = frame.values[i]
-                if owned_by(frame.values[i], interpreter):
-                    values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
-            return steal(PyObject_Vectorcall(
-                <PyObject*>op, &values[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
-        args, kwargs = arguments_with(frame, signature, lambda value: below(value, interpreter))
-        return op(*args, **kwargs)
-    finally:
-        pop_state(&around)
-
-
-cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter interpreter):
-    """Return results of the interpreter below as values of this interpreter. Mutated arguments keep their identity."""
-    cdef Py_ssize_t i
-    if signature.n_returns == 0:
-        return None
-    if signature.n_returns == 1:
-        return wrap_result(signature, frame, 0, result, interpreter)
-    wrapped = []
-    for i in range(signature.n_returns):
-        wrapped.append(wrap_result(signature, frame, i, result[i], interpreter))
-    return tuple(wrapped)
-
-
-cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter):
-    cdef Py_ssize_t source = signature.return_source[i]
-    cdef Tensor tensor
-    if source >= 0 and value_at(frame, source) != NULL and value_at(frame, source) != Py_None:
-        return <object>value_at(frame, source)
-    if not signature.return_arrays[i] or result is None:
-        return result
-    if word_of_array(<PyObject*>result):
-        tensor = wrap_at(interpreter, result, None)
-        if not tensor.word & SCALAR_FLAG:
-            mark_or_share(signature, frame, i, tensor)
-        return tensor
-    return wrap_leaves(signature, frame, i, result, interpreter)
-
-
-cdef object wrap_leaves(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter):
-    """Apply `wrap_result` to a pytree. This is separate because a function with a closure is slower at each call."""
-    return upcalls.map_arrays(lambda leaf: wrap_result(signature, frame, i, leaf, interpreter), result)
 
 
 cdef object take_results(Signature signature, Frame* frame, result, Interpreter interpreter):
@@ -578,9 +433,7 @@ def own_value_at(Interpreter interpreter, value):
     if interpreter is None or is_numpy_scalar(value) or owned_by(<PyObject*>value, interpreter) or (
             isinstance(value, Tensor) and not is_takeable(<Tensor>value)):
         return value
-    if isinstance(interpreter, Vmap):
-        return uniform_value(value, interpreter)
-    return wrap_at(interpreter, value, None) if interpreter.takes_new_tensors() else value
+    return interpreter.owned(value)
 
 
 cpdef own_value(value):
@@ -592,3 +445,62 @@ cdef object own_value_in(InterpreterStack stack, value):
     if stack is None or owned_by(<PyObject*>value, stack.interpreter):
         return value
     return own_value_at(stack.interpreter, own_value_in(stack.outer, value))
+
+
+# --- constants --------------------------------------------------------------------------------------------------------
+
+
+@cython.binding(True)        # a method of Tensor
+def detach(Tensor tensor):
+    """Return the same values as a constant for every interpreter. The result shares memory and its version counter."""
+    return constant_of(tensor)
+
+
+cdef object constant_of(Tensor tensor):
+    """Return the same values as a constant. Apply the active substitution first."""
+    if state_now().substitute is not None:
+        tensor = live_value(tensor)
+    return detached(tensor)
+
+
+cdef object detached(Tensor tensor):
+    if is_handled(tensor):
+        return upcalls.detach(tensor)
+    if is_uniform(<PyObject*>tensor):
+        return detached_uniform(tensor)
+    if tensor.word & SCALAR_FLAG and (Py_TYPE(<PyObject*>tensor) == TENSOR_TYPE or isinstance(tensor, Wrapper)):
+        return detached_scalar(tensor)
+    if Py_TYPE(<PyObject*>tensor) == TENSOR_TYPE:
+        return Tensor(tensor)
+    if not isinstance(tensor, Wrapper):
+        return upcalls.detached_subclass(tensor)
+    return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), None)
+
+
+cdef Tensor detached_scalar(Tensor tensor):
+    cdef Tensor scalar = wrap_at(interpreter_of(tensor), detached_value(tensor.array), None)
+    scalar.word |= SCALAR_FLAG
+    return scalar
+
+
+cdef object detached_value(value):
+    return detached(value) if isinstance(value, Tensor) else value
+
+
+def detach_at(Tensor tensor, Interpreter interpreter or None):
+    """Return a new, untracked Tensor of the interpreter on the same memory, with the same tangent."""
+    return alias_at(tensor, interpreter)
+
+
+cdef object alias_at(Tensor tensor, Interpreter interpreter):
+    if interpreter is None and tensor.word & PYTHON_BIT:
+        return alias_by_handler(tensor)
+    if is_uniform(<PyObject*>tensor) and owned_by(<PyObject*>tensor, interpreter):
+        return detached_uniform(tensor)
+    cdef Tensor alias = wrap_at(interpreter, tensor.array, (<Wrapper>tensor).interpreter.tangent_at(<Wrapper>tensor)
+                                if tensor.word & WRAPPER_FLAG else None)
+    if tensor.word & SCALAR_FLAG:
+        alias.word |= SCALAR_FLAG
+    elif owned_by(<PyObject*>tensor, interpreter):
+        alias.memory = memory_of_detached(tensor)
+    return alias

@@ -4,6 +4,7 @@ cdef class WrapperTensor(Tensor):       # around another Tensor, for subclasses 
     cdef object inner
 
 cdef str HANDLER    # the name of the method that handles calls
+cdef int set_base_handler(handler) except -1    # set the handler of Tensor
 
 # return whether a class has its own handler
 cdef bint has_handler(PyTypeObject* cls) noexcept
@@ -15,16 +16,12 @@ cdef dict stripped_keywords(Signature signature, Frame* frame)
 cdef tuple types_in(Signature signature, Frame* frame)
 # apply step 7 to the result of a handler: Tensors stay as they are, and views of arguments share their memory
 cdef object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result)
-# run the Python key: call the handlers of the arguments' classes, until one does not decline
-cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, CallKind kind)
 # call `owner.__pydispatch__(op, types, args, kwargs)`
 cdef object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs)
 # return the number of writes so far to the Tensors that a call will write to, or -1 if there are none
 cdef long long writes_to_mutable(Signature signature, Frame* frame) except -2
 # count a handler's write, unless a call in it was counted. `writes` is the earlier result of writes_to_mutable
 cdef int count_unseen_write(Signature signature, Frame* frame, long long writes) except -1
-cdef bint is_argument(Frame* frame, value) noexcept    # return whether this object is among the arguments
-cdef void disable_modes(State state) noexcept    # disable the modes that are on the stack now
 # return whether handlers or modes control access to the value of this Tensor
 cdef bint is_handled(Tensor tensor) noexcept
 # return an object that Python can convert to a number: the array, or the result of `item` if handlers control access

@@ -99,7 +99,13 @@ cdef inline bint has_handler(PyTypeObject* cls) noexcept:
             <object>handler, BASE_HANDLER, Py_EQ) == 1)
 
 
-cdef object BASE_HANDLER = Tensor.__pydispatch__    # may be assigned to a class that should have no handler
+cdef object BASE_HANDLER = None         # the handler of Tensor, which may be assigned to a class that should have none
+
+
+cdef int set_base_handler(handler) except -1:
+    global BASE_HANDLER
+    BASE_HANDLER = handler
+    return 0
 
 
 def has_own_handler(type cls):
@@ -395,21 +401,6 @@ cdef int lay_over(Shell shell, Signature signature, Frame* frame, Py_ssize_t i) 
     return 0
 
 
-cdef bint is_argument(Frame* frame, value) noexcept:
-    cdef Py_ssize_t i
-    for i in range(frame.count):
-        if frame.values[i] == <PyObject*>value:
-            return True
-    return False
-
-
-cdef void disable_modes(State state) noexcept:
-    """Disable the modes that are on the stack now."""
-    if state.interpreters is not None:
-        state.disabled = state.interpreters.depth
-        set_stack(state, state.interpreters)
-
-
 cdef State below_python_state(State state):
     cdef State new = handling_state(state), below = copy_of_state(new)
     cdef int backends
@@ -519,7 +510,7 @@ cdef buffer_functions tensor_as_buffer
 tensor_as_buffer.bf_getbuffer = get_buffer
 tensor_as_buffer.bf_releasebuffer = NULL
 
-for cls in (Tensor, Wrapper, GradTensor, JvpTensor, BatchedTensor, PythonWrapper, WrapperTensor):
+for cls in (Tensor, WrapperTensor, Wrapper, *Wrapper.__subclasses__()):
     (<vectorcallable*>cls).tp_as_buffer = &tensor_as_buffer
     # Tensors are indexed as mappings are. If their type had this slot, NumPy would replace the error of `array[i] =
     # tensor`, which says that the gradient would be lost, by one about sequences.

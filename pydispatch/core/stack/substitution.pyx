@@ -48,15 +48,6 @@ def deriving(function, *args):
         withdraw_state(&around)
 
 
-cdef State with_substitute(State state, substitute):
-    cdef State new = copy_of_state(state)
-    new.parent = state.parent
-    new.guard = state.guard
-    new.substitute = substitute
-    compute_plain(new)
-    return new
-
-
 @cython.final
 cdef class Substitution:
     """A substitution that replaces some Tensors, by `id`, and applies the outer substitution to all others.
@@ -193,7 +184,7 @@ cpdef int end_speculative_run() except -1:
         end_of_speculative_run(substitute)
 
 
-SPECULATIVE_RUN_TYPE = <PyTypeObject*>SpeculativeRun
+cdef PyTypeObject* SPECULATIVE_RUN_TYPE = <PyTypeObject*>SpeculativeRun
 
 
 cpdef bint is_from_outside(Tensor tensor) except -1:
@@ -284,13 +275,6 @@ cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
     return False
 
 
-cdef bint note_rule(OpOverload op, Table table, State state) except -1:
-    """Report the use of an operator that functions of users differentiate, or have rules for. Return False."""
-    if table.has_users_functions:
-        upcalls.function_is_used(op)
-    return False
-
-
 cdef bint means_others(Frame* frame, Signature signature, State state) except -1:
     """Return whether the substitution replaces a Tensor among the arguments."""
     cdef Py_ssize_t i
@@ -305,3 +289,15 @@ cdef bint means_others(Frame* frame, Signature signature, State state) except -1
                 if isinstance(leaf, Tensor) and state.substitute(leaf) is not leaf:
                     return True
     return False
+
+
+cdef object call_with_substitute(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
+    """Run steps 2 to 7 of a call with Tensors, with captured values replaced."""
+    if Py_TYPE(<PyObject*>state.substitute) == SPECULATIVE_RUN_TYPE:
+        return call_in_speculative_run(op, table, frame, state, kind, state.substitute)
+    if table.has_users_functions:
+        upcalls.function_is_used(op)
+    if means_others(frame, table.signature, state):
+        args, kwargs = arguments_with(frame, table.signature, state.substitute)
+        return op(*args, **kwargs)
+    return dispatch_as_meant(op, table, frame, state, kind)

@@ -49,10 +49,19 @@ cdef class PythonInterpreter(Interpreter):
     cdef bint takes_new_tensors(self) noexcept:
         return self.takes_new
 
+    cdef bint tracks(self, Wrapper value) except -1:
+        return self.follows_values
+
+    cdef PyObject* laid_out(self, Wrapper value) except? NULL:
+        return NULL if (<PythonWrapper>value).layout is None else <PyObject*>(<PythonWrapper>value).layout
+
 
 @cython.final
 cdef class PythonWrapper(Wrapper):
     """A value of a transform written in Python. `note` is for the transform's data about it."""
+
+
+PYTHON_WRAPPER_TYPE = <PyTypeObject*>PythonWrapper
 
 
 def replace_value(PythonWrapper tensor, value):

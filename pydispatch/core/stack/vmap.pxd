@@ -17,26 +17,8 @@ cdef class Vmap(Interpreter):           # the interpreter of `vmap`
     cdef readonly str randomness        # "error", "same" or "different"
     cdef Vmap continued                 # the interpreter whose batch this one computes further below, or None
 
-cdef class BatchingRule:                    # how a batch of calls is computed at once
-    cdef Signature signature
-    cdef int kind
-    cdef tuple changes                  # (position of an argument, function)
-    cdef object rule
-    cdef int max_other_ndim             # see BatchingRule in vmap.pyx. -1 for none
-
-# return an array with the memory layout of one example
-cdef PyObject* layout_of(BatchedTensor tensor) except NULL
 # return whether a value belongs to `vmap` and is the same in all examples
 cdef bint is_uniform(PyObject* value) noexcept
-# return an array or scalar as a uniform value
-cdef BatchedTensor uniform_value(value, Interpreter interpreter)
 cdef object detached_uniform(BatchedTensor tensor)    # return a detached uniform value on the same memory
-# place the layout of a new view in that of its source, which has moved
-cdef int follow_layout(BatchedTensor view, BatchedTensor source) except -1
-cdef list keep_in(list kept, value)    # append to a list, which is made on first use
 # call an operator again, with one value per argument of the schema, or NULL
 cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values)
-# call an operator on a fast path: on batches in NumPy's memory, at the only interpreter of the stack
-cdef bint batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1
-# return the number of axes that an array or number has at its interpreter
-cdef Py_ssize_t rank_of(PyObject* value) except -1

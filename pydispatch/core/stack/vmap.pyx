@@ -45,6 +45,27 @@ cdef class Vmap(Interpreter):
     cdef int change_inside(self, State inside) except -1:
         return 0
 
+    cdef object owned(self, value):
+        return uniform_value(value, self)
+
+    cdef bint batches(self) noexcept:
+        return True
+
+    cdef Py_ssize_t hidden_axes(self, Wrapper value) noexcept:
+        return (<BatchedTensor>value).uniform is None
+
+    cdef bint is_shared(self, Wrapper value) noexcept:
+        return (<BatchedTensor>value).uniform is not None
+
+    cdef Tensor alike(self, Wrapper value, other):
+        return uniform_value(other, self) if is_uniform(<PyObject*>value) else Interpreter.alike(self, value, other)
+
+    cdef PyObject* laid_out(self, Wrapper value) except? NULL:
+        return layout_of(<BatchedTensor>value)
+
+    cdef int note_view(self, Tensor view, Tensor source) except -1:
+        return follow_layout(<BatchedTensor>view, <BatchedTensor>source) if (<BatchedTensor>source).has_moved else 0
+
 
 @cython.final
 cdef class BatchedTensor(Wrapper):
@@ -87,6 +108,10 @@ cdef class BatchedTensor(Wrapper):
         return (self[i] for i in range(len(self)))
 
 
+BATCHED_TYPE = <PyTypeObject*>BatchedTensor
+keep_freed(BatchedTensor)
+
+
 cdef PyObject* layout_of(BatchedTensor tensor) except NULL:
     """Return an array with the memory layout of one example. The Tensor keeps it."""
     if tensor.uniform is not None:
@@ -115,22 +140,6 @@ cdef bint is_batch_of(PyObject* value, Vmap interpreter) except -1:
                 and PyArray_DIMS(<PyArrayObject*>value)[0] == interpreter.batch_size)
     shape = tuple(getattr(<object>value, "shape", ()))
     return len(shape) > 0 and shape[0] == interpreter.batch_size
-
-
-cdef Py_ssize_t rank_of(PyObject* value) except -1:
-    """Return the number of axes that an array or number has at its interpreter."""
-    cdef PyTypeObject* cls = Py_TYPE(value)
-    if cls == &PyArray_Type:
-        return PyArray_NDIM(<PyArrayObject*>value)
-    if PyType_IsSubtype(cls, &PyArray_Type):
-        return PyArray_NDIM(<PyArrayObject*>value)
-    if is_scalar_type(cls):
-        return 0
-    if cls == BATCHED_TYPE:
-        return rank_of(<PyObject*>(<Tensor>value).array) - ((<BatchedTensor>value).uniform is None)
-    if is_tensor_type(cls) and Py_TYPE(<PyObject*>(<Tensor>value).array) == &PyArray_Type:
-        return PyArray_NDIM(<PyArrayObject*><PyObject*>(<Tensor>value).array)
-    return len((<object>value).shape) if hasattr(<object>value, "shape") else 0
 
 
 cdef enum:
@@ -667,13 +676,6 @@ cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vma
             kept = keep_in(kept, aligned)
             fills = False
     return call_with_values(op, signature, frame.direct, frame.count, &values[1])
-
-
-cdef inline list keep_in(list kept, value):
-    if kept is None:
-        return [value]
-    kept.append(value)
-    return kept
 
 
 cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):

@@ -16,6 +16,9 @@ cdef class Guard:
         """Return the state inside for the state around, or raise to refuse entering."""
         return state.derive(self, **self.changes)
 
+    cdef bint leaves_paths(self) noexcept:
+        return False
+
     def __enter__(self):
         set_state(self.inside(state_now()))
         return self

@@ -10,6 +10,11 @@ cdef extern from *:
         PyObject* state
     Cell cell
 
+cdef class InterpreterStack:            # the innermost interpreter and the stack around it. Immutable
+    cdef Interpreter interpreter
+    cdef InterpreterStack outer         # the next one below
+    cdef int depth                      # the number of interpreters from this one down
+
 cdef class State:                       # immutable once pushed. The chain of parents is the stack of guards
     cdef readonly State parent
     cdef readonly object guard
@@ -50,6 +55,8 @@ cdef State root    # the state outside all guards
 
 # return a copy, to be changed before it is pushed
 cdef State copy_of_state(State state)
+# return whether a tracer leaves calls on the paths that they take without it
+cdef bint leaves_paths(tracer) noexcept
 # compute whether a state leaves calls unchanged, and whether it is plain
 cdef void compute_plain(State state) noexcept
 cdef State lowered_state(State state)    # return the state without the innermost interpreter
@@ -73,3 +80,14 @@ cdef int push_cell(Cell* around, State state) except -1    # set the state for t
 cdef int push_state(Cell* around, State state) except -1
 cdef void pop_cell(Cell* around) noexcept    # restore the state before `push_cell`
 cdef void pop_state(Cell* around) noexcept    # restore the state before `push_state`
+
+cdef State state_under(Interpreter interpreter, State around)    # return the state inside a transform or mode
+cdef Interpreter innermost_transform(State state)    # return the innermost transform, or None
+# return the state without the transforms that were entered after the innermost mode
+cdef State without_transforms(State state)
+cdef bint knows_arrays(State state) noexcept    # return whether an interpreter identifies arrays as objects
+# return whether an interpreter has to see operations on raw arrays
+cdef bint watches_arrays(State state) noexcept
+cdef void disable_modes(State state) noexcept    # disable the modes that are on the stack now
+# return the state with `substitute` as the active substitution
+cdef State with_substitute(State state, substitute)

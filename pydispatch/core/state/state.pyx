@@ -93,6 +93,11 @@ cdef State copy_of_state(State state):
     return new
 
 
+cdef bint leaves_paths(tracer) noexcept:
+    """Return whether a tracer leaves calls on the paths that they take without it."""
+    return tracer is None or isinstance(tracer, Guard) and (<Guard>tracer).leaves_paths()
+
+
 cdef void compute_plain(State state) noexcept:
     cdef int backends
     cdef uint64_t removed = 0
@@ -337,3 +342,95 @@ def trace_from_start(tracer):
     root.tracer = tracer
     root.spare = None
     compute_plain(root)
+
+
+# --- the stack of interpreters ----------------------------------------------------------------------------------------
+
+
+@cython.final
+@cython.freelist(64)
+cdef class InterpreterStack:
+    """The innermost interpreter of a stack, and the stack around it. Immutable, so that states can share it."""
+
+
+cdef State state_under(Interpreter interpreter, State around):
+    """Return the state inside a transform or mode."""
+    cdef State new = copy_of_state(around)
+    cdef InterpreterStack stack
+    new.parent = around
+    new.guard = interpreter
+    if not interpreter.changes_stack():
+        return new
+    stack = InterpreterStack.__new__(InterpreterStack)
+    stack.interpreter = interpreter
+    stack.outer = around.interpreters
+    stack.depth = max(around.disabled, 0 if around.interpreters is None else around.interpreters.depth) + 1
+    new.interpreters = stack
+    new.innermost = interpreter
+    new.plain = new.unchanged = False
+    interpreter.change_inside(new)
+    return new
+
+
+cdef inline bint is_disabled(State state, InterpreterStack stack) noexcept:
+    """Return whether the innermost interpreter is a mode that was entered before `no_dispatch`, which disables it."""
+    return stack.depth <= state.disabled and not stack.interpreter.is_transform()
+
+
+cdef inline void set_stack(State state, InterpreterStack stack) noexcept:
+    """Set the stack, from its innermost interpreter on that is not disabled."""
+    while stack is not None and is_disabled(state, stack):
+        stack = stack.outer
+    state.interpreters = stack
+    state.innermost = None if stack is None else stack.interpreter
+
+
+cdef Interpreter innermost_transform(State state):
+    """Return the innermost transform, or None if there are only modes or nothing."""
+    cdef InterpreterStack stack = state.interpreters
+    while stack is not None and not stack.interpreter.is_transform():
+        stack = stack.outer
+    return None if stack is None else stack.interpreter
+
+
+cdef State without_transforms(State state):
+    """Return the state without the transforms that were entered after the innermost mode."""
+    while state.innermost is not None and state.innermost.is_transform():
+        state = lowered_state(state)
+    return state
+
+
+cdef bint knows_arrays(State state) noexcept:
+    """Return whether an interpreter identifies arrays as objects, so that another array cannot replace one."""
+    cdef InterpreterStack stack = state.interpreters
+    while stack is not None:
+        if not is_disabled(state, stack) and stack.interpreter.knows_arrays():
+            return True
+        stack = stack.outer
+    return False
+
+
+cdef bint watches_arrays(State state) noexcept:
+    """Return whether an interpreter has to see operations on raw arrays."""
+    cdef InterpreterStack stack = state.interpreters
+    while stack is not None:
+        if not is_disabled(state, stack) and stack.interpreter.watches_arrays():
+            return True
+        stack = stack.outer
+    return False
+
+
+cdef void disable_modes(State state) noexcept:
+    """Disable the modes that are on the stack now."""
+    if state.interpreters is not None:
+        state.disabled = state.interpreters.depth
+        set_stack(state, state.interpreters)
+
+
+cdef State with_substitute(State state, substitute):
+    cdef State new = copy_of_state(state)
+    new.parent = state.parent
+    new.guard = state.guard
+    new.substitute = substitute
+    compute_plain(new)
+    return new

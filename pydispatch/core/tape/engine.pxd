@@ -34,3 +34,4 @@ cdef list run_pass(
 )
 # return whether the caller holds the only references to an array that owns its buffer
 cdef bint is_own(PyObject* value, Py_ssize_t holders) noexcept
+cdef object sum_of_two(left, right)    # return left + right

@@ -1104,3 +1104,15 @@ cdef bint are_plain_inputs(tuple tensors) noexcept:
 cdef inline bint is_plainly_tracked(Tensor tensor) noexcept:
     """Return whether a Tensor is tracked by the tape and has no other special property."""
     return tensor.word & (SPECIAL_FLAGS | PYTHON_BIT) == TRACKED_FLAG
+
+
+cdef object sum_of_two(left, right):
+    """Return left + right."""
+    cdef PyObject* args[2]
+    cdef PyObject* result
+    args[0] = <PyObject*>left
+    args[1] = <PyObject*>right
+    result = map_elements(&adding, args)
+    if result != NULL:
+        return steal(result)
+    return as_operand_of_formula(left) + as_operand_of_formula(right)

@@ -21,7 +21,6 @@ cdef class Context:                     # what one call of a Function or custom 
     cdef readonly object substitute     # the substitution of the call, also for the user's functions later, or None
 
 cdef bint is_flat(tuple values) except -1    # return whether no value is a pytree
-cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n)    # return a tuple of the first n values
 # record a node for a call that has run: call the user's setup function, and attach the results
 cdef int record_custom(OpOverload op, derivative, tuple values, output, Interpreter interpreter) except -1
 cdef int release_custom(CustomNode node) except -1    # release the residuals of a node

@@ -77,7 +77,7 @@ cdef class Context:
     @property
     def _is_forward(self):
         """Return whether this is the context of a call in forward mode, whose `jvp` runs at once."""
-        return isinstance(self.interpreter, Jvp)
+        return self.interpreter is not None and (<Interpreter>self.interpreter).propagates()
 
     def seal(self, node, outputs):
         """Save the residuals, once the call has returned."""
@@ -141,7 +141,7 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
                 value = upcalls.pack(state.saved_hooks, value)
             else:
                 if index >= 0:
-                    value = detach_at(<Tensor>value, ctx.interpreter)
+                    value = alias_at(<Tensor>value, ctx.interpreter)
                 value = saved_tensor(<Tensor>value)
         elif value is not None:
             value = guarded(value)
@@ -172,7 +172,7 @@ cdef object unpack_for_user(Context ctx, value, Py_ssize_t index):
         return value if isinstance(value, Tensor) else wrap_at(None, value, None)
     if index < 0:
         return tensor
-    tensor = detach_at(tensor, ctx.interpreter)
+    tensor = alias_at(tensor, ctx.interpreter)
     if node is not None:
         tensor.edge = result_slot(node, index)
         tensor.word |= TRACKED_FLAG
@@ -469,15 +469,6 @@ cdef inline uint64_t word_of_flat(PyObject* const* values, Py_ssize_t n) except?
     return word
 
 
-cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n):
-    cdef tuple found = PyTuple_New(n)
-    cdef Py_ssize_t i
-    for i in range(n):
-        Py_INCREF(<object>values[i])
-        PyTuple_SET_ITEM(found, i, <object>values[i])
-    return found
-
-
 cdef PyMethodDef definition_of_apply
 definition_of_apply.ml_name = b"apply"
 definition_of_apply.ml_meth = <PyCFunction>apply
@@ -514,7 +505,7 @@ cdef object apply_parts(FunctionParts parts, tuple args, bint captured):
         return apply_on_tape(parts, args, state, word, captured)
     if not are_of_interpreter(args, state.innermost):
         return upcalls.apply_in_general(parts.derivative, args, captured)
-    if isinstance(state.innermost, Vmap):
+    if state.innermost.batches():
         return parts.derivative.batched(state.innermost, args, captured)
     if Py_TYPE(<PyObject*>state.innermost) != GRAD_INTERPRETER_TYPE:
         return upcalls.apply_in_general(parts.derivative, args, captured)
@@ -531,7 +522,7 @@ cdef bint are_of_interpreter(tuple args, Interpreter interpreter) noexcept:
     """Return whether no argument belongs to another interpreter or is shared by all examples of a batch."""
     for value in args:
         if is_tensor_type(Py_TYPE(<PyObject*>value)) and (<Tensor>value).word & WRAPPER_FLAG:
-            if (<Wrapper>value).interpreter is not interpreter or is_uniform(<PyObject*>value):
+            if (<Wrapper>value).interpreter is not interpreter or interpreter.is_shared(<Wrapper>value):
                 return False
     return True
 

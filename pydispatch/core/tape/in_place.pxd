@@ -2,8 +2,6 @@
 
 cdef str MADE_BY_FUNCTION    # a reason why a view must not be written to
 
-# count the writes of one call to the arguments that its schema declares as written to
-cdef int bump_versions(Signature signature, Frame* frame) except -1
 # raise if the call writes to a scalar
 cdef int refuse_scalars(Signature signature, Frame* frame) except -1
 # return, by position, copies of the arguments that a formula needs and that the call is about to overwrite
@@ -32,3 +30,5 @@ cdef bint is_whole(PyObject* array, Memory memory) except -1    # return whether
 # make `node`, whose call wrote to a Tensor in place, the edge of the Tensor and of its memory
 cdef int rebase(Tensor tensor, TapeNode node) except -1
 cdef object copy_before_write(value, Interpreter interpreter)    # return a copy with the same edge
+# count a write to the memory of a Tensor, by a call or, with None and NULL, by something else
+cdef int bump_version(Tensor tensor, Signature signature, Frame* frame) except -1

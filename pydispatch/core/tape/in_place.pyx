@@ -102,8 +102,8 @@ cdef int refuse_constant_write(
         value = frame.values[i]
         if not signature.mutable & bit(i) or value == NULL or not owned_by(value, interpreter):
             continue
-        if isinstance(interpreter, Jvp):
-            constant = tangent_of(<JvpTensor>value) is None
+        if interpreter is not None and interpreter.propagates():
+            constant = interpreter.tangent_at(<Wrapper>value) is None
         else:
             constant = not (tracked & bit(i) and (<Tensor>value).word & TRACKED_FLAG)
         if not constant or (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None:
@@ -132,6 +132,7 @@ cdef int check_write(
     op, Signature signature, Py_ssize_t i, target, State state, Interpreter interpreter, uint64_t tracked
 ) except -1:
     cdef Tensor tensor
+    cdef bint propagates = interpreter is not None and interpreter.propagates()
     if not owned_by(<PyObject*>target, interpreter):
         if interpreter is not None or tracked:
             raise upcalls.write_error(op, signature.names[i], "CAPTURED", target, interpreter)
@@ -139,9 +140,9 @@ cdef int check_write(
     tensor = <Tensor>target
     if tensor.word & INFERENCE_FLAG and not state.inference:
         raise upcalls.write_error(op, signature.names[i], "INFERENCE", target, interpreter)
-    if interpreter is not None and interpreter.arguments is not None and (tracked or isinstance(interpreter, Jvp)):
+    if interpreter is not None and interpreter.arguments is not None and (tracked or propagates):
         upcalls.check_passed_once(op, signature.names[i], target, interpreter)
-    if (isinstance(interpreter, Jvp) and isinstance(tensor.edge, GradientSlot)
+    if (propagates and isinstance(tensor.edge, GradientSlot)
             and (<GradientSlot>tensor.edge).creation is not None):
         raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, interpreter)
     if not state.grad:
@@ -154,7 +155,7 @@ cdef int check_write(
             op, signature.names[i], "VIEW_OF_A_LEAF" if interpreter is None else "PRIMAL", target, interpreter)
     if (tensor.word & SHARED_FLAG and isinstance(raw_array(tensor), MetaArray)
             and (tracked or tensor.memory.edge is not None)
-            and not (isinstance(interpreter, Jvp) and upcalls.has_no_positions(raw_array(tensor)))):
+            and not (propagates and upcalls.has_no_positions(raw_array(tensor)))):
         raise upcalls.write_error(op, signature.names[i], "WITHOUT_MEMORY", target, interpreter)
     if tracked and upcalls.overlaps_itself(raw_array(tensor)):
         raise upcalls.write_error(op, signature.names[i], "OVERLAP", target, interpreter)
@@ -225,7 +226,7 @@ cdef int refresh(Tensor tensor) except -1:
 cdef inline bint is_fresh(Tensor tensor) noexcept:
     """Return whether no recorded write to the memory came after the edge was found."""
     cdef Memory memory = tensor.memory
-    if memory is None or memory.generation == 0 or isinstance(tensor, JvpTensor):
+    if memory is None or memory.generation == 0 or Py_TYPE(<PyObject*>tensor) == JVP_TYPE:
         return True
     return isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).generation == memory.generation
 
@@ -305,3 +306,57 @@ def share_through_function(Tensor view, Tensor source):
     slot.generation = view.memory.generation
     slot.creation = MADE_BY_FUNCTION
     view.edge = slot
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+cdef Memory memory_of_detached(Tensor tensor):
+    """Return a memory that counts writes together with `tensor` but has its own gradients."""
+    cdef Memory detached = Memory.__new__(Memory)
+    detached.source = version_counter_of(tensor)
+    if tensor.word & TRACKED_FLAG:
+        detached.source.followed = True
+    detached.lists_saves = True
+    if not tensor.memory.lists_saves:
+        start_listing(tensor)
+    return detached
+
+
+cdef int share_memory(Tensor view, Tensor source) except -1:
+    """Make `view` one of the views of the memory of `source`."""
+    cdef Memory memory = memory_of(source)
+    if memory.array is None:
+        # A separate object. Nodes that saved a result count its writes in the first one, which must not refer back to
+        # them.
+        source.memory = memory = memory_of_detached(source)
+        memory.array = raw_array(source)
+        memory.edge = (<Wrapper>source).interpreter.edge_at(source) if source.word & WRAPPER_FLAG else source.edge
+        memory.is_leaf = is_leaf_edge(source.edge)
+    view.memory = memory
+    if source.word & WRAPPER_FLAG:
+        (<Wrapper>source).interpreter.note_view(view, source)
+    source.word |= SHARED_FLAG
+    view.word |= SHARED_FLAG | (source.word & (INFERENCE_FLAG | GATHERED_FLAG))
+    return 0
+
+
+cdef int bump_version(Tensor tensor, Signature signature, Frame* frame) except -1:
+    cdef Memory memory = memory_of(tensor)
+    before_write(tensor, signature, frame)
+    if memory.source is not None:
+        memory = memory.source
+    memory.writes += 1
+    return 0
+
+
+def may_be_written(Tensor tensor not None):
+    """Return whether code that gets the array under a Tensor may write to it.
+
+    If so, the residuals over the memory are copied first. Code may not write if a gradient depends on the memory: the
+    Tensor is tracked or shares its memory with one that is, or it is a value of a transform.
+    """
+    if tensor.word & (WRAPPER_FLAG | TRACKED_FLAG) or tensor.memory is not None and version_counter_of(tensor).followed:
+        return False
+    before_write(tensor, None, NULL)
+    return True

@@ -11,17 +11,11 @@ cdef object call_and_record(
 cdef object compiled_derivative_of(OpOverload op, Table table)
 # return whether a constant result would lose the gradient of an argument, as far as is known
 cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1
-# check that the derivative has a formula for each argument: formulas are found by position
-cdef int check_formulas(derivative, Signature signature) except -1
-# return whether a value is a Tensor of the interpreter
-cdef bint owned_by(PyObject* value, Interpreter interpreter) noexcept
 # return whether a value is tracked at this interpreter
 cdef bint tracked_at(PyObject* value, Interpreter interpreter) noexcept
 # return the arguments, one bit each, that are tracked at this interpreter or contain such a value
 cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter interpreter) except? 1
 cdef bint hooks_apply(State state) noexcept    # return whether hooks pack residuals in this state
-# return the value of an argument, or its default
-cdef PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL
 cdef object described(value, int kind)    # return the shape or dtype of an argument, or of each element of a list
 # return a residual after checking it: as values of the interpreter below, or of this interpreter to be recorded again
 cdef object unpack(TapeNode node, Py_ssize_t index, bint create_graph)
@@ -29,17 +23,10 @@ cdef object unpack(TapeNode node, Py_ssize_t index, bint create_graph)
 cpdef keep_for_later(value)
 # return another object for the value of a Tensor with a handler: the result of its class's `detach`
 cdef object alias_by_handler(Tensor tensor)
-# return the value below for a value of this interpreter, and any other value unchanged
-cdef object below(value, Interpreter interpreter)
-cdef tuple all_below(values, Interpreter interpreter)    # apply `below` to each of a sequence
 # release the residuals of a node, so that a backward pass frees memory as it runs
 cdef void release_saved(TapeNode node) noexcept
-cdef PyTypeObject* DERIVATIVE_TYPE    # addresses of types, for comparison
-cdef PyTypeObject* GRAD_INTERPRETER_TYPE
+cdef PyTypeObject* DERIVATIVE_TYPE    # the type's address, for comparison
 
-# record on a fast path: for a library operator with fresh results, on the tape or in the innermost `grad`
-cdef bint recording_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
-                              PyObject** result) except -1
 # raise for a Python number that an operator without a derivative returned for tracked arguments
 cdef int refuse_number(OpOverload op, Signature signature, Frame* frame, result) except -1
 

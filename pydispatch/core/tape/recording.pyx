@@ -122,7 +122,7 @@ cdef object fresh_results(Frame* frame, result):
     if isinstance(result, Tensor):
         if (<Tensor>result).edge is None and not is_argument(frame, result):
             return result
-        return alias_by_handler(result) if (<Tensor>result).word & PYTHON_BIT else detach(result)
+        return alias_by_handler(result) if (<Tensor>result).word & PYTHON_BIT else constant_of(result)
     if isinstance(result, (tuple, list)):
         fresh = []
         for item in result:
@@ -238,15 +238,6 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
         (<Tensor>leaf).edge = slot
         (<Tensor>leaf).word |= TRACKED_FLAG
     return 0
-
-
-cdef inline bint owned_by(PyObject* value, Interpreter interpreter) noexcept:
-    """Return whether a value is a Tensor of the interpreter, or of the tape if that is None."""
-    if not is_tensor_type(Py_TYPE(value)):
-        return False
-    if (<Tensor>value).word & WRAPPER_FLAG:
-        return interpreter is not None and (<Wrapper>value).interpreter is interpreter
-    return interpreter is None
 
 
 cdef inline bint tracked_at(PyObject* value, Interpreter interpreter) noexcept:
@@ -482,12 +473,6 @@ cpdef keep_for_later(value):
             before_write(<Tensor>value, None, NULL)
 
 
-cdef inline PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL:
-    """Return the value of an argument, or its default."""
-    cdef PyObject* value = value_at(frame, i)
-    return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i) if value == NULL else value
-
-
 cdef object described(value, int kind):
     """Return the shape or dtype of an argument, or of each element of a list."""
     if is_tensor_type(Py_TYPE(<PyObject*>value)):
@@ -543,7 +528,7 @@ cdef object residual_of_result(TapeNode node, Tensor result, State state):
     node.flags |= HOLDS_ARRAYS
     if hooks_apply(state):
         node.flags |= PACKED
-        return upcalls.pack(state.saved_hooks, detach(result), node)
+        return upcalls.pack(state.saved_hooks, constant_of(result), node)
     if result.word & PYTHON_BIT or result.memory is not None:
         return saved_alias(result, node.interpreter)
     if is_tensor_type(Py_TYPE(<PyObject*>result.array)):
@@ -553,7 +538,7 @@ cdef object residual_of_result(TapeNode node, Tensor result, State state):
 
 cdef object saved_alias(Tensor result, Interpreter interpreter):
     """Return another Tensor on the memory of a result, counted as saved. If there is a handler, its class makes it."""
-    cdef Tensor alias = detach_at(result, interpreter)
+    cdef Tensor alias = alias_at(result, interpreter)
     if alias.memory is None:
         alias.memory = memory_of_detached(result)
     note_saved(alias)
@@ -658,24 +643,6 @@ cdef object alias_by_handler(Tensor tensor):
     if alias is tensor:
         raise upcalls.detach_error(tensor)
     return alias
-
-
-cdef inline object below(value, Interpreter interpreter):
-    """Return the value below for a value of this interpreter, and any other value unchanged.
-
-    A Tensor whose class has a handler is its own value on the tape: only the handler can interpret its content.
-    """
-    if owned_by(<PyObject*>value, interpreter) and not (<Tensor>value).word & PYTHON_BIT:
-        return (<Tensor>value).array
-    return value
-
-
-cdef tuple all_below(values, Interpreter interpreter):
-    """Apply `below` to each of a sequence."""
-    cdef list lower = []
-    for value in values:
-        lower.append(below(value, interpreter))
-    return tuple(lower)
 
 
 cdef void release_saved(TapeNode node) noexcept:
@@ -880,7 +847,6 @@ cdef PyObject* call_composite(
 ctypedef PyObject* (*composite_call)(PyObject*, PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 DERIVATIVE_TYPE = <PyTypeObject*>Derivative
-GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
 
 # `call_recorded` and `call_recorded_several`, with a type for a caller that passes the exception on as NULL
 ctypedef PyObject* (*recorded_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
@@ -935,7 +901,7 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     elif interpreter is None:
         result = <Tensor>steal(wrap_ndarray(new_reference(value)))
     else:       # it belongs to `grad`: see recording_fast_path
-        result = wrap_ndarray_in(<Grad>interpreter, value)
+        result = wrap_ndarray_in(interpreter, value)
     array = <PyObject*>result.array
     if Py_TYPE(array) != &PyArray_Type:
         array = bottom_of(result)

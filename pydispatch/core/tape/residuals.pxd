@@ -7,15 +7,6 @@ cdef extern from "core/src/residuals.h":
     unsigned int count_up(unsigned int* number) noexcept        # the counters return the new number
     unsigned int count_down(unsigned int* number) noexcept
 
-cdef struct SavedEntry:
-    PyObject* tensor                # borrowed: the node that saved it holds it
-    Py_ssize_t compared             # the number of writes that it was compared with
-
-cdef class Residuals:                   # the residuals over one memory
-    cdef SavedEntry* entries            # Tensors that were saved and not overwritten since. The index is `tensor.place`
-    cdef Py_ssize_t n, capacity
-    cdef dict copies                    # address of a Tensor -> its copies in order of time
-
 cdef class KeptCopy:                    # a copy of one Tensor, made before a write
     cdef object value                   # None if the write was noticed too late
     cdef uint64_t time                  # of the write
@@ -42,3 +33,4 @@ cdef int note_late_write(Tensor target) except -1    # mark as lost the residual
 # save a Tensor's present value, whatever is written to it later
 cdef SavedTensor saved_tensor(Tensor tensor)
 cdef object alike(Tensor tensor, value)    # return a Tensor around another value with the same edge
+cdef Tensor with_edge_of(Tensor tensor, Tensor other)    # return `other` with the edge of `tensor`

@@ -102,7 +102,7 @@ cdef int start_listing(Tensor tensor) except -1:
     tensor.memory.lists_saves = True
     if tensor.saves:
         list_saved(tensor)
-    if tensor.edge is None or isinstance(tensor, JvpTensor):
+    if tensor.edge is None or Py_TYPE(<PyObject*>tensor) == JVP_TYPE:
         return 0
     node = node_of_edge(tensor.edge)
     if (node is None or node.memory is not tensor.memory or node.outputs is not None
@@ -114,7 +114,7 @@ cdef int start_listing(Tensor tensor) except -1:
     saved = residual_at(node, index)
     if owned_by(<PyObject*>saved, node.interpreter):
         return 0
-    alias = detach_at(tensor, node.interpreter)
+    alias = alias_at(tensor, node.interpreter)
     alias.saves = 1
     list_saved(alias)
     put_residual(node, index, alias)
@@ -244,10 +244,13 @@ cdef object earlier_value(Tensor tensor, uint64_t time, uint64_t* copied):
 
 cdef object alike(Tensor tensor, value):
     """Return a Tensor of the same interpreter around another value whose gradient has the same destination."""
-    cdef Tensor other
-    if is_uniform(<PyObject*>tensor):
-        return uniform_value(value, interpreter_of(tensor))
-    other = wrap_at(interpreter_of(tensor), value, tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
+    if tensor.word & WRAPPER_FLAG:
+        return (<Wrapper>tensor).interpreter.alike(<Wrapper>tensor, value)
+    return with_edge_of(tensor, wrap_at(None, value, None))
+
+
+cdef Tensor with_edge_of(Tensor tensor, Tensor other):
+    """Return `other` with the destination of the gradient of `tensor`."""
     other.edge = tensor.edge
     other.word |= tensor.word & (TRACKED_FLAG | SCALAR_FLAG)
     return other

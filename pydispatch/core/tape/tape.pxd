@@ -107,9 +107,6 @@ cdef Py_ssize_t n_edges(TapeNode node) noexcept    # return the number of tracke
 # return the edge of tracked argument k
 cdef PyObject* edge_of(TapeNode node, Py_ssize_t k) noexcept
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1    # make a Tensor a leaf, or undo that
-# return the value of the interpreter below. A scalar remains a scalar
-cdef object scalar_below(value, Interpreter interpreter)
-cdef Interpreter interpreter_of(Tensor tensor)    # return the interpreter of a Tensor, None for the tape
 # set the edge of a Tensor, and note the generation of its memory
 cdef int set_edge(Tensor tensor, edge) except -1
 # return the value, this one or one below it, that a transform or the tape tracks, or None

@@ -218,7 +218,7 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
     cdef GradientSlot slot
     refresh(tensor)
     if flag and tensor.word & WRAPPER_FLAG and (
-            (<Wrapper>tensor).interpreter.alive or Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE):
+            (<Wrapper>tensor).interpreter.alive or is_batched(tensor)):
         raise AutogradError(
             f"requires_grad cannot be set on a value of {describe_interpreter((<Wrapper>tensor).interpreter)}\n"
             "pass the value as a differentiated argument of the transform"
@@ -254,10 +254,6 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
         tensor.memory.is_leaf = flag
         tensor.memory.edge = tensor.edge if flag else None
     return 0
-
-
-cdef inline Interpreter interpreter_of(Tensor tensor):
-    return (<Wrapper>tensor).interpreter if tensor.word & WRAPPER_FLAG else None
 
 
 cdef int set_edge(Tensor tensor, edge) except -1:
@@ -313,7 +309,8 @@ cdef Tensor followed_in(Tensor tensor):
     cdef Tensor found = None
     cdef bint is_batched
     while is_tensor_type(Py_TYPE(value)):
-        is_batched = Py_TYPE(value) == BATCHED_TYPE and not is_uniform(value)
+        is_batched = (<Tensor>value).word & WRAPPER_FLAG and (
+            <Wrapper>value).interpreter.hidden_axes(<Wrapper>value) != 0
         if is_batched or found is None and follows_value(<Tensor>value):
             found = <Tensor>value
             if is_batched:
@@ -333,17 +330,12 @@ cdef bint follows_value(Tensor value) except -1:
     interpreter = (<Wrapper>value).interpreter
     if not interpreter.alive:
         return False
-    if Py_TYPE(<PyObject*>value) == PYTHON_WRAPPER_TYPE:
-        return (<PythonInterpreter>interpreter).follows_values
-    if Py_TYPE(<PyObject*>value) == JVP_TYPE:
-        return tangent_of(<JvpTensor>value) is not None and is_inexact(bottom_of(value))
-    refresh(value)
-    return value.word & TRACKED_FLAG != 0
+    return interpreter.tracks(<Wrapper>value)
 
 
 cdef bint requires_grad_of(Tensor tensor) except -1:
     """Return whether a Tensor requires grad. A batch does if the value below it does."""
-    if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE:
+    if is_batched(tensor):
         return isinstance(tensor.array, Tensor) and requires_grad_of(tensor.array)
     refresh(tensor)
     return tensor.word & TRACKED_FLAG != 0 and (not isinstance(tensor, Wrapper) or (<Wrapper>tensor).interpreter.alive)
@@ -423,7 +415,8 @@ cdef inline bint is_tracked_now(value, Interpreter interpreter) except -1:
 
 def is_owned_by(value, interpreter):
     """Return whether a value is a Tensor of this interpreter. For `vmap`, uniform values do not count."""
-    return owned_by(<PyObject*>value, interpreter) and not is_uniform(<PyObject*>value)
+    return owned_by(<PyObject*>value, interpreter) and (
+        interpreter is None or not (<Interpreter>interpreter).is_shared(<Wrapper>value))
 
 
 def value_below(value, interpreter):
@@ -445,15 +438,6 @@ def results_below(leaves, interpreter):
     for leaf in leaves:
         found.append(scalar_below(leaf, interpreter))
     return found
-
-
-cdef object scalar_below(value, Interpreter interpreter):
-    """Return the value of the interpreter below. For a scalar over an ndarray, return NumPy's scalar."""
-    lower = below(value, interpreter)
-    if (lower is not value and (<Tensor>value).word & SCALAR_FLAG and Py_TYPE(<PyObject*>lower) == &PyArray_Type
-            and not knows_arrays(state_now())):
-        return lower[()]
-    return lower
 
 
 def array_of(Tensor tensor not None):

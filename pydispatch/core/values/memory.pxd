@@ -20,17 +20,17 @@ cdef long long total_version(Tensor tensor) noexcept
 cdef Memory memory_of(Tensor tensor)
 # return the memory that counts the writes, for nothing but its count
 cdef Memory version_counter_of(Tensor tensor)
-# return a memory that counts writes together with `tensor` but has its own gradients
-cdef Memory memory_of_detached(Tensor tensor)
-# make `view` one of the views of the memory of `source`
-cdef int share_memory(Tensor view, Tensor source) except -1
-# count a write to the memory of a Tensor, by a call or, with None and NULL, by something else
-cdef int bump_version(Tensor tensor, Signature signature, Frame* frame) except -1
 # return the array at the bottom of all interpreters, with the value's memory layout. The Tensor keeps it
 cdef PyObject* bottom_of(Tensor tensor) except NULL
-cdef object detached_value(value)    # return the same value as a constant, if it is a Tensor
 cdef object memory_owner(value)    # return the owner of the memory of an array of any interpreter
 # return the object at the end of the chain of `base`. Two arrays with the same owner may share memory
 cdef object owner_of(array)
 cpdef address(array)    # return the memory address of the first element of an array
-cdef object detached(Tensor tensor)    # return the same values as a constant
+cdef struct SavedEntry:
+    PyObject* tensor                # borrowed: the node that saved it holds it
+    Py_ssize_t compared             # the number of writes that it was compared with
+
+cdef class Residuals:                   # the residuals over one memory
+    cdef SavedEntry* entries            # Tensors that were saved and not overwritten since. The index is `tensor.place`
+    cdef Py_ssize_t n, capacity
+    cdef dict copies                    # address of a Tensor -> its copies in order of time

@@ -1,4 +1,4 @@
-# Shapes and dtypes: comparisons, checks and conversions.
+# Shapes, dtypes and keys: comparisons, checks and conversions.
 
 cdef tuple checked_shape(shape)    # return a shape as a tuple of ints
 # raise ValueError for an array that no memory could hold
@@ -20,9 +20,11 @@ cdef object bring_to(gradient, target)    # return a gradient with the shape and
 cdef object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims, cnp.npy_intp* strides)
 # return the number of axes of a shape, an int or a list or tuple of ints, or -1 if NumPy has to read it
 cdef int read_shape(PyObject* value, cnp.npy_intp* extents) noexcept
-# return the type number of a dtype of numbers in native form, or of a Python type's dtype, else -1
-cdef int number_of_dtype(PyObject* dtype) noexcept
-# return the type number of the dtype for one of Python's types, or -1
-cdef int type_of_python(PyObject* value) noexcept
 # return whether every axis has the stride of C order, and there are elements
 cdef bint is_in_c_order(PyArrayObject* array) noexcept
+cdef bint is_basic_key(key) except -1    # return whether a key is basic indexing in NumPy
+cdef bint is_basic_key_item(item) except -1    # return whether an item of a key is basic indexing
+cdef bint is_basic_item(PyObject* item) noexcept    # the fast check for that
+cdef bint are_ints(PyObject* values) noexcept    # return whether all items of a tuple are plain ints
+# return the number of axes that an array or number has at its interpreter
+cdef Py_ssize_t rank_of(PyObject* value) except -1

@@ -1,4 +1,4 @@
-# Shapes and dtypes: comparisons, checks and conversions.
+# Shapes, dtypes and keys: comparisons, checks and conversions.
 
 
 cdef tuple checked_shape(shape):
@@ -282,27 +282,6 @@ cdef int read_shape(PyObject* value, cnp.npy_intp* extents) noexcept:
     return <int>n
 
 
-cdef int number_of_dtype(PyObject* dtype) noexcept:
-    """Return the type number of a dtype of numbers in native form, or of a Python type's dtype, else -1."""
-    cdef int type
-    if not PyArray_DescrCheck(dtype):
-        return type_of_python(dtype)
-    type = number_of_descr(dtype)
-    if not 0 <= type < N_TYPES:
-        return -1
-    own_dtype = cnp.PyArray_DescrFromType(type)
-    return type if <PyObject*>own_dtype == dtype else -1
-
-
-cdef int type_of_python(PyObject* value) noexcept:
-    """Return the type number of the dtype for one of Python's types, or -1."""
-    if value == <PyObject*>&PyFloat_Type:
-        return cnp.NPY_DOUBLE
-    if value == <PyObject*>&PyLong_Type:
-        return cnp.NPY_INTP
-    return cnp.NPY_BOOL if value == <PyObject*>&PyBool_Type else -1
-
-
 cdef bint is_in_c_order(PyArrayObject* array) noexcept:
     """Return whether every axis, even one of length 1, has the stride of C order, and there are elements."""
     cdef cnp.npy_intp stride = PyArray_ITEMSIZE(array)
@@ -312,3 +291,55 @@ cdef bint is_in_c_order(PyArrayObject* array) noexcept:
             return False
         stride *= PyArray_DIMS(array)[i]
     return stride > 0
+
+
+# --- keys of indices, and axes ----------------------------------------------------------------------------------------
+
+
+cdef bint is_basic_key(key) except -1:
+    """Return whether a key is basic indexing in NumPy: integers, slices, None and Ellipsis."""
+    if isinstance(key, tuple):
+        for item in <tuple>key:
+            if not is_basic_key_item(item):
+                return False
+        return True
+    return is_basic_key_item(key)
+
+
+cdef bint is_basic_key_item(item) except -1:
+    if is_basic_item(<PyObject*>item) or isinstance(item, slice):
+        return True
+    if isinstance(item, (int, numpy_integer)):
+        return not isinstance(item, bool)
+    return not word_of_array(<PyObject*>item) and hasattr(item, "__index__")
+
+
+cdef inline bint is_basic_item(PyObject* item) noexcept:
+    """Return whether an item is basic indexing, by its exact type. This is a fast check."""
+    cdef PyTypeObject* cls = Py_TYPE(item)
+    return cls == &PyLong_Type or cls == &PySlice_Type or item == Py_None or item == Py_Ellipsis
+
+
+cdef inline bint are_ints(PyObject* values) noexcept:
+    cdef Py_ssize_t i
+    for i in range(PyTuple_GET_SIZE(values)):
+        if Py_TYPE(PyTuple_GET_ITEM(values, i)) != &PyLong_Type:
+            return False
+    return True
+
+
+cdef Py_ssize_t rank_of(PyObject* value) except -1:
+    """Return the number of axes that an array or number has at its interpreter."""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    if cls == &PyArray_Type:
+        return PyArray_NDIM(<PyArrayObject*>value)
+    if PyType_IsSubtype(cls, &PyArray_Type):
+        return PyArray_NDIM(<PyArrayObject*>value)
+    if is_scalar_type(cls):
+        return 0
+    if cls == BATCHED_TYPE:
+        return rank_of(<PyObject*>(<Tensor>value).array) - (
+            <Wrapper>value).interpreter.hidden_axes(<Wrapper>value)
+    if is_tensor_type(cls) and Py_TYPE(<PyObject*>(<Tensor>value).array) == &PyArray_Type:
+        return PyArray_NDIM(<PyArrayObject*><PyObject*>(<Tensor>value).array)
+    return len((<object>value).shape) if hasattr(<object>value, "shape") else 0

@@ -1,4 +1,4 @@
-# Classes whose objects only the core makes.
+# Classes for Python code: whose objects only the core makes, and whose objects are called as fast in subclasses.
 
 ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*) noexcept
 
@@ -22,5 +22,18 @@ cdef int close_classes(classes) except -1:
 
 close_classes((
     Undo, Block, Change, Memory, State, InterpreterStack, GradientSlot, TapeNode, BackwardPass, VjpFunction, Wrapper,
-    GradTensor, JvpTensor, BatchedTensor, PythonWrapper, Arena, PlanChecker, CodeWriter,
-    TypedLoops))
+    *Wrapper.__subclasses__(), Arena, PlanChecker, CodeWriter, TypedLoops))
+
+
+def keep_vectorcall(type cls):
+    """Make objects of a subclass of Callee or CompiledFunction as fast to call as those of the class.
+
+    Before 3.12 Python does not inherit that.
+    """
+    if issubclass(cls, CompiledFunction):
+        make_vectorcallable(cls, vectorcall_offset_of_compiled())
+    elif issubclass(cls, Callee):
+        make_vectorcallable(cls, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
+    else:
+        raise TypeError(f"{cls.__name__} is not a subclass of Callee or CompiledFunction")
+    return cls

@@ -20,26 +20,3 @@ cdef inline void release_reference(PyObject* value) noexcept:
     if (not has_references(value, 1) or Py_TYPE(value) != &PyArray_Type
             or not keep_array(<PyArrayObject*>value, FLOAT64)):
         Py_DECREF(value)
-
-
-# --- the arrays of Tensors --------------------------------------------------------------------------------------------
-
-cdef destructor free_tensor = (<vectorcallable*>Tensor).tp_dealloc
-cdef destructor free_grad_tensor = (<vectorcallable*>GradTensor).tp_dealloc
-
-
-cdef void dealloc_tensor(PyObject* tensor) noexcept:
-    cdef PyObject* array = new_reference((<Tensor>tensor).array)
-    free_tensor(tensor)
-    release_reference(array)
-
-
-cdef void dealloc_grad_tensor(PyObject* tensor) noexcept:
-    cdef PyObject* array = new_reference((<Tensor>tensor).array)
-    free_grad_tensor(tensor)
-    release_reference(array)
-
-
-if HAS_FREE_LISTS:
-    (<vectorcallable*>Tensor).tp_dealloc = dealloc_tensor
-    (<vectorcallable*>GradTensor).tp_dealloc = dealloc_grad_tensor

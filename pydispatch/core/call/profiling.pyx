@@ -104,6 +104,9 @@ cdef class Recorder(Guard):
         self.around = state.tracer
         return state.derive(self, **self.changes)
 
+    cdef bint leaves_paths(self) noexcept:
+        return leaves_paths(self.around)
+
     def __enter__(self):
         set_state(self.inside(state_now()))
         self.memory.__enter__()
@@ -160,12 +163,6 @@ cdef tuple read_shapes(Recorder recorder, Py_ssize_t place):
             extents.append(recorder.shapes[place])
         shapes.append(None if ndim < 0 else tuple(extents))
     return tuple(shapes)
-
-
-cdef bint leaves_paths(tracer) noexcept:
-    while isinstance(tracer, Recorder):
-        tracer = (<Recorder>tracer).around
-    return tracer is None
 
 
 cdef int begin_event(Recorder recorder, OpOverload op, Frame* frame, OpenEvent* opened) except -1:
@@ -292,3 +289,6 @@ cdef bint is_users_file(Recorder recorder, str file) except -1:
         recorder.files[file] = not file.startswith(PACKAGE_FOLDER)
         return recorder.files[file]
     return known == Py_True
+
+
+cdef str PACKAGE_FOLDER = os.path.join(os.path.dirname(__file__), "")

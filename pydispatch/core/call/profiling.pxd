@@ -36,10 +36,9 @@ cdef class Recorder(Guard):             # the tracer inside its block. See `Stat
     cdef dict files                     # by file name: whether it is a user's
     cdef object last_code               # of a user's function
 
-# return whether a tracer leaves calls on the paths that they take without it
-cdef bint leaves_paths(tracer) noexcept
 # begin the event of an operator that is about to run
 cdef int begin_event(Recorder recorder, OpOverload op, Frame* frame, OpenEvent* opened) except -1
 # begin the event of a node that is about to run in a backward pass
 cdef int begin_named(Recorder recorder, str name, array, OpenEvent* opened) except -1
 cdef void end_event(Recorder recorder, OpenEvent* opened) noexcept
+cdef str PACKAGE_FOLDER    # the folder of the package's sources
