@@ -22,6 +22,9 @@ cdef class Interpreter:                 # one running transform or mode
     # return whether new Tensors of calls without its values become its values, so that its values can be written to
     # them
     cdef bint takes_new_tensors(self) noexcept
+    # return whether a value counts as the value below, in a state or, with None, in any: by default if the transform no
+    # longer runs, or is not active while a batching rule is derived
+    cdef bint releases(self, Wrapper value, State state) noexcept
     cdef object owned(self, value)                          # return a new array as its value, if it takes new arrays
     cdef bint propagates(self) noexcept                     # return whether its values have tangents
     cdef bint batches(self) noexcept                        # return whether it computes several examples at once

@@ -77,6 +77,9 @@ cdef class Interpreter:
     cdef bint takes_new_tensors(self) noexcept:
         return False
 
+    cdef bint releases(self, Wrapper value, State state) noexcept:
+        return not self.alive or state is not None and state.derives and not is_active(self, state)
+
     cdef object owned(self, value):
         return wrap_at(self, value, None) if self.takes_new_tensors() else value
 

@@ -9,8 +9,7 @@ cdef class SpeculativeRun:              # active while a function runs speculati
     cdef readonly bint has_ended
     cdef set known                      # addresses of objects that live as long as this, or were reallocated inside
 
-# return whether a wrapper counts as its value here: if it is one of `grad` or `jvp` that no longer runs, or that is not
-# active while a batching rule is derived
+# return whether a wrapper counts as its value here
 cdef bint is_value_now(Wrapper wrapper, State state) noexcept
 # return whether an interpreter is on the stack of the state
 cdef bint is_active(Interpreter interpreter, State state) noexcept

@@ -209,16 +209,8 @@ cdef Tensor unwrap_dead(Tensor tensor):
 
 
 cdef inline bint is_value_now(Wrapper wrapper, State state) noexcept:
-    """Return whether a wrapper counts as its value here.
-
-    Wrappers of `grad` and `jvp` do if their transform no longer runs, or is not active while a batching rule is
-    derived. Uniform values of `vmap` do wherever it is not active.
-    """
-    if isinstance(wrapper, (PythonWrapper, BatchedTensor)):
-        return is_uniform(<PyObject*>wrapper) and (
-            not wrapper.interpreter.alive or state is not None and not is_active(wrapper.interpreter, state))
-    return not wrapper.interpreter.alive or state is not None and state.derives and not is_active(
-        wrapper.interpreter, state)
+    """Return whether a wrapper counts as its value here."""
+    return wrapper.interpreter.releases(wrapper, state)
 
 
 cdef bint is_meant(Tensor tensor, dict meanings) noexcept:

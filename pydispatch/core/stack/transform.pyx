@@ -49,6 +49,9 @@ cdef class PythonInterpreter(Interpreter):
     cdef bint takes_new_tensors(self) noexcept:
         return self.takes_new
 
+    cdef bint releases(self, Wrapper value, State state) noexcept:
+        return False
+
     cdef bint tracks(self, Wrapper value) except -1:
         return self.follows_values
 

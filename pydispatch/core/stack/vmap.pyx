@@ -45,6 +45,10 @@ cdef class Vmap(Interpreter):
     cdef int change_inside(self, State inside) except -1:
         return 0
 
+    cdef bint releases(self, Wrapper value, State state) noexcept:
+        return (<BatchedTensor>value).uniform is not None and (
+            not self.alive or state is not None and not is_active(self, state))
+
     cdef object owned(self, value):
         return uniform_value(value, self)
 
