@@ -16,15 +16,9 @@ cdef State state_below(State state, Interpreter interpreter):
 
 def lowered(Interpreter interpreter or None, function, *args):
     """Call a function below the transform `interpreter`, or in the present state if that no longer runs."""
-    cdef PublishedState around
-    cdef State state = state_now()
     if interpreter is None or not interpreter.alive:
         return function(*args)
-    publish_state(&around, state_below(state, interpreter))
-    try:
-        return function(*args)
-    finally:
-        withdraw_state(&around)
+    return call_in(state_below(state_now(), interpreter), function, args)
 
 
 cdef Tensor wrap_at(Interpreter interpreter, value, tangent):

@@ -7,6 +7,9 @@
 
 #include "core/src/seam.h"
 
+/* The fields of a node for its first four residuals, which are adjacent. */
+#define residual_fields(node) (&(node)->residual0)
+
 #ifdef Py_GIL_DISABLED
 static PyMutex listing;
 #define lock_listing() PyMutex_Lock(&listing)

@@ -1,7 +1,9 @@
 # Functions that the entry points of transforms share.
 #
 # They serve calls of `grad`, `vjp`, `jvp` and `vmap` whose arguments are arrays and no pytrees. All other calls are
-# left to Python, before the function is called or, if only its results are unusual, after that.
+# left to Python, before the function is called or, if only its results are unusual, after that. In Python, `vjp` of a
+# function of two operators takes 99,000 instructions instead of 23,000, `jvp` 134,000 instead of 27,000, and `vmap`
+# 116,000 instead of 25,000.
 
 cdef extern from "Python.h":
     ctypedef struct PyFrameObject:

@@ -184,7 +184,6 @@ cdef object propagate_simply(
 
 cdef object square_with_tangent(Derivative derivative, Frame* frame, JvpTensor result, State state):
     """Return a square. If its root has a kink, it gets the second derivative of autograd/kinks.py."""
-    cdef PublishedState around
     cdef JvpTensor root
     if derivative.squares == BY_ITSELF and frame.values[1] != frame.values[0] or not owned_by(
             frame.values[0], result.interpreter):
@@ -196,11 +195,7 @@ cdef object square_with_tangent(Derivative derivative, Frame* frame, JvpTensor r
     if total_version(root) != writes:
         return result
     exponent = 2 if derivative.squares != BY_EXPONENT else <object>frame.values[1]
-    publish_state(&around, state)
-    try:
-        return upcalls.square_of_kink(op, as_they_were(arguments), root, exponent, result)
-    finally:
-        withdraw_state(&around)
+    return call_in(state, upcalls.square_of_kink, (op, as_they_were(arguments), root, exponent, result))
 
 
 cdef list as_they_are(Frame* frame, Signature signature):
@@ -226,17 +221,8 @@ cdef dict as_they_were(list arguments):
 cdef object tangent_traced(tracer, OpOverload op, Signature signature, Derivative derivative, Frame* frame,
                            PyObject** values, PyObject** tangents, JvpTensor result, State lower):
     """Run `tangent_of_call` inside a tracer. Recorders record it, other tracers only see kernels."""
-    cdef OpenEvent opened
-    if not isinstance(tracer, Recorder):
-        return tangent_of_call(op, signature, derivative, frame, values, tangents, result, lower)
-    begin_named(<Recorder>tracer, name_of_tangent(derivative.name), result.array, &opened)
-    try:
-        around = (<Recorder>tracer).around
-        if around is None:
-            return tangent_of_call(op, signature, derivative, frame, values, tangents, result, lower)
-        return tangent_traced(around, op, signature, derivative, frame, values, tangents, result, lower)
-    finally:
-        end_event(<Recorder>tracer, &opened)
+    return tangents_traced(tracer, derivative.name, result.array, lambda: tangent_of_call(
+        op, signature, derivative, frame, values, tangents, result, lower), ())
 
 
 def as_tangents_of(str name, output, function, *args):

@@ -155,14 +155,8 @@ def run_under(Interpreter interpreter, function, *args):
 
 def raised(Interpreter interpreter or None, function, *args):
     """Call a function with the absent `interpreter` as the innermost transform again. None is the tape."""
-    cdef PublishedState around
-    if interpreter is None:
-        return function(*args)
-    publish_state(&around, state_under(interpreter, state_now()))
-    try:
-        return function(*args)
-    finally:
-        withdraw_state(&around)
+    return function(*args) if interpreter is None else call_in(
+        state_under(interpreter, state_now()), function, args)
 
 
 def is_unobserved():
@@ -187,12 +181,7 @@ cpdef tuple results_of(tuple step, tuple args):
 
 def below_transforms(function, *args):
     """Call a function with the innermost transforms absent: on the tape, or in the innermost mode."""
-    cdef PublishedState around
-    publish_state(&around, without_transforms(state_now()))
-    try:
-        return function(*args)
-    finally:
-        withdraw_state(&around)
+    return call_in(without_transforms(state_now()), function, args)
 
 
 cdef class Wrapper(Tensor):

@@ -8,12 +8,7 @@ def substituting(substitute, function, *args):
     longer runs, or is not active here. It also applies at the interpreters below: functions of users that run there use
     the same variables.
     """
-    cdef PublishedState around
-    publish_state(&around, with_substitute(state_now(), substitute))
-    try:
-        return function(*args)
-    finally:
-        withdraw_state(&around)
+    return call_in(with_substitute(state_now(), substitute), function, args)
 
 
 def drawing(draws, function, *args):
@@ -21,31 +16,21 @@ def drawing(draws, function, *args):
 
     It returns other arguments, or None. With None for `draws`, nothing sees these calls.
     """
-    cdef PublishedState around
     cdef State state = state_now(), new = copy_of_state(state)
     new.parent = state.parent
     new.guard = state.guard
     new.generators = draws
     compute_plain(new)
-    publish_state(&around, new)
-    try:
-        return function(*args)
-    finally:
-        withdraw_state(&around)
+    return call_in(new, function, args)
 
 
 def deriving(function, *args):
     """Run a user's derivative one interpreter down. Wrappers that it captured count as their values."""
-    cdef PublishedState around
     cdef State state = state_now(), new = copy_of_state(state)
     new.parent = state.parent
     new.guard = state.guard
     new.derives = True
-    publish_state(&around, new)
-    try:
-        return function(*args)
-    finally:
-        withdraw_state(&around)
+    return call_in(new, function, args)
 
 
 @cython.final

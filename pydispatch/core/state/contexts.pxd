@@ -14,6 +14,7 @@ cdef void forget_published_state(State state) noexcept
 # do what `publish_state` does for a nested call, which counts as one level of recursion
 cdef int publish_deeper(PublishedState* around, State state) except -1
 cdef void withdraw_deeper(PublishedState* around) noexcept    # undo `publish_deeper`
+cdef object call_in(State state, function, tuple args)    # call a function with this state published
 # call a function of users, with the state published if a cell holds it
 cdef object call_with_published_state(function, tuple args)
 cdef int make_context() except -1    # make sure that this thread has a context: threads begin without one

@@ -119,16 +119,19 @@ cdef inline void withdraw_deeper(PublishedState* around) noexcept:
     leave_recursive_call()
 
 
-cdef object call_with_published_state(function, tuple args):
-    """Call a function of users, with the state published if a cell holds it."""
+cdef object call_in(State state, function, tuple args):
+    """Call a function with this state published."""
     cdef PublishedState around
-    if cell.state == NULL:
-        return function(*args)
-    publish_state(&around, state_now())
+    publish_state(&around, state)
     try:
         return function(*args)
     finally:
         withdraw_state(&around)
+
+
+cdef object call_with_published_state(function, tuple args):
+    """Call a function of users, with the state published if a cell holds it."""
+    return function(*args) if cell.state == NULL else call_in(state_now(), function, args)
 
 
 cdef inline int make_context() except -1:

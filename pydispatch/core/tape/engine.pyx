@@ -832,18 +832,7 @@ cdef Py_ssize_t run_list_formula(BackwardPass run, TapeNode node, Py_ssize_t i, 
         upcalls.check_gradients(node, found, length_of_list(node, i, k),
                                 node.arguments & node.derivative.lists & ~(2 * bit(i) - 1) != 0)
     for item in found:
-        if item is not None:
-            if node.flags & COMPLEX:
-                item = conjugated(item)
-            if node.targets is not None and (<list>node.targets)[k] is not None:
-                if node.derivative.is_checked:
-                    item = checked_by_target(node, i, k, item, gradient)
-                else:
-                    item = bring_to(item, (<list>node.targets)[k])
-        if results is None:
-            send_along(run, node, k, item)
-        else:
-            results.append(item)
+        hand_on(run, node, k, None if item is None else as_of_argument(node, i, k, item, gradient), results)
         k += 1
     return k
 

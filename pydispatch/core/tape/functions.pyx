@@ -191,7 +191,10 @@ cdef bint is_flat(tuple values) except -1:
 
 
 cdef int record_custom(OpOverload op, derivative, tuple values, output, Interpreter interpreter) except -1:
-    """Record a node for a call that has run: call the user's setup function, and attach the results."""
+    """Record a node for a call that has run: call the user's setup function, and attach the results.
+
+    Through `upcalls.record_custom` a recorded call takes 76,000 instructions instead of 18,000.
+    """
     cdef Context ctx
     cdef PublishedState around
     cdef Py_ssize_t n = table_of(op).signature.n_returns
@@ -403,6 +406,10 @@ cdef object checked_gradient(CustomNode node, Py_ssize_t i, entry, bint create_g
 
 # --- Function ---------------------------------------------------------------------------------------------------------
 
+# These routines are those of autograd/function.py for flat calls on the tape and in `grad`. Without them, a call of a
+# Function takes 29,000 instructions instead of 4,300, a recorded one 63,000 instead of 16,000, and its gradient inside
+# `grad` 134,000 instead of 49,000. `apply` saves a tenth of the first by making no tuple.
+
 
 @cython.final
 cdef class FunctionParts:
@@ -543,7 +550,6 @@ cdef inline object call_forward(FunctionParts parts, PyObject* const* args, Py_s
 
 cdef object results_on_tape(FunctionParts parts, tuple args, output, State state, uint64_t word, bint captured):
     """Convert what forward returned to the results of the call."""
-    cdef PublishedState around
     cdef Context ctx
     if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
         return output       # a constant, computed from constants
@@ -554,11 +560,7 @@ cdef object results_on_tape(FunctionParts parts, tuple args, output, State state
             isinstance(output, Tensor) and is_new_constant(output, items_of(args), len(args))):
         return output       # no gradient needs residuals, and no argument can have been written to
     ctx = Context(needs_of(args, None, state), None)
-    publish_state(&around, with_tape(state, False))
-    try:
-        parts.setup(ctx, args, output)
-    finally:
-        withdraw_state(&around)
+    call_in(with_tape(state, False), parts.setup, (ctx, args, output))
     return finish_parts(parts, ctx, args, output, None, state, captured)
 
 

@@ -3,12 +3,7 @@
 
 def with_grad_mode(bint on, function, *args):
     """Call a function with recording on the tape enabled or disabled."""
-    cdef PublishedState around
-    publish_state(&around, with_tape(state_now(), on))
-    try:
-        return function(*args)
-    finally:
-        withdraw_state(&around)
+    return call_in(with_tape(state_now(), on), function, args)
 
 
 cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
@@ -545,25 +540,30 @@ cdef object saved_alias(Tensor result, Interpreter interpreter):
     return alias
 
 
+cdef extern from "core/src/residuals.h":
+    PyObject** residual_fields(TapeNode node) noexcept
+
+
+cdef inline Py_ssize_t n_residual_fields(Derivative derivative) noexcept:
+    """Return how many of the fields of a node for residuals are in use."""
+    return 1 if derivative.n_residuals > 4 else derivative.n_residuals
+
+
 cdef inline int put_residual(TapeNode node, Py_ssize_t index, value) except -1:
+    cdef PyObject* old
     if node.derivative.n_residuals > 4:
         (<list>node.residual0)[index] = value
-    elif index == 0:
-        node.residual0 = value
-    elif index == 1:
-        node.residual1 = value
-    elif index == 2:
-        node.residual2 = value
     else:
-        node.residual3 = value
+        old = residual_fields(node)[index]
+        residual_fields(node)[index] = new_reference(value)
+        Py_DECREF(old)
     return 0
 
 
 cdef inline object residual_at(TapeNode node, Py_ssize_t index):
     if node.derivative.n_residuals > 4:
         return (<list>node.residual0)[index]
-    return (node.residual0 if index == 0 else node.residual1 if index == 1 else
-            node.residual2 if index == 2 else node.residual3)
+    return <object>residual_fields(node)[index]
 
 
 cdef inline object unpack(TapeNode node, Py_ssize_t index, bint create_graph):
@@ -650,49 +650,30 @@ cdef void release_saved(TapeNode node) noexcept:
     cdef Derivative derivative = node.derivative
     if derivative is None or not node.flags & HOLDS_ARRAYS or node.flags & RELEASED:
         return
+    cdef Py_ssize_t i
     cdef PyObject* saved
+    cdef PyObject** fields = residual_fields(node)
     node.flags |= RELEASED
     node.memory = None
-    if derivative.n_residuals > 4 or derivative.residual_kind[0] <= RESULT:
-        saved = new_reference(node.residual0)
-        node.residual0 = None
-        release_residual(node, saved)
-    if derivative.n_residuals > 4:
-        return
-    if derivative.n_residuals > 1 and derivative.residual_kind[1] <= RESULT:
-        saved = new_reference(node.residual1)
-        node.residual1 = None
-        release_residual(node, saved)
-    if derivative.n_residuals > 2 and derivative.residual_kind[2] <= RESULT:
-        saved = new_reference(node.residual2)
-        node.residual2 = None
-        release_residual(node, saved)
-    if derivative.n_residuals > 3 and derivative.residual_kind[3] <= RESULT:
-        saved = new_reference(node.residual3)
-        node.residual3 = None
-        release_residual(node, saved)
-
-
-cdef void release_residual(TapeNode node, PyObject* saved) noexcept:
-    """Release a residual that a node no longer needs. This takes over the reference."""
-    if not node.flags & PACKED:         # hooks of users may have packed anything
-        unsave_in(node, saved)
-    release_reference(saved)
+    for i in range(n_residual_fields(derivative)):
+        if derivative.n_residuals > 4 or derivative.residual_kind[i] <= RESULT:
+            saved = fields[i]
+            fields[i] = new_reference(None)
+            if not node.flags & PACKED:         # hooks of users may have packed anything
+                unsave_in(node, saved)
+            release_reference(saved)
 
 
 cdef void unsave_all(TapeNode node) noexcept:
     """Count down the saves of the residuals of a node that is being deallocated."""
     cdef Derivative derivative = node.derivative
+    cdef Py_ssize_t i
+    cdef PyObject** fields = residual_fields(node)
     if node.flags & PACKED:
         return
-    if derivative.n_residuals > 4 or derivative.residual_kind[0] <= RESULT:
-        unsave_in(node, <PyObject*>node.residual0)
-    if derivative.n_residuals > 1 and derivative.residual_kind[1] <= RESULT:
-        unsave_in(node, <PyObject*>node.residual1)
-    if derivative.n_residuals > 2 and derivative.residual_kind[2] <= RESULT:
-        unsave_in(node, <PyObject*>node.residual2)
-    if derivative.n_residuals > 3 and derivative.residual_kind[3] <= RESULT:
-        unsave_in(node, <PyObject*>node.residual3)
+    for i in range(n_residual_fields(derivative)):
+        if derivative.n_residuals > 4 or derivative.residual_kind[i] <= RESULT:
+            unsave_in(node, fields[i])
 
 
 cdef inline void unsave_in(TapeNode node, PyObject* value) noexcept:
@@ -755,7 +736,6 @@ cdef inline bint may_square_kink(Derivative derivative, Frame* frame, Interprete
 
 
 cdef object square_of_kink(Derivative derivative, Frame* frame, result, State state):
-    cdef PublishedState around
     cdef Tensor root = <Tensor>frame.values[0]
     cdef TapeNode node = node_of_edge(root.edge)
     cdef list arguments = []
@@ -764,14 +744,14 @@ cdef object square_of_kink(Derivative derivative, Frame* frame, result, State st
         if node.derivative.residual_kind[i] == VALUE:
             arguments.append((node.derivative.residual_argument[i], unpack(node, i, True)))
     exponent = 2 if derivative.squares != BY_EXPONENT else <object>frame.values[1]
-    publish_state(&around, state)
-    try:
-        return upcalls.square_of_kink(node.derivative.operator, dict(arguments), root, exponent, result)
-    finally:
-        withdraw_state(&around)
+    return call_in(state, upcalls.square_of_kink, (node.derivative.operator, dict(arguments), root, exponent, result))
 
 
 # --- the fast path ----------------------------------------------------------------------------------------------------
+
+# `call_recorded` and `call_recorded_several` are `call_and_record` for common calls. Without the fast path, a recorded
+# product takes 3,000 instructions instead of 2,150, and the gradient of sum(x * x + x) inside `grad` 32,100 instead of
+# 27,200. Without the second function, a recorded `slogdet` takes 29,000 instead of 24,000.
 
 
 cdef inline bint recording_fast_path(
@@ -788,7 +768,7 @@ cdef inline bint recording_fast_path(
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
             or (<State>state).traced or (<State>state).substitute is not None
             or not signature.returns_fresh_tensor and not signature.returns_fresh_tensors
-            or autograd_keys(table, frame.word)):
+            or (<Table>table).differentiated_as is not None or autograd_keys(table, frame.word)):
         return False
     if special & WRAPPER_FLAG:
         if (<State>state).innermost is None or Py_TYPE(<PyObject*>(<State>state).innermost) != GRAD_INTERPRETER_TYPE:
@@ -797,18 +777,15 @@ cdef inline bint recording_fast_path(
             return False
     elif not (<State>state).unchanged:
         return False
-    if (signature.returns_fresh_tensor and Py_TYPE(<PyObject*>(<Table>table).derivative) == DERIVATIVE_TYPE
-            and (<Table>table).differentiated_as is None):
+    if signature.returns_fresh_tensor and Py_TYPE(<PyObject*>(<Table>table).derivative) == DERIVATIVE_TYPE:
         result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
         return True
     return other_fast_path(op, table, state, frame, result)
 
 
 cdef bint other_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
-    """Record as `recording_fast_path` for operators without a derivative, with several results, and for composites."""
+    """Record as `recording_fast_path` for operators without a derivative, and for those with several results."""
     cdef Signature signature = (<Table>table).signature
-    if (<Table>table).differentiated_as is not None:
-        return composite_fast_path(op, table, state, frame, result)
     if Py_TYPE(<PyObject*>(<Table>table).derivative) != DERIVATIVE_TYPE and (
             not (<Table>table).derivative_is_compiled or (<Table>table).derivative is not None
             or frame.word & SHARED_FLAG or signature.mutable or not signature.returns_fresh_tensor):
@@ -819,32 +796,6 @@ cdef bint other_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame*
         result[0] = (<recorded_call>call_recorded_several)(op, table, state, frame)
     return True
 
-
-cdef bint composite_fast_path(
-    PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
-) except -1:
-    """Record as `recording_fast_path` the operators that a composite calls, if that is how it is differentiated."""
-    cdef PyObject* entry = <PyObject*>(<Table>table).differentiated_as
-    if not is_plain(entry) or (<TableEntry>entry).convention & (RAW | FRESH) or not (
-            tracked_arguments(frame, (<Table>table).signature, (<State>state).innermost)):
-        return False
-    result[0] = (<composite_call>call_composite)(op, table, state, entry, frame)
-    return True
-
-
-cdef PyObject* call_composite(
-    PyObject* op, PyObject* table, PyObject* state, PyObject* entry, Frame* frame
-) except NULL:
-    cdef Signature signature = (<Table>table).signature
-    cdef TableEntry held = <TableEntry>entry
-    value = steal(call_directly_or_recorded(op, table, state, entry, frame))
-    if not signature.returns_fresh_tensor or not isinstance(value, Tensor):
-        value = finish(<OpOverload>op, signature, held, frame, value)
-    return new_reference(value)
-
-
-# the function above, with a type for a caller that passes the exception on as NULL
-ctypedef PyObject* (*composite_call)(PyObject*, PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 DERIVATIVE_TYPE = <PyTypeObject*>Derivative
 
@@ -945,7 +896,10 @@ cdef tuple wrap_each(tuple values, Interpreter interpreter):
 
 
 cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter interpreter):
-    """Return the result of the call on the values of the interpreter below."""
+    """Return the result of the call on the values of the interpreter below.
+
+    Without the short way to loops, the gradient of a polynomial inside `grad` takes 2.6 % more instructions.
+    """
     cdef State lower
     cdef PyObject* result
     if interpreter is None:
