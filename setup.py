@@ -37,6 +37,7 @@ core = Extension(
     extra_compile_args=[
         "-O3", "-fno-plt",                  # some loops over large arrays take four times as long with -O2
         "-fno-math-errno",                  # a square root is one operation of the processor, not a call as well
+        "-ffp-contract=off",                # x * y + z rounds twice, as in NumPy
         "-fwrapv",                          # likewise
         "-g0",                              # debug information is nine tenths of the file otherwise
     ],

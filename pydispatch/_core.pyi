@@ -960,6 +960,9 @@ class Plan:
     def run(self, *arrays: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]: ...
 
 def has_loop(loop: tuple[Any, ...]) -> bool: ...
+
+ELEMENTARY_OPERATIONS: tuple[tuple[str, ...], ...]   # (name, class, flags, cost, identity, expressions)
+
 def clear_buffer_cache() -> int: ...
 
 @final

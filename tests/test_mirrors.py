@@ -41,7 +41,6 @@ PARTS = {       # of the core, by the name of the part
     "jvp": "func/test_jvp.py",
     "keys": "test_keys.py",
     "modes": "modes/test_dispatch_mode.py",
-    "operations": "core/test_loops.py",
     "operators": "registry/test_registrations.py",
     "plan_checks": "core/test_plans.py",
     "profiling": "debug/test_profile.py",

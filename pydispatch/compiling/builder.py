@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
+from pydispatch.compiling.arithmetic import ELEMENTARY
 from pydispatch.compiling.steps import CallStep, LoopStep, Step
 from pydispatch.compiling.values import Array, Storage, Value, broadcast_strides
 from pydispatch.tracing import Graph
@@ -203,9 +204,10 @@ class Builder:
                     for value, dtype in zip(values, dtypes, strict=False)]
         if dtypes[-1].kind == "f" and function in WITHOUT_NEGATIVE:
             function, operands = self._without_negative(function, operands)
-        if function in NEUTRAL and dtypes[-1].kind != "c":      # inf * (1+0j) contains a nan
-            for i, j in ((0, 1), (1, 0))[:NEUTRAL[function][1]]:
-                if is_uniform(operands[j], NEUTRAL[function][0]) and operands[i].shape == shape:
+        if function in IDENTITIES and dtypes[-1].kind != "c":   # inf * (1+0j) contains a nan
+            number, n_operands = IDENTITIES[function]
+            for i, j in ((0, 1), (1, 0))[:n_operands]:
+                if is_uniform(operands[j], number) and operands[i].shape == shape:
                     return operands[i]
         result = self.elementwise(
             ("ufunc", function, loop[2]), operands, self.fresh(shape, dtypes[-1]), function.__name__)
@@ -291,8 +293,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 NEGATIVE = "the negative of a value"       # the key of a known result: the value whose negative is in this storage
 WITHOUT_NEGATIVE = frozenset((np.add, np.subtract, np.multiply))
-NEUTRAL: dict[np.ufunc, tuple[int, int]] = {np.multiply: (1, 2), np.divide: (1, 1), np.subtract: (0, 1)}
-"""A number that changes no bit of the other operand, and the operands that it may be: the second (1), or either (2)."""
+IDENTITIES = {function: row.identity for function, row in ELEMENTARY.items() if row.identity is not None}
 
 
 def is_uniform(value: Value, number: int) -> bool:

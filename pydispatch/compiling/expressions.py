@@ -1,86 +1,36 @@
 """Expressions in numba's source for one element of a loop, by ufunc, cast or choice, and by dtype.
 
 Every value has the dtype that NumPy gives it. `f8(...)` and the other scalar types of NumPy cut off results that numba
-computes in a wider dtype. The functions in the expressions are those of `numba_functions`.
+computes in a wider dtype. The expressions are those of `plans/src/arithmetic.h`. Their functions are in
+`numba_functions`.
 """
 
 # tests: tests/compiling/test_numba.py
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pydispatch.compiling.arithmetic import ELEMENTARY
 from pydispatch.compiling.steps import LoopStep
 from pydispatch.compiling.values import Value
 
-FLOATS: dict[str, str] = {
-    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
-    "negative": "-{0}", "positive": "{0}", "absolute": "abs({0})", "fabs": "abs({0})", "square": "{0} * {0}",
-    "conjugate": "{0}", "reciprocal": "{T}(1.0) / {0}", "sqrt": "sqrt({0})",
-    "exp": "exp({0})", "expm1": "expm1({0})", "exp2": "np.exp2({0})", "log": "log({0})", "log2": "np.log2({0})",
-    "log10": "log10({0})", "log1p": "log1p({0})", "sin": "sin({0})", "cos": "cos({0})", "tan": "tan({0})",
-    "arcsin": "asin({0})", "arccos": "acos({0})", "arctan": "atan({0})", "sinh": "sinh({0})", "cosh": "cosh({0})",
-    "tanh": "tanh({0})", "arcsinh": "asinh({0})", "arccosh": "acosh({0})", "arctanh": "atanh({0})",
-    "floor": "np.floor({0})", "ceil": "np.ceil({0})", "trunc": "np.trunc({0})", "rint": "np.rint({0})",
-    "sign": "sign({0})", "deg2rad": "{0} * {T}({radian})", "radians": "{0} * {T}({radian})",
-    "rad2deg": "{0} * {T}({degree})", "degrees": "{0} * {T}({degree})",
-    "power": "{0} ** {1}", "float_power": "{0} ** {1}", "arctan2": "atan2({0}, {1})", "hypot": "hypot({0}, {1})",
-    "copysign": "copysign({0}, {1})", "fmod": "np.fmod({0}, {1})", "remainder": "remainder({0}, {1})",
-    "floor_divide": "floor_divide({0}, {1})", "logaddexp": "logaddexp({0}, {1})",
-    "maximum": "maximum({0}, {1})", "minimum": "minimum({0}, {1})",
-    "fmax": "{0} if ({0} >= {1}) | ({1} != {1}) else {1}", "fmin": "{0} if ({0} <= {1}) | ({1} != {1}) else {1}",
-    "clip": "clip({0}, {1}, {2})",
-    "equal": "{0} == {1}", "not_equal": "{0} != {1}", "less": "{0} < {1}", "less_equal": "{0} <= {1}",
-    "greater": "{0} > {1}", "greater_equal": "{0} >= {1}",
-    "isnan": "{0} != {0}", "isinf": "abs({0}) == inf", "isfinite": "abs({0}) < inf",
-    "signbit": "copysign(1.0, {0}) < 0.0",
-    "logical_and": "({0} != 0) & ({1} != 0)", "logical_or": "({0} != 0) | ({1} != 0)",
-    "logical_xor": "({0} != 0) != ({1} != 0)", "logical_not": "{0} == 0",
-}
-INTEGERS: dict[str, str] = {
-    name: FLOATS[name] for name in (
-        "add", "subtract", "multiply", "positive", "square", "conjugate", "equal", "not_equal", "less", "less_equal",
-        "greater", "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not")
-} | {
-    "maximum": "{0} if {0} >= {1} else {1}", "minimum": "{0} if {0} <= {1} else {1}",
-    "fmax": "{0} if {0} >= {1} else {1}", "fmin": "{0} if {0} <= {1} else {1}", "clip": "clip({0}, {1}, {2})",
-    "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "bitwise_xor": "{0} ^ {1}", "invert": "~{0}",
-    "left_shift": "left_shift({0}, {1}, {bits})", "right_shift": "right_shift({0}, {1}, {bits})",
-}
-SIGNED = INTEGERS | {
-    "negative": "-{0}", "absolute": "-{0} if {0} < 0 else {0}", "sign": "1 if {0} > 0 else (-1 if {0} < 0 else 0)",
-    "floor_divide": "divide_signed({0}, {1})", "remainder": "remainder_signed({0}, {1})",
-    "fmod": "fmod_signed({0}, {1})", "signbit": "{0} < 0",
-}
-UNSIGNED = INTEGERS | {
-    "negative": "{T}(0) - {0}", "absolute": "{0}", "sign": "{T}({0} != 0)",
-    "floor_divide": "divide_unsigned({0}, {1})", "remainder": "remainder_unsigned({0}, {1})",
-    "fmod": "remainder_unsigned({0}, {1})",
-}
-BOOLS: dict[str, str] = {
-    "logical_and": "{0} & {1}", "multiply": "{0} & {1}", "bitwise_and": "{0} & {1}", "minimum": "{0} & {1}",
-    "fmin": "{0} & {1}", "logical_or": "{0} | {1}", "add": "{0} | {1}", "bitwise_or": "{0} | {1}",
-    "maximum": "{0} | {1}", "fmax": "{0} | {1}", "logical_xor": "{0} != {1}", "bitwise_xor": "{0} != {1}",
-    "not_equal": "{0} != {1}", "equal": "{0} == {1}", "less": "{1} & (not {0})", "less_equal": "{1} | (not {0})",
-    "greater": "{0} & (not {1})", "greater_equal": "{0} | (not {1})", "logical_not": "not {0}", "invert": "not {0}",
-    "absolute": "{0}",
-}
-COMPLEX: dict[str, str] = {
-    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "multiply_complex({0}, {1})",
-    "divide": "divide_complex({0}, {1})", "negative": "-{0}", "positive": "{0}",
-    "conjugate": "complex({0}.real, -{0}.imag)", "square": "multiply_complex({0}, {0})",
-    "absolute": "hypot({0}.real, {0}.imag)",
-    "equal": "({0}.real == {1}.real) & ({0}.imag == {1}.imag)",
-    "not_equal": "({0}.real != {1}.real) | ({0}.imag != {1}.imag)",
-}
-BY_KIND = {"f": FLOATS, "i": SIGNED, "u": UNSIGNED, "b": BOOLS, "c": COMPLEX}
+
+def in_python(expression: str) -> str:
+    """Return an expression in C as Python's, with `{0}`, `{1}` and `{2}` for x, y and z."""
+    condition, is_choice, rest = expression.partition(" ? ")
+    if is_choice:
+        one, _, other = rest.partition(" : ")
+        return f"{in_python(one)} if {in_python(condition)} else {in_python(other)}"
+    text = re.sub(r"!(\w+)", r"(not \1)", expression.replace("&&", "&").replace("||", "|"))
+    return re.sub(r"\b[xyz]\b", lambda found: f"{{{'xyz'.index(found[0])}}}", text)
 
 
-WITH_NUMBER = {"maximum": "{1} if {1} > {0} else {0}", "minimum": "{1} if {1} < {0} else {0}"}
-"""Expressions of one instruction for a second operand that is known and not NaN."""
+EXPRESSIONS = {function: {kind: in_python(text) for kind, text in row.expressions.items()}
+               for function, row in ELEMENTARY.items()}
 
 
 def _is_number(value: Value) -> bool:
@@ -105,15 +55,13 @@ def template(step: LoopStep) -> str | None:
     if kind != "ufunc" or len(set(dtypes[:-1])) != 1:
         return None
     given, found = dtypes[0], dtypes[-1]
-    name = what[0].__name__
-    text = BY_KIND[given.kind].get(name)
-    if given.kind == "f" and name in WITH_NUMBER and _is_number(step.operands[1]):
-        text = WITH_NUMBER[name]
+    by_kind = EXPRESSIONS.get(what[0], {})
+    text = by_kind.get(given.kind)
+    if given.kind == "f" and "k" in by_kind and _is_number(step.operands[1]):
+        text = by_kind["k"]
     if text is None:
         return None
-    text = text.replace("{bits}", str(8 * given.itemsize)).replace("{T}", scalar_type(found))
-    text = text.replace("{radian}", repr(math.pi / 180)).replace("{degree}", repr(180 / math.pi))
-    return typed(text, found)
+    return typed(re.sub(r"\bT\b", scalar_type(found), text.replace("BITS", str(8 * given.itemsize))), found)
 
 
 def _cast(given: np.dtype[Any], found: np.dtype[Any]) -> str | None:

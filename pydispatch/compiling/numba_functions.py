@@ -104,7 +104,7 @@ def clip(x, low, high):
 
 
 @njit(error_model="numpy")
-def remainder(x, y):
+def remainder_floor(x, y):
     """Return the remainder with the sign of the divisor."""
     rest = np.fmod(x, y)
     if y == 0:
@@ -219,15 +219,16 @@ def position(k, n):
 
 NAMES: dict[str, Any] = {
     "np": np, "inf": math.inf, "nan": math.nan, "load": load, "store": store, "add_in_any_order": add_in_any_order,
-    "maximum": maximum, "minimum": minimum,
-    "sign": sign, "clip": clip, "remainder": remainder, "floor_divide": floor_divide, "logaddexp": logaddexp,
-    "position": position,
+    "maximum": maximum, "minimum": minimum, "sign": sign, "clip": clip, "remainder_floor": remainder_floor,
+    "floor_divide": floor_divide, "logaddexp": logaddexp, "position": position,
     "divide_signed": divide_signed, "remainder_signed": remainder_signed, "fmod_signed": fmod_signed,
     "divide_unsigned": divide_unsigned, "remainder_unsigned": remainder_unsigned, "left_shift": left_shift,
     "right_shift": right_shift, "multiply_complex": multiply_complex, "divide_complex": divide_complex,
     **{name: getattr(math, name) for name in (
         "exp", "expm1", "log", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
         "asinh", "acosh", "atanh", "atan2", "hypot", "copysign", "sqrt")},
+    **{name: getattr(np, name) for name in ("exp2", "log2", "floor", "ceil", "trunc", "rint", "fmod")},
+    "fabs": abs, "INFINITY": math.inf, "RADIAN": math.pi / 180, "DEGREE": 180 / math.pi,
     **{f"{dtype.kind}{dtype.itemsize}": dtype.type for dtype in map(np.dtype, "bBhHiIqQfdFD")},
 }
 """The names that sources can use."""

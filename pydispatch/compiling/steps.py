@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from pydispatch.compiling.arithmetic import ELEMENTARY, SLOW
 from pydispatch.compiling.values import Array, Storage, Value, coalesced
 
 if TYPE_CHECKING:
@@ -36,13 +35,7 @@ Move = tuple[Storage, Value, int, int]
 
 WORK_OF_CALL = 1 << 10          # elements of quick loops that take about as long
 WORK_OF_WHILE = 1 << 17         # elements; the number of repetitions is unknown, so other threads run meanwhile
-WORK_OF_SLOW_LOOP = 8           # quick loops, about, that take as long as a loop with functions such as `exp`
 WORK_OF_THREAD = 1 << 16        # elements of quick loops, so that handing over work takes a small part of their time
-
-QUICK = frozenset((
-    np.add, np.subtract, np.multiply, np.divide, np.negative, np.absolute, np.square, np.sqrt, np.maximum, np.minimum,
-    np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal, np.logical_and, np.logical_or,
-    np.logical_not, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert))
 
 
 class Step:
@@ -143,13 +136,15 @@ class LoopStep(Step):
             self._elements = max(math.prod(self.shape), 1) * (math.prod(self.core_sizes) if self.core_sizes else 1)
         return self._elements
 
-    def is_quick(self) -> bool:
-        """Return whether the loop takes about as long as an addition."""
-        return self.loop[0] != "ufunc" or self.loop[1] in QUICK
+    def cost(self) -> int:
+        """Return about how many additions take as long as the loop does for one element."""
+        if self.loop[0] != "ufunc":
+            return 1
+        return ELEMENTARY[self.loop[1]].cost if self.loop[1] in ELEMENTARY else SLOW
 
     def work(self) -> int:
         """Return about how many elements a quick loop goes through in the time of this one."""
-        return self.elements() * (1 if self.is_quick() else WORK_OF_SLOW_LOOP)
+        return self.elements() * self.cost()
 
     def iteration(self) -> Iteration:
         """Return the outer axes' extents and strides, then the loop's sizes and strides. Do not change the lists."""

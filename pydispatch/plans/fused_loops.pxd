@@ -5,10 +5,8 @@ cdef extern from "plans/src/fused_loops.h":
         cnp.npy_intp code
         char* address
         cnp.npy_intp follows
-    enum:
-        FUSED_END, FUSED_LEAVE, FUSED_STREAM, FUSED_TAKE, FUSED_TAKE_NUMBER, FUSED_NEGATIVE, FUSED_SQRT
-        FUSED_TWICE, FUSED_SQUARE, RIGHT_ROW, RIGHT_NUMBER, LEFT_ROW, LEFT_NUMBER
-    int FUSED_CODE(int operation, int side) nogil
+    int CODE_OF_ROWS(int operation, int form) nogil
+    bint is_fused(int operation) noexcept nogil
     int bytes_of_fused() noexcept nogil
     void finish_streams() noexcept nogil
     void run_fused_words(const FusedWord* words, cnp.npy_intp n, int bytes, bint is_double) noexcept nogil

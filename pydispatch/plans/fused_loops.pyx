@@ -83,8 +83,7 @@ cdef class LoopFuser:
         cdef cnp.npy_intp itemsize
         if loop[0] != "ufunc" or step.numbers[0] == 0 or not find_operation(loop, type, operation):
             return False
-        if type[0] > OF_FLOAT32 or not (operation[0] <= DO_DIVIDE or operation[0] == DO_NEGATIVE
-                                        or operation[0] == DO_SQRT or operation[0] == DO_SQUARE):
+        if type[0] > OF_FLOAT32 or not is_fused(operation[0]):
             return False
         itemsize = 8 if type[0] == OF_FLOAT64 else 4
         for k in range(n):
@@ -152,9 +151,6 @@ cdef class LoopFuser:
             held = self.from_register[k - i]
             for operand in range(step.n_operands - 1):
                 held[operand] = before != NULL and is_same_operand(before, before.n_operands - 1, step, operand)
-            if step.n_operands == 3 and held[0] and held[1] and (
-                    self.operations[k - i] == DO_SUBTRACT or self.operations[k - i] == DO_DIVIDE):
-                held[1] = False         # no code subtracts what registers hold from itself, or divides it
             before = step
         for k in range(i, stop):
             self.choose_stream(k, stop)
@@ -163,12 +159,12 @@ cdef class LoopFuser:
             self.write_loop(&self.plan.steps[k], self.operations[k - i], self.from_register[k - i])
             step = &self.plan.steps[k]
             if self.streams[k - i]:
-                self.put(FUSED_STREAM, step, step.n_operands - 1)
+                self.put(STREAM_ROW, step, step.n_operands - 1)
             if self.kept[k - i] >= 0:
-                self.put(FUSED_LEAVE, NULL, 0).kept = self.kept[k - i]
+                self.put(LEAVE_ROW, NULL, 0).kept = self.kept[k - i]
             elif not self.streams[k - i] and self.is_read(k, i, stop, after):
-                self.put(FUSED_LEAVE, step, step.n_operands - 1)
-        self.put(FUSED_END, NULL, 0)
+                self.put(LEAVE_ROW, step, step.n_operands - 1)
+        self.put(END_OF_CODE, NULL, 0)
         fused.n_words = self.plan.fused_words + self.n_words - fused.words
         self.plan.steps[i].fused = fused
         self.n_found += 1
@@ -214,26 +210,17 @@ cdef class LoopFuser:
         return -1
 
     cdef int write_loop(self, PlanStep* step, int operation, bint* held) except -1:
-        cdef bint is_number
-        if operation == DO_SQUARE or operation == DO_NEGATIVE or operation == DO_SQRT:
-            if not held[0]:
-                self.take(step)
-            self.put(FUSED_SQUARE if operation == DO_SQUARE else FUSED_NEGATIVE if operation == DO_NEGATIVE
-                     else FUSED_SQRT, NULL, 0)
-        elif held[0] and held[1]:
-            self.put(FUSED_TWICE if operation == DO_ADD else FUSED_SQUARE, NULL, 0)
-        elif held[1]:
-            is_number = step.steps[0] == 0
-            self.put(FUSED_CODE(operation, LEFT_NUMBER if is_number else LEFT_ROW), step, 0)
+        cdef bint is_of_two = step.n_operands == 3
+        if not held[0] and not (is_of_two and held[1]):
+            self.put(TAKE_NUMBER if step.steps[0] == 0 else TAKE_ROW, step, 0)
+        if not is_of_two:
+            self.put(CODE_OF_ROWS(operation, RM), NULL, 0)
+        elif not held[1]:
+            self.put(CODE_OF_ROWS(operation, VS if step.steps[1] == 0 else RM), step, 1)
+        elif not held[0]:
+            self.put(CODE_OF_ROWS(operation, SV if step.steps[0] == 0 else MR), step, 0)
         else:
-            if not held[0]:
-                self.take(step)
-            is_number = step.steps[1] == 0
-            self.put(FUSED_CODE(operation, RIGHT_NUMBER if is_number else RIGHT_ROW), step, 1)
-        return 0
-
-    cdef int take(self, PlanStep* step) except -1:
-        self.put(FUSED_TAKE_NUMBER if step.steps[0] == 0 else FUSED_TAKE, step, 0)
+            self.put(CODE_OF_ROWS(operation, RR), NULL, 0)
         return 0
 
     cdef FusedOperand* put(self, int code, PlanStep* step, int operand) noexcept:
@@ -338,8 +325,8 @@ cdef void run_fused_loops(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.
                             + local * operand.is_local)
         if operand.kept >= 0:
             words[k].address, words[k].follows = kept + operand.kept * KEPT_BYTES, 0
-        elif operand.code == FUSED_STREAM and <size_t>words[k].address % (bytes // 8):
-            words[k].code = FUSED_LEAVE
+        elif operand.code == STREAM_ROW and <size_t>words[k].address % (bytes // 8):
+            words[k].code = LEAVE_ROW
     run_fused_words(words, done, bytes, fused.is_double)
     if fused.has_streams:
         finish_streams()

@@ -3,7 +3,7 @@
 cdef extern from "plans/src/operations.h":
     bint GLIBC
     ctypedef double (*LibraryFunction)(double) noexcept nogil
-    LibraryFunction library_function(int number) noexcept nogil
+    LibraryFunction library_function(int operation) noexcept nogil
     bint loop_is_function(LoopCall* call, LibraryFunction function) noexcept nogil
     bint loop_keeps_flags(LoopCall* call, int n_in, bint is_single) noexcept nogil
     ctypedef struct LoopCall:
@@ -16,17 +16,21 @@ cdef extern from "plans/src/operations.h":
         cnp.npy_intp number
         LoopCall* call
         LibraryFunction function
+    const char* TABLE_OF_ARITHMETIC
+    ctypedef enum OperationClass:
+        COMPARISON, EXTREME
     enum:
-        MM, RM, MR, RR, VV, VS, SV
+        N_ON_ELEMENTS
         OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL
-        DO_ADD, DO_SUBTRACT, DO_MULTIPLY, DO_DIVIDE, DO_MAXIMUM, DO_MINIMUM, DO_LESS, DO_LESS_EQUAL, DO_GREATER
-        DO_GREATER_EQUAL, DO_EQUAL, DO_NOT_EQUAL
-        DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR, DO_NOT
+        MM, RM, MR, RR, VV, VS, SV
+        END_OF_CODE, TAKE_ROW, TAKE_NUMBER, LEAVE_ROW, STREAM_ROW
         COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
-        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE
-        PAIRS_OF_RESULT, PAIRS_OF_MEMORY, TRIPLES_OF_RESULT, TRIPLES_OF_MEMORY
-        ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, WORDS_OF_LINK
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO
+        PAIRS_OF_RESULT, PAIRS_OF_MEMORY, TRIPLES_OF_RESULT, TRIPLES_OF_MEMORY, WORDS_OF_LINK
+    OperationClass class_of(int operation) noexcept nogil
+    bint has_code(int operation, int type) noexcept nogil
+    int link_of(int operation, int form) noexcept nogil
     int CODE(int type, int operation, int form) nogil
     void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
     unsigned int run_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil

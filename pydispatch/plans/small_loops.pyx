@@ -247,18 +247,19 @@ cdef class CodeWriter:
 
     cdef bint write_operation(self, PlanStep* step, int type, int operation) except -1:
         cdef int n_in = step.n_operands - 1, itemsize = 4 if type == OF_FLOAT32 else 1 if type == OF_BOOL else 8, form
-        cdef bint is_test = DO_LESS <= operation <= DO_NOT_EQUAL, is_single = step.sizes[0] == 1
+        cdef bint is_test = class_of(operation) == COMPARISON, is_extreme = class_of(operation) == EXTREME
+        cdef bint is_single = step.sizes[0] == 1
         cdef bint can_hold = is_single and type <= OF_FLOAT32
         cdef bint is_left = False, is_right = False, is_turned = False
         cdef int k
         if not self.goes_along(step, n_in, 1 if is_test else itemsize):
             return False
         if is_single:
-            if can_hold and operation != DO_MAXIMUM and operation != DO_MINIMUM:
+            if can_hold and not is_extreme:
                 is_left = self.is_held(step, 0, type)
                 is_right = n_in == 2 and self.is_held(step, 1, type) and not (is_test and is_left)
             form = RR if is_left and is_right else RM if is_left else MR if is_right else MM
-            if form == MR and type == OF_FLOAT64 and (operation == DO_ADD or operation == DO_MULTIPLY):
+            if form == MR and type == OF_FLOAT64 and link_of(operation, MR) < 0 <= link_of(operation, RM):
                 form, is_left, is_right, is_turned = RM, True, False, True      # the same number, or nan
         else:
             for k in range(n_in):
@@ -271,10 +272,10 @@ cdef class CodeWriter:
         if self.now.from_before and self.word_from_before == 0 and (is_left or is_right):
             self.word_from_before = self.n_words + (1 if is_left else 2)
         self.put(CODE(type, operation, form), step.sizes[0])
-        if can_hold and type == OF_FLOAT64 and operation <= DO_MULTIPLY and form != RR:
-            self.link(operation, form)
+        if can_hold and type == OF_FLOAT64 and form != RR and link_of(operation, form) >= 0:
+            self.link(link_of(operation, form), form)
         self.put_addresses(step, is_turned)
-        if operation == DO_MAXIMUM or operation == DO_MINIMUM:
+        if is_extreme:
             self.put_call(step)
         if type <= OF_FLOAT32:
             self.now.flags_of_arithmetic = True
@@ -282,16 +283,14 @@ cdef class CodeWriter:
         if can_hold and not is_test:
             self.now.type, self.now.n_held, self.now.from_before = type, 0, False
             self.hold(step)
-        elif operation == DO_MAXIMUM or operation == DO_MINIMUM:
+        elif is_extreme:
             self.now.type, self.now.n_held = -1, 0
         return True
 
-    cdef int link(self, int operation, int form) except -1:
+    cdef int link(self, int does, int form) except -1:
         """Link the operation whose first word was just written to the operations right before it, if possible."""
         cdef Py_ssize_t word = self.n_words - 1
         cdef int code
-        cdef int does = (ADD_OTHER if operation == DO_ADD else MULTIPLY_BY_OTHER if operation == DO_MULTIPLY
-                         else SUBTRACT_FROM_OTHER if form == MR else SUBTRACT_OTHER)
         if form == MM or not 0 < self.n_links < MOST_IN_CHAIN or (
                 self.first_link + self.n_links * WORDS_OF_LINK != word):
             self.first_link, self.n_links, self.form_of_first, self.chain = word, 1, form, does

@@ -9,7 +9,7 @@ cdef int widen_loop(PlanStep* step, tuple loop) except -1:
     cdef PyUFuncGenericFunction found = NULL
     if step.data != NULL or not find_operation(loop, &type, &operation) or type not in (OF_FLOAT64, OF_FLOAT32):
         return 0
-    if operation in (DO_MAXIMUM, DO_MINIMUM):
+    if class_of(operation) == EXTREME:
         known = LAID_OUT_LOOPS.get(loop)
         if known is None:
             known = LAID_OUT_LOOPS[loop] = <size_t>laid_out_loop(step.function, type == OF_FLOAT64)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, compile, func, ops
+from pydispatch._core import ELEMENTARY_OPERATIONS
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as repeated
 from tests.compiling.same import check_same
@@ -21,9 +22,11 @@ from tests.warning_filters import all_warnings, quiet
 EDGES = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, -np.nan, 5e-324, 1e-40, 1e308, -3e38, 2.0]
 INTEGERS = [0, 1, -1, 2**62, -2**63, 2**63 - 1, 7]
 SIZES = (1, 2, 3, 4, 5, 8, 15, 16, 17)
-ARITHMETIC = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
-OF_ONE = ("negative", "absolute", "sqrt", "square")
+CLASSES = {name: kind for name, kind, *_ in ELEMENTARY_OPERATIONS}
+ARITHMETIC = [name for name in CLASSES if CLASSES[name] in ("TWO", "TWO_FLOATS", "EXTREME")]
+COMPARISONS = [name for name in CLASSES if CLASSES[name] == "COMPARISON"]
+OF_ONE = [name for name in CLASSES if CLASSES[name] in ("ONE", "ROOT", "ONE_BY_ONE")]
+LOGICAL = [name for name in CLASSES if CLASSES[name] == "LOGICAL"]
 
 
 def pairs(dtype, n):
@@ -65,7 +68,7 @@ def in_every_form(operator):
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 def test_arithmetic(name, dtype, n):
-    if name != "divide" or dtype is not np.int64:
+    if CLASSES[name] != "TWO_FLOATS" or dtype is not np.int64:
         check_everywhere(in_every_form(getattr(ops.np, name)), dtype, n)
 
 
@@ -156,12 +159,12 @@ def test_comparisons(name, dtype, n):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 def test_functions_of_one_number(name, dtype, n):
     function = getattr(ops.np, name)
-    if name != "sqrt" or dtype is not np.int64:
+    if CLASSES[name] != "ROOT" or dtype is not np.int64:
         check_everywhere(lambda x, y: (function(x), function(function(x) + y), function(y)), dtype, n)
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("name", ["logical_and", "logical_or", "bitwise_and", "bitwise_or"])
+@pytest.mark.parametrize("name", LOGICAL)
 def test_bools(name, n):
     function = getattr(ops.np, name)
     check_everywhere(lambda x, y: (function(x, y), ops.np.logical_not(function(y, x)), ops.np.invert(x)), np.bool_, n)

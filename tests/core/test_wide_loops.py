@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from pydispatch import compile, ops
+from pydispatch._core import ELEMENTARY_OPERATIONS
 from tests.compiling.same import check_same
 from tests.together import together
 
-NAMES = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "maximum": 2, "minimum": 2, "sqrt": 1}
+NAMES = {name: 1 if kind == "ROOT" else 2 for name, kind, *_ in ELEMENTARY_OPERATIONS
+         if kind in ("TWO", "TWO_FLOATS", "EXTREME", "ROOT")}
 SIZES = (17, 31, 32, 33, 47, 63, 64, 65, 129, 255, 256, 257, 1000, 9001)
 dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
 

@@ -47,7 +47,7 @@ def _depth_first(steps: Sequence[LoopStep], carries: set[Storage]) -> list[Step]
     waiting = sorted([i for i, following in enumerate(followers) if not following],
                      key=lambda i: len(needed[i]))
     waiting += [i for i, step in reversed([*enumerate(steps)]) if not needed[i] and (
-        not step.is_quick() and carries.isdisjoint(step.accesses()[0]))]
+        step.cost() > 1 and carries.isdisjoint(step.accesses()[0]))]
     while waiting:
         i = waiting[-1]
         missing = before[i] - done

@@ -8,6 +8,7 @@
 
 #include "core/src/seam_compiler.h"
 #include "core/src/loops.h"
+#include "plans/src/arithmetic.h"
 
 /* Lists of macros that make code, which clang-format would break. */
 /* clang-format off */
@@ -39,20 +40,43 @@ typedef union {
     LibraryFunction function;
 } CodeWord;
 
-/* An operation on elements of a type has a code for each form. Of single numbers: where each operand is, in memory
-   (M) or in the register (R). Of vectors: which operand is one (V), which a single number (S). */
+enum { OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL, N_ELEMENT_TYPES };
+
+/* The numbers of the operations, and what C has to know of their classes. */
+#define NUMBER_OF(name, ...) DO_##name,
+enum { CODED(NUMBER_OF) N_ON_ELEMENTS, LAST_CODED = N_ON_ELEMENTS - 1, CALLED(NUMBER_OF) N_OPERATIONS };
+typedef enum { TWO, TWO_FLOATS, ONE, ROOT, ONE_BY_ONE, COMPARISON, EXTREME, LOGICAL, NOT } OperationClass;
+#define CLASS_OF(name, class, ...) class,
+static const unsigned char CLASSES[] = {CODED(CLASS_OF)};
+static inline OperationClass class_of(int operation) { return (OperationClass)CLASSES[operation]; }
+static int has_code(int operation, int type) {
+    switch (class_of(operation)) {
+        case LOGICAL: case NOT: return type == OF_BOOL;
+        case TWO: case COMPARISON: return type != OF_BOOL;
+        default: return type == OF_FLOAT64 || type == OF_FLOAT32;
+    }
+}
+
+/* The table as text for Python: a line for each operation, tabs between name, class, flags, cost, identity, and
+   expressions, each with its kinds before it and a semicolon behind it. */
+#define ON(kinds, expression) #kinds " " #expression ";"
+#define AS_TEXT(name, class, by, kinds, expression, others, flags, cost, identity) \
+    #name "\t" #class "\t" #flags "\t" #cost "\t" #identity "\t" #kinds " " #expression ";" others "\n"
+static const char TABLE_OF_ARITHMETIC[] = CODED(AS_TEXT) CALLED(AS_TEXT);
+#undef ON
+
+/* One numbering of codes serves small loops and fused loops. An operation on elements has a code for each form. Of
+   single numbers: where each operand is, in memory (M) or in the register (R). Of vectors: which operand is one (V),
+   which a single number (S). In fused loops, which hold vectors in registers, M is a row of elements in memory. */
 enum { MM, RM, MR, RR, VV, VS, SV, N_FORMS };
-enum { OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL };
+enum { END_OF_CODE, TAKE_ROW, TAKE_NUMBER, LEAVE_ROW, STREAM_ROW, FIRST_ON_ELEMENTS };
+#define CODE(type, operation, form) (FIRST_ON_ELEMENTS + ((type) * N_ON_ELEMENTS + (operation)) * N_FORMS + (form))
+#define FORM_OF(code) (((code) - FIRST_ON_ELEMENTS) % N_FORMS)
+#define TYPE_OF(code) (((code) - FIRST_ON_ELEMENTS) / (N_ON_ELEMENTS * N_FORMS))
 enum {
-    DO_ADD, DO_SUBTRACT, DO_MULTIPLY, DO_DIVIDE, DO_MAXIMUM, DO_MINIMUM, DO_LESS, DO_LESS_EQUAL, DO_GREATER,
-    DO_GREATER_EQUAL, DO_EQUAL, DO_NOT_EQUAL, DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR,
-    DO_NOT, N_ON_ELEMENTS
-};
-#define CODE(type, operation, form) (((type) * N_ON_ELEMENTS + (operation)) * N_FORMS + (form))
-enum {
-    COPY_1 = CODE(4, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
+    COPY_1 = CODE(N_ELEMENT_TYPES, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
     CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS,
-    LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO, END_OF_CODE,
+    LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO,
     PAIRS_OF_RESULT, PAIRS_OF_MEMORY = PAIRS_OF_RESULT + 16, TRIPLES_OF_RESULT = PAIRS_OF_MEMORY + 16,
     TRIPLES_OF_MEMORY = TRIPLES_OF_RESULT + 64, N_CODES = TRIPLES_OF_MEMORY + 64
 };
@@ -69,16 +93,12 @@ typedef npy_uint64 ANY_TYPE Any_word; typedef npy_bool ANY_TYPE Any_bool;
    operation has a jump of its own, which takes fewer instructions than one for all, and is easier to foresee. */
 #if HAS_GNU_C
 #define DONE(n_words) w += n_words; goto *places[w->operation.code];
-#define OPERATION(type, does, form) case CODE(type, does, form): type##does##form
+#define OPERATION(type, does, form) case CODE(type, DO_##does, form): type##does##form
 #define COMMON(code) case code: LABEL_OF_##code
-#define LABELS_OF_TWO(type, does) \
-    LABELS_OF_ONE(type, does) [CODE(type, does, MR)] = &&type##does##MR, [CODE(type, does, RR)] = &&type##does##RR,
-#define LABELS_OF_ONE(type, does) \
-    [CODE(type, does, MM)] = &&type##does##MM, [CODE(type, does, RM)] = &&type##does##RM,
-#define LABELS_OF_TYPE(type) \
-    LABELS_OF_TWO(type, DO_ADD) LABELS_OF_TWO(type, DO_SUBTRACT) LABELS_OF_TWO(type, DO_MULTIPLY) \
-    LABELS_OF_TWO(type, DO_DIVIDE) LABELS_OF_ONE(type, DO_NEGATIVE) LABELS_OF_ONE(type, DO_ABSOLUTE) \
-    LABELS_OF_ONE(type, DO_SQRT) LABELS_OF_ONE(type, DO_SQUARE)
+#define LABEL_OF_FORM(type, does, form) [CODE(type, DO_##does, form)] = &&type##does##form,
+#define LABELS_OF_FLOATS(does, form) LABEL_OF_FORM(OF_FLOAT64, does, form) LABEL_OF_FORM(OF_FLOAT32, does, form)
+#define LABELS_OF_ONE(does, ...) LABELS_OF_FLOATS(does, MM) LABELS_OF_FLOATS(does, RM)
+#define LABELS_OF_TWO(does, ...) LABELS_OF_ONE(does) LABELS_OF_FLOATS(does, MR) LABELS_OF_FLOATS(does, RR)
 #define LABEL(code) [code] = &&LABEL_OF_##code
 #define PLACE(name) name:
 #define LABELS_OF_PAIR(a, b) \
@@ -88,121 +108,116 @@ typedef npy_uint64 ANY_TYPE Any_word; typedef npy_bool ANY_TYPE Any_bool;
     [TRIPLES_OF_MEMORY + TRIPLE(a, b, c)] = &&TRIPLE_OF_MEMORY_##a##b##c,
 #define LABELS \
     static const void* const labels[] = { \
-        [0 ... N_CODES - 1] = &&any_code, LABELS_OF_TYPE(OF_FLOAT64) LABELS_OF_TYPE(OF_FLOAT32) LABEL(COPY_8), \
-        LABEL(COPY_RESULT), LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), \
+        [0 ... N_CODES - 1] = &&any_code, OF_TWO_NUMBERS(LABELS_OF_TWO) OF_ONE_NUMBER(LABELS_OF_ONE) \
+        BY_INSTRUCTION(LABELS_OF_ONE) ONE_AT_A_TIME(LABELS_OF_ONE) LABEL(COPY_8), LABEL(COPY_RESULT), \
+        LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), \
         LABEL(NEXT_TWO), ALL_PAIRS(LABELS_OF_PAIR) ALL_TRIPLES(LABELS_OF_TRIPLE)}; \
     const void* const* places = labels; \
     __asm__ ("" : "+r"(places));        /* it is in a register now */
 #else
 #define DONE(n_words) w += n_words; continue;
-#define OPERATION(type, does, form) case CODE(type, does, form)
+#define OPERATION(type, does, form) case CODE(type, DO_##does, form)
 #define COMMON(code) case code
 #define PLACE(name)
 #define LABELS
 #endif
 
-/* Two numbers for one of the same type: `f` of them. */
-#define IN_MEMORY(type, does, kind, result_kind, f) \
-    case CODE(type, does, MM): VALUE(result_kind, 3) = f(VALUE(kind, 1), VALUE(kind, 2)); DONE(4)
-#define IN_REGISTER(type, does, kind, last, f) \
-    OPERATION(type, does, MM): last = f(VALUE(kind, 1), VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
-    OPERATION(type, does, RM): last = f(last, VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
-    OPERATION(type, does, MR): last = f(VALUE(kind, 1), last); VALUE(kind, 3) = last; DONE(4) \
-    OPERATION(type, does, RR): last = f(last, last); VALUE(kind, 3) = last; DONE(4)
-#define FROM_REGISTER(type, does, kind, last, f) \
-    IN_MEMORY(type, does, kind, Any_bool, f) \
-    case CODE(type, does, RM): VALUE(Any_bool, 3) = f(last, VALUE(kind, 2)); DONE(4) \
-    case CODE(type, does, MR): VALUE(Any_bool, 3) = f(VALUE(kind, 1), last); DONE(4)
-#define ONE_IN_REGISTER(type, does, kind, last, f) \
-    OPERATION(type, does, MM): last = f(VALUE(kind, 1)); VALUE(kind, 2) = last; DONE(3) \
-    OPERATION(type, does, RM): last = f(last); VALUE(kind, 2) = last; DONE(3)
+/* Each template computes an expression `e` of x and y. Single numbers: */
+#define PUT_OF_ONE(kind, one, result, e) { kind x = one; result = e; }
+#define PUT_OF_TWO(kind, one, other, result, e) { kind x = one, y = other; result = e; }
+#define IN_MEMORY(type, does, kind, result_kind, e) \
+    case CODE(type, DO_##does, MM): \
+        PUT_OF_TWO(kind, VALUE(kind, 1), VALUE(kind, 2), VALUE(result_kind, 3), e) DONE(4)
+#define LEAVING_RESULT(type, does, form, kind, last, one, other, e) \
+    OPERATION(type, does, form): PUT_OF_TWO(kind, one, other, last, e) VALUE(kind, 3) = last; DONE(4)
+#define IN_REGISTER(type, does, kind, last, e) \
+    LEAVING_RESULT(type, does, MM, kind, last, VALUE(kind, 1), VALUE(kind, 2), e) \
+    LEAVING_RESULT(type, does, RM, kind, last, last, VALUE(kind, 2), e) \
+    LEAVING_RESULT(type, does, MR, kind, last, VALUE(kind, 1), last, e) \
+    LEAVING_RESULT(type, does, RR, kind, last, last, last, e)
+#define FROM_REGISTER(type, does, kind, last, e) \
+    case CODE(type, DO_##does, RM): PUT_OF_TWO(kind, last, VALUE(kind, 2), VALUE(Any_bool, 3), e) DONE(4) \
+    case CODE(type, DO_##does, MR): PUT_OF_TWO(kind, VALUE(kind, 1), last, VALUE(Any_bool, 3), e) DONE(4)
+#define ONE_IN_REGISTER(type, does, kind, last, e) \
+    OPERATION(type, does, MM): PUT_OF_ONE(kind, VALUE(kind, 1), last, e) VALUE(kind, 2) = last; DONE(3) \
+    OPERATION(type, does, RM): PUT_OF_ONE(kind, last, last, e) VALUE(kind, 2) = last; DONE(3)
 
-/* Vectors, some elements at once where the compiler has types for that. */
-#define ALONG(kind, result_kind, one, other, at_once) { \
-    ELEMENTS(kind, x, 1) ELEMENTS(kind, y, 2) ELEMENTS(result_kind, z, 3) \
-    npy_intp i = 0, n = w->operation.n; \
-    at_once \
-    for (; i < n; i++) { z[i] = one other; } \
-    DONE(4) }
-#define EACH(type, does, kind, result_kind, f) \
-    case CODE(type, does, VV): ALONG(kind, result_kind, f, (x[i], y[i]), ) \
-    case CODE(type, does, VS): { kind s = VALUE(kind, 2); ALONG(kind, result_kind, f, (x[i], s), (void)y;) } \
-    case CODE(type, does, SV): { kind s = VALUE(kind, 1); ALONG(kind, result_kind, f, (s, y[i]), (void)x;) }
+/* Vectors, some elements at once where the compiler has types for that, and as far as the operation takes them. */
 #if HAS_GNU_C
 typedef double Two_doubles __attribute__((vector_size(16), aligned(1), may_alias));
 typedef float Four_floats __attribute__((vector_size(16), aligned(1), may_alias));
-#define SOME(pack, width, first, second, f) \
-    for (; i + width <= n; i += width) *(pack*)(z + i) = f(first, second);
-#define PACKED(type, does, kind, pack, width, splat, f) \
-    case CODE(type, does, VV): \
-        ALONG(kind, kind, f, (x[i], y[i]), SOME(pack, width, *(pack*)(x + i), *(pack*)(y + i), f)) \
-    case CODE(type, does, VS): { kind s = VALUE(kind, 2); pack t = splat; \
-        ALONG(kind, kind, f, (x[i], s), (void)y; SOME(pack, width, *(pack*)(x + i), t, f)) } \
-    case CODE(type, does, SV): { kind s = VALUE(kind, 1); pack t = splat; \
-        ALONG(kind, kind, f, (s, y[i]), (void)x; SOME(pack, width, t, *(pack*)(y + i), f)) }
-#define EACH_DOUBLE(does, f) \
-    PACKED(OF_FLOAT64, does, Any_double, Two_doubles, 2, ((Two_doubles){s, s}), f)
-#define EACH_FLOAT(does, f) \
-    PACKED(OF_FLOAT32, does, Any_float, Four_floats, 4, ((Four_floats){s, s, s, s}), f)
+#define SOME(pack, one, other, e) \
+    for (; i + (npy_intp)(sizeof(pack) / sizeof *result) <= n; i += sizeof(pack) / sizeof *result) \
+        PUT_OF_TWO(pack, one, other, *(pack*)(result + i), e)
 #else
-#define EACH_DOUBLE(does, f) EACH(OF_FLOAT64, does, Any_double, Any_double, f)
-#define EACH_FLOAT(does, f) EACH(OF_FLOAT32, does, Any_float, Any_float, f)
+typedef double Two_doubles; typedef float Four_floats;
+#define SOME(pack, one, other, e)
 #endif
-#define EACH_OF_ONE(type, does, kind, f) \
-    case CODE(type, does, VV): { \
-        ELEMENTS(kind, x, 1) ELEMENTS(kind, z, 2) npy_intp i, n = w->operation.n; \
-        for (i = 0; i < n; i++) { z[i] = f(x[i]); } \
+#define NONE(pack, one, other, e)
+#define ALONG(kind, result_kind, one, other, e, at_once) \
+    { ELEMENTS(kind, left, 1) ELEMENTS(kind, right, 2) ELEMENTS(result_kind, result, 3) \
+    npy_intp i = 0, n = w->operation.n; \
+    (void)left; (void)right; \
+    at_once \
+    for (; i < n; i++) PUT_OF_TWO(kind, one, other, result[i], e) \
+    DONE(4) }
+#define EACH(type, does, kind, result_kind, pack, some, e) \
+    case CODE(type, DO_##does, VV): ALONG( \
+        kind, result_kind, left[i], right[i], e, some(pack, *(pack*)(left + i), *(pack*)(right + i), e)) \
+    case CODE(type, DO_##does, VS): { kind s = VALUE(kind, 2); pack all = s - (pack){0}; (void)all; \
+        ALONG(kind, result_kind, left[i], s, e, some(pack, *(pack*)(left + i), all, e)) } \
+    case CODE(type, DO_##does, SV): { kind s = VALUE(kind, 1); pack all = s - (pack){0}; (void)all; \
+        ALONG(kind, result_kind, s, right[i], e, some(pack, all, *(pack*)(right + i), e)) }
+#define EACH_OF_ONE(type, does, kind, e) \
+    case CODE(type, DO_##does, VV): { \
+        ELEMENTS(kind, given, 1) ELEMENTS(kind, result, 2) npy_intp i, n = w->operation.n; \
+        for (i = 0; i < n; i++) PUT_OF_ONE(kind, given[i], result[i], e) \
         DONE(3) }
-
-#define SUM_OF(x, y) ((x) + (y))
-#define DIFFERENCE_OF(x, y) ((x) - (y))
-#define PRODUCT_OF(x, y) ((x) * (y))
-#define QUOTIENT_OF(x, y) ((x) / (y))
-#define IS_LESS(x, y) ((x) < (y))
-#define IS_LESS_EQUAL(x, y) ((x) <= (y))
-#define IS_GREATER(x, y) ((x) > (y))
-#define IS_GREATER_EQUAL(x, y) ((x) >= (y))
-#define IS_EQUAL(x, y) ((x) == (y))
-#define IS_NOT_EQUAL(x, y) ((x) != (y))
-#define BOTH_OF(x, y) ((x) && (y))
-#define ANY_OF(x, y) ((x) || (y))
-#define NEGATIVE_OF(x) (-(x))
-#define SQUARE_OF(x) ((x) * (x))
-#define NOT_OF(x) (!(x))
-
-#define ARITHMETIC(does, f) \
-    IN_REGISTER(OF_FLOAT64, does, Any_double, last_double, f) EACH_DOUBLE(does, f) \
-    IN_REGISTER(OF_FLOAT32, does, Any_float, last_float, f) EACH_FLOAT(does, f)
-#define OF_ONE(does, f_double, f_float) \
-    ONE_IN_REGISTER(OF_FLOAT64, does, Any_double, last_double, f_double) \
-    EACH_OF_ONE(OF_FLOAT64, does, Any_double, f_double) \
-    ONE_IN_REGISTER(OF_FLOAT32, does, Any_float, last_float, f_float) \
-    EACH_OF_ONE(OF_FLOAT32, does, Any_float, f_float)
-#define COMPARISON(does, f, quiet_f) /* C's own raise flags for nan, where NumPy clears them */ \
-    FROM_REGISTER(OF_FLOAT64, does, Any_double, last_double, quiet_f) \
-    EACH(OF_FLOAT64, does, Any_double, Any_bool, quiet_f) \
-    FROM_REGISTER(OF_FLOAT32, does, Any_float, last_float, quiet_f) \
-    EACH(OF_FLOAT32, does, Any_float, Any_bool, quiet_f) \
-    IN_MEMORY(OF_INT64, does, Any_int, Any_bool, f) EACH(OF_INT64, does, Any_int, Any_bool, f)
-#define OF_INTEGERS(does, f)       /* without signs overflow is defined, and the bits are the same */ \
-    IN_MEMORY(OF_INT64, does, Any_word, Any_word, f) EACH(OF_INT64, does, Any_word, Any_word, f)
-#define OF_BOOLS(does, f) \
-    IN_MEMORY(OF_BOOL, does, Any_bool, Any_bool, f) EACH(OF_BOOL, does, Any_bool, Any_bool, f)
 
 /* The greater or the less of two numbers. Which zero of two, or which nan, is NumPy's to say: by its loop. */
 #define IS_ORDINARY(x, y) (isgreater(x, y) || isless(x, y) || ((x) == (y) && (x) != 0))
-#define EXTREME(type, does, kind, last, is_first) \
-    case CODE(type, does, MM): { \
+#define EXTREME_OF(type, does, kind, last, is_first) \
+    case CODE(type, DO_##does, MM): { \
         kind x = VALUE(kind, 1), y = VALUE(kind, 2); \
         if (!IS_ORDINARY(x, y)) goto ask_numpy; \
-        last = is_first(x, y) ? x : y; VALUE(kind, 3) = last; DONE(5) } \
-    case CODE(type, does, VV): case CODE(type, does, VS): case CODE(type, does, SV): { \
-        int form = w->operation.code % N_FORMS; \
+        last = is_first ? x : y; VALUE(kind, 3) = last; DONE(5) } \
+    case CODE(type, DO_##does, VV): case CODE(type, DO_##does, VS): case CODE(type, DO_##does, SV): { \
+        int form = FORM_OF(w->operation.code); \
         npy_intp i, n = w->operation.n, dx = form != SV, dy = form != VS; \
-        ELEMENTS(kind, x, 1) ELEMENTS(kind, y, 2) ELEMENTS(kind, z, 3) \
-        for (i = 0; i < n; i++) if (!IS_ORDINARY(x[i * dx], y[i * dy])) goto ask_numpy; \
-        for (i = 0; i < n; i++) z[i] = is_first(x[i * dx], y[i * dy]) ? x[i * dx] : y[i * dy]; \
+        ELEMENTS(kind, left, 1) ELEMENTS(kind, right, 2) ELEMENTS(kind, result, 3) \
+        for (i = 0; i < n; i++) if (!IS_ORDINARY(left[i * dx], right[i * dy])) goto ask_numpy; \
+        for (i = 0; i < n; i++) { kind x = left[i * dx], y = right[i * dy]; result[i] = is_first ? x : y; } \
         DONE(5) }
+
+/* The cases of an operation, by its class. */
+#define CASES_OF_TWO(does, by, e) \
+    CASES_OF_TWO_FLOATS(does, by, e)    /* without signs overflow is defined, and the bits are the same */ \
+    IN_MEMORY(OF_INT64, does, Any_word, Any_word, e) EACH(OF_INT64, does, Any_word, Any_word, Any_word, NONE, e)
+#define CASES_OF_TWO_FLOATS(does, by, e) \
+    IN_REGISTER(OF_FLOAT64, does, Any_double, last_double, e) \
+    EACH(OF_FLOAT64, does, Any_double, Any_double, Two_doubles, SOME, e) \
+    IN_REGISTER(OF_FLOAT32, does, Any_float, last_float, e) \
+    EACH(OF_FLOAT32, does, Any_float, Any_float, Four_floats, SOME, e)
+#define CASES_OF_ONE(does, by, e) \
+    ONE_IN_REGISTER(OF_FLOAT64, does, Any_double, last_double, e) EACH_OF_ONE(OF_FLOAT64, does, Any_double, e) \
+    ONE_IN_REGISTER(OF_FLOAT32, does, Any_float, last_float, e) EACH_OF_ONE(OF_FLOAT32, does, Any_float, e)
+#define CASES_OF_ROOT CASES_OF_ONE
+#define CASES_OF_ONE_BY_ONE CASES_OF_ONE
+#define COMPARED(type, does, kind, last, e) \
+    IN_MEMORY(type, does, kind, Any_bool, e) FROM_REGISTER(type, does, kind, last, e) \
+    EACH(type, does, kind, Any_bool, kind, NONE, e)
+#define CASES_OF_COMPARISON(does, by, e) /* C's own raise flags for nan, where NumPy clears them */ \
+    COMPARED(OF_FLOAT64, does, Any_double, last_double, by) COMPARED(OF_FLOAT32, does, Any_float, last_float, by) \
+    IN_MEMORY(OF_INT64, does, Any_int, Any_bool, e) EACH(OF_INT64, does, Any_int, Any_bool, Any_int, NONE, e)
+#define CASES_OF_EXTREME(does, by, e) \
+    EXTREME_OF(OF_FLOAT64, does, Any_double, last_double, by) EXTREME_OF(OF_FLOAT32, does, Any_float, last_float, by)
+#define CASES_OF_LOGICAL(does, by, e) \
+    IN_MEMORY(OF_BOOL, does, Any_bool, Any_bool, e) EACH(OF_BOOL, does, Any_bool, Any_bool, Any_bool, NONE, e)
+#define CASES_OF_NOT(does, by, e) \
+    case CODE(OF_BOOL, DO_##does, MM): PUT_OF_ONE(Any_bool, VALUE(Any_bool, 1), VALUE(Any_bool, 2), e) DONE(3) \
+    EACH_OF_ONE(OF_BOOL, does, Any_bool, e)
+#define CASES_OF(name, class, by, kinds, e, ...) CASES_OF_##class(name, by, e)
+
 #define CHOICES(code, kind) \
     case code: { /* strides in bytes are in the last word: of the condition, of both others */ \
         npy_intp i, n = w->operation.n, steps = w[5].number; \
@@ -214,7 +229,13 @@ typedef float Four_floats __attribute__((vector_size(16), aligned(1), may_alias)
 /* Links: sums, differences and products of single numbers, each with the result of the one before. Two or three of
    them are one operation, by a code for all that they do, since a jump takes longer than an addition. A link has
    the words of its operation. The other number is the second operand, but the first where it is subtracted from. */
-enum { ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, WORDS_OF_LINK = 4 };
+enum { WORDS_OF_LINK = 4 };
+#define LINKS(does) does(0, add, RM) does(1, subtract, RM) does(2, multiply, RM) does(3, subtract, MR)
+#define IS_LINK(k, name, which) if (operation == DO_##name && (form == MR) == (which == MR)) return k;
+static int link_of(int operation, int form) { LINKS(IS_LINK) return -1; }     /* -1: it is none */
+#define ON_DOUBLES(name, class, by, kinds, e, ...) \
+    static inline double name##_of_doubles(double x, double y) { return e; }
+OF_TWO_NUMBERS(ON_DOUBLES)
 #define PAIR(a, b) (4 * (a) + (b))
 #define TRIPLE(a, b, c) (16 * (a) + 4 * (b) + (c))
 #define EACH_PAIR(a, does) does(a, 0) does(a, 1) does(a, 2) does(a, 3)
@@ -224,10 +245,10 @@ enum { ADD_OTHER, SUBTRACT_OTHER, MULTIPLY_BY_OTHER, SUBTRACT_FROM_OTHER, WORDS_
     EACH_TRIPLE(a, 0, does) EACH_TRIPLE(a, 1, does) EACH_TRIPLE(a, 2, does) EACH_TRIPLE(a, 3, does)
 #define ALL_TRIPLES(does) \
     TRIPLES_AFTER(0, does) TRIPLES_AFTER(1, does) TRIPLES_AFTER(2, does) TRIPLES_AFTER(3, does)
-#define LINK_0(k) last_double = last_double + VALUE(Any_double, WORDS_OF_LINK * (k) + 2);
-#define LINK_1(k) last_double = last_double - VALUE(Any_double, WORDS_OF_LINK * (k) + 2);
-#define LINK_2(k) last_double = last_double * VALUE(Any_double, WORDS_OF_LINK * (k) + 2);
-#define LINK_3(k) last_double = VALUE(Any_double, WORDS_OF_LINK * (k) + 1) - last_double;
+#define LINK_0(k) last_double = add_of_doubles(last_double, VALUE(Any_double, WORDS_OF_LINK * (k) + 2));
+#define LINK_1(k) last_double = subtract_of_doubles(last_double, VALUE(Any_double, WORDS_OF_LINK * (k) + 2));
+#define LINK_2(k) last_double = multiply_of_doubles(last_double, VALUE(Any_double, WORDS_OF_LINK * (k) + 2));
+#define LINK_3(k) last_double = subtract_of_doubles(VALUE(Any_double, WORDS_OF_LINK * (k) + 1), last_double);
 #define TAKE_LINK(does, k) LINK_##does(k) VALUE(Any_double, WORDS_OF_LINK * (k) + 3) = last_double;
 #define TAKE_PAIR(a, b) \
     case PAIRS_OF_MEMORY + PAIR(a, b): PLACE(PAIR_OF_MEMORY_##a##b) last_double = VALUE(Any_double, 1); \
@@ -251,21 +272,7 @@ static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last
     if (last != NULL) {
         if (is_single) last_float = *(const Any_float*)last; else last_double = *(const Any_double*)last; }
     for (;;) PLACE(any_code) switch (w->operation.code) {
-        ARITHMETIC(DO_ADD, SUM_OF) ARITHMETIC(DO_SUBTRACT, DIFFERENCE_OF) ARITHMETIC(DO_MULTIPLY, PRODUCT_OF)
-        ARITHMETIC(DO_DIVIDE, QUOTIENT_OF)
-        OF_INTEGERS(DO_ADD, SUM_OF) OF_INTEGERS(DO_SUBTRACT, DIFFERENCE_OF) OF_INTEGERS(DO_MULTIPLY, PRODUCT_OF)
-        COMPARISON(DO_LESS, IS_LESS, isless) COMPARISON(DO_LESS_EQUAL, IS_LESS_EQUAL, islessequal)
-        COMPARISON(DO_GREATER, IS_GREATER, isgreater) COMPARISON(DO_GREATER_EQUAL, IS_GREATER_EQUAL, isgreaterequal)
-        COMPARISON(DO_EQUAL, IS_EQUAL, IS_EQUAL) COMPARISON(DO_NOT_EQUAL, IS_NOT_EQUAL, IS_NOT_EQUAL)
-        OF_ONE(DO_NEGATIVE, NEGATIVE_OF, NEGATIVE_OF) OF_ONE(DO_ABSOLUTE, fabs, fabsf) OF_ONE(DO_SQRT, sqrt, sqrtf)
-        OF_ONE(DO_SQUARE, SQUARE_OF, SQUARE_OF)
-        EXTREME(OF_FLOAT64, DO_MAXIMUM, Any_double, last_double, isgreater)
-        EXTREME(OF_FLOAT64, DO_MINIMUM, Any_double, last_double, isless)
-        EXTREME(OF_FLOAT32, DO_MAXIMUM, Any_float, last_float, isgreater)
-        EXTREME(OF_FLOAT32, DO_MINIMUM, Any_float, last_float, isless)
-        OF_BOOLS(DO_AND, BOTH_OF) OF_BOOLS(DO_OR, ANY_OF)
-        case CODE(OF_BOOL, DO_NOT, MM): VALUE(Any_bool, 2) = !VALUE(Any_bool, 1); DONE(3)
-        EACH_OF_ONE(OF_BOOL, DO_NOT, Any_bool, NOT_OF)
+        CODED(CASES_OF)
 
         case COPY_1: *w[2].address = *w[1].address; DONE(3)
         case COPY_4: memcpy(w[2].address, w[1].address, 4); DONE(3)
@@ -315,7 +322,7 @@ static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last
             flags |= flags_of_calls() | flags_of_arithmetic();
             for (k = 0; k < 3; k++) operands[k] = w[1 + k].address;
             call->function(operands, call->sizes, call->steps, call->data);
-            if (w->operation.code / (N_ON_ELEMENTS * N_FORMS) == OF_FLOAT32) last_float = VALUE(Any_float, 3);
+            if (TYPE_OF(w->operation.code) == OF_FLOAT32) last_float = VALUE(Any_float, 3);
             else last_double = VALUE(Any_double, 3);
             DONE(5) }
 
@@ -332,10 +339,10 @@ static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last
     }
 }
 
-/* Functions of C's library, by number, that loops of NumPy's may call for each element. */
-static LibraryFunction library_function(int k) {
-    static const LibraryFunction functions[] = {sin, cos, tan, exp, log, tanh, atan, sinh, cosh, expm1, log1p};
-    return functions[k];
+/* The function of C's library that an operation's loop may call for each element, or NULL. */
+#define CASE_OF_LIBRARY(name, class, by, ...) case DO_##name: return by;
+static LibraryFunction library_function(int operation) {
+    switch (operation) { IN_LIBRARY(CASE_OF_LIBRARY) default: return NULL; }
 }
 /* Does a loop give the bits of the function? Vector instructions of NumPy's own round one of some ten otherwise. */
 static int loop_is_function(LoopCall* call, LibraryFunction function) {

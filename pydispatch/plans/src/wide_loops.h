@@ -9,6 +9,7 @@
 #include "core/src/seam_compiler.h"
 #include "core/src/loops.h"
 #include "plans/src/steps.h"
+#include "plans/src/operations.h"
 
 /* Lists of macros that make code, which clang-format would break. */
 /* clang-format off */
@@ -59,7 +60,7 @@ static inline int are_rows(char** args, npy_intp n, const npy_intp* strides, npy
         else if (!strides[1]) TAKE(instruction, AT, REPEATED) \
         else TAKE(instruction, AT, AT) \
         if (n > whole) AT(z, end) = last; }
-#define WIDE_ROOT(isa, bits, name, kind, instruction) \
+#define WIDE_LOOP_OF_ONE(isa, bits, name, kind, instruction) \
     WIDE_LOOP(isa, bits, name, kind, 1) \
         (void)y; \
         if (n > whole) __asm__ (instruction " %1, %0" : "=v"(last) : "v"(AT(x, end))); \
@@ -67,14 +68,15 @@ static inline int are_rows(char** args, npy_intp n, const npy_intp* strides, npy
             __asm__ (instruction " %1, %0" : "=v"(result) : "v"(AT(x, i))); \
             AT(z, i) = result; } \
         if (n > whole) AT(z, end) = last; }
-WIDE_LOOP_OF_TWO(add_doubles, double, "vaddpd") WIDE_LOOP_OF_TWO(add_floats, float, "vaddps")
-WIDE_LOOP_OF_TWO(subtract_doubles, double, "vsubpd") WIDE_LOOP_OF_TWO(subtract_floats, float, "vsubps")
-WIDE_LOOP_OF_TWO(multiply_doubles, double, "vmulpd") WIDE_LOOP_OF_TWO(multiply_floats, float, "vmulps")
-WIDE_LOOP_OF_TWO(divide_doubles, double, "vdivpd") WIDE_LOOP_OF_TWO(divide_floats, float, "vdivps")
-WIDE_ROOT("avx512f", 512, roots_of_doubles, double, "vsqrtpd")
-WIDE_ROOT("avx512f", 512, roots_of_floats, float, "vsqrtps")
-WIDE_ROOT("avx2", 256, narrow_roots_of_doubles, double, "vsqrtpd")
-WIDE_ROOT("avx2", 256, narrow_roots_of_floats, float, "vsqrtps")
+#define WIDE_OF_TWO(name, class, by, ...) \
+    WIDE_LOOP_OF_TWO(wide_##name##_of_doubles, double, #by "pd") \
+    WIDE_LOOP_OF_TWO(wide_##name##_of_floats, float, #by "ps")
+#define WIDE_ROOT(name, class, by, ...) \
+    WIDE_LOOP_OF_ONE("avx512f", 512, wide_##name##_of_doubles, double, #by "pd") \
+    WIDE_LOOP_OF_ONE("avx512f", 512, wide_##name##_of_floats, float, #by "ps") \
+    WIDE_LOOP_OF_ONE("avx2", 256, narrow_##name##_of_doubles, double, #by "pd") \
+    WIDE_LOOP_OF_ONE("avx2", 256, narrow_##name##_of_floats, float, #by "ps")
+OF_TWO_NUMBERS(WIDE_OF_TWO) BY_INSTRUCTION(WIDE_ROOT)
 
 #define SUM_OR_LOOP(name, kind, of_two) \
     LOOP_NAMED(name) { \
@@ -82,19 +84,20 @@ WIDE_ROOT("avx2", 256, narrow_roots_of_floats, float, "vsqrtps")
                 || extents[0] <= SHORTEST_PART || !may_sum_npy_##kind((LoopFunction)function_at(data))) \
             of_two(args, extents, strides, data); \
         else *(any_npy_##kind*)args[2] += wide_sum_npy_##kind((any_npy_##kind*)args[1], extents[0]); }
-SUM_OR_LOOP(add_or_sum_doubles, double, add_doubles) SUM_OR_LOOP(add_or_sum_floats, float, add_floats)
+SUM_OR_LOOP(add_or_sum_doubles, double, wide_add_of_doubles)
+SUM_OR_LOOP(add_or_sum_floats, float, wide_add_of_floats)
 
+#define CASE_OF_WIDTH(width, name) \
+    case DO_##name: return is_double ? width##_##name##_of_doubles : width##_##name##_of_floats;
+#define WIDE_CASE(name, ...) CASE_OF_WIDTH(wide, name)
+#define NARROW_CASE(name, ...) CASE_OF_WIDTH(narrow, name)
 static LoopFunction wide_loop(int operation, int is_double) {
-    if (operation == DO_SQRT && !__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx2"))
-        return is_double ? narrow_roots_of_doubles : narrow_roots_of_floats;
-    if (!__builtin_cpu_supports("avx512f")) return NULL;
-    switch (operation) {
-        case DO_ADD: return is_double ? add_or_sum_doubles : add_or_sum_floats;
-        case DO_SUBTRACT: return is_double ? subtract_doubles : subtract_floats;
-        case DO_MULTIPLY: return is_double ? multiply_doubles : multiply_floats;
-        case DO_DIVIDE: return is_double ? divide_doubles : divide_floats;
-        case DO_SQRT: return is_double ? roots_of_doubles : roots_of_floats;
+    if (!__builtin_cpu_supports("avx512f")) {
+        if (__builtin_cpu_supports("avx2")) switch (operation) { BY_INSTRUCTION(NARROW_CASE) }
+        return NULL;
     }
+    if (operation == DO_add) return is_double ? add_or_sum_doubles : add_or_sum_floats;
+    switch (operation) { OF_TWO_NUMBERS(WIDE_CASE) BY_INSTRUCTION(WIDE_CASE) }
     return NULL;
 }
 #else
