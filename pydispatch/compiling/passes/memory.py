@@ -11,7 +11,8 @@ same terms.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Container, Iterable, Sequence
 
 from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.steps import BlocksStep, LoopStep, Step, can_share_memory
@@ -74,29 +75,30 @@ class Arena:
     def place(self, steps: Sequence[Step]) -> int:
         """Set the offsets of all storages of the arena, and return its size in bytes."""
         self.walk(steps)
-        busy: list[tuple[int, int, Storage]] = []       # (offset, end, storage), in order, without overlaps
-        size = ALIGNMENT
-        for storage in sorted(self._first, key=self._first.__getitem__):
+        held: dict[Storage, int] = {}                   # the storages that are needed now, and where they end
+        ends: list[tuple[int, int, Storage]] = []       # (last time, order, storage), a heap
+        gaps = Gaps()
+        for order, storage in enumerate(sorted(self._first, key=self._first.__getitem__)):
             start, nbytes = self._first[storage], self._sizes[storage]
-            taken = self._place_taken_over(storage, busy)
+            while ends and ends[0][0] < start:
+                ended = heapq.heappop(ends)[2]
+                if ended in held:
+                    gaps.free(ended.offset, held.pop(ended))
+            taken = self._place_taken_over(storage, held)
             if taken is not None:
                 storage.offset = taken.offset
-                busy = [entry for entry in busy if entry[2] is not taken]
+                held[storage] = held.pop(taken)
             else:
-                busy = [entry for entry in busy if self._last[entry[2]] >= start]
-                storage.offset = _lowest_gap(busy, nbytes)
-            end = storage.offset + nbytes
-            bisect.insort(busy, (storage.offset, end, storage))
-            if end > size:
-                size = end
-        return size
+                storage.offset = gaps.take(nbytes)
+                held[storage] = storage.offset + nbytes
+            heapq.heappush(ends, (self._last[storage], order, storage))
+        return max(gaps.top, ALIGNMENT)
 
-    def _place_taken_over(self, storage: Storage, busy: Sequence[tuple[int, int, Storage]]) -> Storage | None:
-        """Return a busy storage whose place this storage may take, or None."""
+    def _place_taken_over(self, storage: Storage, held: Container[Storage]) -> Storage | None:
+        """Return a storage that is needed now and whose place this storage may take, or None."""
         start, nbytes = self._first[storage], self._sizes[storage]
         for first, last, other, blocks in self._taken_over.get(storage, ()):
-            if (first == start and self._last.get(other) == last and self._sizes[other] == nbytes
-                    and any(entry[2] is other for entry in busy)
+            if (first == start and self._last.get(other) == last and self._sizes[other] == nbytes and other in held
                     and (blocks is None or blocks.reads_where_it_writes(storage, other))):
                 return other
         return None
@@ -164,11 +166,34 @@ class Arena:
                 self._first[storage] = min(self._first[storage], start)
 
 
-def _lowest_gap(busy: Sequence[tuple[int, int, Storage]], nbytes: int) -> int:
-    """Return the lowest offset with this number of free bytes."""
-    offset = 0
-    for start, end, _ in busy:      # in order of offsets, without overlaps
-        if offset + nbytes <= start:
-            break
-        offset = end
-    return offset
+class Gaps:
+    """The bytes that no storage holds: below `top` the gaps, from there on all."""
+
+    def __init__(self) -> None:
+        self._gaps: list[tuple[int, int]] = []      # (start, end), in order, none beside another
+        self.top = 0                                # the end of the largest arena so far
+
+    def take(self, nbytes: int) -> int:
+        """Return the lowest offset with this number of free bytes, which it takes."""
+        for position, (start, end) in enumerate(self._gaps):
+            if end - start >= nbytes:
+                if end - start == nbytes:
+                    del self._gaps[position]
+                else:
+                    self._gaps[position] = start + nbytes, end
+                return start
+        start = self.top
+        if self._gaps and self._gaps[-1][1] == start:       # the last gap can grow
+            start = self._gaps.pop()[0]
+        self.top = start + nbytes
+        return start
+
+    def free(self, start: int, end: int) -> None:
+        """Give bytes back."""
+        position = bisect.bisect(self._gaps, (start, end))
+        if position < len(self._gaps) and self._gaps[position][0] == end:
+            end = self._gaps.pop(position)[1]
+        if position and self._gaps[position - 1][1] == start:
+            position -= 1
+            start = self._gaps.pop(position)[0]
+        self._gaps.insert(position, (start, end))
