@@ -44,6 +44,7 @@ from pydispatch.exceptions import (
 cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.math cimport log, log1p
+from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy, memset
 
 cimport numpy as cnp

@@ -7,6 +7,7 @@ import inspect
 import os
 import types
 import warnings
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -235,9 +236,9 @@ class Compiled(CompiledFunction):
         program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend)
         sources.check()     # nothing is drawn
         if self.donate:
-            for i, node in enumerate(program.graph.placeholders):
-                if arguments.is_donated(i):
-                    node.meta["donated"] = True
+            placeholders = program.graph.placeholders
+            for number in arguments.donated:
+                placeholders[number].meta["donated"] = True
         known = list(self._programs)
         if arguments.key in known:
             self._reasons.append("arrays lie in memory in another order, on which it depends what views share")
@@ -389,11 +390,12 @@ class _Arguments:
         return list(in_reach(_functions(self.compiled.__wrapped__, [
             leaf.value if isinstance(leaf, _Static) else leaf for leaf in self.leaves])))
 
-    def is_donated(self, number: int) -> bool:
-        """Return whether the array with this number in `arrays` is part of a donated argument."""
+    @property
+    def donated(self) -> list[int]:
+        """The numbers in `arrays` of those that are parts of donated arguments."""
         positions = [i for i, arg in enumerate(self.args) for leaf in tree_flatten(arg)[0] if _core.is_array(leaf)]
-        return number < len(positions) and (
-            positions[number] in self.compiled.donate or positions[number] - len(self.args) in self.compiled.donate)
+        return [number for number, i in enumerate(positions)
+                if i in self.compiled.donate or i - len(self.args) in self.compiled.donate]
 
     @property
     def names(self) -> list[str]:
@@ -408,18 +410,18 @@ class _Arguments:
                 bound = inspect.signature(self.compiled.__wrapped__).bind(*self.args, **self.kwargs).arguments
             except (TypeError, ValueError):
                 bound = {}
-        owners: dict[int, list[str]] = {}
+        owners: dict[int, deque[str]] = defaultdict(deque)
         for name, value in bound.items():
             for leaf in tree_flatten(value)[0]:
-                owners.setdefault(id(leaf), []).append(name)
-        names: list[str] = []
+                owners[id(leaf)].append(name)
+        names: dict[str, None] = {}
+        numbers: Counter[str] = Counter()       # of names with this base
         for leaf in self.given:
-            base = owners[id(leaf)].pop(0) if owners.get(id(leaf)) else "arg"
-            name, n = base, 1
-            while name in names:
-                n += 1
-                name = f"{base}_{n}"
-            names.append(name)
+            name = base = owners[id(leaf)].popleft() if owners[id(leaf)] else "arg"
+            while name in names or not numbers[base]:
+                numbers[base] += 1
+                name = base if numbers[base] == 1 else f"{base}_{numbers[base]}"
+            names[name] = None
         return [*names, *[f"captured_{place}" for place in self.places]]
 
     @property

@@ -337,16 +337,17 @@ cdef Arena new_arena(Plan plan):
 
 cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):
     """Allocate the results and store their addresses. Donated inputs may be used instead of new arrays."""
-    if not plan.has_large_results:
-        return new_arrays(plan, table, inputs)
-    before = begin_buffer_cache()
+    cdef char* apart = NULL if inputs == NULL else inputs_apart(inputs, len(plan.inputs))
+    before = begin_buffer_cache() if plan.has_large_results else None
     try:
-        return new_arrays(plan, table, inputs)
+        return new_arrays(plan, table, inputs, apart)
     finally:
-        end_buffer_cache(before)
+        PyMem_RawFree(apart)
+        if before is not None:
+            end_buffer_cache(before)
 
 
-cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs):
+cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs, char* apart):
     cdef Py_ssize_t n = len(plan.results), i, k, axis
     cdef tuple results = PyTuple_New(n)
     cdef cnp.npy_intp extents[MAX_AXES]
@@ -355,7 +356,7 @@ cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs):
     for i in range(n):
         if inputs != NULL:
             k = plan.donated[i]
-            if k >= 0 and can_be_taken(inputs, len(plan.inputs), k):
+            if k >= 0 and apart[k]:
                 table[i] = <char*>PyArray_DATA(<PyArrayObject*>inputs[k])
                 Py_INCREF(<object>inputs[k])
                 PyTuple_SET_ITEM(results, i, <object>inputs[k])
@@ -372,21 +373,49 @@ cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs):
     return results
 
 
-cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noexcept:
-    """Return whether a result may take the memory of this input: whether no other input shares some of it."""
-    cdef PyArrayObject* array = <PyArrayObject*>inputs[k]
-    cdef char* start = <char*>PyArray_DATA(array)
-    cdef char* other
+cdef struct Extent:             # the memory of an input
+    char* start
+    char* end
+    Py_ssize_t number
+
+
+cdef int compare_starts(const void* first, const void* second) noexcept nogil:
+    cdef char* a = (<const Extent*>first).start
+    cdef char* b = (<const Extent*>second).start
+    return (a > b) - (a < b)
+
+
+cdef char* inputs_apart(PyObject* const* inputs, Py_ssize_t n) except NULL:
+    """Return for each input whether a result may take its memory: whether no other input shares some of it.
+
+    The caller frees the answer.
+    """
+    cdef Extent* extents = <Extent*>PyMem_RawMalloc(n * sizeof(Extent))
+    cdef char* answer = <char*>PyMem_RawCalloc(n, 1)
+    cdef char* end = NULL       # of the inputs before
+    cdef PyArrayObject* array
     cdef Py_ssize_t i
-    if not PyArray_ISCARRAY_RO(array) or not PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE:
-        return False
+    if extents == NULL or answer == NULL:
+        PyMem_RawFree(extents)
+        PyMem_RawFree(answer)
+        raise MemoryError()
     for i in range(n):
-        other = <char*>PyArray_DATA(<PyArrayObject*>inputs[i])
-        if i != k and (not PyArray_ISCARRAY_RO(<PyArrayObject*>inputs[i])
-                       or other < start + PyArray_NBYTES(array)
-                       and start < other + PyArray_NBYTES(<PyArrayObject*>inputs[i])):
-            return False
-    return True
+        array = <PyArrayObject*>inputs[i]
+        if not PyArray_ISCARRAY_RO(array):      # its memory may be anywhere
+            n = 0
+            break
+        extents[i].start = <char*>PyArray_DATA(array)
+        extents[i].end = extents[i].start + PyArray_NBYTES(array)
+        extents[i].number = i
+    qsort(extents, n, sizeof(Extent), compare_starts)
+    for i in range(n):
+        array = <PyArrayObject*>inputs[extents[i].number]
+        answer[extents[i].number] = (
+            PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE and end <= extents[i].start
+            and (i + 1 == n or extents[i].end <= extents[i + 1].start))
+        end = max(end, extents[i].end)
+    PyMem_RawFree(extents)
+    return answer
 
 
 cdef int check_loops() except -1:

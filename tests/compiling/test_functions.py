@@ -1131,3 +1131,77 @@ def test_a_proxy_of_a_dead_object_is_no_capture():
     compiled = compile(lambda x, rng: x * len(holder) + rng.random())
     rng = face.random.default_rng(0)
     np.testing.assert_array_equal(compiled(np.ones(2), rng), 1 + np.random.default_rng(0).random() * np.ones(2))
+
+
+# --- what a compilation costs ----------------------------------------------------------------------------------------
+
+
+def chain(n):
+    def f(x):
+        for _ in range(n):
+            x = face.sin(x) * 1.01
+        return x.sum()
+
+    return lambda: compile(func.value_and_grad(f))(np.ones(4))
+
+
+def wide(n):
+    def f(x):
+        total = 0.0
+        for part in [face.sin(x * (i + 1.0)) for i in range(n)]:
+            total = total + part
+        return total.sum()
+
+    return lambda: compile(func.value_and_grad(f))(np.ones(4))
+
+
+def leaves(n, **options):
+    tree = {f"leaf{i}": np.ones(3) for i in range(n)}
+    return lambda: compile(lambda tree: {name: leaf * 2.0 for name, leaf in tree.items()}, **options)(tree)
+
+
+def count_instructions(call):
+    """Return how many instructions of Python's virtual machine a call takes."""
+    total = 0
+
+    def trace(frame, event, _):
+        nonlocal total
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        total += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return total
+
+
+@pytest.mark.parametrize("make", [
+    chain, wide, leaves, pytest.param(lambda n: leaves(n, donate=0), id="donated leaves"),
+])
+def test_a_compilation_is_linear_in_the_program(make):
+    """All but the loops inside of C functions is counted."""
+    make(3)()
+    few, many = count_instructions(make(50)), count_instructions(make(200))
+    assert many < 4.2 * few
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_inputs_that_share_memory_are_not_overwritten(seed):
+    """Oracle: `numpy.shares_memory` of each pair."""
+    random = np.random.default_rng(seed)
+    memory = np.zeros(60)
+    given = {}
+    for i in range(12):
+        start = random.integers(40)
+        given[f"x{i}"] = memory[start:start + 4] if random.random() < 0.5 else np.zeros(4)
+        given[f"x{i}"].flags.writeable = random.random() < 0.8
+    compiled = compile(lambda tree: {name: leaf + 1.0 for name, leaf in tree.items()}, donate=0)
+    compiled({name: np.zeros(4) for name in given})
+    results = compiled(given)
+    for name, array in given.items():
+        apart = not any(np.shares_memory(array, other) for key, other in given.items() if key != name)
+        assert (results[name] is array) == (apart and array.flags.writeable)

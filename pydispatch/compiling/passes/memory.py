@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 
 from pydispatch.compiling.builder import Builder
@@ -39,19 +40,28 @@ def donations(builder: Builder, results: Sequence[Value], steps: Sequence[Step])
     A result can take the memory if all reads of the input come before the first write of the result, or if one loop
     reads and writes element by element.
     """
+    if not builder.donated:
+        return ()
+    touching: dict[Storage, list[int]] = defaultdict(list)      # the steps that read or write a storage
+    for i, step in enumerate(steps):
+        read, written = step.accesses()
+        for storage in read | written:
+            touching[storage].append(i)
+
+    def can_take(result: Value, given: Value) -> bool:
+        if result.shape != given.shape or result.dtype != given.dtype:
+            return False
+        new, old = result.storage.final(), given.storage
+        return can_share_memory([steps[i] for i in sorted({*touching[new], *touching[old]})], new, old)
+
     left = list(builder.donated)
     found = []
     for result in results:
-        taken = next((number for number in left if _can_take(result, builder.inputs[number], steps)), -1)
+        taken = next((number for number in left if can_take(result, builder.inputs[number])), -1)
         if taken >= 0:
             left.remove(taken)
         found.append(taken)
     return tuple(found) if any(number >= 0 for number in found) else ()
-
-
-def _can_take(result: Value, given: Value, steps: Sequence[Step]) -> bool:
-    return result.shape == given.shape and result.dtype == given.dtype and can_share_memory(
-        steps, result.storage.final(), given.storage)
 
 
 _Earlier = tuple[int, int, Storage, BlocksStep | None]

@@ -46,6 +46,7 @@ cdef extern from "Python.h":
     PyObject* PyCell_GET(PyObject*)
     PyTypeObject PyDict_Type, PyCell_Type
     void* PyMem_RawMalloc(size_t) nogil
+    void* PyMem_RawCalloc(size_t, size_t) nogil
     void PyMem_RawFree(void*) nogil
     double PyFloat_AS_DOUBLE(PyObject*)
     PyTypeObject* Py_TYPE(PyObject*)
