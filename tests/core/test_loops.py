@@ -152,12 +152,26 @@ def test_what_is_not_plain_is_left_to_numpy(name):
         assert outcome(ops.np.multiply, *args)[0][:2] == outcome(np.multiply, *args)[0][:2]
 
 
-@pytest.mark.parametrize("shape", [(0,), (2, 0), (4097,), (65, 64), ()], ids=str)
-def test_arrays_without_elements_or_with_many_and_numbers_alone_are_left_to_numpy(shape):
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (4097,), (65, 64)], ids=str)
+def test_arrays_without_elements_or_with_many_are_left_to_numpy(shape):
     x = np.ones(shape)
     assert _core.loop_result(np.add, x, x) is NotImplemented
     assert _core.loop_result(np.exp, x) is NotImplemented
     assert outcome(ops.np.add, x, x) == outcome(np.add, x, x)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
+@pytest.mark.parametrize("function", [np.add, np.subtract, np.divide, np.power, np.less, np.exp, np.sqrt, np.negative])
+def test_arrays_without_axes_have_loops_whose_results_are_scalars(function, dtype):
+    op = getattr(ops.np, function.__name__)
+    for numbers in ((2, 1), (0, 0), (-1, -1), (1, 0)):
+        args = [np.array(number, dtype) for number in numbers[:function.nin]]
+        expected = outcome(function, *args)
+        assert outcome(op, *args) == expected
+        assert outcome(lambda *args: op(*map(Tensor, args)).numpy()[()], *args) == expected
+        if dtype == "f8":
+            assert outcome(_core.loop_result, function, *args) == expected
+            assert outcome(_core.loop_result, function, *args[:-1], 2.0) == outcome(function, *args[:-1], 2.0)
 
 
 @pytest.mark.parametrize("function", [

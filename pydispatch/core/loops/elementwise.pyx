@@ -173,8 +173,10 @@ cdef bint find_extents(Operands* operands) noexcept:
 cdef PyObject* map_in_general(Loop* loop, PyObject* const* args) except? NULL:
     cdef Operands operands
     cdef TypedLoop* typed
-    if loop.typed == NULL or not read_operands(&operands, args, loop.n_in, -1) or not find_extents(&operands):
+    if loop.typed == NULL or not read_operands(&operands, args, loop.n_in, -1):
         return NULL
+    if not find_extents(&operands):
+        return NULL if operands.n_axes else map_numbers(loop, args)
     typed = loop_of_type(loop, operands.type)
     if typed == NULL:
         return map_converted(loop, &operands, converting_loop(loop, operands.type))

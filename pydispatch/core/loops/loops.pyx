@@ -188,7 +188,7 @@ cdef bint find_loop_of_types(function, types, PyUFuncGenericFunction* found, voi
 
 
 cdef PyObject* call_loop(Loop* loop, PyObject* const* args) except? NULL:
-    """Return the result of a universal function as a new array, or NULL if NumPy has to compute it."""
+    """Return the result of a universal function, a new array or a scalar, or NULL if NumPy has to compute it."""
     if loop.kind == ELEMENTWISE:
         return map_elements(loop, args)
     if loop.kind == PRODUCT:
@@ -304,7 +304,9 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
             if ends_with(args[i], whole):
                 return map_with_row(loop, operands, args[i], whole, 0)
             return map_in_general(loop, args)
-    if whole == NULL or not is_small(whole):
+    if whole == NULL:
+        return map_numbers(loop, args)
+    if not is_small(whole):
         return NULL
     result = new_like(whole)
     length = PyArray_SIZE(<PyArrayObject*>whole)
