@@ -88,8 +88,8 @@ RUN_ONCE = {"c_functions", "closed_classes", "exports", "gathered", "guards", "k
 def patch_cython() -> None:
     """Change what Cython writes, in its compiler: no function of its own says this."""
     # Cython would export each function that a header declares, for other extensions to import. They have the C API
-    # instead (core/interface/exports.pyx), and GCC can inline the last call of a function, and leave out the function, only
-    # where nothing takes its address.
+    # instead (core/interface/exports.pyx). GCC can inline the last call of a function, and leave out the function,
+    # only where nothing takes its address.
     ModuleNode.generate_c_function_export_code = lambda module, env, code: None
 
     # What the core declares as inline is inlined, which a function that calls itself cannot be. Left to GCC, a call

@@ -31,7 +31,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "core", "plans", "*.c", "_build"
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of the package, with its compiled core, and of what regenerates its files."""
+    """Return a copy of the package, with its compiled core, and of what regenerates its files."""
     for folder in ("pydispatch", "tests", "tools", "docs"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=IGNORED)
     return tmp_path
@@ -213,7 +213,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("shape", [(3, 2), (300, 400)], ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_kind_of_step_is_a_class_and_a_rule(monkeypatch, name, shape):
-    """No pass is changed for it."""
+    # No pass is changed for it.
     x = np.random.default_rng(0).standard_normal(shape)
     expected = tree_leaves(PROGRAMS[name](x))
     monkeypatch.setitem(RULES, "np::copy", in_two_runs)

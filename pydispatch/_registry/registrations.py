@@ -19,8 +19,8 @@ from pydispatch._sites import RegistrationSite, caller_site, frames_to_caller, i
 from pydispatch.exceptions import OverrideWarning, RegistrationError
 from pydispatch.keys import DispatchKey
 from pydispatch.schema import OperatorName, Schema
-from pydispatch.schema.parser import parse_declared_signature
 from pydispatch.schema.fitting import EXACT
+from pydispatch.schema.parser import parse_declared_signature
 
 H = TypeVar("H", bound="OperatorHandle")
 K = TypeVar("K")

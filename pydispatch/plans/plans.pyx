@@ -392,7 +392,7 @@ cdef char* inputs_apart(PyObject* const* inputs, Py_ssize_t n) except NULL:
     """
     cdef Extent* extents = <Extent*>PyMem_RawMalloc(n * sizeof(Extent))
     cdef char* answer = <char*>PyMem_RawCalloc(n, 1)
-    cdef char* end = NULL       # of the inputs before
+    cdef char* reached = NULL   # the end of the inputs before
     cdef PyArrayObject* array
     cdef Py_ssize_t i
     if extents == NULL or answer == NULL:
@@ -411,9 +411,9 @@ cdef char* inputs_apart(PyObject* const* inputs, Py_ssize_t n) except NULL:
     for i in range(n):
         array = <PyArrayObject*>inputs[extents[i].number]
         answer[extents[i].number] = (
-            PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE and end <= extents[i].start
+            PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE and reached <= extents[i].start
             and (i + 1 == n or extents[i].end <= extents[i + 1].start))
-        end = max(end, extents[i].end)
+        reached = max(reached, extents[i].end)
     PyMem_RawFree(extents)
     return answer
 

@@ -15,12 +15,12 @@ MEANING = {COVERED: COVERED, DECOMPOSED: "from other operators", MISSING: "missi
 
 
 def table(backend: str) -> list[str]:
-    """How a backend runs NumPy's operators. Random numbers are left out."""
+    """Return how a backend runs NumPy's operators. Random numbers are left out."""
     return rows({name: each for name, each in coverage(backend).items() if not name.startswith("random_")})
 
 
 def rows(found: dict[str, Coverage]) -> list[str]:
-    """One row for each kind, and for each list of arguments that kernels do not take. The longest row has no names."""
+    """Return a row for each kind, and for each list of arguments that kernels do not take. The longest has no names."""
     groups: dict[str, list[str]] = {}
     for kind in KINDS:
         for name, each in found.items():

@@ -231,7 +231,7 @@ def test_a_pack_that_fails_to_load_says_why(tmp_path, monkeypatch, source, distr
 
 
 def packs_found(monkeypatch, *points):
-    """What the doctor finds of packs, if these alone are installed."""
+    """Return the doctor's findings about packs, if only these are installed."""
     monkeypatch.setattr("pydispatch._registry.packs.installed", lambda path, group: EntryPoints(points))
     monkeypatch.setattr(extensions, "installed", lambda path, group: EntryPoints(points))
     return list(extensions.examine_packs())

@@ -1183,7 +1183,7 @@ def count_instructions(call):
     chain, wide, leaves, pytest.param(lambda n: leaves(n, donate=0), id="donated leaves"),
 ])
 def test_a_compilation_is_linear_in_the_program(make):
-    """All but the loops inside of C functions is counted."""
+    # All but the loops inside of C functions is counted.
     make(3)()
     few, many = count_instructions(make(50)), count_instructions(make(200))
     assert many < 4.2 * few
@@ -1191,7 +1191,7 @@ def test_a_compilation_is_linear_in_the_program(make):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_inputs_that_share_memory_are_not_overwritten(seed):
-    """Oracle: `numpy.shares_memory` of each pair."""
+    # The oracle is `numpy.shares_memory` of each pair.
     random = np.random.default_rng(seed)
     memory = np.zeros(60)
     given = {}

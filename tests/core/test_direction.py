@@ -22,17 +22,17 @@ DOORS = {"compiled": "interface"}       # calls of compiled functions join the d
 
 
 def chapter_of(path: Path) -> str:
-    """The folder of a part, or the chapter that a door belongs to."""
+    """Return the folder of a part, or the chapter that a door belongs to."""
     return DOORS.get(path.stem, path.parent.name)
 
 
 def blocks_of(code: str) -> list[str]:
-    """The statements at the top level, with what is indented below them."""
+    """Return the statements at the top level, with what is indented below them."""
     return re.split(r"^(?=\S)(?![)\]}])", code, flags=re.MULTILINE)
 
 
 def local_names(block: str) -> set[str]:
-    """Parameters, variables and methods of the functions and classes in a statement."""
+    """Return parameters, variables and methods of the functions and classes in a statement."""
     if not re.match(r"c?p?def |class ", block):
         return set()
     found = set(re.findall(r"^ +(?:c?p?def|class) [^(\n]*?(\w+)\(", block, re.MULTILINE))
@@ -49,23 +49,23 @@ def local_names(block: str) -> set[str]:
 
 
 def split(names: str) -> list[str]:
-    """The items of a list of declarations."""
+    """Return the items of a list of declarations."""
     return re.split(r",(?![^()]*\))", names)
 
 
 def last_name(declaration: str) -> str:
-    """The name that a declaration such as `Tensor tensor` declares."""
+    """Return the name that a declaration such as `Tensor tensor` declares."""
     return re.findall(r"\w*$", declaration.strip())[0]
 
 
 def types_of(code: str) -> set[str]:
-    """The classes, structs and other types that code declares."""
+    """Return the classes, structs and other types that code declares."""
     names = re.findall(r"\b(?:class|struct|union) (\w+)|ctypedef .*?(?:\(\*(\w+)\)|(\w+)$)", code, re.MULTILINE)
     return {name for alternatives in names for name in alternatives if name}
 
 
 def chapters_by_name() -> dict[str, set[str]]:
-    """For each name the chapters that define it: functions by their body, classes and variables by their header."""
+    """Map each name to the chapters that define it: functions by their body, others by their header."""
     bodies, headers = defaultdict(set), defaultdict(set)
     for part in PARTS:
         for name in defined_names(code_of(f"{part}.pyx")):
@@ -93,7 +93,7 @@ def uses() -> Iterator[tuple[str, str, str]]:
 
 
 def used_upwards() -> dict[str, dict[str, set[str]]]:
-    """By chapter: the names that it uses of chapters above it, each with the parts that use it."""
+    """Return by chapter the names that it uses of chapters above it, each with the parts that use it."""
     chapters = chapters_by_name()
     found: dict[str, dict[str, set[str]]] = {chapter: defaultdict(set) for chapter in BELOW}
     for name, chapter, part in uses():
@@ -103,7 +103,7 @@ def used_upwards() -> dict[str, dict[str, set[str]]]:
 
 
 def hooks() -> set[str]:
-    """The names of hooks.pxd, each below a comment that says why it goes up."""
+    """Return the names of hooks.pxd, each below a comment that says why it goes up."""
     lines = SOURCES["hooks.pxd"].read_text()
     return set(re.findall(r"^# [^-\n].*\ncp?def [^(\n]*?(\w+)(?:\(|$)", lines, re.MULTILINE))
 

@@ -73,7 +73,7 @@ int run_wide(int operation, npy_intp n, double* x, double* y, double* result) {
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    """The C of plans with three more lines in its table."""
+    """Return the C of plans with three more lines in its table."""
     folder = tmp_path_factory.mktemp("table")
     for chapter in ("core", "plans"):
         shutil.copytree(PACKAGE / chapter / "src", folder / chapter / "src")

@@ -464,7 +464,7 @@ def test_py_impl_twice_for_a_key_is_what_registering_twice_is(fresh, define):
 
 
 def test_a_kernel_that_calls_its_own_operator_goes_to_the_next_entry(op):
-    """In PyTorch such a kernel recurses, unless it turns the Python dispatcher off."""
+    # In PyTorch such a kernel recurses, unless it turns the Python dispatcher off.
 
     def rule(mode, func, types, args, kwargs):
         return op(*args, times=kwargs.get("times", 2) + 1)

@@ -36,14 +36,14 @@ def code(names: Iterable[str]) -> str:
 
 
 def operators_table() -> list[str]:
-    """Every operator, by category and variants."""
+    """List every operator, by category and variants."""
     groups = grouped(((category(name), variants(name)), name) for name in NAMES)
     rows = [f"| {kind} | {code(names)} | {forms} |" for (kind, forms), names in groups.items()]
     return ["| category | operators | variants |", "|---|---|---|", *rows]
 
 
 def families_table() -> list[str]:
-    """Every operator that is loaded on first use, by family."""
+    """List every operator that is loaded on first use, by family."""
     groups = grouped(((name.partition("_")[0],), name) for name in sorted(OF_FAMILIES))
     rows = [f"| {family} | {code(names)} |" for (family,), names in groups.items()]
     return ["| family | operators |", "|---|---|", *rows]
