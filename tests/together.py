@@ -27,7 +27,7 @@ def together(names: str, cases: Iterable[Any], ids: Any = None) -> Callable[[Cal
             except Exception as error:
                 error.add_note(f"in the case {label}")
                 return error
-            except pytest.fail.Exception as error:      # not an Exception
+            except (pytest.fail.Exception, pytest.skip.Exception) as error:     # not an Exception. None may be skipped
                 return AssertionError(f"{error.msg}, in the case {label}")
             return None
 
