@@ -78,7 +78,13 @@ def test_the_page_shows_what_backends_have():
     wrong = "<!-- coverage of Lone: tests.backends.lone -->\nold\n<!-- end -->"
     rows = page.renewed(wrong).splitlines()
     assert rows[2:4] == ["| what | operators |", "|---|---|"]
-    assert [row.split(" (")[0] for row in rows[4:8]] == [
-        "| covered", "| without some arguments", "| from other operators", "| missing"]
-    assert "`exp` (dtype, casting)" in rows[5]
-    assert "random" not in page.renewed(wrong)
+    shown = {what.partition(" (")[0]: (int(what.partition(" (")[2].rstrip(")")), names.split()) for what, names in (
+        row.strip("| ").split(" | ") for row in rows[4:rows.index("", 4)])}
+    assert list(shown)[:2] == ["covered", "without `dtype`, `casting`"]
+    assert list(shown)[-2:] == ["from other operators", "missing"]
+    assert "`cumsum`" in shown["without `dtype`"][1]
+    assert [names for _, names in shown.values()].count(["all", "others"]) == 1
+    assert all(len(names) == n for n, names in shown.values() if names != ["all", "others"])
+    expected = {f"`{name}`" for name in coverage("Lone") if not name.startswith("random_")}
+    assert sum(n for n, _ in shown.values()) == len(expected)
+    assert {name for _, names in shown.values() for name in names} - expected == {"all", "others"}
