@@ -164,6 +164,11 @@ ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
 # code may run there. Code of users may copy the context, and code that runs in the copy, possibly in another thread,
 # has to find the state at the time of copying. So before a user's handler, kernel or hook runs, the state is written to
 # the variable (`publish_state`).
+#
+# A state is thus stored in several places. The variable is what other contexts and threads see. The cell saves writing
+# it (90 to 350 ns) at each step down the stack, the mappings of contexts.pyx a new mapping (100 ns), `remembered_state`
+# a look-up at each call, and `spare` an eighth of a small `grad`. `instead` saves nothing: it makes leaving a guard
+# certain, also without memory.
 
 
 cdef inline PyObject* borrowed_state() noexcept:
