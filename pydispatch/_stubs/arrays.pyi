@@ -16,6 +16,7 @@ class OtherArray(Protocol):
     def dtype(self) -> Any: ...
 
 _T = TypeVar("_T")
+_Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
 _Number: TypeAlias = complex | np.generic
 _Raw: TypeAlias = NDArray[Any] | _Number
 _Value: TypeAlias = Tensor | OtherArray | _Raw

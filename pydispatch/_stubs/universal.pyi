@@ -2,16 +2,12 @@
 
 import builtins
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, overload
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pydispatch._core import Tensor
-
-_Raw: TypeAlias = NDArray[Any] | complex | np.generic
-_Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
-_T = TypeVar("_T")
+from pydispatch._stubs.arrays import _Out, _Raw, _T
 
 class Methods:
     nin: int

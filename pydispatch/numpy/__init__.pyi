@@ -2,12 +2,12 @@
 
 import builtins
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, overload
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pydispatch._core import Tensor
+from pydispatch._stubs.arrays import _Out, _Raw, _T
 
 from numpy import False_ as False_
 from numpy import ScalarType as ScalarType
@@ -153,10 +153,6 @@ from pydispatch.numpy.indexing import r_ as r_
 from pydispatch.numpy.indexing import c_ as c_
 from pydispatch.numpy.standard import ArrayNamespaceInfo
 from pydispatch._stubs.universal import Universal11, Universal12, Universal21, Universal22
-
-_Raw: TypeAlias = NDArray[Any] | complex | np.generic
-_Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
-_T = TypeVar("_T")
 
 __array_namespace_info__ = ArrayNamespaceInfo
 __array_api_version__: str

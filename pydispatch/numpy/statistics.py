@@ -41,6 +41,13 @@ def options_of(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not ABSENT and value is not None}
 
 
+def named(name: str, doc: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function a name and a docstring, and return it."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
 @array_function()
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = ABSENT) -> Any:
     """Return the difference of the largest and the smallest element."""
@@ -65,9 +72,8 @@ def accumulated(name: str) -> Callable[..., Any]:
             shape = [1 if i == axis else n for i, n in enumerate(result.shape)]
             result = ops.np.concatenate([ops.np.full_like(result, start, shape=tuple(shape)), result], axis)
         return into(out, result, "unsafe")
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Running totals along an axis." if start == 0 else "Running products along an axis."
-    return array_function()(function)
+    doc = "Running totals along an axis." if start == 0 else "Running products along an axis."
+    return array_function()(named(name, doc, function))
 
 
 cumulative_sum = accumulated("cumulative_sum")
@@ -504,9 +510,7 @@ def nan_reduction(name: str, value: Any, doc: str) -> Callable[..., Any]:
         reduce = FUNCTIONS[name.removeprefix("nan")].on_tensors
         return into(out, reduce(with_instead(a, missing_of(a), value), axis, dtype,
                                 **options_of(keepdims=keepdims, initial=initial, where=where)), "unsafe")
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return array_function()(function)
+    return array_function()(named(name, doc, function))
 
 
 nansum = nan_reduction("nansum", 0, "The sum of the elements that are not nan.")
@@ -520,9 +524,7 @@ def nan_accumulation(name: str, value: Any, doc: str) -> Callable[..., Any]:
     def function(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         a = as_nonscalar(a)
         return into(out, accumulate(with_instead(a, missing_of(a), value), axis, dtype), "unsafe")
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return array_function()(function)
+    return array_function()(named(name, doc, function))
 
 
 nancumsum = nan_accumulation("nancumsum", 0, "Running totals of the elements that are not nan.")
@@ -547,9 +549,7 @@ def nan_extreme(name: str, doc: str) -> Callable[..., Any]:
             warn_of(nothing, "All-NaN slice encountered")
             result = as_scalar(ops.np.where(nothing, np.asarray(np.nan, a.dtype), result))
         return into(out, result, "unsafe")
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return array_function()(function)
+    return array_function()(named(name, doc, function))
 
 
 def warn_of(nothing: Any, message: str) -> None:
@@ -576,9 +576,7 @@ def nan_position(name: str, doc: str) -> Callable[..., Any]:
             if known is not None and known.any():
                 raise ValueError("All-NaN slice encountered")
         return into_alike(out, find(with_instead(a, missing, limit), axis, **options))
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return array_function(constant=True)(function)
+    return array_function(constant=True)(named(name, doc, function))
 
 
 nanargmin = nan_position("nanargmin", "The position of the smallest element that is not nan.")

@@ -53,17 +53,12 @@ HEAD = """\
 
 import builtins
 from collections.abc import Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, NamedTuple, overload
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pydispatch._core import Tensor
-"""
-TYPES = """\
-_Raw: TypeAlias = NDArray[Any] | complex | np.generic
-_Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
-_T = TypeVar("_T")
+from pydispatch._stubs.arrays import _Out, _Raw, _T
 """
 METHODS = """\
 class Methods:
@@ -270,7 +265,7 @@ def universal() -> str:
         inner = overloads("__call__", [f"(self, {call.removeprefix('(')}" for call in found])
         lines += [f"class Function{numbers}:\n{textwrap.indent(inner, '    ')}",
                   f"class Universal{numbers}(Function{numbers}, Methods): ...\n"]
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), TYPES, METHODS, *lines])
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), METHODS, *lines])
 
 
 def imported_classes(lines: Collection[str]) -> list[str]:
@@ -310,7 +305,7 @@ def text() -> str:
         *imports, "",
         *[f"from pydispatch.numpy import {name} as {name}" for name in MODULES],
         *[f"from pydispatch.numpy.{module} import {name} as {name}" for name, module in CLASSES.items()],
-        "from pydispatch.numpy.standard import ArrayNamespaceInfo", *imported_classes(classes), TYPES,
+        "from pydispatch.numpy.standard import ArrayNamespaceInfo", *imported_classes(classes),
         "__array_namespace_info__ = ArrayNamespaceInfo", "__array_api_version__: str", "",
         *named_results(functions), *classes, *functions, "", *aliases, "",
     ])
@@ -334,7 +329,7 @@ def of_module(name: str) -> str:
     module = importlib.import_module(f"pydispatch.{name}")
     errors = ["from numpy.linalg import LinAlgError as LinAlgError\n"] if hasattr(module, "LinAlgError") else []
     lines = of_functions(NUMPY, name.partition(".")[2], set(module.__all__) - {"LinAlgError"})
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *errors, TYPES, "__all__: list[str]\n",
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *errors, "__all__: list[str]\n",
                       *named_results(lines), *lines, ""])
 
 
@@ -349,4 +344,4 @@ def hidden_in(name: str) -> str:
     names = set(getattr(module, "__all__", [
         each.partition(".")[2] for each in FACE.functions if each.startswith(f"{family}.")]))
     lines = of_functions(FACE, family, names - defined - {"LinAlgError", "LinAlgWarning"})
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *imported_classes(lines), TYPES, *lines, ""])
+    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *imported_classes(lines), *lines, ""])
