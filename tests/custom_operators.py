@@ -214,8 +214,7 @@ def numpy_mul_scalar_backward(ctx: Any, g: Any) -> Any:
 
 
 numpy_mul_scalar.register_autograd(
-    numpy_mul_scalar_backward, setup_context=numpy_mul_scalar_setup, jvp=numpy_mul_scalar_backward
-)
+    numpy_mul_scalar_backward, setup_context=numpy_mul_scalar_setup, jvp=numpy_mul_scalar_backward)
 
 
 @numpy_mul_scalar.register_vmap
@@ -370,8 +369,7 @@ def numpy_view_copy_jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
 
 
 numpy_view_copy.register_autograd(
-    numpy_view_copy_backward, setup_context=numpy_view_copy_setup, jvp=numpy_view_copy_jvp
-)
+    numpy_view_copy_backward, setup_context=numpy_view_copy_setup, jvp=numpy_view_copy_jvp)
 
 
 @numpy_view_copy.register_vmap
@@ -417,8 +415,7 @@ def numpy_split_copy_jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
 
 
 numpy_split_copy.register_autograd(
-    numpy_split_copy_backward, setup_context=numpy_split_copy_setup, jvp=numpy_split_copy_jvp
-)
+    numpy_split_copy_backward, setup_context=numpy_split_copy_setup, jvp=numpy_split_copy_jvp)
 
 
 @numpy_split_copy.register_vmap
@@ -458,8 +455,7 @@ def numpy_split_copy_with_int_jvp(ctx: Any, tangent: Any, *_: Any) -> Any:
 
 
 numpy_split_copy_with_int.register_autograd(
-    numpy_split_copy_with_int_backward, setup_context=numpy_split_copy_setup, jvp=numpy_split_copy_with_int_jvp
-)
+    numpy_split_copy_with_int_backward, setup_context=numpy_split_copy_setup, jvp=numpy_split_copy_with_int_jvp)
 
 
 @numpy_split_copy_with_int.register_vmap
@@ -475,8 +471,7 @@ def backward_split_copy_with_int(ctx: Any, saved: Any, grads: Any, _: None) -> A
 
 also_by_name(
     numpy_split_copy_with_int, numpy_split_copy_with_int_fake, save_split_copy, backward_split_copy_with_int,
-    [True, False],
-)
+    [True, False])
 
 
 # --- concatenate: a list among the arguments -------------------------------------------------------------------------

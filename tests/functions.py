@@ -39,6 +39,14 @@ class FunctionSample:
         return self.function.__name__
 
 
+class Stateless(Function):
+    """A Function that saves nothing."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+
 def normal(*shapes: tuple[int, ...]) -> tuple[Any, ...]:
     """Return an array of normal deviates for each shape, the same ones at every call."""
     generator = np.random.default_rng(2023)

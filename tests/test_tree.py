@@ -75,13 +75,8 @@ leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=2),
 def containers(children):
     some = st.lists(children, max_size=3)
     return st.one_of(
-        some,
-        some.map(tuple),
-        st.dictionaries(st.text(max_size=2), children, max_size=3),
-        st.builds(Pair, children, children),
-        st.builds(Named, children),
-        st.builds(Ring, some, st.text(max_size=2)),
-    )
+        some, some.map(tuple), st.dictionaries(st.text(max_size=2), children, max_size=3),
+        st.builds(Pair, children, children), st.builds(Named, children), st.builds(Ring, some, st.text(max_size=2)))
 
 
 trees = st.recursive(leaves, containers, max_leaves=12)

@@ -15,6 +15,7 @@ from pydispatch.compat import custom_ops
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import grad, hessian, jvp, vjp, vmap
 from pydispatch.packs import Joint, Pack
+from tests.functions import Stateless
 
 pytestmark = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
 X = np.array([1.0, 2.0, 3.0])
@@ -58,16 +59,12 @@ def by_custom_ops(formula):
 
 
 def by_function(formula):
-    class Double(Function):
+    class Double(Stateless):
         generate_vmap_rule = True
 
         @staticmethod
         def forward(x):
             return x * 2
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def backward(ctx, g):

@@ -22,6 +22,7 @@ from pydispatch.func import Transform, grad, hessian, jacfwd, jacrev, jvp, vjp, 
 from pydispatch.testing import gradcheck
 from pydispatch.tree import tree_leaves
 from tests.comparing import all_close as close
+from tests.functions import Stateless
 from tests.warning_filters import loops_allowed
 
 RNG = np.random.default_rng(0)
@@ -698,7 +699,7 @@ class Strict(Transform):
     pass
 
 
-class Half(Function):
+class Half(Stateless):
     """x, of which the slope is said to be one half."""
 
     generate_vmap_rule = True
@@ -706,10 +707,6 @@ class Half(Function):
     @staticmethod
     def forward(x):
         return x * 1.0
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def backward(ctx, g):
@@ -831,17 +828,13 @@ def test_what_a_forward_captures_of_a_transform_belongs_to_it():
 def test_forward_does_not_see_the_axis_of_the_examples():
     shapes = []
 
-    class Shaped(Function):
+    class Shaped(Stateless):
         generate_vmap_rule = True
 
         @staticmethod
         def forward(x):
             shapes.append(x.array.shape)
             return x * 2.0
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
     with pytest.warns(PerformanceWarning):
         result = vmap(Shaped.apply)(np.ones((3, 2)))
@@ -860,14 +853,10 @@ def test_forward_does_not_see_the_axis_of_the_examples():
     pytest.param(lambda x: (x, x), (0,), id="fewer"),
 ])
 def test_out_dims_are_nested_as_the_output_is(output, dims):
-    class Mapped(Function):
+    class Mapped(Stateless):
         @staticmethod
         def forward(x):
             return output(x * 1.0)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def vmap(info, in_dims, x):

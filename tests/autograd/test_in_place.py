@@ -292,8 +292,7 @@ def no_view_of_zero_size(x, s):
 PROGRAMS = (
     base_and_view_in_turn, two_views_that_overlap, views_of_views, rows_of_a_table, recurrence, copies_are_apart,
     swapped, overwritten_altogether, written_where_true, written_at_indices, view_written_at_indices,
-    accumulated_at_indices, scattered, write_of_itself, broadcast_write, no_view_of_zero_size,
-)
+    accumulated_at_indices, scattered, write_of_itself, broadcast_write, no_view_of_zero_size)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

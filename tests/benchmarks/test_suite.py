@@ -79,8 +79,7 @@ DEPTHS = (1, 2, 3, 4)
 HANDLERS = ("mode", "wrapper subclass")
 OTHER_HANDLERS = (
     "wrapper made in Python", "subclass, super()", "subclass, a constant", "mode over a wrapper",
-    "mode declines, subclass", "factory under a mode", "LoggingMode", "enter and leave a mode",
-)
+    "mode declines, subclass", "factory under a mode", "LoggingMode", "enter and leave a mode")
 TRACES = ("np.add, out of their mode", "make_fx", "make_fx, fake")
 ON_FAKES = ("np.add of fakes", "perceptron of fakes")
 OF_PYTHON_DISPATCH = {

@@ -10,7 +10,7 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, autograd, compile, ops
-from pydispatch.autograd import Function, checkpoint, inference_mode, no_grad
+from pydispatch.autograd import checkpoint, inference_mode, no_grad
 from pydispatch.exceptions import AutogradError, CompilationError, DataDependentError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
@@ -19,14 +19,14 @@ from pydispatch.tree import tree_leaves
 from tests.comparing import raw
 from tests.compiling.same import check_same
 from tests.custom_operators import CUSTOM_OPERATORS
-from tests.functions import FUNCTIONS
+from tests.functions import FUNCTIONS, Stateless
 from tests.higher_order import compositions
 
 X = np.random.default_rng(5).uniform(0.3, 1.5, (3, 4))
 W = np.random.default_rng(6).uniform(0.3, 1.5, (4, 4))
 
 
-class Triple(Function):
+class Triple(Stateless):
     """3x, whose gradient says 5."""
 
     generate_vmap_rule = True
@@ -34,10 +34,6 @@ class Triple(Function):
     @staticmethod
     def forward(x):
         return x * 3
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def backward(ctx, g):

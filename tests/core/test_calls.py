@@ -973,8 +973,7 @@ def array_of(backends, name):
     if name == "Sparse":
         return backends.SparseArray(X)
     return {"CPU": np.asarray, "Meta": lambda x: MetaArray(x.shape)}.get(
-        name, getattr(backends, f"Array{name}", None)
-    )(X)
+        name, getattr(backends, f"Array{name}", None))(X)
 
 
 def test_a_subclass_resolves_to_its_nearest_registered_base(fresh, define, token, backends):
@@ -1131,12 +1130,7 @@ def test_a_backend_select_kernel_hands_on(fresh, define, token):
 
 def test_fallthrough_of_one_operator(fresh, define, token):
     op = define(
-        fresh,
-        "f(Tensor x) -> str",
-        CPU=token("CPU"),
-        Autograd=token("autograd"),
-        AutogradCPU=fallthrough_kernel,
-    )
+        fresh, "f(Tensor x) -> str", CPU=token("CPU"), Autograd=token("autograd"), AutogradCPU=fallthrough_kernel)
     assert op(Tensor(X)) == "CPU"
 
 

@@ -224,8 +224,7 @@ def situations(draw):
     for key in (draw(st.sampled_from(["CPU", "CIA", "CEA"])), *draw(st.lists(st.sampled_from(KEYS), max_size=2))):
         convention = draw(st.sampled_from([{}, {}, {}, {"with_keyset": True}, {"boxed": True}]))
         kernels.append(
-            (key, convention, draw(st.sampled_from(fitting if draw(st.integers(0, 9)) else sorted(RESULTS))))
-        )
+            (key, convention, draw(st.sampled_from(fitting if draw(st.integers(0, 9)) else sorted(RESULTS)))))
     call = st.tuples(calls(types, n_positional), st.sampled_from(sorted(GUARDS)))
     return schema, kernels, draw(st.lists(call, min_size=1, max_size=4))
 
@@ -259,8 +258,7 @@ def told(value, names):
         if isinstance(leaf, Tensor):
             return type(leaf).__name__, tell(leaf.array), leaf._version
         return type(leaf).__name__, np.asarray(leaf).tolist() if isinstance(
-            leaf, (np.ndarray, np.generic)
-        ) else repr(leaf)
+            leaf, (np.ndarray, np.generic)) else repr(leaf)
 
     return repr(tree_map(tell, value))
 
@@ -643,8 +641,7 @@ def described(value, operand):
         return type(value), str(value), array and np.shares_memory(value, operand_array(operand))
     return (
         type(value), str(value), value.dtype, value._version, value.requires_grad, str(value.grad_fn),
-        _core.is_view(value), isinstance(operand, Tensor) and _core.have_one_memory(value, operand), value is operand,
-    )
+        _core.is_view(value), isinstance(operand, Tensor) and _core.have_one_memory(value, operand), value is operand)
 
 
 def operand_array(operand):

@@ -37,8 +37,7 @@ class Noting:
         ctypes.pythonapi.PyCapsule_GetPointer.argtypes = ctypes.py_object, ctypes.c_char_p
         make = ctypes.PYFUNCTYPE(
             ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int] * 4, ctypes.c_char_p,
-            ctypes.c_char_p, ctypes.c_int,
-        )(ctypes.pythonapi.PyCapsule_GetPointer(table, None)[NEW_UFUNC])
+            ctypes.c_char_p, ctypes.c_int)(ctypes.pythonapi.PyCapsule_GetPointer(table, None)[NEW_UFUNC])
         self.ufunc = make(self.loops, self.data, self.types, 1, n_in, 1, identity, b"noting", b"", 0)
 
     def take(self, pointers, sizes, strides, data):

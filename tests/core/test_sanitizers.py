@@ -15,8 +15,7 @@ COPIED = ("pydispatch", "tests", "conftest.py", "setup.py", "pyproject.toml", "R
 TESTS = (
     "tests/core/test_plans.py", "tests/core/test_kernels.py", "tests/core/test_loops.py", "tests/core/test_folds.py",
     "tests/schema/test_hostile.py", "tests/schema/test_parser.py", "tests/autograd/test_tape.py",
-    "tests/autograd/test_in_place.py",
-)
+    "tests/autograd/test_in_place.py")
 
 
 @pytest.mark.slow

@@ -350,8 +350,7 @@ def test_laws_of_stripping(new_library, define, spy, data):
         n_positional = sum(not kw_only for *_, kw_only in arguments)
         names = [name for name, *_ in arguments]
         assert plain(filled) == plain(
-            (bound[:n_positional], dict(zip(names[n_positional:], bound[n_positional:], strict=True)))
-        )
+            (bound[:n_positional], dict(zip(names[n_positional:], bound[n_positional:], strict=True))))
         assert plain(by_name) == plain(((), dict(zip(names, bound, strict=True))))
         refilled = op.fill_defaults(*stripped)
         assert plain(op.fill_defaults(*refilled)) == plain(refilled), "fill after fill"
@@ -414,8 +413,7 @@ def test_a_default_that_a_kernel_lacks_is_filled_in(fresh, define, key, kernel, 
     op.call_boxed([x, 1, 2.0, 3, "hi"])
     x = X if key == "CPU" else x
     assert plain(seen) == plain(
-        [(x, 1, 2.0, 3, "hi"), (x, 5, 2.0, 3, "hi"), (x, 1, 7.0, 8, "hi"), (x, 1, 2.0, 3, "hi")]
-    )
+        [(x, 1, 2.0, 3, "hi"), (x, 5, 2.0, 3, "hi"), (x, 1, 7.0, 8, "hi"), (x, 1, 2.0, 3, "hi")])
 
 
 def test_only_what_lacks_its_default_is_filled_in(fresh, define):
@@ -491,12 +489,7 @@ def test_a_different_default_is_refused_in_both_orders(fresh, argument, default,
     with pytest.raises(RegistrationError) as caught:
         two()
     for part in (
-        "f(Tensor x",
-        "default for 'a'",
-        repr(default),
-        "keyword" if kw_only else "positional",
-        "test_stripping",
-    ):
+        "f(Tensor x", "default for 'a'", repr(default), "keyword" if kw_only else "positional", "test_stripping"):
         assert part in str(caught.value)
     fresh.close()
     assert not hasattr(getattr(ops, fresh.namespace), "f")

@@ -290,8 +290,7 @@ def _(op, other, patch):
 def _(op, other, patch):
     registrations.mark_all_stale()      # tables that earlier calls have left lack the fallback, which is I11
     patch.setattr(
-        registrations, "fallbacks", [registrations.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")]
-    )
+        registrations, "fallbacks", [registrations.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")])
     registrations.fallbacks[0].active = False
 
 
@@ -607,8 +606,7 @@ def test_explain_sees_handlers_below_a_transform():
 def test_explain_names_rules_for_classes():
     with (
         register_pydispatch("np::sin", Wrapped, decline) as of_class,
-        register_pydispatch("np::sin", Passing, decline) as of_mode,
-    ):
+        register_pydispatch("np::sin", Passing, decline) as of_mode):
         with Passing():
             explanation = ops.np.sin.explain(Wrapped(X))
         text = debug.dump_state("np::sin")
@@ -718,18 +716,11 @@ def situations(draw):
     """Draw registrations (key, whether it falls through), keys with a fallback, guards, and arguments."""
     some = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 4).map(lambda n: n == 0)), max_size=6)
     fallbacks = st.lists(
-        st.sampled_from(["Tracer", "Python", "AutogradCPU", "A", "CPU", "BackendSelect"]),
-        unique=True,
-        max_size=2,
-    )
+        st.sampled_from(["Tracer", "Python", "AutogradCPU", "A", "CPU", "BackendSelect"]), unique=True, max_size=2)
     argument = st.tuples(st.sampled_from(sorted(VALUES)), st.booleans())
     return (
-        draw(some),
-        draw(fallbacks),
-        draw(st.lists(st.sampled_from(sorted(GUARDS)), max_size=4)),
-        draw(st.lists(argument, min_size=1, max_size=3)),
-        draw(st.sampled_from([None, None, "A", "CPU"])),
-    )
+        draw(some), draw(fallbacks), draw(st.lists(st.sampled_from(sorted(GUARDS)), max_size=4)),
+        draw(st.lists(argument, min_size=1, max_size=3)), draw(st.sampled_from([None, None, "A", "CPU"])))
 
 
 @given(situations())
@@ -908,8 +899,7 @@ def test_the_environment_variable(value, lines):
     if value is not None:
         environment["PYDISPATCH_TRACE"] = value
     finished = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
-    )
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert finished.stdout == ""
     assert len(finished.stderr.splitlines()) == lines
     if lines:

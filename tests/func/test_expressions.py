@@ -177,8 +177,7 @@ def one_of_kinds(parts):
         st.tuples(binary, parts, parts), st.tuples(unary, parts),
         st.tuples(st.sampled_from(["cube Function", "exponential in place"]), bounded),
         st.tuples(st.sampled_from(["buffer", "view"]), parts, parts, parts),
-        derivatives(parts), derivatives(parts), batches(parts),
-    )
+        derivatives(parts), derivatives(parts), batches(parts))
 
 
 def derivatives(parts):
@@ -192,8 +191,7 @@ def batches(parts):
 leaves = st.one_of(
     st.tuples(st.just("variable"), st.sampled_from([0, 0, 0, 1, 1, 2, 3])),
     st.tuples(st.just("variable"), st.sampled_from([0, 0, 0, 1, 1, 2, 3])),
-    st.tuples(st.just("constant"), st.sampled_from([-1.25, 0.5, 1.0, 2.0])),
-)
+    st.tuples(st.just("constant"), st.sampled_from([-1.25, 0.5, 1.0, 2.0])))
 expressions = st.recursive(leaves, one_of_kinds, max_leaves=12)
 
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from pydispatch import Tensor, compile, ops
-from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError, FunctionalizationError, ReadOnlyError
 from pydispatch.func import functionalize, grad, jvp, vjp
 from pydispatch.library import Library
@@ -26,6 +25,7 @@ from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
+from tests.functions import Stateless
 from tests.operators.samples import numpy_function, samples, schema_of
 
 REMOVE = ("mutations", "mutations_and_views")
@@ -1026,16 +1026,12 @@ def test_conversions_convert_once():
 
 
 def test_functions_with_derivatives_of_their_own():
-    class Thrice(Function):
+    class Thrice(Stateless):
         @staticmethod
         def forward(x):
             y = x * 1
             y *= 3
             return y
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def backward(ctx, g):

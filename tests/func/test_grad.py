@@ -209,8 +209,7 @@ def test_gradient_has_the_structure_of_the_argument(make):
     order = (2, 1) if make is TREES["dict"] else (1, 2)
     assert tree.tree_flatten(gradient)[1] == tree.tree_flatten(make(X, Y))[1]
     for actual, expected in zip(
-        tree.tree_leaves(gradient), tree.tree_leaves(make(order[0] * 3 * X**2, order[1] * 3 * Y[:2]**2)), strict=True
-    ):
+        tree.tree_leaves(gradient), tree.tree_leaves(make(order[0] * 3 * X**2, order[1] * 3 * Y[:2]**2)), strict=True):
         assert is_raw(actual)
         close(actual, expected)
 

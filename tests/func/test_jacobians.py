@@ -13,6 +13,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from tests.comparing import all_close, close
+from tests.functions import Stateless
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
@@ -115,7 +116,7 @@ def test_blocks_do_not_share_memory_with_anything(jacobian):
     close(x, X)
 
 
-class Stubborn(autograd.Function):
+class Stubborn(Stateless):
     """Whose derivatives are constants, whatever the cotangents and tangents are: no batch of them."""
 
     generate_vmap_rule = True
@@ -123,10 +124,6 @@ class Stubborn(autograd.Function):
     @staticmethod
     def forward(x):
         return np.asarray(x) * 1
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def backward(ctx, g):
@@ -317,14 +314,10 @@ class Batches:
     def function(self):
         note = self.operator
 
-        class Noting(autograd.Function):
+        class Noting(Stateless):
             @staticmethod
             def forward(x):
                 return np.asarray(x) * 1
-
-            @staticmethod
-            def setup_context(ctx, inputs, output):
-                pass
 
             @staticmethod
             def backward(ctx, g):

@@ -16,7 +16,7 @@ from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tree import tree_leaves, tree_map
 from tests.comparing import close, is_raw
-from tests.functions import FUNCTIONS, Cube
+from tests.functions import FUNCTIONS, Cube, Stateless
 from tests.operators.oracles import DIFFERENTIABLE, assert_near, cases, likewise, quiet
 
 X = np.array([0.3, -1.2, 2.0])
@@ -311,16 +311,12 @@ def test_captured_array_is_not_written_to():
     close(captured, X)
 
 
-class InPlaceTangent(Function):
+class InPlaceTangent(Stateless):
     """Twice its argument. Its jvp writes to the tangent that it is given."""
 
     @staticmethod
     def forward(x):
         return np.asarray(x) * 2
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def jvp(ctx, tangent):
@@ -383,16 +379,12 @@ def test_function_with_several_outputs():
     close(derivative(T), 3 * X**2 * T)
 
 
-class FunctionOnTangents(Function):
+class FunctionOnTangents(Stateless):
     """The identity, whose jvp applies a Function to the tangent."""
 
     @staticmethod
     def forward(x):
         return np.asarray(x) * 1
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def jvp(ctx, tangent):
@@ -420,14 +412,10 @@ def test_steps_that_lead_nowhere_are_not_taken(fresh, define):
         calls.append(1)
         return x * 2
 
-    class Counting(Function):
+    class Counting(Stateless):
         @staticmethod
         def forward(x):
             return np.asarray(x) * 2
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def jvp(ctx, tangent):

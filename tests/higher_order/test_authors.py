@@ -15,6 +15,7 @@ from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, v
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
+from tests.functions import Stateless
 from tests.higher_order.compositions import same
 from tests.together import together
 
@@ -234,16 +235,12 @@ def test_hook_in_a_body():
 
 def scaled_by(k):
     """Scale by a value that the forward function captures, whose derivative is that of the operators of forward."""
-    class Scaled(autograd.Function):
+    class Scaled(Stateless):
         generate_vmap_rule = True
 
         @staticmethod
         def forward(x):
             return x * k
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def backward(ctx, g):
@@ -269,14 +266,10 @@ HIDDEN = {}
 def by_what_nobody_sees(k):
     HIDDEN["k"] = k
 
-    class Slope(autograd.Function):
+    class Slope(Stateless):
         @staticmethod
         def forward(x):
             return x * x
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def backward(ctx, g):

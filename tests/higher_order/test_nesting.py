@@ -12,6 +12,7 @@ from pydispatch.func import grad, hessian, jvp, vmap
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import Graph, make_fx
+from tests.functions import Stateless
 from tests.records import Runs
 
 X = np.array([1.0, 2.0])
@@ -181,16 +182,12 @@ def by_no_grad(x):
 
 
 def by_a_function(x):
-    class Rounded(autograd.Function):
+    class Rounded(Stateless):
         generate_vmap_rule = True
 
         @staticmethod
         def forward(x):
             return ops.np.rint(x * 3)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def backward(ctx, g):

@@ -16,6 +16,7 @@ from pydispatch.higher_order import map as map_slices
 from pydispatch.higher_order import scan, while_loop
 from pydispatch.higher_order.steps import stacked
 from pydispatch.tracing import make_fx
+from tests.functions import Stateless
 from tests.higher_order import compositions
 
 WEIGHT = np.array([[0.5, -0.3], [0.2, 0.8]])
@@ -285,14 +286,10 @@ def test_carry_in_containers():
 
 @every_loop
 def test_function_that_closes_over_a_weight(loop, unrolled):
-    class Scaled(autograd.Function):
+    class Scaled(Stateless):
         @staticmethod
         def forward(x):
             return x * 2.0
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
 
         @staticmethod
         def backward(ctx, g):

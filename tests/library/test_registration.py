@@ -145,8 +145,7 @@ def test_namespace_of_a_name(fresh, verb, name, result):
     if result is None:
         refused(
             register, f"cannot {verb.partition('_')[0]} other::foo", f"the FRAGMENT library {fresh.namespace!r}",
-            f"opened at {fresh.site}", "the name has namespace 'other'",
-        )
+            f"opened at {fresh.site}", "the name has namespace 'other'")
         assert find("other::foo") is None
     else:
         register()

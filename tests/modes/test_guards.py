@@ -338,8 +338,7 @@ def test_a_guard_is_left_where_it_was_entered():
 
     def leave():
         with pytest.raises(
-            StateOrderError, match=r"in a context in which it was not entered[\s\S]*same thread or task"
-        ):
+            StateOrderError, match=r"in a context in which it was not entered[\s\S]*same thread or task"):
             guard.__exit__(None, None, None)
         return state()
 
@@ -374,8 +373,7 @@ def test_tasks_do_not_see_each_others_guards():
         first, second = asyncio.Event(), asyncio.Event()
         await asyncio.gather(
             task(include_keys("Tracer"), TRACED, first, second),
-            task(below_autograd(), (INITIAL, AUTOGRAD, "CPU"), second, first),
-        )
+            task(below_autograd(), (INITIAL, AUTOGRAD, "CPU"), second, first))
         return state()
 
     assert asyncio.run(main()) == UNCHANGED
@@ -416,10 +414,8 @@ def test_kernels_in_tasks_are_chosen_by_the_guards_of_their_task(fresh, define, 
 
     async def main():
         await asyncio.gather(
-            task(include_keys("Tracer"), "Tracer"),
-            task(default_backend("Meta"), "Meta"),
-            task(below_autograd(), "CPU"),
-        )
+            task(include_keys("Tracer"), "Tracer"), task(default_backend("Meta"), "Meta"),
+            task(below_autograd(), "CPU"))
 
     asyncio.run(main())
 

@@ -128,8 +128,7 @@ def test_rule_then_handler_then_the_next_entry_then_subclasses(op):
     with (
         register_pydispatch(op, Declining, declining("rule of the modes")),
         register_pydispatch(op, Wrapper, declining("rule of the class")),
-        Declining("outer", log), Declining("inner", log),
-    ):
+        Declining("outer", log), Declining("inner", log)):
         op(Wrapper(X))
     called = f" {op.name}"
     assert log[:6] == [

@@ -16,8 +16,7 @@ from pydispatch.testing import gradcheck, gradgradcheck
 from tests.numpy.samples.sample import grid
 
 SUBSCRIPTS = (
-    "ij,jk->ik", "ij,kj->ki", "aij,ajk->aik", "aij,akj->kia", "ai,ai->a", "abi,bci->cab", "ij,ji->", "ij,jk->j",
-)
+    "ij,jk->ik", "ij,kj->ki", "aij,ajk->aik", "aij,akj->kia", "ai,ai->a", "abi,bci->cab", "ij,ji->", "ij,jk->j")
 
 
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)

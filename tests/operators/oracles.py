@@ -208,8 +208,7 @@ def is_usable(case: Case) -> bool:
         return False
     results = outcome(case.call, (numpy_function(case.name), case.values), {})
     return not is_error(results) and all(
-        np.asarray(result).dtype.kind in "fc" and np.isfinite(result).all() for result in results
-    )
+        np.asarray(result).dtype.kind in "fc" and np.isfinite(result).all() for result in results)
 
 
 @cache

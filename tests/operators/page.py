@@ -12,8 +12,7 @@ from tests.pages import with_tables
 
 CATEGORIES = (
     "pointwise", "reduction", "accumulation", "sorting", "linalg", "calculus", "view", "join", "rearrangement",
-    "indexing", "creation", "conversion", "random",
-)
+    "indexing", "creation", "conversion", "random")
 
 
 def category(name: str) -> str:

@@ -202,8 +202,7 @@ ALL = slice(None)
 KEYS = (
     (), 0, -1, 5, (1, 2), (1, 1, 1), (0, 0, 0, 0), np.int64(1), 0.5,
     slice(None, None, -1), slice(1, 9), (ALL, 1), (Ellipsis, 0), (0, Ellipsis, slice(0, 1)),
-    None, (None, 1, None), Ellipsis, (Ellipsis, Ellipsis),
-)
+    None, (None, 1, None), Ellipsis, (Ellipsis, Ellipsis))
 INDEX_KEYS = (
     ints(1, 0), ints([0, 1], [1, 1]), np.array(1), ints(5), ints(0.5),
     (ints(0, 1), ints(2, 0)), (ints(0, 1), ints(0, 1, 2)), (ints(1), ints([0], [2]), slice(0, 4, 2)),

@@ -95,22 +95,12 @@ def refused_schema(name, text, *fragments):
 
 
 refused_schema(
-    "syntax error in a schema",
-    "f(Tensor x -> Tensor",
-    "expected ',' or ')'",
-    "found '->'",
-    "\n    " + " " * 11 + "^",
-)
+    "syntax error in a schema", "f(Tensor x -> Tensor", "expected ',' or ')'", "found '->'", "\n    " + " " * 11 + "^")
 refused_schema("name where a schema is expected", "f", "expected a schema", "found a name")
 refused_schema("illegal overload name", "f.default(Tensor x) -> Tensor", "'default' is not a legal overload name")
 refused_schema("overload name with dunder", "f.__x(Tensor x) -> Tensor", "'__x' is not a legal overload name")
 refused_schema(
-    "unknown type",
-    "f(Foo x) -> Tensor",
-    "unknown type 'Foo'",
-    "Tensor, int, float, bool, str",
-    "\n      ^"[:-1],
-)
+    "unknown type", "f(Foo x) -> Tensor", "unknown type 'Foo'", "Tensor, int, float, bool, str", "\n      ^"[:-1])
 refused_schema("double", "f(double x) -> Tensor", "unknown type 'double'", "`float`")
 refused_schema("int64_t", "f(int64_t x) -> Tensor", "unknown type 'int64_t'", "`int`")
 refused_schema("a type of other dispatchers", "f(SymInt x) -> Tensor", "'SymInt' is not supported", "`int`")

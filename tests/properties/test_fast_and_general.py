@@ -147,8 +147,7 @@ def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
     return (
         which, type(value).__name__, described_array(raw(value), known, exactly), value._version, value.requires_grad,
         value.is_leaf, described_tape(value.grad_fn, {}), value.is_leaf and described(value.grad, [], exactly),
-        exactly and _core.is_view(value),
-    )
+        exactly and _core.is_view(value))
 
 
 def described_after_error(value: Any, known: list[Any], exactly: bool) -> Any:

@@ -55,8 +55,7 @@ ALIASES = ("Autograd", CIA, CEA, CEANF)
 PAIRS_OF_ALIASES = tuple(itertools.combinations(ALIASES, 2))
 RUNTIME_KEYS = (
     "CPU", "A", "Meta", "SparseCPU", "SparseA", "BackendSelect", "Python", "Tracer",
-    "AutogradOther", "AutogradCPU", "AutogradA", "AutogradMeta",
-)
+    "AutogradOther", "AutogradCPU", "AutogradA", "AutogradMeta")
 LABELS = {"Autograd": Label.AUTOGRAD, CIA: Label.COMPOSITE} | dict.fromkeys((CEA, CEANF), Label.DEFAULT_BACKEND)
 
 # The schemas that each operator may get, how to call it with two values, the parameters that a kernel may have,
@@ -102,8 +101,7 @@ REASONS = (     # type of an error, words in it, what the model says
 )
 # Pairs of the values that calls are tried with.
 PROBES = [(name, name) for name in (
-    "array", "subclass", "meta", "scalar", "sparse", "tensor", "meta tensor", "A tensor", "sparse tensor",
-)] + [
+    "array", "subclass", "meta", "scalar", "sparse", "tensor", "meta tensor", "A tensor", "sparse tensor")] + [
     ("A", "B"), ("B", "C"), ("array", "meta"), ("sparse tensor", "meta"), ("tensor", "sparse A"),
     ("scalar", "tensor"), ("A tensor", "sparse tensor"),
 ]
@@ -288,8 +286,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(
         target=handles, names=st.lists(operators, min_size=1, max_size=3), which=st.integers(0, 1),
-        library=st.sampled_from(("DEF", "FRAGMENT")),
-    )
+        library=st.sampled_from(("DEF", "FRAGMENT")))
     def define(self, names, which, library):
         return multiple(*itertools.chain(*(self.define_one(name, which, library) for name in names)))
 
@@ -303,8 +300,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(
         target=handles, kernel=st.sampled_from(KERNELS), which=st.integers(0, 1), key=keys,
-        library=st.sampled_from(("DEF", "FRAGMENT")),
-    )
+        library=st.sampled_from(("DEF", "FRAGMENT")))
     def define_with_kernel(self, kernel, which, key, library):
         operator, parameters = kernel
         schema = SCHEMAS[operator][which % len(SCHEMAS[operator])]
@@ -318,8 +314,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(
         target=handles, library=st.sampled_from(("DEF", "FRAGMENT")),
-        kernels=st.lists(st.tuples(st.sampled_from(KERNELS), keys, st.sampled_from(KINDS)), min_size=1, max_size=5),
-    )
+        kernels=st.lists(st.tuples(st.sampled_from(KERNELS), keys, st.sampled_from(KINDS)), min_size=1, max_size=5))
     def implement(self, kernels, library):
         return multiple(*itertools.chain(*(self.implement_one(*kernel, library) for kernel in kernels)))
 
@@ -337,8 +332,7 @@ class Comparison(RuleBasedStateMachine):
     @precondition(lambda self: any(map(self.schema_of, SCHEMAS)))
     @rule(
         target=handles, data=st.data(), aliases=st.sampled_from(PAIRS_OF_ALIASES), key=st.none() | keys,
-        library=st.sampled_from(("DEF", "FRAGMENT")),
-    )
+        library=st.sampled_from(("DEF", "FRAGMENT")))
     def implement_under_two_aliases(self, data, aliases, key, library):
         """Implement a defined operator under two aliases between which the precedence decides."""
         operator = data.draw(st.sampled_from(list(filter(self.schema_of, SCHEMAS))))
@@ -398,8 +392,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(
         target=guards, how=st.sampled_from(("include", "exclude", "force", "backend")),
-        one=keys, other=st.sampled_from(RUNTIME_KEYS),
-    )
+        one=keys, other=st.sampled_from(RUNTIME_KEYS))
     def enter(self, how, one, other):
         members, keyset = self.tiny.MEMBERS, self.tiny.keyset
 
@@ -540,9 +533,7 @@ class Comparison(RuleBasedStateMachine):
 
 def compare(backends, **how):
     run_state_machine_as_test(
-        partial(Comparison, backends),
-        settings=settings(suppress_health_check=list(HealthCheck), **how),
-    )
+        partial(Comparison, backends), settings=settings(suppress_health_check=list(HealthCheck), **how))
     check_invariants()      # of every operator of the process
 
 

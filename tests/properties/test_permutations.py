@@ -174,9 +174,7 @@ def observe(namespace: str) -> Snapshot:
     definitions = sum(isinstance(handle, registrations.DefinitionHandle) for handle in op.registrations)
     return Snapshot(
         dump_state(op).replace(f"{namespace}::", ""), table, masks, (definitions, len(op.registrations)),
-        tuple(indices(op)), fallbacks,
-        tuple((probe, text.replace(f"{namespace}::", "")) for probe, text in calls),
-    )
+        tuple(indices(op)), fallbacks, tuple((probe, text.replace(f"{namespace}::", "")) for probe, text in calls))
 
 
 def indices(op: object) -> Iterator[str]:
@@ -221,9 +219,7 @@ CHAINS = {                                              # probe: the keys that s
 @pytest.fixture(autouse=True, scope="module")
 def _arrays(backends):
     ARRAYS.update(
-        A=backends.ArrayA(1), B=backends.ArrayB(1),
-        SparseCPU=backends.SparseArray(1), SparseA=backends.SparseArrayA(1),
-    )
+        A=backends.ArrayA(1), B=backends.ArrayB(1), SparseCPU=backends.SparseArray(1), SparseA=backends.SparseArrayA(1))
 
 
 def probes(op: object) -> Iterator[tuple[str, str]]:
@@ -671,8 +667,7 @@ def test_multiple_fallback(explore):
     findings = explore(fallback("B"), fallback("B"), refused=True)
     assert_error(
         findings, "the key B has a fallback already",
-        "fallback at <site>, registered at <site>, repeats fallback at <site>, registered at <site>",
-    )
+        "fallback at <site>, registered at <site>, repeats fallback at <site>, registered at <site>")
 
 
 def test_overwrite_math(explore):

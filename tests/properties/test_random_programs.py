@@ -65,8 +65,7 @@ def functionalized_without_views(program: Program) -> Run:
 
 WAYS = (
     on_tensors, under_a_logging_mode, as_logging_tensors, as_logging_tensors_twice, functionalized,
-    functionalized_without_views,
-)
+    functionalized_without_views)
 
 
 def traced(program: Program) -> Graph:

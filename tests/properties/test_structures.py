@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.autograd import Function
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.func import grad, jvp, linearize, vjp, vmap
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_map
+from tests.functions import Stateless
 
 ONE, TWO, THREE = np.array(1.0), np.array(2.0), np.array(3.0)
 PAIR = {"a": TWO, "b": THREE}
@@ -29,7 +29,7 @@ def same(actual, desired):
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-12)
 
 
-class Apart(Function):
+class Apart(Stateless):
     """(x, 2x) in a dict. Its jvp gives the tangents in another order."""
 
     generate_vmap_rule = True
@@ -37,10 +37,6 @@ class Apart(Function):
     @staticmethod
     def forward(x):
         return {"a": x * 1.0, "b": x * 2.0}
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def backward(ctx, grads):
@@ -51,7 +47,7 @@ class Apart(Function):
         return swapped(tangent * 1.0, tangent * 2.0)
 
 
-class Joined(Function):
+class Joined(Stateless):
     """a + 2b of a dict, whose backward gives the gradients in another order."""
 
     generate_vmap_rule = True
@@ -59,10 +55,6 @@ class Joined(Function):
     @staticmethod
     def forward(pair):
         return pair["a"] + pair["b"] * 2.0
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
 
     @staticmethod
     def backward(ctx, g):

@@ -69,8 +69,7 @@ class Run:
         check_invariants()
         return (
             dump_state(self.name), dump_table(self.name), self.counts, sorted(registrations.operators), dir(ops),
-            [handle.key for handle in registrations.fallbacks], list(self.library.handles),
-        )
+            [handle.key for handle in registrations.fallbacks], list(self.library.handles))
 
 
 @pytest.fixture

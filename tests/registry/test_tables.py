@@ -248,8 +248,7 @@ def expected(key: DispatchKey, keys: frozenset[str]) -> str:
 
 REGISTERABLE = (
     "CPU", "A", "Meta", "SparseCPU", "SparseMeta", "AutogradCPU", "AutogradMeta", "AutogradOther",
-    "Autograd", "CIA", "CEA", "CEANF",
-)
+    "Autograd", "CIA", "CEA", "CEANF")
 
 
 def test_choices_are_the_precedence_for_every_set_of_keys():

@@ -33,8 +33,7 @@ alias_names = st.one_of(st.just("*"), identifiers)
 alias_sets = st.frozensets(alias_names, min_size=1, max_size=3)
 own_aliases = st.one_of(
     st.builds(AliasInfo, alias_sets, st.booleans(), st.one_of(st.none(), alias_sets)),
-    st.just(AliasInfo(frozenset(), True)),
-)
+    st.just(AliasInfo(frozenset(), True)))
 named_types = st.sampled_from([*BASE_TYPES, "Color", "Plan"]).map(lambda text: argument(f"{text} x").type)
 types = st.recursive(
     named_types,

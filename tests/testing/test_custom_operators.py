@@ -313,8 +313,7 @@ def test_batching_rules_agree_with_a_loop(sample, number, namespace, pattern):
         sample.operator(*tree_unflatten([column[b] for column in examples], spec), **keywords) for b in range(BATCH)
     ]
     for left, dim, *right in zip(
-        tree_leaves(output), spread(out_dims, output), *(tree_leaves(one) for one in loop), strict=True
-    ):
+        tree_leaves(output), spread(out_dims, output), *(tree_leaves(one) for one in loop), strict=True):
         if dim is None:
             assert {left} == set(right)
         else:
@@ -349,8 +348,7 @@ def test_negative_axes_with_a_batch_axis_anywhere(name, arguments, dims):
     ]
     output, out_dims = batching_of(sample.operator).kernel.function(
         SimpleNamespace(batch_size=BATCH, randomness="error"), tree_unflatten(all_dims, spec),
-        *tree_unflatten(stacked, spec),
-    )
+        *tree_unflatten(stacked, spec))
     loop = [tree_leaves(sample.operator(*call)) for call in calls]
     for left, dim, *right in zip(tree_leaves(output), spread(out_dims, output), *loop, strict=True):
         expected = right[0] if dim is None else np.stack(right, dim)

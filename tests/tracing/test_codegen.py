@@ -299,13 +299,11 @@ numbers = st.one_of(
     st.complex_numbers().map(np.complex128), st.integers(-128, 127).map(np.int8), st.booleans().map(np.bool_),
     st.floats().map(np.longdouble),
     st.sampled_from(["float32", "i8", "complex64", ">f4", "U3", "datetime64[s]", "bool"]).map(np.dtype),
-    st.sampled_from([np.float32, np.bool_, np.int64, np.longdouble, int, float, bool, complex]),
-)
+    st.sampled_from([np.float32, np.bool_, np.int64, np.longdouble, int, float, bool, complex]))
 literals = st.recursive(numbers, lambda inner: st.one_of(
     st.lists(inner, max_size=3), st.lists(inner, max_size=3).map(tuple),
     st.dictionaries(st.text(max_size=3), inner, max_size=3), st.builds(slice, inner, inner, inner),
-    st.builds(Point, inner, inner),
-), max_leaves=8)
+    st.builds(Point, inner, inner)), max_leaves=8)
 
 
 def same(left, right):

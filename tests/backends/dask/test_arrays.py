@@ -37,8 +37,7 @@ from tests.numpy.samples.sample import Sample
 
 READING = (
     "array2string(", "asarray_chkfinite(", "bincount(", "ix_(bool", "linalg.lstsq(", "may_share_memory(",
-    "polyfit(float64[6], float64[6], 2, full", "real_if_close(complex", "shares_memory(", "trim_zeros(",
-)
+    "polyfit(float64[6], float64[6], 2, full", "real_if_close(complex", "shares_memory(", "trim_zeros(")
 """Calls that have to know elements before they return, such as the greatest one or the rank: they compute."""
 OPEN_SIZES = ("intersect1d(", "setdiff1d(", "setxor1d(", "argwhere(int64[])")
 """Calls that go on with an array of unknown size."""
