@@ -18,23 +18,23 @@ def together(names: str, cases: Iterable[Any], ids: Any = None) -> Callable[[Cal
     The arguments are those of `pytest.mark.parametrize`. The test has only fixtures that its cases can share.
     """
     cases, keys = list(cases), [name.strip() for name in names.split(",")]
-    labels = [ids(case) for case in cases] if callable(ids) else list(ids or map(without_address, cases))
+    labels = None if ids is None or callable(ids) else list(ids)
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        def failure(case: Any, label: Any, others: dict[str, Any]) -> Exception | None:
+        def failure(i: int, others: dict[str, Any]) -> Exception | None:
             try:
-                test(**others, **dict(zip(keys, case if len(keys) > 1 else (case,), strict=True)))
-            except Exception as error:
-                error.add_note(f"in the case {label}")
-                return error
-            except (pytest.fail.Exception, pytest.skip.Exception) as error:     # not an Exception. None may be skipped
-                return AssertionError(f"{error.msg}, in the case {label}")
-            return None
+                test(**others, **dict(zip(keys, cases[i] if len(keys) > 1 else (cases[i],), strict=True)))
+                return None
+            except (pytest.fail.Exception, pytest.skip.Exception) as failed:    # not an Exception. None may be skipped
+                error: Exception = AssertionError(failed.msg)
+            except Exception as raised:
+                error = raised
+            error.add_note(f"in the case {labels[i] if labels else (ids or without_address)(cases[i])}")
+            return error
 
         @functools.wraps(test)
         def run(**others: Any) -> None:
-            found = [failure(case, label, others) for case, label in zip(cases, labels, strict=True)]
-            failures = [error for error in found if error is not None]
+            failures = [error for i in range(len(cases)) if (error := failure(i, others)) is not None]
             if failures:
                 raise ExceptionGroup(f"{len(failures)} of {len(cases)} cases fail", failures)
 

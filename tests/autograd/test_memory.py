@@ -25,7 +25,7 @@ from pydispatch.autograd import (
 )
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import vjp
-from tests.autograd.leaves import SabotageError, constant, leaf
+from tests.autograd.leaves import Cube, SabotageError, constant, leaf
 
 NP = ops.np
 MEGABYTE = 1 << 20
@@ -274,19 +274,6 @@ def test_one_memory_written_to_again_and_again_does_not_keep_its_past(steps):
 
 def sabotage(*args):
     raise SabotageError
-
-
-class Cube(Function):
-    @staticmethod
-    def forward(ctx, x):
-        result = x * x * x
-        ctx.save_for_backward(x, result)
-        return result
-
-    @staticmethod
-    def backward(ctx, g):
-        x, result = ctx.saved_tensors
-        return g * 3.0 * result / x
 
 
 class Sabotage(Function):

@@ -22,24 +22,9 @@ from pydispatch.autograd import (
     saved_tensors_hooks,
 )
 from pydispatch.exceptions import AutogradError, DispatchError
-from tests.autograd.leaves import SabotageError, assert_gradient, constant, leaf
+from tests.autograd.leaves import Cube, SabotageError, assert_gradient, constant, leaf
 
 NP = ops.np
-
-
-class Cube(Function):
-    """Saves an input and its output."""
-
-    @staticmethod
-    def forward(ctx, x):
-        result = x * x * x
-        ctx.save_for_backward(x, result)
-        return result
-
-    @staticmethod
-    def backward(ctx, g):
-        x, result = ctx.saved_tensors
-        return g * 3.0 * result / x
 
 
 # A function of x = [1, 2], y = [3, 4], the values that it saves, its gradient with respect to x.

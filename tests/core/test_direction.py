@@ -18,6 +18,7 @@ ROWS = ["seam", "loops", "values", "state", "call", "tape", "stack", "kernels"] 
 BELOW = {chapter: set(ROWS[:i + 1]) for i, chapter in enumerate(ROWS)}
 BELOW["plans"] = {"seam", "loops", "plans"}
 BELOW["interface"] = {*ROWS, "plans", "interface"}
+Uses = dict[str, dict[str, set[str]]]      # by chapter and name: the parts that use it
 DOORS = {"compiled": "interface"}       # calls of compiled functions join the dispatcher and the machine of plans
 
 
@@ -55,7 +56,7 @@ def split(names: str) -> list[str]:
 
 def last_name(declaration: str) -> str:
     """Return the name that a declaration such as `Tensor tensor` declares."""
-    return re.findall(r"\w*$", declaration.strip())[0]
+    return re.split(r"\W", declaration.strip())[-1]
 
 
 def types_of(code: str) -> set[str]:
@@ -66,11 +67,12 @@ def types_of(code: str) -> set[str]:
 
 def chapters_by_name() -> dict[str, set[str]]:
     """Map each name to the chapters that define it: functions by their body, others by their header."""
-    bodies, headers = defaultdict(set), defaultdict(set)
+    bodies: defaultdict[str, set[str]] = defaultdict(set)
+    headers: defaultdict[str, set[str]] = defaultdict(set)
     for part in PARTS:
         for name in defined_names(code_of(f"{part}.pyx")):
             bodies[name].add(chapter_of(SOURCES[f"{part}.pyx"]))
-    declared_types = set()
+    declared_types: set[str] = set()
     for header in HEADERS:
         code = code_of(f"{header}.pxd")
         if header != "hooks":
@@ -92,10 +94,10 @@ def uses() -> Iterator[tuple[str, str, str]]:
                 yield from ((name, chapter_of(path), path.stem) for name in names)
 
 
-def used_upwards() -> dict[str, dict[str, set[str]]]:
+def used_upwards() -> Uses:
     """Return by chapter the names that it uses of chapters above it, each with the parts that use it."""
     chapters = chapters_by_name()
-    found: dict[str, dict[str, set[str]]] = {chapter: defaultdict(set) for chapter in BELOW}
+    found: Uses = {chapter: defaultdict(set) for chapter in BELOW}
     for name, chapter, part in uses():
         if name in chapters and not chapters[name] & BELOW[chapter]:
             found[chapter][name].add(part)
@@ -109,16 +111,16 @@ def hooks() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def upwards() -> dict[str, dict[str, set[str]]]:
+def upwards() -> Uses:
     return used_upwards()
 
 
 @pytest.mark.parametrize("chapter", BELOW)
-def test_a_chapter_uses_only_the_chapters_below_it_and_hooks(chapter: str, upwards: dict[str, dict]) -> None:
+def test_a_chapter_uses_only_the_chapters_below_it_and_hooks(chapter: str, upwards: Uses) -> None:
     assert {name: parts for name, parts in upwards[chapter].items() if name not in hooks()} == {}
 
 
-def test_every_hook_goes_up_and_has_a_reason(upwards: dict[str, dict]) -> None:
+def test_every_hook_goes_up_and_has_a_reason(upwards: Uses) -> None:
     assert set().union(*upwards.values()) == hooks()
     assert len(re.findall(r"^c", SOURCES["hooks.pxd"].read_text(), re.MULTILINE)) == len(hooks()) <= 20
 

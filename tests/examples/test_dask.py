@@ -24,7 +24,6 @@ TRAIN = CHECKOUT / "examples" / "dask" / "train.py"
 
 @pytest.fixture(scope="module")
 def example():
-    """Provide the example as a module."""
     spec = importlib.util.spec_from_file_location("dask_example", TRAIN)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

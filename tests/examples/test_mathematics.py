@@ -18,7 +18,6 @@ FILES = sorted(FOLDER.glob("*.py"))
 
 
 def load(name):
-    """Return an example as a module."""
     spec = importlib.util.spec_from_file_location(f"mathematics_{name}", FOLDER / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -16,6 +16,7 @@ from pydispatch import Tensor, autograd, ops
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, jvp, value_and_grad, vjp
 from tests.comparing import close
+from tests.func.conftest import check_no_level_is_active
 
 X = np.array([0.3, -1.2, 2.0])
 ONE, TWO, THREE = np.array(1.0), np.array(2.0), np.array(3.0)
@@ -50,19 +51,7 @@ LEVELS = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp"}
 """What error messages call the interpreter of each."""
 
 
-def check_no_level_is_active():
-    """Assert that no transform is active, by eager autograd, which refuses to work inside one."""
-    leaf = Tensor(X.copy())
-    leaf.requires_grad_()
-    (leaf**2).sum().backward()
-    close(leaf.grad, 2 * X)
-
-
-@pytest.fixture(autouse=True)
-def levels_are_left_as_they_were():
-    check_no_level_is_active()
-    yield
-    check_no_level_is_active()
+pytestmark = pytest.mark.usefixtures("levels_are_left_as_they_were")
 
 
 # --- nesting ------------------------------------------------------------------------------------------------

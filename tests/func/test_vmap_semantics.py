@@ -23,6 +23,7 @@ from pydispatch.exceptions import (
 from pydispatch.func import grad, jacrev, jvp, vjp, vmap
 from pydispatch.library import register_vmap
 from tests.comparing import close
+from tests.func.conftest import check_no_level_is_active
 
 X = np.arange(12.0).reshape(3, 4)
 V = np.array([0.3, -1.2, 2.0])
@@ -33,18 +34,7 @@ def equal(actual, expected):
     np.testing.assert_array_equal(actual, expected, strict=True)
 
 
-def check_no_level_is_active():
-    """Assert that no transform is active, by eager autograd, which refuses to work inside one."""
-    leaf = Tensor(V.copy(), requires_grad=True)
-    (leaf * leaf).sum().backward()
-    equal(leaf.grad.array, 2 * V)
-
-
-@pytest.fixture(autouse=True)
-def levels_are_left_as_they_were():
-    check_no_level_is_active()
-    yield
-    check_no_level_is_active()
+pytestmark = pytest.mark.usefixtures("levels_are_left_as_they_were")
 
 
 def kept_from(f=lambda x: x, x=V):

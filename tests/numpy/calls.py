@@ -12,6 +12,7 @@ import pytest
 from pydispatch import Tensor
 from pydispatch.tree import tree_leaves, tree_map
 from tests.numpy.samples.sample import Sample
+from tests.together import together
 
 
 def is_array(value: Any) -> bool:
@@ -37,7 +38,7 @@ class case_named:  # noqa: N801
 
 
 def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Callable[..., None]]:
-    """Have a check of one sample run on all samples of a function, as one case, which tells of each one that fails.
+    """Run a check of one sample on all samples of a function, as one case that reports each failing sample.
 
     `calls` are parameters of pytest. Samples with marks, "slow" say, are a case of their own.
     """
@@ -49,15 +50,7 @@ def for_each_sample(calls: list[Any]) -> Callable[[Callable[[Sample], None]], Ca
 
     def decorated(check: Callable[[Sample], None]) -> Callable[..., None]:
         def test(samples: list[Sample]) -> None:
-            failures = []
-            for sample in samples:
-                try:
-                    with case_named(sample):
-                        check(sample)
-                except Exception as error:
-                    failures.append(error)
-            if failures:
-                raise ExceptionGroup(f"{len(failures)} of {len(samples)} samples fail", failures)
+            together("sample", samples, ids=str)(check)()
 
         test.__name__, test.__qualname__, test.__doc__ = check.__name__, check.__qualname__, check.__doc__
         return pytest.mark.parametrize("samples", cases)(test)

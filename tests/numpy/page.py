@@ -21,7 +21,6 @@ def names(namespace: str, kind: str) -> list[str]:
 
 
 def table() -> list[str]:
-    """Return every function, by namespace and kind."""
     rows = ["| namespace | what it is | functions |", "|---|---|---|"]
     for namespace in NAMESPACES:
         for kind in KINDS_IN_ORDER:

@@ -27,7 +27,6 @@ def listed(names: list[str]) -> str:
 
 
 def table() -> list[str]:
-    """Return every function, by family and kind."""
     rows = ["| family | what it is | functions |", "|---|---|---|"]
     for family in FAMILIES:
         import_module(f"pydispatch.scipy.{family}")

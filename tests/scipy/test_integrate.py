@@ -42,7 +42,6 @@ def captured_by_hand(x):
 
 
 def until(x):
-    """Return the times depend on x."""
     t = TIMES[:2] * (x[0] + 1.0) + x[1]
     return odeint(lambda y, t: y * t, np.ones(2), t, **FINE)
 
@@ -62,7 +61,6 @@ def gaussian_by_hand(s):
 
 
 def between(s):
-    """Return the limits depend on s. The values are a pytree."""
     found, _ = quad(lambda x, s: (ops.np.exp(s[0] * x), s * x), s[0], s[1] + 1.0, (s,), epsabs=1e-13, epsrel=1e-13)
     return found
 

@@ -82,7 +82,6 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, Page]:
-    """Provide every page, by its address."""
     return {path.relative_to(site).as_posix(): Page(path) for path in sorted(site.rglob("*.html"))
             if "_static" not in path.parts}
 
@@ -152,7 +151,6 @@ def served(folder: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    """Provide the address of the served site."""
     with served(site) as place:
         yield place
 
