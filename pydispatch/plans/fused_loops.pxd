@@ -13,6 +13,5 @@ cdef extern from "plans/src/fused_loops.h":
 
 # find loops of blocks that can be fused, and write code for them. `used` has the bytes of each operand of the plan
 cdef int fuse_loops(Plan plan, tuple described, Room* used) except -1
-# run the fused loops that begin with this step over the rows of a block
 cdef void run_fused_loops(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
                       cnp.npy_intp local) noexcept nogil

@@ -35,13 +35,9 @@ cdef extern from "plans/src/operations.h":
     void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
     unsigned int run_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil
 
-# return whether an operation does the work of a universal function's loop. Set which one, and on which type
 cdef bint find_operation(tuple loop, int* type, int* operation) except -1
 # find the function of C's library that a universal function's loop calls for each element. Return False if unknown
 cdef bint find_library_function(tuple loop, LoopCall* call, LibraryFunction* function) except -1
-# return whether flags that were raised before a call of a universal function's loop stay raised
 cdef bint keeps_flags(tuple loop, LoopCall* call) except -1
-# return whether a universal function's loop may raise flags that `flags_of_arithmetic` does not report
 cdef bint may_report_by_call(tuple loop) except -1
-# return whether a universal function's loop may raise an exception
 cdef bint may_raise(tuple loop) except -1

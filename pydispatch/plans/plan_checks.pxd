@@ -6,12 +6,10 @@ cdef struct Room:
     double first, after         # the bytes that may be used, relative to the address. None may if these are equal
     bint is_written             # whether they may be written to
 
-# raise ValueError or TypeError for invalid inputs, constants, results or donations of a plan
 cdef int check_arrays(tuple inputs, tuple constants, tuple results, tuple donated) except -1
 # raise ValueError for a step that reads or writes outside its memory. Store the bytes of each operand in `used`, at the
 # index of its buffer among the numbers of the plan
 cdef int check_steps(Plan plan, tuple described, Room* used) except -1
-# return the number of operands that a loop writes to. They are the last ones
 cdef int n_written(tuple loop) except -1
 
 cdef enum:

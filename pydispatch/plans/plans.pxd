@@ -32,17 +32,12 @@ cdef class Plan:
 # run a plan and return its results, as new arrays. The inputs have the shapes and dtypes of `plan.inputs`, and any
 # layout. With `takes_donated`, results may take the memory of inputs that are donated
 cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated)
-# raise the exception that a loop has set, if any
 cdef int check_loops() except -1
-# add the step's name to its exception, once in a run
 cdef void name_raised(PlanRun* run, PlanStep* step) noexcept nogil
 # clear the exception of a row of small loops, which then run one by one. Return False if there is none
 cdef bint forget_raised(PlanRun* run) noexcept nogil
-# run a step that calls a Python function
 cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil
-# return the data of a loop over single elements about the axes of its positions, or () for other loops
 cdef tuple axes_of_positions(loop)
 # the kinds of loops over single elements
 cdef frozenset POSITION_LOOPS
-# return whether a NumPy array has this shape, a tuple of ints, and this dtype
 cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1

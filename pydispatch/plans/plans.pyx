@@ -375,7 +375,7 @@ cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs, char* ap
 
 cdef struct Extent:             # the memory of an input
     char* start
-    char* end
+    char* after
     Py_ssize_t number
 
 
@@ -405,15 +405,15 @@ cdef char* inputs_apart(PyObject* const* inputs, Py_ssize_t n) except NULL:
             n = 0
             break
         extents[i].start = <char*>PyArray_DATA(array)
-        extents[i].end = extents[i].start + PyArray_NBYTES(array)
+        extents[i].after = extents[i].start + PyArray_NBYTES(array)
         extents[i].number = i
     qsort(extents, n, sizeof(Extent), compare_starts)
     for i in range(n):
         array = <PyArrayObject*>inputs[extents[i].number]
         answer[extents[i].number] = (
             PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE and reached <= extents[i].start
-            and (i + 1 == n or extents[i].end <= extents[i + 1].start))
-        reached = max(reached, extents[i].end)
+            and (i + 1 == n or extents[i].after <= extents[i + 1].start))
+        reached = max(reached, extents[i].after)
     PyMem_RawFree(extents)
     return answer
 

@@ -115,13 +115,11 @@ cdef void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_intp n) 
 # run a loop in blocks over some rows and note its flags. The first `done` elements may be done if one call takes all
 cdef void run_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
                            cnp.npy_intp local, cnp.npy_intp done) noexcept nogil
-# set the entries that move to their slice number `k`
 cdef void move_entries(PlanRun* run, const cnp.npy_intp* moves, cnp.npy_intp n, cnp.npy_intp k) noexcept nogil
 # call a loop for every index of its outer axes. This is itself a loop, with the step as its data
 cdef void take_outer_axes(
     char** operands, const cnp.npy_intp* sizes, const cnp.npy_intp* steps, void* step
 ) noexcept nogil
-# run the rows of the calling thread, `part` rows at a time
 cdef int run_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
                    cnp.npy_intp part) except -1 nogil
 cdef void run_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
@@ -129,7 +127,6 @@ cdef void run_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_int
 cdef cnp.npy_intp border_of_blocks(PlanStep* step, cnp.npy_intp row) noexcept nogil
 cdef int refuse_position(PlanRun* run) except -1 nogil
 cdef void note_these_flags(PlanRun* run, PlanStep* step, int flags) noexcept nogil
-# check for signals from time to time, and let other threads have the GIL if the run keeps it
 cdef int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil
 cdef enum:
     WORK_OF_REPETITION = 64     # elements: about the work of the steps of a short body

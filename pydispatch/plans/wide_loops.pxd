@@ -4,5 +4,4 @@ cdef extern from "plans/src/wide_loops.h":
     PyUFuncGenericFunction wide_loop(int operation, bint is_double) noexcept nogil
     PyUFuncGenericFunction laid_out_loop(PyUFuncGenericFunction function, bint is_double) noexcept nogil
 
-# replace NumPy's loop of a step by a wide loop if there is one
 cdef int widen_loop(PlanStep* step, tuple loop) except -1

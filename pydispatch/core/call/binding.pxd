@@ -1,6 +1,6 @@
 # Binding: the arguments of a call, one value per schema argument, types checked.
 
-cdef void begin_frame(Frame* frame) noexcept    # clear all that the frame owns, and its keyword-only arguments
+cdef void begin_frame(Frame* frame) noexcept
 cdef struct Frame:
     PyObject* const* values     # one per schema argument, not passed if NULL or past the count
     Py_ssize_t count
@@ -17,21 +17,15 @@ cdef struct Frame:
 
 cdef void release(Frame* frame) noexcept    # release the references that binding has taken
 cdef dict known_dtypes      # dtypes by class and by name
-# bind a common call, steps 1 and 3 in one pass: nothing to convert, arrays and no pytrees
 cdef bint bind_directly(
      Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) noexcept
-# bind a call: step 1, and the arguments' part of step 3
 cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1
-# bind a boxed call, in which every argument has a value: step 1
 cdef int bind_values(Frame* frame, op, Signature signature, tuple values) except -1
-# collect the union of the arguments' words: their part of step 3
 cdef int collect_keys(Frame* frame, Signature signature) except -1
 # return the position of the argument of this name, or -1 if there is none
 cdef Py_ssize_t position_of(Signature signature, PyObject* name) except -2
 cdef PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept    # return the value of an argument, or NULL if not passed
-# return (args, kwargs) of a call, as passed. Apply `change` to every array unless it is None
 cdef tuple arguments_with(Frame* frame, Signature signature, change)
-# return the value of an argument, or its default
 cdef PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL
 cdef bint is_argument(Frame* frame, value) noexcept    # return whether this object is among the arguments

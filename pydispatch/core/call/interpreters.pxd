@@ -42,14 +42,10 @@ cdef class Interpreter:                 # one running transform or mode
 cdef object describe_interpreter(Interpreter interpreter)    # return the description of an interpreter for errors
 # return the state in which an interpreter runs its operators
 cdef State state_below(State state, Interpreter interpreter)
-cdef Tensor wrap_at(Interpreter interpreter, value, tangent)    # return a new, untracked Tensor of the interpreter
-# call the operator on the values of the interpreter below, with this interpreter absent
+cdef Tensor wrap_at(Interpreter interpreter, value, tangent)
 cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter)
-# return results of the interpreter below as values of this interpreter
 cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter interpreter)
 # return one result as a value of this interpreter, if it is an array
 cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter)
-# apply `wrap_result` to a pytree
 cdef object wrap_leaves(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter)
-# return the value of the interpreter below. A scalar remains a scalar
 cdef object scalar_below(value, Interpreter interpreter)

@@ -20,9 +20,7 @@ cdef class OpOverloadPacket:
 
 # make the registrations of an operator from its declaration. Call it before reading them
 cdef int complete(OpOverload op) except -1
-cdef object operator_name(OpOverload op)            # return the OperatorName
-# call a packet
+cdef object operator_name(OpOverload op)
 cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames)
-# return the error of a call that no overload takes, with each overload's reason
 cdef object refusal(OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames)
-cdef tuple flatten_call(tuple args, dict kwargs)    # return (values, names) for vectorcall
+cdef tuple flatten_call(tuple args, dict kwargs)

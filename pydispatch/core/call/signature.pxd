@@ -50,5 +50,5 @@ cdef class Signature:                   # a schema in a layout for binding
     cdef bint lists                     # whether some array arguments are pytrees
     cdef bint detaches                  # whether the result is a view that has its own gradient
 
-cdef object schema_of(Signature signature)  # return the schema of a signature, made on first use
+cdef object schema_of(Signature signature)
 cdef uint64_t bit(Py_ssize_t i) noexcept    # return the set with only argument i

@@ -14,8 +14,7 @@ cdef class Method:
 cdef object binary(int method, left, right)    # call a special method with two operands
 # call an in-place special method, or for a scalar the one that returns a new value
 cdef object augmented(int method, Tensor left, right)
-# call the operator of a special method, with two or three arguments
 cdef object call_method(int method, first, second, PyObject* third)
 cdef object unary(int method, value)    # call a special method with one operand
 cdef object divide_with_remainder(left, right)    # return the result of divmod
-cdef object key_of_arrays(key)    # return a key with arrays instead of sequences
+cdef object key_of_arrays(key)

@@ -49,18 +49,14 @@ cdef class Table:
     cdef bint derivative_is_compiled    # whether `derivative` is a result of compile_derivative
     cdef readonly TableEntry differentiated_as      # the composite that runs instead if a derivative is needed
 
-# return the key set of a call, with the ambient state applied in step 3: + include, - exclude, & not-fall-through
 cdef uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1
 # return the keys of a call that have a kernel and are not excluded
 cdef uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word) noexcept
 cdef Table table_of(OpOverload op)    # return the operator's table. Compute it if registrations have changed
 # return the rule for a class of subclasses, modes or transforms, or None
 cdef object rule_for(Table table, cls)
-# apply steps 3 and 4 of the fast path
 cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL
-# do the same outside all guards if the backend has to be selected, or arguments are views of constants
 cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except? NULL
-# return the autograd keys among these that have a kernel
 cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
 
 cdef class BatchingRule:                    # how a batch of calls is computed at once

@@ -21,10 +21,8 @@ cdef bint put_number(int type, PyObject* value, char* target) noexcept
 # write a float as a number of this type. Return False if that is left to NumPy
 cdef bint put_float(int type, double number, char* target) noexcept
 cdef PyObject* map_in_general(Loop* loop, PyObject* const* args) except? NULL   # return the result of a ufunc, or NULL
-# return the scalar that a ufunc computes from numbers and arrays without axes, or NULL
 cdef PyObject* map_numbers(Loop* loop, PyObject* const* args) except? NULL
 # return the result of a ufunc that is called with `out` or `dtype` as the only keyword, or NULL
 cdef PyObject* call_loop_with_option(Loop* loop, PyObject* const* args, PyObject* kwnames) except? NULL
-cdef PyObject* choose_elements(PyObject* const* args) except? NULL      # return the result of `where`, or NULL
-# return the result of `clip`, or NULL
+cdef PyObject* choose_elements(PyObject* const* args) except? NULL
 cdef PyObject* clip_as_called(PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL

@@ -56,39 +56,31 @@ cdef struct Operand:
 
 cdef Loop adding    # of `numpy.add`
 
-cdef int find_loop(Loop* loop, function) except -1    # find the loop of a function
+cdef int find_loop(Loop* loop, function) except -1
 # return the loop for arguments of this type, or NULL
 cdef TypedLoop* loop_of_type(Loop* loop, int type) except? NULL
 # return the loop for arguments of this type that NumPy converts to one other type first, or NULL
 cdef TypedLoop* converting_loop(Loop* loop, int type) except? NULL
-# return whether NumPy takes this loop for Python's numbers mixed with numbers of this type
 cdef bint takes_numbers(Loop* loop, TypedLoop* typed, int type) except -1
-# return the numbers of the types that a universal function calculates with, or None if it cannot
 cdef tuple resolved_types(ufunc, tuple dtypes, bint reduction)
 # find the loop of a universal function for these types, given by number. Return False if there is none that needs no
 # buffers
 cdef bint find_loop_of_types(function, types, PyUFuncGenericFunction* found, void** data) except -1
 # return the result of a universal function that has a loop for float64
 cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL
-# return the result of a universal function as a new array, or NULL if NumPy has to compute it
 cdef PyObject* call_loop(Loop* loop, PyObject* const* args) except? NULL
-cdef int report_errors(const char* name, PyObject* result) except -1    # warn or raise as `errstate` specifies
-cdef int finish_loop(Loop* loop, PyObject* result) except -1    # raise the loop's exception, else report errors
-cdef bint read_operand(PyObject* value, Operand* operand) noexcept    # read where the numbers of a value lie
+cdef int report_errors(const char* name, PyObject* result) except -1
+cdef int finish_loop(Loop* loop, PyObject* result) except -1
+cdef bint read_operand(PyObject* value, Operand* operand) noexcept
 cdef bint same_extents(PyObject* left, PyObject* right) noexcept    # return whether two arrays have the same shape
 cdef PyObject* new_like(PyObject* array) except NULL    # return an uninitialized array of the same shape
 cdef bint is_small(PyObject* array) noexcept    # return whether an array has 1 to LARGEST elements
 cdef bint is_small_shape(int n_axes, cnp.npy_intp* extents) noexcept    # return the same for a shape
-cdef bint add_in_place(PyObject* total, PyObject* more) except -1    # compute total += more, if that takes only a loop
-# return the sum of all elements as a float64 scalar, added in the order of `add.reduce`
+cdef bint add_in_place(PyObject* total, PyObject* more) except -1
 cdef PyObject* sum_of_all(PyObject* array) except? NULL
-# return the sum over the first axis, added in the order of `add.reduce`
 cdef PyObject* sum_of_rows(PyObject* array) except? NULL
-# return the sum over the tuple `axes`, added in the order of `add.reduce`, if these are the last axes in order
 cdef PyObject* sum_along_axes(PyObject* array, PyObject* axes) except? NULL
 # return the product of two matrices of float64 or float32, each transposed first if it is `turned`
 cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turned, bint right_turned) except? NULL
-# return the type number of the dtype for one of Python's types, or -1
 cdef int type_of_python(PyObject* value) noexcept
-# return the type number of a dtype of numbers in native form, or of a Python type's dtype, else -1
 cdef int number_of_dtype(PyObject* dtype) noexcept

@@ -185,5 +185,4 @@ cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
 cdef object numpy_umath          # the module of universal functions. Some, such as `clip`, have no public name
 cdef list keep_in(list kept, value)    # append to a list, which is made on first use
 cdef tuple tuple_of(PyObject* const* values, Py_ssize_t n)    # return a tuple of the first n values
-# set the vectorcall slot of a class, for which Cython has no syntax
 cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1

@@ -8,7 +8,6 @@ cdef class JvpTensor(Wrapper):          # a value of a running `jvp` with its ta
 cdef class Jvp(Interpreter):            # the interpreter of `jvp`
     pass
 
-# return whether this is an operator of the library with one new result, and no pytree holds wrappers
 cdef bint is_simple(derivative, Signature signature, Frame* frame) except -1
-cpdef tangent_of(JvpTensor tensor)    # return the tangent of a value of an interpreter of `jvp`
-cdef bint have_same_metadata(left, right) except -1    # return whether two arrays have the same shape and dtype
+cpdef tangent_of(JvpTensor tensor)
+cdef bint have_same_metadata(left, right) except -1

@@ -1,26 +1,20 @@
 # The stack of transforms and modes. The tape is below all of them.
 
-cdef int enter_interpreter(Interpreter interpreter) except -1    # push an interpreter on the stack
-cdef int leave_interpreter(Interpreter interpreter) except -1    # remove an interpreter from the stack
-cpdef tuple results_of(tuple step, tuple args)    # return the results of a function as a tuple of arrays
-# apply `wrap_at` to an argument of a transform, which no operator has seen. Apply the active substitution first
+cdef int enter_interpreter(Interpreter interpreter) except -1
+cdef int leave_interpreter(Interpreter interpreter) except -1
+cpdef tuple results_of(tuple step, tuple args)
 cdef Tensor enter_at(Interpreter interpreter, value, tangent)
-cdef int keep_freed(type cls) except -1    # give a final class of wrappers a free list
-# return a new leaf of an interpreter of `grad`, an input of differentiation
+cdef int keep_freed(type cls) except -1
 cpdef tracked_leaf(interpreter, value)
 # run the same steps if no argument that is written to is a copy where NumPy has a view
 cdef object call_on_stack(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
-# return the composite kernel that runs instead of a derivative. Raise for a kernel that is opaque
 cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter)
 # return the kernel that a user registered for the autograd key of a call with this word, or None
 cdef object autograd_entry(Table table, Frame* frame, uint64_t word)
-# return the kernel that these arguments run on the tape if it is a composite, else None
 cdef object composite_entry(Table table, Frame* frame)
 # return whether a Tensor is a wrapper that counts as the value that it holds. Raise if its transform is not active here
 cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1
-# pass a call unchanged to the interpreter below: none of its arguments belong to this one
 cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
-# return a new array as a Tensor of the innermost active transform, whose values can be written to it
 cpdef own_value(value)
 cdef object detached(Tensor tensor)    # return the same values as a constant
 cdef object detached_value(value)    # return the same value as a constant, if it is a Tensor

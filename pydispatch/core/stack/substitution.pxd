@@ -9,11 +9,8 @@ cdef class SpeculativeRun:              # active while a function runs speculati
     cdef readonly bint has_ended
     cdef set known                      # addresses of objects that live as long as this, or were reallocated inside
 
-# return whether a wrapper counts as its value here
 cdef bint is_value_now(Wrapper wrapper, State state) noexcept
-# return whether an interpreter is on the stack of the state
 cdef bint is_active(Interpreter interpreter, State state) noexcept
-# return whether a Tensor is the value of a wrapper at some interpreter below
 cdef bint holds(Tensor wrapper, Tensor tensor) noexcept
 # return whether a value is an array of NumPy's, or an untracked plain Tensor of one
 cdef bint is_plain_constant(PyObject* value) except -1

@@ -9,5 +9,4 @@ cdef class PythonInterpreter(Interpreter):      # a transform written in Python
     cdef readonly bint follows_values   # whether it would lose something if one of its values became a constant
     cdef readonly bint takes_new        # whether new Tensors of calls without its values become its values
 
-# call a transform written in Python, or a rule for the class of a transform, for a call of an operator
 cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter, rule)

@@ -17,8 +17,6 @@ cdef class Vmap(Interpreter):           # the interpreter of `vmap`
     cdef readonly str randomness        # "error", "same" or "different"
     cdef Vmap continued                 # the interpreter whose batch this one computes further below, or None
 
-# return whether a value belongs to `vmap` and is the same in all examples
 cdef bint is_uniform(PyObject* value) noexcept
 cdef object detached_uniform(BatchedTensor tensor)    # return a detached uniform value on the same memory
-# call an operator again, with one value per argument of the schema, or NULL
 cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values)

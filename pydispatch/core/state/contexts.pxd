@@ -6,15 +6,12 @@ cdef struct PublishedState:          # what `publish_state` has replaced
     PyObject* variables     # the context's previous mapping, or NULL (owned)
     PyObject* published     # the mapping that replaced it (owned)
 
-cdef int publish_state(PublishedState* around, State state) except -1    # make a state the current one, in the variable
+cdef int publish_state(PublishedState* around, State state) except -1
 cdef int write_or_raise(State state) except -1    # write a state to the context variable, or raise
-cdef void withdraw_state(PublishedState* around) noexcept    # undo `publish_state`
-# drop the mappings kept with a state that is left: they hold the state
+cdef void withdraw_state(PublishedState* around) noexcept
 cdef void forget_published_state(State state) noexcept
-# do what `publish_state` does for a nested call, which counts as one level of recursion
 cdef int publish_deeper(PublishedState* around, State state) except -1
-cdef void withdraw_deeper(PublishedState* around) noexcept    # undo `publish_deeper`
-cdef object call_in(State state, function, tuple args)    # call a function with this state published
-# call a function of users, with the state published if a cell holds it
+cdef void withdraw_deeper(PublishedState* around) noexcept
+cdef object call_in(State state, function, tuple args)
 cdef object call_with_published_state(function, tuple args)
-cdef int make_context() except -1    # make sure that this thread has a context: threads begin without one
+cdef int make_context() except -1

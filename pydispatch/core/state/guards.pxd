@@ -18,5 +18,4 @@ cdef class Setting:
     cdef object shown
     cdef object token
 
-# remove the innermost entry of a guard, or of a mode's ActiveMode, from the ambient state
 cdef int leave(guard) except -1

@@ -55,39 +55,31 @@ cdef State root    # the state outside all guards
 
 # return a copy, to be changed before it is pushed
 cdef State copy_of_state(State state)
-# return whether a tracer leaves calls on the paths that they take without it
 cdef bint leaves_paths(tracer) noexcept
 # compute whether a state leaves calls unchanged, and whether it is plain
 cdef void compute_plain(State state) noexcept
-cdef State lowered_state(State state)    # return the state without the innermost interpreter
-cdef State with_tape(State state, bint on)    # return the state with the tape recording or not
-# return the bit of the highest backend among backends with this bit length
+cdef State lowered_state(State state)
+cdef State with_tape(State state, bint on)
 cdef uint64_t backend_of_length(Py_ssize_t length) noexcept
-cdef PyObject* borrowed_state() noexcept    # return the ambient state, borrowed
+cdef PyObject* borrowed_state() noexcept
 cdef PyObject* state_of_context() noexcept    # return the state in the context variable, borrowed
 cdef State state_now()    # return the ambient state
 cdef int set_state(State state) except -1    # set the ambient state, until another one is set
-# write the context variable. Return -1 with an error set if it cannot be written
 cdef int set_in_context(State state) noexcept
-# clear the redirect of a state that is written to the context again
 cdef void take_instead_back(State state) noexcept
-cdef void leave_for(State state) noexcept    # return to the state around the present one
-cdef void drop_spare(State state) noexcept    # release the state that is kept for the next `grad`
-# write the context variable. Without memory for that, store a redirect in the present state
+cdef void leave_for(State state) noexcept
+cdef void drop_spare(State state) noexcept
 cdef void put_back_in_context(State state) noexcept
 cdef int push_cell(Cell* around, State state) except -1    # set the state for the time of one call
-# set the state for a nested call, which counts as one level of recursion
 cdef int push_state(Cell* around, State state) except -1
 cdef void pop_cell(Cell* around) noexcept    # restore the state before `push_cell`
-cdef void pop_state(Cell* around) noexcept    # restore the state before `push_state`
+cdef void pop_state(Cell* around) noexcept
 
-cdef State state_under(Interpreter interpreter, State around)    # return the state inside a transform or mode
-cdef Interpreter innermost_transform(State state)    # return the innermost transform, or None
-# return the state without the transforms that were entered after the innermost mode
+cdef State state_under(Interpreter interpreter, State around)
+cdef Interpreter innermost_transform(State state)
 cdef State without_transforms(State state)
-cdef bint knows_arrays(State state) noexcept    # return whether an interpreter identifies arrays as objects
-# return whether an interpreter has to see operations on raw arrays
+cdef bint knows_arrays(State state) noexcept
 cdef bint watches_arrays(State state) noexcept
-cdef void disable_modes(State state) noexcept    # disable the modes that are on the stack now
+cdef void disable_modes(State state) noexcept
 # return the state with `substitute` as the active substitution
 cdef State with_substitute(State state, substitute)

@@ -22,7 +22,6 @@ cdef class Product:
     cdef int left, right
     cdef bint left_turned, right_turned
 
-# raise unless this is a fused formula of a formula with so many arguments
 cdef int check_fused(fused_formula, Py_ssize_t n_arguments) except -1
 # return the result of a fused formula, or NULL if the formula has to be called. The first argument may be overwritten
 # if `gradient_holders`, unless 0, are all references to it

@@ -27,11 +27,9 @@ cdef class BackwardPass:                     # one backward pass
     cdef list keep_alive            # the owners of the addresses above
     cdef object __weakref__
 
-# run a backward pass, for callers in Cython: see `run_backward`
 cdef list run_pass(
     tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter interpreter,
     bint runs_inputs, bint stops=*,
 )
-# return whether the caller holds the only references to an array that owns its buffer
 cdef bint is_own(PyObject* value, Py_ssize_t holders) noexcept
-cdef object sum_of_two(left, right)    # return left + right
+cdef object sum_of_two(left, right)

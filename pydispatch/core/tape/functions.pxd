@@ -20,9 +20,7 @@ cdef class Context:                     # what one call of a Function or custom 
     cdef bint as_saved                  # whether residuals are returned as saved, or as values of the interpreter below
     cdef readonly object substitute     # the substitution of the call, also for the user's functions later, or None
 
-cdef bint is_flat(tuple values) except -1    # return whether no value is a pytree
-# record a node for a call that has run: call the user's setup function, and attach the results
+cdef bint is_flat(tuple values) except -1
 cdef int record_custom(OpOverload op, derivative, tuple values, output, Interpreter interpreter) except -1
-cdef int release_custom(CustomNode node) except -1    # release the residuals of a node
-# return the gradients of a node, one per edge, by its user's backward function
+cdef int release_custom(CustomNode node) except -1
 cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_graph)

@@ -22,10 +22,8 @@ cdef int open_queue(Queue* queue) except -1     # allocate a queue in zeroed mem
 cdef void close_queue(Queue* queue) noexcept
 # return the entry of a node or slot, or -1
 cdef Py_ssize_t find_entry(Queue* queue, PyObject* where) noexcept
-# add and return an entry for a node or slot that has none
 cdef Py_ssize_t add_entry(Queue* queue, PyObject* where) except -1
 cdef int grow(void** memory, size_t size) except -1    # reallocate memory to `size` bytes
-# remove an entry and return its gradient, which the caller then owns
 cdef PyObject* take_entry(Queue* queue, Py_ssize_t entry) noexcept
 cdef void push_heap(Queue* queue, Py_ssize_t entry) noexcept    # add an entry to the heap
 cdef Py_ssize_t pop_heap(Queue* queue) noexcept    # remove and return the entry of the latest node

@@ -17,20 +17,15 @@ cdef class SavedTensor:
     cdef Tensor tensor
     cdef uint64_t time
 
-# count one more node that has saved a Tensor
 cdef int note_saved(Tensor tensor) except -1
-cdef int note_all_saved(value) except -1    # apply `note_saved` to the Tensors in a value
+cdef int note_all_saved(value) except -1
 # list the residuals of a memory before the first write to it or the first sharing of it
 cdef int start_listing(Tensor tensor) except -1
-# count down the saves of a Tensor that a node of this time no longer needs
 cdef void unsave(Tensor tensor, uint64_t time) noexcept
-cdef int replace_array(Tensor tensor, value) except -1    # replace the value below of a Tensor
-# return the Tensor, or the copy that a node of this time needs
+cdef int replace_array(Tensor tensor, value) except -1
 cdef object value_when_saved(Tensor tensor, uint64_t time)
-# copy the residuals over the memory of a Tensor before a call, or with None something else, overwrites them
 cdef int before_write(Tensor target, Signature signature, Frame* frame) except -1
-cdef int note_late_write(Tensor target) except -1    # mark as lost the residuals that were overwritten without a copy
-# save a Tensor's present value, whatever is written to it later
+cdef int note_late_write(Tensor target) except -1
 cdef SavedTensor saved_tensor(Tensor tensor)
-cdef object alike(Tensor tensor, value)    # return a Tensor around another value with the same edge
-cdef Tensor with_edge_of(Tensor tensor, Tensor other)    # return `other` with the edge of `tensor`
+cdef object alike(Tensor tensor, value)
+cdef Tensor with_edge_of(Tensor tensor, Tensor other)

@@ -98,18 +98,14 @@ cdef class CustomNode(TapeNode):              # differentiated by functions of u
     cdef readonly object returns        # the structure of gradients for the derivative, or None if nothing is a pytree
 
 cdef bint is_leaf_edge(edge) noexcept    # return whether an edge leads to a leaf
-cdef TapeNode node_of_edge(edge)    # return the node that an edge leads to
+cdef TapeNode node_of_edge(edge)
 cdef PyObject* node_at(PyObject* edge) noexcept    # return the node that an edge leads to, None at a leaf
-# raise for objects from Python code that gradients cannot be sent to
 cdef int check_edges(tuple edges, bint optional) except -1
 cdef uint64_t next_sequence() noexcept    # return the next number. Later nodes have higher ones
 cdef Py_ssize_t n_edges(TapeNode node) noexcept    # return the number of tracked arguments
 # return the edge of tracked argument k
 cdef PyObject* edge_of(TapeNode node, Py_ssize_t k) noexcept
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1    # make a Tensor a leaf, or undo that
-# set the edge of a Tensor, and note the generation of its memory
 cdef int set_edge(Tensor tensor, edge) except -1
-# return the value, this one or one below it, that a transform or the tape tracks, or None
 cdef Tensor followed_in(Tensor tensor)
-# return whether a Tensor requires grad
 cdef bint requires_grad_of(Tensor tensor) except -1

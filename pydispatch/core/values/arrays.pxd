@@ -24,12 +24,10 @@ cdef struct KnownType:                  # a registered array type of a run-time 
 cdef KnownType* known_type(PyTypeObject* cls) noexcept
 cdef bint is_tensor_type(PyTypeObject* cls) noexcept    # return whether a type is Tensor or a subclass
 cdef bint is_scalar_type(PyTypeObject* cls) noexcept    # return whether a type is that of a Python number
-cdef uint64_t word_of_array(PyObject* value) except? 1    # return the word of one array, or 0 for anything else
-# return whether a value is a raw array of another backend than NumPy's
+cdef uint64_t word_of_array(PyObject* value) except? 1
 cdef bint is_of_other_backend(PyObject* value) except -1
 cdef bint is_numpy_matrix(PyObject* value) noexcept
-cdef int refuse_matrix(PyObject* value) except -1    # raise for a numpy.matrix that would become a Tensor
-cdef object as_operand_of_formula(value)    # wrap such an array in a Tensor, keep anything else
+cdef int refuse_matrix(PyObject* value) except -1
+cdef object as_operand_of_formula(value)
 cdef object raw_array(Tensor tensor)    # return the array below all wrappers
-# copy shape, dtype, strides and backend of an array or Tensor to a Shell
 cdef int copy_metadata(Shell shell, PyObject* array) except -1

@@ -14,18 +14,14 @@ cdef class Memory:                      # the data that the views of one memory 
 
 # return how often this memory has been written to, 0 for None
 cdef long long writes_to(Memory memory) noexcept
-# return the writes at this interpreter and, for a wrapper, those at the interpreters below
 cdef long long total_version(Tensor tensor) noexcept
 # return the memory that a Tensor shares with its views, made on first use
 cdef Memory memory_of(Tensor tensor)
-# return the memory that counts the writes, for nothing but its count
 cdef Memory version_counter_of(Tensor tensor)
-# return the array at the bottom of all interpreters, with the value's memory layout. The Tensor keeps it
 cdef PyObject* bottom_of(Tensor tensor) except NULL
-cdef object memory_owner(value)    # return the owner of the memory of an array of any interpreter
-# return the object at the end of the chain of `base`. Two arrays with the same owner may share memory
+cdef object memory_owner(value)
 cdef object owner_of(array)
-cpdef address(array)    # return the memory address of the first element of an array
+cpdef address(array)
 cdef struct SavedEntry:
     PyObject* tensor                # borrowed: the node that saved it holds it
     Py_ssize_t compared             # the number of writes that it was compared with

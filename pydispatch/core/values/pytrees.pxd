@@ -1,6 +1,6 @@
 # Pytrees: flattened into leaves, and rebuilt from them.
 
-cdef object array_leaves(value)    # return the arrays in a value, depth first: itself, or those in a pytree
+cdef object array_leaves(value)
 # return the Tensors in a value with the structure of `spec`: a Tensor, or a tuple of Tensors and None. Return None for
 # other values
 cdef object leaves_of_flat(value, spec)

@@ -22,27 +22,20 @@ cdef class Wrapper(Tensor):             # a value of a transform's interpreter
 cdef PyTypeObject* TENSOR_TYPE    # its address, for comparison
 cdef tuple NO_ARGUMENTS    # an empty tuple
 
-# return the union of the words of the arrays in a value: an array, or a pytree of arrays
 cdef uint64_t word_of_value(PyObject* value) except? 1
-# return whether a value is of a type whose objects are neither arrays nor containers
 cdef bint holds_nothing(PyObject* value) noexcept
-# return whether binding would convert nothing in a value, down to the items of tuples
 cdef bint needs_no_conversion(PyObject* value, bint arrays, int depth) noexcept
-cdef bint are_arrays(PyObject* value) noexcept    # return whether a value is a tuple of ndarrays and Tensors
-cdef object array_of_scalar(value)    # return a new 0-d array of a NumPy scalar
+cdef bint are_arrays(PyObject* value) noexcept
+cdef object array_of_scalar(value)
 # set the array of a Tensor, the word of which brings its keys
 cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1
 cdef Tensor wrap(array)    # return a new Tensor around an array
-cdef Tensor wrap_of_word(array, uint64_t word)    # return a new Tensor around an array with this word
-cdef Tensor wrap_scalar(value)    # return a new scalar Tensor of a NumPy scalar
-# return a new Tensor of an exact ndarray. This takes over the reference
+cdef Tensor wrap_of_word(array, uint64_t word)
+cdef Tensor wrap_scalar(value)
 cdef PyObject* wrap_ndarray(PyObject* array) except NULL
 
 cdef Interpreter interpreter_of(Tensor tensor)    # return the interpreter of a Tensor, None for the tape
-# return whether a Tensor belongs to an interpreter that computes several examples at once
 cdef bint is_batched(Tensor tensor) noexcept
-# return whether a value is a Tensor of the interpreter
 cdef bint owned_by(PyObject* value, Interpreter interpreter) noexcept
-# return the value below for a value of this interpreter, and any other value unchanged
 cdef object below(value, Interpreter interpreter)
-cdef tuple all_below(values, Interpreter interpreter)    # apply `below` to each of a sequence
+cdef tuple all_below(values, Interpreter interpreter)
