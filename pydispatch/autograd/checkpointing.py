@@ -18,6 +18,7 @@ from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
 from pydispatch.autograd.randomness import Draws
 from pydispatch.autograd.surroundings import Surroundings
+from pydispatch.autograd.trials import cut_off_kept
 from pydispatch.autograd.values import as_tensor, values_below
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -64,10 +65,14 @@ def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
         return tree_map(lambda leaf: meaning(leaf) if isinstance(leaf, Tensor) else leaf, output)
 
     captures = _Captures(Surroundings(function))
+    leaves = _core.unwrap_all_dead(leaves)
     try:
-        return captures.generators.record(_apply, run, captures, captures.of, tuple(_core.unwrap_all_dead(leaves)))
+        output = captures.generators.record(_apply, run, captures, captures.of, tuple(leaves))
     finally:
         captures.closed = True
+    cut_off_kept("checkpoint: the function", function, lambda: args, captures.surroundings,
+                 (*leaves, *captures.tensors))
+    return output
 
 
 class _Captures:

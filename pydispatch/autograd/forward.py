@@ -36,6 +36,7 @@ def propagate(
     """Set the tangents of the results of a call."""
     if isinstance(derivative, Derivative):
         if not any(map(_can_have_tangent, tree_leaves(result))):
+            _core.refuse_object_results(op, tree_leaves(result), interpreter)
             return
         tangents = tuple([tree_map(lambda leaf: _tangent(leaf, interpreter), value) for value in values])
         _core.lowered(interpreter, _core.as_tangents_of, derivative.name, result, _by_formulas, op, derivative, values,
@@ -67,7 +68,7 @@ def _by_formulas(
     source = derivative.source
     below = values_below(values, interpreter)
     output = values_below(result, interpreter)
-    if _core.operators_are_watched() or any(map(_is_of_other_backend, tree_leaves((below, tangents)))):
+    if _core.operators_are_watched() or not all(map(_has_plain_methods, tree_leaves((below, tangents)))):
         below, tangents, output = tree_map(_as_operand, (below, tangents, output))
     if source.jvp == "linear":
         found = _call(op, [
@@ -100,12 +101,14 @@ def _can_have_tangent(value: Any) -> bool:
 
 def _as_operand(value: Any) -> Any:
     """Return a raw array as a Tensor, so that formulas applied to it call operators."""
-    return as_tensor(value) if isinstance(value, np.ndarray) or _is_of_other_backend(value) else value
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
+        value = _core.plain_array(value)
+    return value if _has_plain_methods(value) and not isinstance(value, np.ndarray) else as_tensor(value)
 
 
-def _is_of_other_backend(value: Any) -> bool:
-    """Return whether this is a raw array whose methods are not those of Tensors."""
-    return _core.is_array(value) and not isinstance(value, (Tensor, np.ndarray, np.generic))
+def _has_plain_methods(value: Any) -> bool:
+    """Return whether this is not a raw array whose operators may differ from those of Tensors."""
+    return type(value) is np.ndarray or isinstance(value, (Tensor, np.generic)) or not _core.is_array(value)
 
 
 def _sum_of_formulas(

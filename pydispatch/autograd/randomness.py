@@ -11,7 +11,10 @@ Under vmap a draw is one for all examples, one for each, or an error.
 from __future__ import annotations
 
 import copy
+import ctypes
 import functools
+import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
@@ -31,7 +34,80 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 @functools.cache
 def sources() -> tuple[type, ...]:
     """Return the types of objects that random numbers come from. NumPy imports them on first use."""
-    return np.random.Generator, np.random.BitGenerator, np.random.SeedSequence
+    return np.random.Generator, np.random.BitGenerator, np.random.SeedSequence, np.random.RandomState
+
+
+def hidden_source() -> Any:
+    """Return the RandomState behind `numpy.random.normal` and NumPy's other global functions."""
+    function: Any = np.random.normal
+    return function.__self__
+
+
+def _bits_of_hidden() -> Any:
+    module: Any = np.random
+    return module.get_bit_generator()
+
+
+def _state_of_hidden(source: Any) -> Any:
+    """Return `source.get_state(legacy=False)` of the hidden source, which NumPy takes 100 µs for."""
+    memory = _memory_of_hidden(_bits_of_hidden())
+    if memory is None:
+        return source.get_state(legacy=False)
+    words, kept = map(bytes, memory)
+    has_gauss, gauss = struct.unpack("i4xd", kept)
+    return {"bit_generator": "MT19937", "has_gauss": has_gauss, "gauss": gauss, "state": {
+        "key": np.frombuffer(words, np.uint32, _WORDS_OF_MT19937),
+        "pos": int.from_bytes(words[4 * _WORDS_OF_MT19937:], sys.byteorder)}}
+
+
+_WORDS_OF_MT19937 = 624         # before the position
+
+
+@functools.lru_cache(maxsize=1)
+def _memory_of_hidden(bits: Any) -> tuple[Any, Any] | None:
+    """Return the memory of the hidden source: its bit generator's state, and the normal number that it keeps.
+
+    Return None if they are not where they should be.
+    """
+    offset = _offset_of_normal_number()
+    if type(bits) is not np.random.MT19937 or offset < 0:
+        return None
+    return ((ctypes.c_uint32 * (_WORDS_OF_MT19937 + 1)).from_address(bits.ctypes.state_address),
+            (ctypes.c_char * 16).from_address(id(hidden_source()) + offset - 8))
+
+
+def _offset_of_normal_number() -> int:
+    """Return where a RandomState keeps the second of two normal numbers, after a flag, or -1 if it is not found."""
+    source = np.random.RandomState(np.random.PCG64(0))
+    source.standard_normal()
+    kept = struct.pack("i4xd", 1, source.get_state(legacy=False)["gauss"])
+    found = ctypes.string_at(id(source), type(source).__basicsize__).find(kept)
+    return found + 8 if found >= 0 else -1
+
+
+def full_state_of(source: Any) -> Any:
+    """Return the state of a bit generator or RandomState in the form in which NumPy takes it."""
+    if not isinstance(source, np.random.RandomState):
+        return source.state
+    return _state_of_hidden(source) if source is hidden_source() else source.get_state(legacy=False)
+
+
+def set_full_state(source: Any, state: Any) -> None:
+    """Set the state of a bit generator or RandomState."""
+    if isinstance(source, np.random.RandomState):
+        source.set_state(state)
+    else:
+        source.state = state
+
+
+def are_same_states(one: Any, other: Any) -> bool:
+    """Return whether two results of `full_state_of` are equal."""
+    if one is other:
+        return True
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(
+            are_same_states(one[name], other[name]) for name in one)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
 
 
 REMEDY = ("draw by methods of np.random.default_rng(seed) of pydispatch.numpy, or draw and change states outside and "
@@ -144,6 +220,8 @@ class _Redirecting:
     examples.
     """
 
+    repeats = False         # whether the function has run before
+
     def __init__(self, foreign: frozenset[Vmap]) -> None:
         self._foreign = foreign
         self._meant: dict[int, np.random.Generator] = {}    # by the id of a bit generator
@@ -191,28 +269,30 @@ class _Redirecting:
 
 class _Recording(_Redirecting):
     def __init__(self, draws: Draws) -> None:
-        self._outer = _core.current_state().generators
+        self.outer = _core.current_state().generators
         super().__init__(_foreign())
-        self._draws = draws
+        self.recorded = draws
 
     def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
-        meant = generator if self._outer is None else self._outer.generator(generator)
-        self._draws.copies.append(_core.drawing(None, ops.np.random_copy, meant))
-        self._draws.drawn.append(generator)
+        meant = generator if self.outer is None else self.outer.generator(generator)
+        self.recorded.copies.append(_core.drawing(None, ops.np.random_copy, meant))
+        self.recorded.drawn.append(generator)
         return meant
 
     def made(self, generator: np.random.Generator) -> None:
         super().made(generator)
-        if self._outer is not None:
-            self._outer.made(generator)
+        if self.outer is not None:
+            self.outer.made(generator)
 
     def note_state_of(self, name: str) -> None:
-        self._draws.not_repeatable.setdefault(name, str(caller_site()))
-        if self._outer is not None:
-            self._outer.note_state_of(name)
+        self.recorded.not_repeatable.setdefault(name, str(caller_site()))
+        if self.outer is not None:
+            self.outer.note_state_of(name)
 
 
 class _Replay(_Redirecting):
+    repeats = True
+
     def __init__(self, draws: Draws) -> None:
         super().__init__((_batches() - draws.batches) | _foreign())
         self._draws = draws
@@ -224,10 +304,12 @@ class _Replay(_Redirecting):
 
 
 class _Restarting(_Recording):
+    repeats = True
+
     def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
-        for i, drawn in enumerate(self._draws.drawn):
+        for i, drawn in enumerate(self.recorded.drawn):
             if bits_of(drawn) is bits_of(generator):
-                found: np.random.Generator = _core.drawing(None, self._draws.from_start, generator, i)
+                found: np.random.Generator = _core.drawing(None, self.recorded.from_start, generator, i)
                 return found
         return super().first_draw(generator)
 
@@ -265,12 +347,28 @@ def is_handed_out(bits: Any) -> bool:
     return draws is not None and id(bits) in draws.handed_out
 
 
+def is_repeating() -> bool:
+    """Return whether the running function repeats the draws of an earlier run."""
+    draws: Any = _core.current_state().generators
+    return draws is not None and draws.repeats
+
+
 def bits_of(generator: np.random.Generator) -> Any:
     """Return the bit generator that holds the state. Generators that share it share their stream.
 
     The attribute of that name is refused to functions that are traced.
     """
     return np.random.Generator.bit_generator.__get__(generator)
+
+
+def forget_advance(bits: Any, old: Any, advanced: Any) -> None:
+    """Set the copies that running functions have made of a generator in the advanced state to the old state."""
+    draws: Any = _core.current_state().generators
+    while isinstance(draws, _Recording):
+        for drawn, copied in zip(draws.recorded.drawn, draws.recorded.copies, strict=True):
+            if bits_of(drawn) is bits and are_same_states(bits_of(copied).state, advanced):
+                bits_of(copied).state = old
+        draws = draws.outer
 
 
 def note_made(generator: np.random.Generator) -> None:
@@ -321,7 +419,13 @@ def words_of_state(generator: np.random.Generator) -> np.ndarray:
 
 
 def state_of(source: Any) -> tuple[Any, ...]:
-    """Return the state of a bit generator or SeedSequence for comparisons, with the number of its children."""
+    """Return the state of a source other than a Generator for comparisons, with the number of its children."""
+    if isinstance(source, np.random.RandomState):
+        memory = _memory_of_hidden(_bits_of_hidden()) if source is hidden_source() else None
+        if memory is not None:
+            return bytes(memory[0]), bytes(memory[1])
+        state = full_state_of(source)
+        return state["gauss"], *[leaf if isinstance(leaf, int) else leaf.tobytes() for leaf in _leaves_of_state(state)]
     sequence = getattr(source, "seed_seq", source)
     children = sequence.n_children_spawned if type(sequence) is np.random.SeedSequence else 0
     leaves = [] if sequence is source else _leaves_of_state(source.state)

@@ -7,7 +7,8 @@ small NumPy arrays, and the states of generators. While the function runs again,
 # tests: tests/higher_order/test_variables.py
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from operator import is_
 from types import FunctionType
@@ -16,9 +17,18 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import JvpTensor, Tensor
+from pydispatch._core import JvpTensor, Tensor, Wrapper
 from pydispatch.autograd.captures import attributes_of, classes_of, in_reach, slots_of, variables_of
-from pydispatch.autograd.randomness import bits_of, is_handed_out, sources
+from pydispatch.autograd.randomness import (
+    are_same_states,
+    bits_of,
+    forget_advance,
+    full_state_of,
+    hidden_source,
+    is_handed_out,
+    set_full_state,
+    sources,
+)
 from pydispatch.tree import tree_leaves
 
 T = TypeVar("T")
@@ -31,22 +41,25 @@ _MISSING = object()
 class Surroundings:
     """A snapshot of the variables of a function and of the objects in reach, in order of distance.
 
-    `replaced` describes something that a run replaced: an element, an attribute, a variable, a state. What it adds does
-    not count, since that may be a cache.
+    `replaced` describes something that a run replaced: an element, an attribute, a variable, a state. `extended`
+    describes something that a run added, which may be a cache or a record.
     """
 
     def __init__(self, function: Any) -> None:
-        self.replaced = ""
+        self.replaced = self.extended = ""
         self.lost = ""                      # where an earlier step has put a value of forward mode
         self.stack: Iterable[Any] = ()      # the interpreters of the last step, in forward mode
         self.source = ""                    # a changed source of random numbers that operators did not draw from
         self.drawn: set[int] | None = None  # the ids of bit generators that operators drew from, None: unknown
+        self.n_spawned = 0                  # the children of SeedSequences in the first run
+        self.n_children_drawn = 0           # how many of these operators drew from
         self._arrays: list[tuple[np.ndarray, np.ndarray]] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
         # (object, what holds its names, which of them, their values)
         self._names: list[tuple[Any, Any, Names, dict[Any, Any]]] = []
         self._generators: dict[int, tuple[Any, Any]] = {}       # by id, since several objects may share one
         self._sequences: dict[int, tuple[Any, Any]] = {}
+        self._keep_randomness(hidden_source())
         classes: dict[type, None] = {}
         left = MAX_BYTES
         for value in islice(in_reach(function), MAX_VALUES):
@@ -83,8 +96,9 @@ class Surroundings:
     def _keep_randomness(self, value: Any) -> None:
         """Keep the state of a generator, unless `Draws` knows of its changes, and how many children it has."""
         bits = bits_of(value) if isinstance(value, np.random.Generator) else value
-        if type(value) is np.random.Generator or isinstance(value, np.random.BitGenerator):
-            self._generators[id(bits)] = bits, bits.state
+        if type(value) is np.random.Generator or isinstance(bits, np.random.RandomState) or (bits is value and not (
+                isinstance(value, np.random.SeedSequence))):
+            self._generators[id(bits)] = bits, full_state_of(bits)
         sequence = getattr(bits, "seed_seq", bits)
         if type(sequence) is np.random.SeedSequence:
             self._sequences[id(sequence)] = sequence, sequence.__reduce__()[2]
@@ -96,7 +110,7 @@ class Surroundings:
 
     def restore(self) -> list[Reset]:
         """Reset everything that has changed, and return the changes."""
-        alive = {*_core.current_state().stack, *self.stack}
+        alive = set(_core.current_state().stack)
         found = [_set_array(array, old) for array, old in self._arrays if array.tobytes() != old.tobytes()]
         found += [_set_list(held, old, alive) for held, old in self._lists
                   if len(held) != len(old) or not all(map(is_, held, old))]
@@ -105,10 +119,16 @@ class Surroundings:
             if len(now) != len(old) or not all(map(is_, now.values(), old.values())):
                 found.append(_set_names(value, owner, names, now, old, alive))
         found += [_set_state(generator, old, self._is_drawn(generator)) for generator, old in self._generators.values()
-                  if str(generator.state) != str(old)]
-        found += [_set_spawned(sequence, old) for sequence, old in self._sequences.values()
-                  if str(sequence.__reduce__()[2]) != str(old)]
+                  if not are_same_states(full_state_of(generator), old)]
+        found += [_set_spawned(sequence, old, self.n_spawned <= self.n_children_drawn)
+                  for sequence, old in self._sequences.values() if str(sequence.__reduce__()[2]) != str(old)]
         return found
+
+    def note_draws(self, drawn: Iterable[np.random.Generator]) -> None:
+        """Note the generators that operators drew from."""
+        found = {id(bits): bits for bits in map(bits_of, drawn)}
+        self.drawn = set(found)
+        self.n_children_drawn = sum(bool(getattr(bits.seed_seq, "spawn_key", ())) for bits in found.values())
 
     def _is_drawn(self, generator: Any) -> bool:
         """Return whether operators may have changed the state, or code that runs again with a copy of the generator.
@@ -122,38 +142,93 @@ class Surroundings:
     def again(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function with the surroundings reset, and restore their present state afterwards."""
         changes = self.restore()
+        is_without_data = _core.current_state().default_backend == "Meta"
+        advanced = self._advance() if is_without_data else []
         try:
             return function(*args)
         finally:
+            self._undo_advance(advanced)
             self._note(self.restore())
-            _undo(changes)
+            undo(changes)
+
+    def _advance(self) -> list[tuple[Any, Any, Any]]:
+        """Advance bit generators before a run in which operators draw nothing, and return them with both states.
+
+        If the function sets the state in which the run begins, that is a change, too.
+        """
+        found = []
+        for bits, old in self._generators.values():
+            if isinstance(bits, np.random.BitGenerator):
+                bits.random_raw()
+                found.append((bits, old, bits.state))
+        return found
+
+    def _undo_advance(self, advanced: list[tuple[Any, Any, Any]]) -> None:
+        for bits, old, state in advanced:
+            forget_advance(bits, old, state)
+            if are_same_states(bits.state, state):
+                bits.state = old
+            elif not self._is_drawn(bits):
+                self._note([_set_state(bits, old, False)])
 
     def note(self) -> None:
         """Note what the first run has replaced, and what it has lost."""
         changes = self.restore()
         self._note(changes)
-        self.lost = next((change.added for change in changes if change.added), "")
-        _undo(changes)
+        self.lost = next((change.lost for change in changes if change.lost), "")
+        self.extended = next((change.added for change in changes if change.added), "")
+        undo(changes)
+
+    def new_values(self) -> Iterator[NewValue]:
+        """Find the values that elements of lists, variables, keys and attributes did not have at first."""
+        for held, before in self._lists:
+            for i, part in enumerate(held):
+                if i >= len(before) or part is not before[i]:
+                    yield NewValue((id(held), i), part, f"element {i} of a list", partial(held.__setitem__, i))
+        for value, owner, names, old in self._names:
+            for key, part in _values_of(owner, names).items():
+                if part is not old.get(key, _MISSING):
+                    yield NewValue((id(owner), key), part, _described(value, owner, names, key),
+                                   partial(_set_name, owner, key))
+
+    def has_changed(self) -> bool:
+        """Return whether anything has changed."""
+        changes = self.restore()
+        undo(changes)
+        return bool(changes)
 
     def _note(self, changes: list[Reset]) -> None:
         self.replaced = self.replaced or next((change.replaced for change in changes if change.replaced), "")
         self.source = self.source or next((change.replaced for change in changes if change.is_source), "")
+        self.n_spawned = self.n_spawned or sum(change.n_spawned for change in changes)
+
+
+class NewValue(NamedTuple):
+    """A value that something holds since a run: where, the value, a description of where, and how to replace it."""
+
+    place: tuple[int, Any]
+    value: Any
+    description: str
+    replace: Callable[[Any], None]
 
 
 class Reset(NamedTuple):
     """A change that was reset.
 
-    `replaced` describes what existed before it, and is empty for something added. `added` describes what holds a value
-    of forward mode that has ended, if something does.
+    `replaced` describes what existed before it, and `added` what did not. `lost` describes what holds a value of
+    forward mode that has ended. Each is empty if nothing is like that. A SeedSequence has `n_spawned` more children.
     """
 
     undo: Callable[[], None]
     replaced: str
     is_source: bool = False
     added: str = ""
+    lost: str = ""
+    n_spawned: int = 0
 
 
-def _undo(changes: list[Reset]) -> None:
+def undo(changes: list[Reset]) -> None:
+    """Restore the state before `Surroundings.restore`."""
     for change in reversed(changes):        # an array may be a view of another one
         change.undo()
 
@@ -173,10 +248,11 @@ def _set_list(held: list[Any], old: list[Any], alive: set[Any]) -> Reset:
     now = held.copy()
     held[:] = old
     replaced = next((i for i, value in enumerate(old) if i >= len(now) or now[i] is not value), None)
-    added = next((i for i, value in enumerate(now) if _is_lost(value, alive)), None)
+    lost = next((i for i, value in enumerate(now) if is_lost(value, alive)), None)
     return Reset(lambda: held.__setitem__(slice(None), now),
-                  "" if replaced is None else f"element {replaced} of a list",
-                  added="" if added is None else f"element {added} of a list")
+                 "" if replaced is None else f"element {replaced} of a list",
+                 added=f"element {len(old)} of a list" if len(now) > len(old) else "",
+                 lost="" if lost is None else f"element {lost} of a list")
 
 
 def _values_of(owner: Any, names: Names) -> dict[Any, Any]:
@@ -205,19 +281,30 @@ def _set_names(
     for key in changed:
         _set_name(owner, key, old.get(key, _MISSING))
 
-    def undo() -> None:
+    def put() -> None:
         for key, value in changed.items():
             _set_name(owner, key, value)
 
-    replaced = next((key for key in changed if key in old), _MISSING)
-    added = next((key for key in changed if _is_lost(changed[key], alive)), _MISSING)
-    return Reset(undo, "" if replaced is _MISSING else _described(value, owner, names, replaced),
-                 added="" if added is _MISSING else _described(value, owner, names, added))
+    def first(keys: Iterable[Any]) -> str:
+        return next((_described(value, owner, names, key) for key in keys), "")
+
+    return Reset(put, first(key for key in changed if key in old),
+                 added=first(key for key in changed if key not in old),
+                 lost=first(key for key, part in changed.items() if is_lost(part, alive)))
 
 
-def _is_lost(value: Any, alive: set[Any]) -> bool:
+def is_lost(value: Any, alive: set[Any]) -> bool:
     """Return whether a value holds one of forward mode that has ended, which is a constant from then on."""
-    return any(isinstance(leaf, JvpTensor) and leaf.interpreter not in alive for leaf in tree_leaves(value))
+    return any(isinstance(leaf, JvpTensor) and leaf.interpreter not in alive and _has_tangent(leaf)
+               for leaf in tree_leaves(value))
+
+
+def _has_tangent(value: Any) -> bool:
+    while isinstance(value, Wrapper):
+        if isinstance(value, JvpTensor) and _core.tangent_of(value) is not None:
+            return True
+        value = _core.value_below(value, value.interpreter)
+    return False
 
 
 def _described(value: Any, owner: Any, names: Names, key: Any) -> str:
@@ -251,16 +338,20 @@ def _set_name(owner: Any, key: Any, value: Any) -> None:
             base.__delattr__(owner, key)
 
 
-def _set_spawned(sequence: Any, old: Any) -> Reset:
-    """Reset the number of children of a SeedSequence. It is read-only, but part of what a pickle restores."""
-    now = sequence.__reduce__()[2]
+def _set_spawned(sequence: Any, old: Any, are_drawn: bool) -> Reset:
+    """Reset the number of children of a SeedSequence. It is read-only, but part of what a pickle restores.
+
+    The children of each step are known if operators draw from all of them.
+    """
+    now, n = sequence.__reduce__()[2], sequence.n_children_spawned
     sequence.__setstate__(old)
-    return Reset(lambda: sequence.__setstate__(now), "")
+    return Reset(lambda: sequence.__setstate__(now), "" if are_drawn else "the state of a SeedSequence",
+                 not are_drawn, n_spawned=n - sequence.n_children_spawned)
 
 
 def _set_state(generator: Any, old: Any, is_drawn: bool) -> Reset:
-    now = generator.state
-    generator.state = old
+    now = full_state_of(generator)
+    set_full_state(generator, old)
     # the draws of operators are those of each step
     replaced = "" if is_drawn else f"the state of a {type(generator).__name__}"
-    return Reset(lambda: setattr(generator, "state", now), replaced, not is_drawn)
+    return Reset(lambda: set_full_state(generator, now), replaced, not is_drawn)

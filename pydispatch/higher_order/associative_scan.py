@@ -100,7 +100,8 @@ def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, rev
     if found.results is not None:
         check_carry("associative_scan: combine", slices, found.results)
     (flat,), captured = lift([function], [found])
-    with first_run_of(function, state="carry it: scan(combine, value, xs)"):
+    inputs = (*leaves, *leaves, *captured)
+    with first_run_of(function, inputs=inputs, state="carry it: scan(combine, value, xs)"):
         results = ASSOCIATIVE_SCAN(flat, tuple(leaves), captured, n, reverse)
     moved = [result if axis == 0 else ops.np.moveaxis(result, 0, axis) for result in results]
     return tree_unflatten(all_as_passed(moved, leaves, captured), spec)

@@ -25,8 +25,9 @@ from pydispatch._registry.registrations import derivative_of
 from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.captures import closed_over, tensors_in_reach
 from pydispatch.autograd.custom_derivatives import function_is_used, noting_owners
-from pydispatch.autograd.randomness import REMEDY, Draws, bits_of, for_another_context, generator_here, note_state_of
+from pydispatch.autograd.randomness import REMEDY, Draws, for_another_context, generator_here, note_state_of
 from pydispatch.autograd.surroundings import Surroundings
+from pydispatch.autograd.trials import are_alike, cut_off_kept, end_lost
 from pydispatch.autograd.values import Meta, as_tensor
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
 from pydispatch.higher_order.operator import partial_last
@@ -84,6 +85,7 @@ class FlatFunction:
         self.surroundings: Surroundings | None = None       # as its first run found them
         self.nesting = nesting      # of its results
         self.is_sound = False
+        self.n_steps = 0            # in the first run of a loop, if it depends on data
         self.refusal: Exception | None = None       # the last error raised here
         self.abstract_run: AbstractRun | None = None
         self.examples: Sequence[Any] = ()       # the values of its abstract run, in a trace
@@ -139,6 +141,11 @@ class FlatFunction:
             leaves[place] = tensor
         return tree_unflatten(leaves, self._spec)
 
+    def example_arguments(self) -> Any:
+        """Return the arguments that the user's function is run abstractly with."""
+        values = tuple(map(as_tensor, self.examples))
+        return values if self._is_flat else self._arguments(values)
+
     def _outputs(self, result: Any) -> Arrays:
         """Return the arrays in the function's result as Tensors."""
         leaves = self.nesting.leaves_of(self, result)
@@ -184,11 +191,34 @@ class FlatFunction:
             when = "by something other than the draw of an operator, which another run or a graph would lack"
         self.refuse(FunctionalizationError(f"{self.who} replaces {replaced} {when}\n{remedy}"))
 
+    def refuse_steps(self, remedy: str) -> None:
+        """Raise FunctionalizationError because what a step adds to its surroundings changes the results of later steps.
+        """
+        assert self.surroundings is not None
+        self.refuse(FunctionalizationError(
+            f"{self.who} adds {self.surroundings.extended} in a step, and later steps may compute something else with "
+            "it, but when the loop runs again, each step starts without it\n"
+            f"compute it before the loop, or {remedy}"))
+
+    def again_if_alike(self, remedy: str, n_steps: int, function: Callable[..., T], *args: Any) -> T:
+        """Call a function for a step of another run of a loop. Raise if its steps are not alike."""
+        assert self.surroundings is not None
+        if self.surroundings.extended and not are_alike(function, args, self.surroundings, n_steps):
+            self.refuse_steps(remedy)
+        self.surroundings.extended = ""         # the steps are alike
+        return self.surroundings.again(function, *args)
+
     def note_stack(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function, and note the interpreters of this call. Only a value of an earlier step is lost."""
+        self.n_steps += 1
         state = _core.current_state()
         if self.surroundings is not None and state.default_backend != "Meta":
             self.surroundings.stack = tuple(state.stack)
+        return function(*args)
+
+    def count(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function, and count the call as a step of the first run of a loop."""
+        self.n_steps += 1
         return function(*args)
 
     def refuse_lost(self) -> None:
@@ -376,7 +406,7 @@ def abstract_result(function: FlatFunction, examples: Sequence[Any]) -> Abstract
         if function.refusal is error or isinstance(error, (RecursionError, MemoryError)):
             raise
         return AbstractResult(_without_repeats(_usable_in_reach(function.function)), None, True)
-    function.surroundings.drawn = {id(bits_of(generator)) for generator in draws.drawn}
+    function.surroundings.note_draws(draws.drawn)
     captured = []
     for tensor, substitute in zip(substitution.captured, substitution.values, strict=True):
         if id(tensor) not in meant:
@@ -387,8 +417,7 @@ def abstract_result(function: FlatFunction, examples: Sequence[Any]) -> Abstract
         if any(_core.have_one_memory(result, substitute) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
-    if _core.active_modes():
-        function.examples = examples
+    function.examples = examples
     function.abstract_run = AbstractRun(metas_of(examples), metas_of(results), owners, bool(draws))
     if owners:
         captured += _usable_in_reach(list(map(functions_of, owners)))
@@ -440,7 +469,7 @@ def run_speculatively(function: FlatFunction, values: Arrays) -> tuple[Arrays, t
     for tensor in captured:
         if any(_core.have_one_memory(result, tensor) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
-    function.surroundings.drawn = {id(bits_of(generator)) for generator in draws.drawn}
+    function.surroundings.note_draws(draws.drawn)
     function.is_sound = True
     return results, captured
 
@@ -715,16 +744,26 @@ def in_batch(interpreter: Vmap, example: Any) -> Tensor:
 
 
 @contextmanager
-def first_run_of(*functions: FlatFunction, state: str = "") -> Iterator[None]:
+def first_run_of(
+    *functions: FlatFunction, inputs: Arrays = (), state: str = "", n_steps: int | None = None
+) -> Iterator[None]:
     """Run a block that calls functions for the first time. Later runs find the surroundings of that run.
 
+    The `inputs` are the values that the functions compute from, and the captured Tensors.
+
     The functions of a loop run many times in it, but later runs cannot find the surroundings of each step. Later runs,
-    and traces, are refused if a step replaces something. `state` is the remedy that the error gives.
+    and traces, are refused if a step replaces something, or adds something that changes what later steps compute.
+    `state` is the remedy that the error gives. `n_steps` is None if it depends on data.
     """
     originals = [function.function for function in functions]
-    if state and any(isinstance(interpreter, Jvp) for interpreter in _core.current_state().stack):
+    is_forward = any(isinstance(interpreter, Jvp) for interpreter in _core.current_state().stack)
+    if state and is_forward:
         for function in functions:
             function.function = functools.partial(function.note_stack, function.function)
+    elif state and n_steps is None:
+        for function in functions:
+            function.n_steps = 0
+            function.function = functools.partial(function.count, function.function)
     try:
         yield
     finally:
@@ -733,10 +772,13 @@ def first_run_of(*functions: FlatFunction, state: str = "") -> Iterator[None]:
     for function in functions:
         if function.surroundings is None:
             continue
+        cut_off_kept(function.who, function.function, function.example_arguments, function.surroundings, inputs)
         again: Callable[..., Any] = function.surroundings.again
         is_traced = any(mode._knows_bodies for mode in _core.active_modes())
         if function.surroundings.source and (is_traced or function.surroundings.drawn):
             function.refuse_state("")       # draws of operators began in other states than those of one run
+        if is_forward and not state:
+            end_lost(function.who, function.surroundings)
         if state:
             function.surroundings.note()
             if function.surroundings.lost:
@@ -745,6 +787,12 @@ def first_run_of(*functions: FlatFunction, state: str = "") -> Iterator[None]:
                 again = functools.partial(function.refuse_state, state)
                 if is_traced:
                     again()
+            elif function.surroundings.extended:
+                if is_traced and not are_alike(
+                        function.function, function.example_arguments(), function.surroundings, n_steps):
+                    function.refuse_steps(state)
+                again = functools.partial(
+                    function.again_if_alike, state, function.n_steps if n_steps is None else n_steps)
         function.function = functools.partial(again, function.function)
 
 

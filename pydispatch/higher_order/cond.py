@@ -102,7 +102,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if abstract[0].results is not None and abstract[1].results is not None:
         check_same_results(abstract[0].results, abstract[1].results)
     functions, captured = lift(branches, abstract)
-    with first_run_of(*branches):
+    with first_run_of(*branches, inputs=(*arrays, *captured)):
         results = COND(pred, *functions, (*arrays, *captured))
     if abstract[0].results is not None and abstract[1].results is not None:
         results = as_scalars(results, [

@@ -95,7 +95,8 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     if found is None:
         known = abstract_result(function, (*slices, *arrays))
         (flat,), captured = lift([function], [known])
-        with first_run_of(function, state="carry it: scan(combine, value, xs)" if n_steps > 1 else ""):
+        state = "carry it: scan(combine, value, xs)" if n_steps > 1 else ""
+        with first_run_of(function, inputs=(*leaves, *arrays, *captured), state=state, n_steps=n_steps):
             found = (MAP(flat, tuple(leaves), (*arrays, *captured), n_steps) if n_steps
                      else tuple(without_slices("map: f", known, 0))), captured
     results, captured = found

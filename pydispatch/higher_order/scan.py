@@ -153,7 +153,8 @@ def _results_in_general(
                      for i, value in enumerate(init)]
         return (*unchanged, *without_slices("scan: combine", found, len(init))), ()
     (function,), captured = lift([step], [found])
-    with first_run_of(step, state="make it a part of init: scan(combine, (init, value), ...)" if length > 1 else ""):
+    state = "make it a part of init: scan(combine, (init, value), ...)" if length > 1 else ""
+    with first_run_of(step, inputs=(*init, *xs, *captured), state=state, n_steps=length):
         return as_scalars(SCAN(function, init, xs, captured, length, reverse), last), captured
 
 

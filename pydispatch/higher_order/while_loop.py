@@ -141,7 +141,8 @@ def _results_in_general(test: FlatFunction, body: FlatFunction, init: Arrays) ->
     if abstract[1].results is not None:
         check_carry("while_loop: body_fn", init, abstract[1].results)
     (test_flat, body_flat), captured = lift([test, body], abstract)
-    with first_run_of(test, body, state="make it a part of init: while_loop(cond_fn, body_fn, (*init, value))"):
+    state = "make it a part of init: while_loop(cond_fn, body_fn, (*init, value))"
+    with first_run_of(test, body, inputs=(*init, *captured), state=state):
         return as_scalars(WHILE(test_flat, body_flat, init, captured, False), abstract[1].results), captured
 
 

@@ -7,15 +7,18 @@ which it leaves the generators.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, autograd, compile, func, ops
+from pydispatch.autograd.randomness import are_same_states, full_state_of, hidden_source, set_full_state
 from pydispatch.exceptions import AutogradError, DataDependentError, DispatchTypeError, FunctionalizationError
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
@@ -563,6 +566,11 @@ class Held:
         self.in_a_list = [np.random.MT19937(5)]
         bits = np.random.SFC64(6)
         self.in_a_cell = lambda: float(bits.random_raw() % 1000)
+        self.start = self.bits.state
+        self.sequence = np.random.SeedSequence(8)
+        self.legacy = np.random.RandomState(9)
+        np.random.seed(10)      # NumPy's hidden generator, which keeps the second of two normal numbers
+        np.random.normal()
 
     def advanced(self) -> Any:
         self.bits.advance(3)
@@ -577,6 +585,14 @@ class Held:
         self.bits.state = np.random.PCG64(9).state
         return self.rng.normal()
 
+    def seeded(self) -> Any:
+        np.random.seed(11)
+        return np.random.normal()
+
+    def set_to_the_start(self) -> Any:
+        self.bits.state = self.start
+        return self.rng.normal()
+
 
 UNSEEN: dict[str, Callable[[Held], Any]] = {
     "advance, then a draw": Held.advanced,
@@ -588,6 +604,14 @@ UNSEEN: dict[str, Callable[[Held], Any]] = {
     "NumPy's own generator": lambda held: held.numpys.normal(),
     "another generator on the bits": lambda held: np.random.Generator(held.bits).normal(),
     "NumPy's RandomState": lambda held: np.random.RandomState(held.bits).normal(),
+    "a captured RandomState": lambda held: held.legacy.normal(),
+    "a child of NumPy's own generator": lambda held: held.numpys.spawn(1)[0].normal(),
+    "a child of a sequence": lambda held: np.random.default_rng(held.sequence.spawn(1)[0]).normal(),
+    "raw draws of a child": lambda held: np.random.Generator(held.bits.spawn(1)[0]).normal(),
+    "the hidden generator": lambda held: np.random.normal(),
+    "integers of the hidden generator": lambda held: float(np.random.randint(1000)),
+    "the hidden generator in a library": lambda held: scipy.stats.norm.rvs(),
+    "a seed of the hidden generator": Held.seeded,
 }
 TRACES: dict[str, Callable[..., Any]] = {
     "real": lambda f: make_fx(f)(X),
@@ -627,9 +651,12 @@ GRADIENTS: dict[str, Callable[..., Any]] = {
 }
 
 
+SET_TO_THE_START = {"state of before, then a draw": Held.set_to_the_start}     # which no trace of one run can know
+
+
 @pytest.mark.parametrize("ask", GRADIENTS.values(), ids=GRADIENTS)
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
-@pytest.mark.parametrize("draw", UNSEEN.values(), ids=UNSEEN)
+@pytest.mark.parametrize("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
 def test_loops_follow_states_that_change_unseen_or_refuse(draw, loop, ask):
     # NumPy's loop is the oracle: the value and the slope are the draws of each step, or there is an error.
     held = Held()
@@ -646,7 +673,7 @@ def test_loops_follow_states_that_change_unseen_or_refuse(draw, loop, ask):
         np.testing.assert_allclose(slope, factors @ X if np.ndim(slope) == 0 else factors)
 
 
-@pytest.mark.parametrize("draw", UNSEEN.values(), ids=UNSEEN)
+@pytest.mark.parametrize("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
 @pytest.mark.parametrize("way", ["checkpoint", "cond"])
 def test_one_run_follows_states_that_change_unseen_or_refuses(way, draw):
     factor, held = draw(Held()), Held()
@@ -660,3 +687,49 @@ def test_one_run_follows_states_that_change_unseen_or_refuses(way, draw):
         assert "the state of a" in str(error)       # noqa: PT017
         return
     np.testing.assert_allclose(slope, np.full(3, factor))
+
+
+def test_the_state_of_the_hidden_generator_is_read_as_numpy_reads_it():
+    """It is read from memory, which NumPy takes long for."""
+    source = hidden_source()
+    for seed, n in itertools.product(range(3), range(4)):
+        np.random.seed(seed)
+        np.random.normal(size=n)
+        state = full_state_of(source)
+        assert are_same_states(state, np.random.get_state(legacy=False))
+        drawn = np.random.normal(size=3)
+        assert not are_same_states(full_state_of(source), state)
+        set_full_state(source, state)
+        np.testing.assert_array_equal(np.random.normal(size=3), drawn)
+
+
+@pytest.mark.parametrize("construct", [once_by_checkpoint, once_by_cond])
+def test_the_hidden_generator_is_left_as_one_run_leaves_it(construct):
+    np.random.seed(3)
+    drawn, after = np.random.normal(size=3), np.random.normal()
+    np.random.seed(3)
+    slope = func.grad(lambda x: construct(x, lambda h: h * np.random.normal(size=3)).sum())(X)
+    np.testing.assert_allclose(slope, drawn)
+    assert np.random.normal() == after
+
+
+def jumped(held: Held) -> Any:
+    return pnp.random.default_rng(held.rng.bit_generator.jumped()).normal()
+
+
+def drawn_by_a_child(held: Held) -> Any:
+    return held.rng.spawn(1)[0].normal()
+
+
+@pytest.mark.parametrize("ask", GRADIENTS.values(), ids=GRADIENTS)
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("draw", [jumped, drawn_by_a_child])
+def test_loops_repeat_the_draws_of_generators_made_of_others(draw, loop, ask):
+    held = Held()
+    factors = np.array([draw(held) for _ in X])
+    held = Held()
+    value, slope = ask(lambda x: loop(lambda v: v * draw(held), x))
+    if value is not None:
+        np.testing.assert_allclose(value, factors @ X)
+    if slope is not None:
+        np.testing.assert_allclose(slope, factors @ X if np.ndim(slope) == 0 else factors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, autograd, compile, func, ops
-from pydispatch.exceptions import FunctionalizationError
+from pydispatch.exceptions import AutogradError, DataDependentError, FunctionalizationError, VmapError
 from pydispatch.higher_order import associative_scan, cond, map, scan, while_loop
 from pydispatch.tracing import make_fx
 
@@ -586,3 +587,189 @@ def test_a_cache_of_numbers_is_none_of_the_loops_business():
         return c + (cache["kept"] * v).sum(), None
 
     np.testing.assert_allclose(func.jacfwd(lambda x: scan(step, 0.0, x)[0])(X), np.full(3, 3.0))
+
+
+# --- what a step adds and later steps find: the loop is right, or refused where it runs again ---
+
+SLICES = np.array([[0.5, 1.1, -0.4], [0.3, 0.2, 0.9], [1.3, -0.7, 0.1]])
+
+
+def caching(row, cache):
+    """A cache that the first step fills from its own slice."""
+    if "kept" not in cache:
+        cache["kept"] = pnp.sin(row)
+    return cache["kept"] * row
+
+
+def caching_deep(row, cache):
+    if "kept" not in cache:
+        cache["kept"] = [{"value": pnp.sin(row)}]
+    return cache["kept"][0]["value"] * row
+
+
+def flagging(row, cache):
+    """Later steps differ from the first, though nothing is kept but a flag."""
+    is_first, cache["started"] = "started" not in cache, True
+    return row * (1.0 if is_first else pnp.cos(row))
+
+
+def recording(row, cache):
+    records = cache.setdefault("records", [])
+    records.append(None)
+    return row * len(records)
+
+
+def differing_late(row, cache):
+    """The first two steps are alike."""
+    records = cache.setdefault("records", [])
+    records.append(None)
+    return row * (1.0 if len(records) < 3 else pnp.cos(row))
+
+
+def caching_constants(row, cache):
+    cache.setdefault("constant", np.arange(3.0))
+    return row * pnp.cos(cache["constant"] * row)
+
+
+ADDING = {f.__name__: f for f in (
+    caching, caching_deep, flagging, recording, differing_late, caching_constants)}
+
+
+def by_hand(body):
+    def f(x):
+        cache = {}
+        return sum((body(x[i], cache) * (i + 1)).sum() for i in range(3))
+
+    return f
+
+
+BY_LOOP = {
+    "scan": lambda body, cache, x: scan(
+        lambda c, v: (c + (body(v[0], cache) * v[1]).sum(), None), 0.0, (x, np.arange(1.0, 4.0)))[0],
+    "map": lambda body, cache, x: map(lambda v: (body(v[0], cache) * v[1]).sum(), (x, np.arange(1.0, 4.0))).sum(),
+    "while_loop": lambda body, cache, x: while_loop(
+        lambda i, c: i < 3, lambda i, c: (i + 1, c + (body(x[i], cache) * (i + 1)).sum()), (0, 0.0))[1],
+}
+RUNNING_AGAIN: dict[str, Callable[..., Any]] = {
+    "value": lambda f: f(SLICES),
+    "grad": lambda f: func.grad(f)(SLICES),
+    "tape": lambda f: on_the_tape_of(f, SLICES),
+    "vjp": lambda f: func.vjp(f, SLICES)[1](1.0)[0],
+    "jvp": lambda f: func.jvp(f, (SLICES,), (SLICES,))[1],
+    "jacrev": lambda f: func.jacrev(f)(SLICES),
+    "hessian": lambda f: func.hessian(f)(SLICES),
+    "linearize": lambda f: func.linearize(f, SLICES)[1](SLICES),
+    "grad of grad": lambda f: func.grad(lambda x: (func.grad(f)(x) ** 2).sum())(SLICES),
+    "compile": lambda f: compile(f)(SLICES),
+    "compiled grad": lambda f: compile(func.grad(f))(SLICES),
+    "make_fx": lambda f: make_fx(f)(2 * SLICES)(SLICES),
+    "vmap": lambda f: func.vmap(f)(SLICES[None])[0],
+    "vmap of grad": lambda f: func.vmap(func.grad(f))(SLICES[None])[0],
+    "functionalize": lambda f: func.functionalize(f)(SLICES),
+}
+
+
+def on_the_tape_of(f, value):
+    x = Tensor(value.copy(), requires_grad=True)
+    f(x).backward()
+    return x.grad.array
+
+
+@pytest.mark.parametrize("way", RUNNING_AGAIN)
+@pytest.mark.parametrize("name", ADDING)
+@pytest.mark.parametrize("loop", BY_LOOP)
+def test_a_step_that_adds_something_is_right_or_refused(loop, name, way):
+    body, run = ADDING[name], RUNNING_AGAIN[way]
+    try:
+        found = run(lambda x: BY_LOOP[loop](body, {}, x))
+    except (FunctionalizationError, VmapError, AutogradError) as error:
+        assert name != "caching_constants"
+        assert way not in ("value", "grad", "tape")
+        assert "in a step" in str(error) or "value of" in str(error)                        # noqa: PT017
+        return
+    np.testing.assert_allclose(found, run(by_hand(body)), rtol=1e-10)
+
+
+def test_the_error_names_what_a_step_adds():
+    with pytest.raises(FunctionalizationError, match=(
+            r"map: f adds the key 'kept' of a dict in a step, and later(.|\n)*before the loop, or carry it: scan\(")):
+        func.jacrev(lambda x: BY_LOOP["map"](caching, {}, x))(SLICES)
+
+
+def test_records_of_a_loop_whose_length_depends_on_data():
+    def f(x):
+        records = []
+
+        def body(c):
+            records.append(None)
+            return c * x * 1.5
+
+        return while_loop(lambda c: (c < 50).all(), body, (x * x,))[0].sum()
+
+    start = np.array([2.0, 3.0])
+    step = 1e-6 * np.eye(2)
+    expected = [(f(start + e) - f(start - e)) / 2e-6 for e in step]
+    np.testing.assert_allclose(func.jacrev(f)(start), expected, rtol=1e-6)
+
+
+# --- values that a body keeps, and that the program uses after it ---
+
+
+def keep(held, x):
+    held.append(pnp.sin(x))
+    held.append(np.arange(1.0, 4.0) if np.ndim(x) else 1.5)
+    return x * 2
+
+
+KEEPING = {
+    "map": lambda held, x: map(lambda v: keep(held, v), x),
+    "scan": lambda held, x: scan(lambda c, v: (c + keep(held, v), None), 0.0, x),
+    "while_loop": lambda held, x: while_loop(lambda i, c: i < 1, lambda i, c: (i + 1, keep(held, c)), (0, x)),
+    "cond": lambda held, x: cond(x[0] > -9, lambda x: keep(held, x), lambda x: x * 1.0, (x,)),
+    "cond, not taken": lambda held, x: cond(x[0] < -9, lambda x: x * len(held), lambda x: keep(held, x), (x,)),
+    "checkpoint": lambda held, x: autograd.checkpoint(lambda x: keep(held, x), x),
+    "nested": lambda held, x: autograd.checkpoint(
+        lambda x: cond(x[0] > -9, lambda x: keep(held, x), lambda x: x * 1.0, (x,)), x),
+    "captured": lambda held, x: map(lambda v: (keep(held, x), v)[1], np.ones(2)),
+}
+
+
+def kept_by(name):
+    def f(x):
+        held = []
+        KEEPING[name](held, x)
+        return held[-2].sum()       # of the last step
+
+    return f
+
+
+AFTERWARDS = {way: run for way, run in SEEN.items() if way not in ("vmap", "vmap of value_and_grad", "functionalize")}
+
+
+@pytest.mark.parametrize("way", AFTERWARDS)
+@pytest.mark.parametrize("name", KEEPING)
+def test_a_kept_value_has_its_gradient_or_is_refused(name, way):
+    """It was a constant to the program."""
+    run = AFTERWARDS[way][0]
+    try:
+        found = run(kept_by(name))
+    except (AutogradError, DataDependentError, FunctionalizationError, VmapError) as error:
+        assert way != "value"
+        named = "keeps a value|adds element|FakeTensor|a value of cond: .*, which no longer runs"
+        is_named = re.search(named, str(error))
+        assert is_named
+        return
+    for value, one in zip(found, run(lambda x: pnp.sin(x[-1:] if name in ("map", "scan") else x).sum()), strict=True):
+        np.testing.assert_allclose(np.asarray(value), np.asarray(one), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_a_kept_value_may_be_looked_at(name):
+    """Records of a loop, and constants, are no part of the result."""
+    held = []
+
+    def f(x):
+        return (x * x).sum() + (KEEPING[name](held, x), 0.0)[1] + (held[-1] * x).sum()
+
+    np.testing.assert_allclose(func.grad(f)(X), 2 * X + (np.arange(1.0, 4.0) if np.ndim(held[-1]) else 1.5))
+    np.testing.assert_allclose(np.asarray(held[-2]), np.sin(X[-1] if name in ("map", "scan") else X))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, compile, func, ops
-from pydispatch.exceptions import AutogradError, DataDependentError
+from pydispatch.exceptions import AutogradError, DataDependentError, DispatchTypeError
 from pydispatch.tracing import make_fx
 
 X = np.array([1.0, 2.0, 3.0])
@@ -53,6 +55,75 @@ def test_functions_of_matrices_are_those_of_arrays(function, way):
     np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-12)
 
 
+class Reversed(np.ndarray):
+    """An array whose products are not those of plain arrays."""
+
+    def __mul__(self, other):
+        return np.asarray(self)[::-1] * other
+
+    __rmul__ = __mul__
+
+
+SUBCLASSES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "matrix": np.matrix,
+    "recarray": lambda a: a.copy().view(np.recarray),
+    "another class": lambda a: a.copy().view(Reversed),
+}
+BY_OPERATORS: dict[str, Callable[..., Any]] = {
+    "multiply": lambda x, m: ops.np.multiply(x, m), "multiply by": lambda x, m: ops.np.multiply(m, x),
+    "divide": lambda x, m: ops.np.divide(x, m), "divide by": lambda x, m: ops.np.divide(m, x),
+    "power": lambda x, m: ops.np.power(x, m), "power of": lambda x, m: ops.np.power(m, x),
+    "arctan2": lambda x, m: ops.np.arctan2(x, m), "hypot": lambda x, m: ops.np.hypot(x, m),
+    "copysign": lambda x, m: ops.np.copysign(x, m), "logaddexp": lambda x, m: ops.np.logaddexp(x, m),
+    "fmod": lambda x, m: ops.np.fmod(m, x), "maximum": lambda x, m: ops.np.maximum(x, m),
+    "matmul": lambda x, m: ops.np.matmul(x, m), "where": lambda x, m: ops.np.where(x > 1, x * 2, m) * x,
+    "einsum": lambda x, m: pnp.einsum("ij,jk->ik", x, m), "concatenate": lambda x, m: ops.np.concatenate([x, m]),
+    "solve": lambda x, m: ops.np.linalg_solve(m, x), "square of a product": lambda x, m: ops.np.multiply(x, m) ** 2,
+}
+POSITIVE = np.array([[0.5, 1.1], [1.5, 2.0]])
+OTHER = np.array([[3.0, 1.0], [2.0, 5.0]])
+DERIVATIVES: dict[str, Callable[..., Any]] = {
+    "grad": lambda f: func.grad(lambda x: ops.np.sum(f(x)))(POSITIVE),
+    "jvp": lambda f: func.jvp(f, (POSITIVE,), (POSITIVE,))[1],
+    "vjp": lambda f: func.vjp(lambda x: ops.np.sum(f(x)), POSITIVE)[1](1.0)[0],
+    "grad of grad": lambda f: func.grad(lambda x: ops.np.sum(func.grad(lambda x: ops.np.sum(f(x)))(x) ** 2))(POSITIVE),
+    "tape": lambda f: gradient_on_the_tape(f),
+}
+
+
+def gradient_on_the_tape(f):
+    x = Tensor(POSITIVE.copy(), requires_grad=True)
+    y = f(x)
+    assert not isinstance(y.array, np.matrix)
+    ops.np.sum(y).backward()
+    return x.grad.array
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("way", DERIVATIVES)
+@pytest.mark.parametrize("function", BY_OPERATORS)
+@pytest.mark.parametrize("subclass", SUBCLASSES)
+def test_formulas_compute_with_plain_arrays(subclass, function, way):
+    """Operators on a subclass of NumPy's arrays have the derivatives of those on plain arrays."""
+    other, f = SUBCLASSES[subclass](OTHER), BY_OPERATORS[function]
+    found, expected = DERIVATIVES[way](lambda x: f(x, other)), DERIVATIVES[way](lambda x: f(x, OTHER))
+    assert type(found) is np.ndarray
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_residuals_of_subclasses_survive_writes(tmp_path):
+    mapped = np.memmap(tmp_path / "numbers", float, "w+", shape=(3,))
+    for array in (mapped, np.ones(3).view(np.recarray), np.ones(3).view(Reversed)):
+        array[:] = [1.0, 2.0, 3.0]
+
+        def f(x):
+            y = ops.np.multiply(x, array)       # noqa: B023
+            array[:] = 7.0                      # noqa: B023
+            return ops.np.sum(y)
+
+        np.testing.assert_array_equal(func.grad(f)(X), [1.0, 2.0, 3.0])
+
+
 def of_objects(x):
     found = np.empty(3, object)
     for i in range(3):
@@ -92,3 +163,46 @@ def test_operators_of_python_on_objects_are_traced():
     graph = make_fx(lambda x: np.sum(of_objects(x) * X))(X)
     np.testing.assert_allclose(graph(2 * X), np.sum(2 * X * X))
     np.testing.assert_allclose(func.grad(lambda x: np.sum(of_objects(x) * X))(X), X)
+
+
+OF_FRACTIONS = np.array([Fraction(1, 2), Fraction(3), Fraction(1, 4)], dtype=object)
+TO_OBJECTS: dict[str, Callable[..., Any]] = {
+    "multiply": lambda x, a: ops.np.multiply(x, a), "operator": lambda x, a: x * a, "reflected": lambda x, a: a * x,
+    "maximum": lambda x, a: pnp.maximum(x, a), "where": lambda x, a: pnp.where(X > 1, a, x),
+    "concatenate": lambda x, a: pnp.concatenate([x, a]), "stack": lambda x, a: pnp.stack([x, a]),
+    "dot": lambda x, a: pnp.dot(x, a), "einsum": lambda x, a: pnp.einsum("i,i->", x, a),
+    "Tensor": lambda x, a: x * Tensor(a), "astype": lambda x, a: x.astype(object),
+    "write": lambda x, a: Tensor(a.copy()).__setitem__(0, x[0]), "sum": lambda x, a: pnp.sum(a, initial=x[0]),
+}
+
+
+@pytest.mark.parametrize("way", ["tape", "grad", "jvp", "vjp", "hessian"])
+@pytest.mark.parametrize("function", TO_OBJECTS)
+def test_results_of_objects_do_not_lose_a_gradient(function, way):
+    """An array of objects has no gradient. The result was a constant."""
+    f = TO_OBJECTS[function]
+    ways = {
+        "tape": lambda f: f(Tensor(X, requires_grad=True)),
+        "grad": lambda f: func.grad(lambda x: (f(x), x.sum())[1])(X),
+        "jvp": lambda f: func.jvp(f, (X,), (X,)),
+        "vjp": lambda f: func.vjp(f, X),
+        "hessian": lambda f: func.hessian(lambda x: (f(x), x.sum())[1])(X),
+    }
+    with pytest.raises((AutogradError, DispatchTypeError), match=r"objects|cannot be written|object dtype"):
+        ways[way](lambda x: f(x, OF_FRACTIONS))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "max", "cumsum", "add.reduce"])
+def test_reductions_of_objects_follow_their_gradients(reduce):
+    """NumPy computes with the elements, each of which is a Tensor."""
+    def f(x, module):
+        function = functools.reduce(getattr, reduce.split("."), module)
+        found = function(of_objects(x * x))
+        return found[-1] if reduce == "cumsum" else found
+
+    expected = {"prod": 2 * np.prod(X ** 2) / X, "max": [0.0, 0.0, 6.0]}.get(reduce, 2 * X)
+    for module in (pnp, np):
+        np.testing.assert_allclose(func.grad(lambda x: f(x, module))(X), expected)      # noqa: B023
+        x = Tensor(X, requires_grad=True)
+        f(x, module).backward()
+        np.testing.assert_allclose(x.grad.array, expected)

@@ -31,6 +31,8 @@ cdef Tensor wrap_at(Interpreter interpreter, value, tangent):
     if is_numpy_scalar(value):
         value = array_of_scalar(value)
         scalar = SCALAR_FLAG
+    elif Py_TYPE(<PyObject*>value) != &PyArray_Type and is_numpy_matrix(<PyObject*>value):
+        value = as_plain_array(value)
     wrapper.array = value
     wrapper.word = scalar | (word_of_array(<PyObject*>value) & (KEY_BITS | SCALAR_FLAG) & ~PYTHON_BIT)
     wrapper.word |= TENSOR_FLAG | WRAPPER_FLAG

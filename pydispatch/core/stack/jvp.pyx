@@ -170,6 +170,8 @@ cdef object propagate_simply(
                                              result, lower)
                 if tangent is not None:
                     set_tangent(result, as_tangent_of(tangent, bottom_of(result), derivative))
+            else:
+                refuse_objects(op.name, bottom_of(result), interpreter)
         finally:
             pop_state(&around)
         if derivative.has_kink and lower.innermost is not None:     # which may differentiate again
@@ -315,8 +317,8 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
         if derivative.residual_kind[index] > RESULT:
             value = described(value, derivative.residual_kind[index])
             kept = keep_in(kept, value)
-        elif is_of_other_backend(<PyObject*>value):
-            value = wrap(value)
+        elif Py_TYPE(<PyObject*>value) != &PyArray_Type and not is_tensor_type(Py_TYPE(<PyObject*>value)):
+            value = as_operand_of_formula(value)
             kept = keep_in(kept, value)
         args[j + 2] = <PyObject*>value
     if lower.unchanged and derivative.fused is not None:

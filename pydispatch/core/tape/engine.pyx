@@ -155,7 +155,7 @@ cdef object as_operand(BackwardPass run, value):
     if not run.on_tensors:
         if Py_TYPE(<PyObject*>value) == &PyArray_Type or not (
                 isinstance(value, tuple) or is_of_other_backend(<PyObject*>value)):
-            return value
+            return as_plain_array(value)
     if isinstance(value, tuple):
         operands = []
         for item in <tuple>value:

@@ -17,6 +17,7 @@ cdef object unpack(TapeNode node, Py_ssize_t index, bint create_graph)
 cpdef keep_for_later(value)
 cdef object alias_by_handler(Tensor tensor)
 cdef void release_saved(TapeNode node) noexcept
+cdef int refuse_objects(name, PyObject* result, Interpreter interpreter) except -1
 cdef PyTypeObject* DERIVATIVE_TYPE    # the type's address, for comparison
 
 cdef int refuse_number(OpOverload op, Signature signature, Frame* frame, result) except -1

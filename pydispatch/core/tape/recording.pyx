@@ -204,7 +204,9 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
         tensor = <Tensor>result
         array = bottom_of(tensor)
         if not is_inexact(array):
-            return 0
+            return refuse_objects(signature.schema.name, array, interpreter)
+        if tensor.word & TRACKED_FLAG and not derivative.in_place and is_made_of_objects(result, frame, interpreter):
+            raise_for_objects(signature.schema.name, interpreter)
         node = record(derivative, signature, frame, array, tracked, interpreter, state, copies)
         save_result(node, tensor, state)
         if derivative.in_place:
@@ -216,8 +218,10 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
         return 0
     cdef list leaves = [leaf for leaf in array_leaves(result) if isinstance(leaf, Tensor)]
     cdef list outputs = []
+    if not leaves and isinstance(result, (float, complex)):
+        raise_for_objects(signature.schema.name, interpreter)
     if not leaves or not is_inexact(bottom_of(leaves[0])):
-        return 0
+        return refuse_objects(signature.schema.name, bottom_of(leaves[0]), interpreter) if leaves else 0
     node = record(derivative, signature, frame, NULL, tracked, interpreter, state, copies)
     for leaf in leaves:
         outputs.append((described(leaf, SHAPE), described(leaf, DTYPE)) if Py_TYPE(
@@ -233,6 +237,39 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
         (<Tensor>leaf).edge = slot
         (<Tensor>leaf).word |= TRACKED_FLAG
     return 0
+
+
+cdef int refuse_objects(name, PyObject* result, Interpreter interpreter) except -1:
+    """Raise AutogradError if a result computed from values tracked at this interpreter is an array of objects."""
+    if dtype_of(result).kind == "O":
+        raise_for_objects(name, interpreter)
+    return 0
+
+
+cdef int raise_for_objects(name, Interpreter interpreter) except -1:
+    what = "requires grad" if interpreter is None else f"is a value of {describe_interpreter(interpreter)}"
+    raise AutogradError(f"operator {name}: an argument {what}, but the result is made of objects, which have no "
+                        "gradient\npass arrays of numbers: np.stack(list(array)) of an array of Tensors")
+
+
+cdef bint is_made_of_objects(result, Frame* frame, Interpreter interpreter) except -1:
+    """Return whether a result of a kernel on raw arrays was computed by the elements of an array of objects."""
+    cdef Py_ssize_t i
+    if word_of_array(<PyObject*>result) == 0:
+        return True
+    if interpreter is not None or not isinstance(result, Tensor) or not (<Tensor>result).word & TRACKED_FLAG:
+        return False
+    for i in range(frame.count):
+        if frame.values[i] != NULL and word_of_array(frame.values[i]) and dtype_of(frame.values[i]).kind == "O":
+            return True
+    return False
+
+
+def refuse_object_results(OpOverload op not None, list results not None, Interpreter interpreter not None):
+    """Raise AutogradError if one of the results computed from values of `jvp` is an array of objects."""
+    for result in results:
+        if isinstance(result, Tensor):
+            refuse_objects(op.name, bottom_of(<Tensor>result), interpreter)
 
 
 cdef inline bint tracked_at(PyObject* value, Interpreter interpreter) noexcept:
@@ -392,7 +429,7 @@ cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, 
             elif is_tensor:
                 note_saved(<Tensor>value)
             else:
-                value = guarded(value)
+                value = guarded(as_plain_array(value))
                 note_all_saved(value)
         put_residual(node, index, value)
     return 0
@@ -404,7 +441,8 @@ cdef object guarded(value):
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
         return numpy_copy(value) if may_change(<PyObject*>value) else value
     if not isinstance(value, (tuple, list)):
-        return value
+        plain = value if is_numpy_matrix(<PyObject*>value) else as_plain_array(value)
+        return value if plain is value else guarded(plain)
     items = []
     for item in value:
         items.append(guarded(item))
@@ -846,6 +884,8 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     if derivative is not None:
         tracked = tracked_arguments(frame, signature, interpreter) & differentiable_at(derivative, interpreter)
     if Py_TYPE(<PyObject*>value) != &PyArray_Type:
+        if tracked and not is_numpy_scalar(value) and is_made_of_objects(value, frame, interpreter):
+            raise_for_objects(signature.schema.name, interpreter)
         result = wrap_at(interpreter, value, None)
         if not result.word & SCALAR_FLAG:
             mark_or_share(signature, frame, 0, result)
@@ -856,13 +896,17 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     array = <PyObject*>result.array
     if Py_TYPE(array) != &PyArray_Type:
         array = bottom_of(result)
-    if tracked and is_inexact(array):
-        node = record(derivative, signature, frame, array, tracked, interpreter, held, None)
-        save_result(node, result, held)
-        result.edge = node
-        result.word |= TRACKED_FLAG
-        if derivative.squares and may_square_kink(derivative, frame, interpreter):
-            result = square_of_kink(derivative, frame, result, held)
+    if tracked == 0:
+        return new_reference(result)
+    if not is_inexact(array):
+        refuse_objects(signature.schema.name, array, interpreter)
+        return new_reference(result)
+    node = record(derivative, signature, frame, array, tracked, interpreter, held, None)
+    save_result(node, result, held)
+    result.edge = node
+    result.word |= TRACKED_FLAG
+    if derivative.squares and may_square_kink(derivative, frame, interpreter):
+        result = square_of_kink(derivative, frame, result, held)
     return new_reference(result)
 
 

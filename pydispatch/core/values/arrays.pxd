@@ -29,5 +29,6 @@ cdef bint is_of_other_backend(PyObject* value) except -1
 cdef bint is_numpy_matrix(PyObject* value) noexcept
 cdef int refuse_matrix(PyObject* value) except -1
 cdef object as_operand_of_formula(value)
+cdef object as_plain_array(value)
 cdef object raw_array(Tensor tensor)    # return the array below all wrappers
 cdef int copy_metadata(Shell shell, PyObject* array) except -1

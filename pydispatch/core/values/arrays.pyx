@@ -139,6 +139,7 @@ cdef bint is_of_other_backend(PyObject* value) except -1:
     return word_of_type(cls) & ~CPU_WORD != 0
 
 
+cdef object numpy_ndarray = numpy.ndarray
 cdef object matrix_of_numpy = numpy.matrix
 cdef PyTypeObject* MATRIX_TYPE = <PyTypeObject*>matrix_of_numpy
 
@@ -158,8 +159,23 @@ cdef inline int refuse_matrix(PyObject* value) except -1:
 
 
 cdef object as_operand_of_formula(value):
-    """Wrap a raw array of another backend in a Tensor, with the library's methods. Return anything else unchanged."""
-    return wrap(value) if is_of_other_backend(<PyObject*>value) else value
+    """Wrap an array of another backend in a Tensor, with the library's methods. View one of NumPy's as an ndarray."""
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type or is_tensor_type(Py_TYPE(<PyObject*>value)):
+        return value
+    return wrap(value) if is_of_other_backend(<PyObject*>value) else as_plain_array(value)
+
+
+cdef object as_plain_array(value):
+    """View an array of a subclass of NumPy's, whose operators may differ, as an ndarray. Keep anything else."""
+    cdef PyTypeObject* cls = Py_TYPE(<PyObject*>value)
+    if cls == &PyArray_Type or not PyType_IsSubtype(cls, &PyArray_Type) or word_of_type(cls) & ~CPU_WORD:
+        return value
+    return numpy_ndarray.view(value, numpy_ndarray)
+
+
+def plain_array(value):
+    """Return a view of an array of a subclass of NumPy's as a plain array. Return anything else unchanged."""
+    return as_plain_array(value)
 
 
 def is_array(value):

@@ -76,6 +76,8 @@ cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
     if is_numpy_scalar(array):
         array = array_of_scalar(array)
         word |= SCALAR_FLAG
+    elif word == CPU_WORD and Py_TYPE(<PyObject*>array) != &PyArray_Type and is_numpy_matrix(<PyObject*>array):
+        array = as_plain_array(array)       # a kernel returned it
     tensor.array = array
     tensor.word = word | TENSOR_FLAG | (AUTOGRAD_BIT if word & DENSE_BIT else AUTOGRAD_OTHER_BIT)
     return 0
