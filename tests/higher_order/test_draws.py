@@ -695,11 +695,12 @@ def test_the_state_of_the_hidden_generator_is_read_as_numpy_reads_it():
     for seed, n in itertools.product(range(3), range(4)):
         np.random.seed(seed)
         np.random.normal(size=n)
-        state = full_state_of(source)
-        assert are_same_states(state, np.random.get_state(legacy=False))
+        state, by_numpy = full_state_of(source), np.random.get_state(legacy=False)
         drawn = np.random.normal(size=3)
         assert not are_same_states(full_state_of(source), state)
         set_full_state(source, state)
+        assert are_same_states(np.random.get_state(legacy=False), by_numpy)
+        assert are_same_states(full_state_of(source), state)
         np.testing.assert_array_equal(np.random.normal(size=3), drawn)
 
 
