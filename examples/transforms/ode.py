@@ -61,8 +61,7 @@ def loss(unknowns: Any, counts: np.ndarray) -> Any:
 
 
 def residuals_of(unknowns: Any, counts: np.ndarray) -> Any:
-    """Return the solution less the counts, one after the other. The unknowns are the initial state and the parameters.
-    """
+    """Return the solution less the counts. The unknowns are the initial state and the parameters."""
     return (solve(unknowns[:2], unknowns[2:], len(counts)) - counts).reshape(-1)
 
 

@@ -690,7 +690,7 @@ def test_one_run_follows_states_that_change_unseen_or_refuses(way, draw):
 
 
 def test_the_state_of_the_hidden_generator_is_read_as_numpy_reads_it():
-    """It is read from memory, which NumPy takes long for."""
+    # It is read from memory, since NumPy takes long for it.
     source = hidden_source()
     for seed, n in itertools.product(range(3), range(4)):
         np.random.seed(seed)

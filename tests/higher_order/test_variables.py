@@ -595,7 +595,7 @@ SLICES = np.array([[0.5, 1.1, -0.4], [0.3, 0.2, 0.9], [1.3, -0.7, 0.1]])
 
 
 def caching(row, cache):
-    """A cache that the first step fills from its own slice."""
+    """Keep a cache that the first step fills from its own slice."""
     if "kept" not in cache:
         cache["kept"] = pnp.sin(row)
     return cache["kept"] * row
@@ -608,7 +608,7 @@ def caching_deep(row, cache):
 
 
 def flagging(row, cache):
-    """Later steps differ from the first, though nothing is kept but a flag."""
+    """Compute something else in later steps, though nothing is kept but a flag."""
     is_first, cache["started"] = "started" not in cache, True
     return row * (1.0 if is_first else pnp.cos(row))
 
@@ -620,7 +620,7 @@ def recording(row, cache):
 
 
 def differing_late(row, cache):
-    """The first two steps are alike."""
+    """Compute something else from the third step on."""
     records = cache.setdefault("records", [])
     records.append(None)
     return row * (1.0 if len(records) < 3 else pnp.cos(row))
@@ -749,7 +749,6 @@ AFTERWARDS = {way: run for way, run in SEEN.items() if way not in ("vmap", "vmap
 @pytest.mark.parametrize("way", AFTERWARDS)
 @pytest.mark.parametrize("name", KEEPING)
 def test_a_kept_value_has_its_gradient_or_is_refused(name, way):
-    """It was a constant to the program."""
     run = AFTERWARDS[way][0]
     try:
         found = run(kept_by(name))
@@ -765,7 +764,7 @@ def test_a_kept_value_has_its_gradient_or_is_refused(name, way):
 
 @pytest.mark.parametrize("name", KEEPING)
 def test_a_kept_value_may_be_looked_at(name):
-    """Records of a loop, and constants, are no part of the result."""
+    # Records of a loop, and constants, are no part of the result.
     held = []
 
     def f(x):

@@ -89,9 +89,8 @@ have them."""
 
 @together("name", sorted(FUNCTIONS.keys() - IN_PLACE - set(TOLD)))
 def test_every_function_has_a_sample(name):
-    if numpys(name) is None:
-        pytest.skip("newer versions of NumPy have it, and its samples")
-    assert KINDS[name] == "refused" or name in SAMPLES or FUNCTIONS[name].operator is not None
+    is_newer = numpys(name) is None         # than this NumPy, and so are its samples
+    assert is_newer or KINDS[name] == "refused" or name in SAMPLES or FUNCTIONS[name].operator is not None
 
 
 @for_each_sample(CALLS)

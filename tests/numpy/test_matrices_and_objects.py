@@ -104,7 +104,6 @@ def gradient_on_the_tape(f):
 @pytest.mark.parametrize("function", BY_OPERATORS)
 @pytest.mark.parametrize("subclass", SUBCLASSES)
 def test_formulas_compute_with_plain_arrays(subclass, function, way):
-    """Operators on a subclass of NumPy's arrays have the derivatives of those on plain arrays."""
     other, f = SUBCLASSES[subclass](OTHER), BY_OPERATORS[function]
     found, expected = DERIVATIVES[way](lambda x: f(x, other)), DERIVATIVES[way](lambda x: f(x, OTHER))
     assert type(found) is np.ndarray
@@ -179,7 +178,6 @@ TO_OBJECTS: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("way", ["tape", "grad", "jvp", "vjp", "hessian"])
 @pytest.mark.parametrize("function", TO_OBJECTS)
 def test_results_of_objects_do_not_lose_a_gradient(function, way):
-    """An array of objects has no gradient. The result was a constant."""
     f = TO_OBJECTS[function]
     ways = {
         "tape": lambda f: f(Tensor(X, requires_grad=True)),
@@ -194,7 +192,7 @@ def test_results_of_objects_do_not_lose_a_gradient(function, way):
 
 @pytest.mark.parametrize("reduce", ["sum", "prod", "max", "cumsum", "add.reduce"])
 def test_reductions_of_objects_follow_their_gradients(reduce):
-    """NumPy computes with the elements, each of which is a Tensor."""
+    # NumPy computes with the elements, each of which is a Tensor.
     def f(x, module):
         function = functools.reduce(getattr, reduce.split("."), module)
         found = function(of_objects(x * x))

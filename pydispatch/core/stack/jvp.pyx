@@ -388,7 +388,7 @@ def run_jvp(function, tuple primals, tuple tangents, site):
     cdef Jvp interpreter
     cdef list entered = []
     cdef object run = None
-    cdef bint as_tensors
+    cdef bint as_tensors, scalar
     if n == 0 or len(tangents) != n or not are_arrays_alone(primals) or not are_arrays_alone(tangents):
         return not_flat
     for i in range(n):
@@ -414,13 +414,15 @@ def run_jvp(function, tuple primals, tuple tangents, site):
         tangent = upcalls.zeros_for(value)
     elif shares_memory_with_any(tangent, tangents) and not shares_memory_with_any(value, primals):
         tangent = upcalls.copy(tangent)      # the tangent is the caller's array, as that of x + 1 is
-    if (<Tensor>output).word & SCALAR_FLAG:
+    scalar = (<Tensor>output).word & SCALAR_FLAG and (
+        Py_TYPE(<PyObject*>value) == &PyArray_Type or not cnp.PyArray_Check(value))     # else a 0-d array of a subclass
+    if scalar:
         value, tangent = scalar_below(output, interpreter), to_scalar(tangent)
     as_tensors = has_tensor(primals) or has_tensor(tangents)
     tangent = handed_out(tangent, as_tensors, primals + tangents, not isinstance(value, Tensor))
     if as_tensors and not shares_memory_with_any(tangent, primals + tangents):
         tangent = own_value(tangent)
-    if not (<Tensor>output).word & SCALAR_FLAG and is_numpy_scalar(tangent):
+    if not scalar and is_numpy_scalar(tangent):
         tangent = array_of_scalar(tangent)
     return handed_out(value, as_tensors, primals + tangents, False), tangent
 
