@@ -90,7 +90,7 @@ def check(calls: dict[str, Call], title: str) -> None:
 
 @functools.cache
 def workers(threads: int) -> ProcessPoolExecutor:
-    """Return a process whose libraries may use this many threads, each on a core of its own."""
+    """Return a process whose libraries may use this many threads, each on a separate core."""
     pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), set_up, (threads,))
     atexit.register(pool.shutdown)
     return pool

@@ -23,7 +23,7 @@ def size_of_node(repetitions: int) -> list[float]:
 
 
 def traced_size_of_node(repetitions: int) -> list[float]:
-    """Return bytes that recording takes per operator: a node and all that it keeps alive besides the results."""
+    """Return the bytes that recording takes per operator: a node and all that it keeps alive, without the results."""
     x = Tensor(np.ones(4), requires_grad=True)
     factor = Tensor(np.ones(4))
     recorded = traced_size_of_chain(lambda y: y * factor, x)

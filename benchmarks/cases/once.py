@@ -72,7 +72,7 @@ def run(code: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str
 
 
 def size_of_tensor(repetitions: int) -> list[float]:
-    """Return bytes of a Tensor besides its array, with the header of the collector."""
+    """Return the bytes of a Tensor without its array, with the header of the collector."""
     return [sys.getsizeof(Tensor(np.ones(4)))]
 
 
