@@ -178,6 +178,28 @@ def test_in_place_operators(method, other, array):
         assert alias._version == 1
 
 
+@together("exponent", [
+    0, 1, 2, 3, -1, -2, 0.5, 1.0, 2.0, -1.0, -0.5, True, 2j, np.float64(0.5), np.int64(2), np.array(0.5)])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("method", [operator.pow, operator.ipow])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_powers_have_the_bits_of_numpys(exponent, dtype, method):
+    # NumPy calls square, sqrt and reciprocal for some exponents, which differ from power at -0, infinity and 1 + 0j.
+    x = np.array([-np.inf, -0.0, 0.0, 4.0, 2.5, np.nan, 1e-4, -3.0]).astype(dtype)
+    if dtype[0] == "c":
+        x[1] -= 0.3j
+    try:
+        expected = method(x.copy(), exponent)
+    except TypeError:
+        return
+    ways = [lambda: method(Tensor(x.copy()), exponent), lambda: compile(method)(x.copy(), exponent),
+            lambda: func.vmap(lambda one: method(one, exponent))(x.reshape(-1, 1).copy()).reshape(-1),
+            lambda: make_fx(lambda x: method(x, exponent))(x)(x.copy())]
+    for way in ways[:1] if method is operator.ipow else ways:
+        found = np.asarray(way())
+        assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
+
+
 def test_an_in_place_operator_gives_back_the_same_tensor():
     t = alias = Tensor(np.ones(3))
     view = t[1:]

@@ -43,8 +43,9 @@ LANGUAGE = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
     "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
     "lshift": "left_shift", "rshift": "right_shift", "matmul": "matmul",
+    "square": "square", "sqrt": "sqrt", "reciprocal": "reciprocal",
 }
-"""Python's operators that have an in-place form, and the operators of the library that they call."""
+"""Operators of the language with an in-place form, and special powers, with the operators of the library they call."""
 PLAIN = {
     "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
     "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal",

@@ -1,7 +1,8 @@
 # Methods of a Tensor that Python and NumPy call: operators of the language, `__array_ufunc__`, operators as methods.
 
 cdef enum:
-    ADD, IADD, SUB, ISUB, MUL, IMUL, TRUEDIV, ITRUEDIV, FLOORDIV, IFLOORDIV, MOD, IMOD, POW, IPOW, MATMUL, IMATMUL
+    ADD, IADD, SUB, ISUB, MUL, IMUL, TRUEDIV, ITRUEDIV, FLOORDIV, IFLOORDIV, MOD, IMOD
+    POW, IPOW, SQUARE, ISQUARE, SQRT, ISQRT, RECIPROCAL, IRECIPROCAL, MATMUL, IMATMUL
     AND, IAND, OR, IOR, XOR, IXOR, LSHIFT, ILSHIFT, RSHIFT, IRSHIFT
     NEG, POS, ABS, INVERT, LT, LE, EQ, NE, GT, GE, GETITEM, INDEX, SETITEM, INDEX_PUT
     N_SPECIAL_METHODS
@@ -14,6 +15,7 @@ cdef class Method:
 cdef object binary(int method, left, right)    # call a special method with two operands
 # call an in-place special method, or for a scalar the one that returns a new value
 cdef object augmented(int method, Tensor left, right)
+cdef object power(int method, left, exponent)    # call POW or IPOW, or the function that NumPy calls for an exponent
 cdef object call_method(int method, first, second, PyObject* third)
 cdef object unary(int method, value)    # call a special method with one operand
 cdef object divide_with_remainder(left, right)    # return the result of divmod

@@ -47,7 +47,19 @@ cdef object binary(int method, left, right):
 
 cdef object augmented(int method, Tensor left, right):
     """Compute `left += right`. A scalar is immutable, as in NumPy, so Python binds the name to the sum."""
-    return binary(method - 1 if left.word & SCALAR_FLAG else method, left, right)
+    method -= (left.word & SCALAR_FLAG) != 0
+    return power(method, left, right) if method // 2 == POW // 2 else binary(method, left, right)
+
+
+cdef object power(int method, left, exponent):
+    """Compute a power. For some exponents NumPy calls a function of one argument, whose results may be others."""
+    cdef int function
+    if type(exponent) is int and (exponent == 2 or exponent == -1) or type(exponent) is float and (
+            exponent == 0.5 or (exponent == 2.0 or exponent == -1.0) and not is_complex(<PyObject*>left)):
+        if is_inexact(<PyObject*>left):
+            function = SQRT if exponent == 0.5 else SQUARE if exponent == 2 else RECIPROCAL
+            return unary(function + method - POW, left)
+    return binary(method, left, exponent)
 
 
 cdef inline object call_method(int method, first, second, PyObject* third):
@@ -179,7 +191,7 @@ cdef extern from "Python.h":
 
 SPECIAL_METHODS = (
     "add", "iadd", "sub", "isub", "mul", "imul", "truediv", "itruediv", "floordiv", "ifloordiv", "mod", "imod",
-    "pow", "ipow", "matmul", "imatmul", "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift",
-    "irshift",
+    "pow", "ipow", "square", "isquare", "sqrt", "isqrt", "reciprocal", "ireciprocal", "matmul", "imatmul",
+    "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift", "irshift",
     "neg", "pos", "abs", "invert", "lt", "le", "eq", "ne", "gt", "ge", "getitem", "index", "setitem", "index_put",
 )

@@ -173,7 +173,7 @@ cdef class Tensor:
     def __imod__(self, other): return augmented(IMOD, self, other)
     def __divmod__(self, other): return divide_with_remainder(self, other)
     def __rdivmod__(self, other): return divide_with_remainder(other, self)
-    def __pow__(self, other, modulus): return NotImplemented if modulus is not None else binary(POW, self, other)
+    def __pow__(self, other, modulus): return NotImplemented if modulus is not None else power(POW, self, other)
     def __rpow__(self, other, modulus): return NotImplemented if modulus is not None else binary(POW, other, self)
     def __ipow__(self, other): return augmented(IPOW, self, other)
     def __matmul__(self, other): return binary(MATMUL, self, other)
