@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pydispatch import _core
 from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.lowering import lower_graph
+from pydispatch.compiling.passes.carries import with_carries_in_place
 from pydispatch.compiling.passes.dead_code import without_dead
 from pydispatch.compiling.passes.encoding import encoded_plan
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
@@ -50,7 +51,7 @@ class PlanFunction:
         given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype, node.meta.get("donated", False))
                  for node in self._graph.placeholders]
         results = placed_results(builder, lower_graph(builder, self._graph, given))
-        steps = ordered(self.grouped(builder, without_dead(builder.steps)))
+        steps = ordered(self.grouped(builder, with_carries_in_place(without_dead(builder.steps))))
         donated = donations(builder, results, steps)
         same = {results[i].storage: builder.inputs[number].storage for i, number in enumerate(donated) if number >= 0}
         steps = self.replaced(builder, steps, same)
