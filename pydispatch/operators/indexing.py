@@ -508,7 +508,7 @@ def last_written(g, key, shape):
     A value was not kept if a later, equal index wrote to the same element. `shape` is the shape of the selection.
     """
     items = key if type(key) is tuple else (key,)
-    if all(map(is_mask, items)):
+    if all(is_mask(item) or np.ndim(item) == 0 for item in items):
         return True
     numbers = range_like(g, prod(shape)).reshape(shape)
     return selected(with_selected(zeros_like(g, dtype=np.dtype(int)), key, numbers), key) == numbers
