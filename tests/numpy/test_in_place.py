@@ -8,7 +8,7 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
-from pydispatch.func import vmap
+from pydispatch.func import functionalize, vmap
 
 ARRAY = np.arange(12.0).reshape(3, 4)
 WRITES = {
@@ -80,3 +80,35 @@ def test_an_array_cannot_hold_a_tracked_tensor(write):
     with pytest.raises((DispatchTypeError, AutogradError), match=r"a NumPy array, cannot hold|used as a NumPy array"):
         write(np, array, Tensor(FLAT, requires_grad=True))
     np.testing.assert_array_equal(array, ARRAY)
+
+
+class ByItem:
+    """NumPy's functions, as assignments to items."""
+
+    copyto = staticmethod(lambda x, values: x.__setitem__(..., values))
+
+
+OVERLAPPING = {
+    "a row by a column": lambda xp, x: x.__setitem__(1, x[:, 2]),
+    "a column by a row": lambda xp, x: x.__setitem__((slice(None), 2), x[1]),
+    "a column by a reversed row": lambda xp, x: x.__setitem__((slice(None), 2), x[1, ::-1]),
+    "a slice by itself, moved on": lambda xp, x: x.__setitem__((0, slice(1, None)), x[0, :-1]),
+    "a row by a column of one row": lambda xp, x: x.__setitem__(1, x[None, :, 2]),
+    "a diagonal by a column": lambda xp, x: x.reshape(-1).__setitem__(slice(None, None, 5), x[:, 2]),
+    "copyto": lambda xp, x: xp.copyto(x[1], x[:, 2]),
+    "a loop": lambda xp, x: [x.__setitem__(k, x[:, 2] + x[k - 1]) for k in range(1, 4)],
+}
+
+
+@pytest.mark.parametrize("write", OVERLAPPING.values(), ids=OVERLAPPING)
+def test_values_are_read_before_overlapping_elements_are_written(write):
+    class ReadFirst(np.ndarray):
+        def __setitem__(self, key, value):
+            super().__setitem__(key, np.array(value))
+
+    given = np.arange(16.0).reshape(4, 4)
+    expected, t, functional = given.copy().view(ReadFirst), Tensor(given.copy()), given.copy()
+    write(ByItem, expected)
+    write(pnp, t)
+    functionalize(lambda x: write(pnp, x))(functional)
+    assert t.tolist() == functional.tolist() == expected.tolist()

@@ -125,7 +125,7 @@ def test_random_programs_by_numba(seed):
 
 def test_the_programs_are_worth_running():
     cases = [Case(seed) for seed in range(FEW * BLOCK)]
-    assert all(case.is_finite for case in cases)
+    assert all(case.is_comparable for case in cases)
     assert sum(case.slopes is not None and case.curvature is not None for case in cases) > 0.8 * len(cases)
 
 

@@ -243,7 +243,20 @@ cdef inline object as_array(x):
 
 def setitem(x, key, value):
     """Write to the elements that a basic key selects."""
-    x[basic_items("setitem_", key, "index_put_")] = value
+    cdef tuple items = basic_items("setitem_", key, "index_put_")
+    x[items] = value.copy() if reads_what_it_wrote(x, key, value) else value
+
+
+cdef bint reads_what_it_wrote(x, key, value) except -1:
+    """Return whether NumPy would assign elements that it has overwritten: vectors that overlap with other strides.
+
+    NumPy 2.4 only chooses a direction, which is enough if the strides are equal.
+    """
+    if Py_TYPE(<PyObject*>value) != &PyArray_Type or not may_share_elements(<PyObject*>x, <PyObject*>value):
+        return False
+    target = getitem(x, key)
+    return target.ndim == 1 and target.strides != value.strides[-1:] and may_share_elements(
+        <PyObject*>target, <PyObject*>value)
 
 
 # --- making arrays ----------------------------------------------------------------------------------------------------

@@ -29,3 +29,5 @@ cdef int note_late_write(Tensor target) except -1
 cdef SavedTensor saved_tensor(Tensor tensor)
 cdef object alike(Tensor tensor, value)
 cdef Tensor with_edge_of(Tensor tensor, Tensor other)
+# return whether the bounds of two arrays overlap
+cdef bint may_share_elements(PyObject* one, PyObject* other) noexcept
