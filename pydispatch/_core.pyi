@@ -961,6 +961,7 @@ class Plan:
     def run(self, *arrays: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], ...]: ...
 
 def has_loop(loop: tuple[Any, ...]) -> bool: ...
+STEP_FIELDS: dict[str, tuple[str, ...]]
 
 ELEMENTARY_OPERATIONS: tuple[tuple[str, ...], ...]   # (name, class, flags, cost, identity, expressions)
 

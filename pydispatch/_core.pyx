@@ -121,6 +121,7 @@ include "plans/wide_loops.pyx"              # arithmetic on many elements, with 
 include "plans/steps.pyx"                   # the steps of a plan: loops, run in order without Python
 include "plans/thread_pool.pyx"             # rows of blocks that threads share
 include "plans/buffer_cache.pyx"            # memory of large results, which is reused
+include "plans/kinds.pyx"                   # the kinds of steps: how a plan checks and runs each
 include "plans/plan_checks.pyx"             # checks that each step of a plan uses only its own memory
 include "plans/small_loops.pyx"             # rows of loops over few elements, which a plan runs as one
 include "plans/fused_loops.pyx"             # loops in blocks that are computed together in registers

@@ -1,6 +1,7 @@
 """The journeys of docs/development.md, walked: how many places each change touches.
 
-`tests/packaging/test_new_transform.py` walks the one that adds a transform in C.
+`tests/packaging/test_new_parts.py` walks those that change the core: a transform in C, and a kind of step that the core
+runs itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The steps of plans: a class for each kind, which knows all that the passes need to know of the kind.
 
-A new kind is a class here, a rule that adds it to plans, and the code of the core that runs it.
+A new kind is a class here, a rule that adds it to plans, and, unless `encode` adds steps of other kinds, a kind of the
+core in `plans/kinds.pyx`.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class CallStep(Step):
         arena.touch([*read, *written])
 
     def encode(self, encoder: Encoder) -> None:
-        encoder.add_header("call", len(encoder.steps), (len(encoder.calls),), WORK_OF_CALL, self.name, self.site)
+        encoder.add_header("call", len(encoder.steps), WORK_OF_CALL, self.name, self.site, index=len(encoder.calls))
         encoder.calls.append((self.function, encoder.arrays(self.inputs), encoder.arrays(self.outputs)))
 
 
@@ -284,9 +285,10 @@ class BlocksStep(Step):
     def encode(self, encoder: Encoder) -> None:
         at = len(encoder.steps)
         encoder.add_loops_on_rows(self)
-        order = 2 if self.by_halves else int(self.in_order)
-        numbers = self.n, self.block, encoder.local_bytes, order, self.n_threads(encoder.n_threads)
-        encoder.add_header("blocks", at, numbers, sum([step.elements() for step in self.steps]))
+        encoder.add_header(
+            "blocks", at, sum([step.elements() for step in self.steps]), n_rows=self.n, block=self.block,
+            local_bytes=encoder.local_bytes, order=2 if self.by_halves else int(self.in_order),
+            n_threads=self.n_threads(encoder.n_threads))
 
 
 @dataclass(slots=True)
@@ -352,20 +354,20 @@ class RepeatStep(Step):
         arena.touch(held)
 
     def encode(self, encoder: Encoder) -> None:
-        at, n_first = encoder.add_bodies(self.test, self.body)
+        at, n_test = encoder.add_bodies(self.test, self.body)
         work = 8 + encoder.work_since(at)
         places = [(encoder.number(entry), memory.offset)
                   for one, other, now, following in self.carries for memory, entry in ((one, now), (other, following))]
         moves = [(encoder.number(entry), number, offset + first, stride) for entry, whole, first, stride in self.moves
                  for number, offset in (encoder.place(whole),)]
         swaps = [(encoder.number(now), encoder.number(following)) for _, _, now, following in self.carries]
-        kind, how = "repeat", (self.length or 0, 0, 0)
-        if self.length is None:
-            assert self.condition is not None
-            kind, how = "while", (*encoder.place(self.condition), n_first)
-        flat = [number for group in (places, moves, swaps) for item in group for number in item]
-        encoder.add_header(kind, at, (len(places), len(moves), len(swaps), *how, *flat),
-                           max(work, WORK_OF_WHILE) if self.length is None else work * self.length, self.name)
+        buffer, offset = (0, 0) if self.condition is None else encoder.place(self.condition)
+        encoder.add_header(
+            "while" if self.length is None else "repeat", at,
+            max(work, WORK_OF_WHILE) if self.length is None else work * self.length, self.name,
+            rest=[number for group in (places, moves, swaps) for item in group for number in item],
+            n_places=len(places), n_moves=len(moves), n_swaps=len(swaps), length=self.length or 0, buffer=buffer,
+            offset=offset, n_test=n_test)
 
 
 @dataclass(slots=True)
@@ -400,8 +402,9 @@ class ChooseStep(Step):
 
     def encode(self, encoder: Encoder) -> None:
         at, n_first = encoder.add_bodies(*self.branches)
-        numbers = *encoder.place(self.condition), n_first
-        encoder.add_header("choose", at, numbers, 8 + encoder.work_since(at), self.name)
+        buffer, offset = encoder.place(self.condition)
+        encoder.add_header("choose", at, 8 + encoder.work_since(at), self.name, buffer=buffer, offset=offset,
+                           n_first=n_first)
 
 
 # --- several steps ---------------------------------------------------------------------------------------------------

@@ -298,7 +298,7 @@ cdef int fuse_loops(Plan plan, tuple described, Room* used) except -1:
     fuser = <LoopFuser>LoopFuser.__new__(LoopFuser, plan, described)
     fuser.used = used
     for i in range(plan.n_steps):
-        if plan.steps[i].kind == BLOCKS_STEP and plan.steps[i].numbers[3] != ROWS_IN_ORDER:
+        if plan.steps[i].kind == BLOCKS_STEP and (<Blocks*>plan.steps[i].numbers).order != ROWS_IN_ORDER:
             fuser.find(i + 1, i + 1 + plan.steps[i].n_inside)
     return 0
 

@@ -66,12 +66,6 @@ cdef int check_steps(Plan plan, tuple described, Room* used) except -1:
 cdef class PlanChecker:
     """A pass over the steps of a plan, with the room at each address of its table."""
 
-    cdef Plan plan
-    cdef tuple described
-    cdef Room* rooms
-    cdef Room* used
-    cdef list moving            # indices of the addresses that the steps so far have set
-
     def __cinit__(self, Plan plan not None, tuple described not None):
         cdef Py_ssize_t i = 1
         self.plan, self.described, self.moving = plan, described, []
@@ -94,9 +88,10 @@ cdef class PlanChecker:
         PyMem_RawFree(self.rooms)
 
     cdef int check(self, Py_ssize_t i, Py_ssize_t after) except -1:
-        """Check the steps from index `i` to `after`."""
+        """Check the steps from index `i` to `after`, which are one body."""
         cdef PlanStep* step
         cdef Py_ssize_t following
+        self.plan.steps[i].begins_row = self.plan.steps[after].begins_row = True
         enter_recursive_call()
         try:
             while i < after:
@@ -104,18 +99,7 @@ cdef class PlanChecker:
                 following = i + 1 + step.n_inside
                 if following > after:
                     raise ValueError(f"step {i} has {step.n_inside} steps inside, but only {after - i - 1} follow")
-                if step.kind == LOOP_STEP:
-                    if step.n_inside:
-                        raise ValueError(f"step {i}, a loop, has steps inside")
-                    self.check_loop(i, 0, 0, 0)
-                elif step.kind == BLOCKS_STEP:
-                    self.check_blocks(i, following)
-                elif step.kind == CALL_STEP:
-                    self.check_call(i)
-                elif step.kind == CHOOSE_STEP:
-                    self.check_choice(i, following)
-                else:
-                    self.check_repetition(i, following)
+                step.kind.check(self, i, following)
                 i = following
         finally:
             leave_recursive_call()
@@ -163,129 +147,15 @@ cdef class PlanChecker:
             self.check_use(i, step.buffers[k], used.first, used.after, k >= written_from)
         return 0
 
-    cdef int check_blocks(self, Py_ssize_t i, Py_ssize_t following) except -1:
-        """Check the loops of blocks on the first block, the last full one and the last one."""
-        cdef PlanStep* step = &self.plan.steps[i]
-        cdef PlanStep* inner
-        cdef Py_ssize_t k, n, block, last, local
-        cdef int thread, least
-        if len(self.described[i][9]) != 5:
-            raise ValueError(f"step {i}, blocks, has {len(self.described[i][9])} numbers")
-        n, block, local = step.numbers[0], step.numbers[1], step.numbers[2]
-        least = SHORTEST_PART if step.numbers[3] == ROWS_BY_HALVES else 1
-        if not least <= block < MOST_BYTES or not 0 < n < MOST_BYTES or not 0 <= local <= self.plan.arena_size:
-            raise ValueError(f"step {i} has {n} rows in blocks of {block}")
-        if not 1 <= step.numbers[4] <= (1 if step.numbers[3] == ROWS_IN_ORDER else self.plan.n_threads):
-            raise ValueError(f"step {i} shares rows among {step.numbers[4]} threads, of {self.plan.n_threads}")
-        last = (n - 1) // block * block
-        for k in range(i + 1, following):
-            inner = &self.plan.steps[k]
-            if (inner.kind != LOOP_STEP or inner.n_inside or self.described[k][2][0] == "gather"
-                    or len(self.described[k][9]) != 1 + 3 * inner.n_operands or inner.numbers[0] < 0
-                    or inner.numbers[0] == 0 and inner.n_axes == 0):
-                raise ValueError(f"step {k} cannot be part of blocks")
-            for thread in range(0, self.plan.n_threads, max(self.plan.n_threads - 1, 1)):       # first and last
-                self.check_loop(k, min(block, n), 0, thread * local)
-                self.check_loop(k, n - last, last, thread * local)
-                if last >= block:
-                    self.check_loop(k, block, last - block, thread * local)
-        return 0
+    # --- addresses that move ---
 
-    # --- other steps ---
-
-    cdef int check_call(self, Py_ssize_t i) except -1:
-        cdef PlanStep* step = &self.plan.steps[i]
-        cdef Room used
-        if step.n_inside or len(self.described[i][9]) != 1 or not 0 <= step.numbers[0] < len(self.plan.calls):
-            raise ValueError(f"step {i} calls none of the {len(self.plan.calls)} functions")
-        function, given, taken = self.plan.calls[step.numbers[0]]
-        for k, place in enumerate((*<tuple?>given, *<tuple?>taken)):
-            buffer, offset, shape, strides, dtype = <tuple?>place
-            check_shape(shape)
-            if (type(strides) is not tuple or len(strides) != len(shape) or not is_plain_dtype(dtype)
-                    or set(map(type, (buffer, offset, *strides))) != {int}):
-                raise TypeError(f"step {i} is passed {place!r} for an array")
-            used.first, used.after = 0, dtype.itemsize
-            for extent, stride in zip(shape, strides):
-                if extent == 0:
-                    used.after = used.first
-                    break
-                widen_room(&used, <double>(extent - 1) * <double><cnp.npy_intp>stride)
-            else:
-                shift_room(&used, <double><cnp.npy_intp>offset)
-            self.check_use(i, buffer, used.first, used.after, k >= len(given))
-        return 0
-
-    cdef int check_choice(self, Py_ssize_t i, Py_ssize_t following) except -1:
-        cdef PlanStep* step = &self.plan.steps[i]
-        cdef Py_ssize_t middle, known = len(self.moving)
-        if len(self.described[i][9]) != 3 or not 0 <= step.numbers[2] <= step.n_inside:
-            raise ValueError(f"step {i}, a choice, has the numbers {self.described[i][9]!r}")
-        self.check_use(i, step.numbers[0], step.numbers[1], <double>step.numbers[1] + 1)
-        middle = i + 1 + step.numbers[2]
-        self.check(i + 1, middle)
-        self.forget(known)
-        self.check(middle, following)
-        self.forget(known)
-        return 0
-
-    cdef int check_repetition(self, Py_ssize_t i, Py_ssize_t following) except -1:
-        cdef PlanStep* step = &self.plan.steps[i]
-        cdef tuple numbers = self.described[i][9]
-        cdef Py_ssize_t known, middle, length
-        cdef object n_places, n_moves, n_swaps
+    cdef int share_room(self, Py_ssize_t one, Py_ssize_t other) except -1:
+        """Give both addresses of a swap the room that they share."""
         cdef Room room
-        if len(numbers) < FIRST_REPEATED:
-            raise ValueError(f"step {i}, a repetition, has {len(numbers)} numbers")
-        n_places, n_moves, n_swaps = numbers[:3]
-        if (min(n_places, n_moves, n_swaps) < 0 or step.kind == WHILE_STEP and n_moves
-                or len(numbers) != FIRST_REPEATED + 2 * n_places + 4 * n_moves + 2 * n_swaps):
-            raise ValueError(f"step {i}, a repetition, has {len(numbers)} numbers for {n_places} places, {n_moves} "
-                             f"moves and {n_swaps} swaps")
-        rest = iter(numbers[FIRST_REPEATED:])
-        places = set()
-        for _ in range(n_places):
-            number, offset = next(rest), next(rest)
-            places.add(number)
-            room.first, room.after, room.is_written = 0, self.plan.arena_size, True
-            shift_room(&room, -<double><cnp.npy_intp>offset)
-            self.set_room(i, number, &room)
-        self.check_swaps(i, numbers[len(numbers) - 2 * n_swaps:], places)
-        if step.kind == WHILE_STEP:
-            if not 0 <= numbers[5] <= step.n_inside:
-                raise ValueError(f"step {i} has {numbers[5]} steps before its condition, of {step.n_inside}")
-            middle = i + 1 + step.numbers[5]
-            self.check(i + 1, middle)
-            self.check_use(i, step.numbers[3], step.numbers[4], <double>step.numbers[4] + 1)
-            known = len(self.moving)
-            self.check(middle, following)
-            self.forget(known)
-            return 0
-        length = numbers[3]
-        if not 0 < length < MOST_BYTES:
-            raise ValueError(f"step {i} is repeated {length} times")
-        for _ in range(n_moves):
-            number, array, offset, stride = next(rest), next(rest), next(rest), next(rest)
-            self.check_use(i, array, 0, 0)
-            room = self.rooms[<Py_ssize_t>array]
-            shift_room(&room, -<double><cnp.npy_intp>offset)
-            narrow_room(&room, <double>(length - 1) * <double><cnp.npy_intp>stride)
-            self.set_room(i, number, &room)
-        self.check(i + 1, following)
-        return 0
-
-    cdef int check_swaps(self, Py_ssize_t i, tuple numbers, set places) except -1:
-        """Give both addresses of a swap the room that they share. They must be among those that this step sets."""
-        cdef Py_ssize_t one, other, k
-        cdef Room room
-        for k in range(0, len(numbers), 2):
-            one, other = numbers[k], numbers[k + 1]
-            if one not in places or other not in places:
-                raise ValueError(f"step {i} has addresses {one} and {other} change places, which it does not set")
-            room.first = max(self.rooms[one].first, self.rooms[other].first)
-            room.after = min(self.rooms[one].after, self.rooms[other].after)
-            room.is_written = self.rooms[one].is_written and self.rooms[other].is_written
-            self.rooms[one] = self.rooms[other] = room
+        room.first = max(self.rooms[one].first, self.rooms[other].first)
+        room.after = min(self.rooms[one].after, self.rooms[other].after)
+        room.is_written = self.rooms[one].is_written and self.rooms[other].is_written
+        self.rooms[one] = self.rooms[other] = room
         return 0
 
     cdef int set_room(self, Py_ssize_t i, Py_ssize_t number, Room* room) except -1:
@@ -441,7 +311,7 @@ cdef tuple rooms_of_product(tuple sizes, tuple strides, itemsize):
     return tuple(found)
 
 
-cdef inline void widen_room(Room* room, double span) noexcept:
+cdef void widen_room(Room* room, double span) noexcept:
     """Extend a room that is used by `span` bytes: at its end, or at its beginning if negative."""
     if span > 0:
         room.after += span
@@ -449,7 +319,7 @@ cdef inline void widen_room(Room* room, double span) noexcept:
         room.first += span
 
 
-cdef inline void narrow_room(Room* room, double span) noexcept:
+cdef void narrow_room(Room* room, double span) noexcept:
     """Reduce a room to the bytes that may be used wherever an address is that moves by `span`."""
     if span > 0:
         room.after -= span
@@ -457,6 +327,6 @@ cdef inline void narrow_room(Room* room, double span) noexcept:
         room.first -= span
 
 
-cdef inline void shift_room(Room* room, double offset) noexcept:
+cdef void shift_room(Room* room, double offset) noexcept:
     room.first += offset
     room.after += offset

@@ -29,6 +29,9 @@ cdef class Plan:
     cdef Py_ssize_t saved_at, code_at       # offsets of both in an arena
     cdef Arena spare            # kept for the next run
 
+cdef enum:
+    WORK_WITH_LOCK = 1 << 16    # elements: a longer run releases the GIL
+
 # run a plan and return its results, as new arrays. The inputs have the shapes and dtypes of `plan.inputs`, and any
 # layout. With `takes_donated`, results may take the memory of inputs that are donated
 cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated)
@@ -36,7 +39,6 @@ cdef int check_loops() except -1
 cdef void name_raised(PlanRun* run, PlanStep* step) noexcept nogil
 # clear the exception of a row of small loops, which then run one by one. Return False if there is none
 cdef bint forget_raised(PlanRun* run) noexcept nogil
-cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil
 cdef tuple axes_of_positions(loop)
 # the kinds of loops over single elements
 cdef frozenset POSITION_LOOPS

@@ -5,10 +5,6 @@ cdef enum:
     MOST_ENTRIES = 48                   # of a table of addresses that fits on the C stack
     MOST_OF_A_MESSAGE = 99              # characters that NumPy keeps of a floating-point message
     LARGEST_SPARE = 1 << 26             # bytes of an arena that a plan keeps from one run to the next
-    WORK_WITH_LOCK = 1 << 16            # elements: a longer run releases the GIL
-
-cdef dict STEP_KINDS = {"loop": LOOP_STEP, "blocks": BLOCKS_STEP, "repeat": REPEAT_STEP, "while": WHILE_STEP,
-                        "choose": CHOOSE_STEP, "call": CALL_STEP}
 
 
 @cython.final
@@ -43,9 +39,9 @@ cdef class Plan:
     - `("add_parts", type number, largest number of elements of a part)`
     - `("native", address, owner)`: a function that a compiler has made, with the signature of NumPy's loops
 
-    `calls` are (function, inputs, outputs), with a (buffer, offset, shape, strides, dtype) for each array. The first
-    number of a "call" step is the index of its call. Threads share the rows of blocks. `donated` has for each result
-    the number of the input whose memory it may take, or -1.
+    The numbers of the other kinds begin with those that `STEP_FIELDS` names: see plans/kinds.pyx. `calls` are
+    (function, inputs, outputs), with a (buffer, offset, shape, strides, dtype) for each array. Threads share the rows
+    of blocks. `donated` has for each result the number of the input whose memory it may take, or -1.
 
     `pydispatch.compiling` makes plans. Raises ValueError or TypeError if a step would leave its memory.
     """
@@ -90,7 +86,6 @@ cdef class Plan:
         free = self.numbers
         for i in range(self.n_steps):
             lay_out_step(self, i, steps[i], &free)
-        note_what_may_raise(self)
         used = <Room*>PyMem_RawMalloc(needed * sizeof(Room))
         if used == NULL:
             raise MemoryError()
@@ -138,7 +133,9 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
     """Fill in one step from its description. Store its numbers at `free`, which moves past them."""
     cdef PlanStep* step = &plan.steps[i]
     kind, n_inside, loop, buffers, offsets, extents, strides, sizes, inner_steps, numbers, work, _ = described
-    step.kind, step.n_inside, step.work = STEP_KINDS[kind], n_inside, work
+    step.kind, step.n_inside, step.work = kind_named(kind), n_inside, work
+    if len(numbers) < step.kind.n_fields:
+        raise ValueError(f"step {i}, {kind}, has {len(numbers)} numbers, expected those of {STEP_FIELDS[kind]}")
     if not 0 <= step.n_inside < plan.n_steps - i or not 0 <= step.work:
         raise ValueError(f"step {i} has {n_inside} steps inside, but only {plan.n_steps - i - 1} follow")
     step.n_operands, step.n_axes = len(buffers), len(extents)
@@ -146,7 +143,7 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
         raise ValueError(f"step {i} has {step.n_operands} operands and {step.n_axes} axes")
     step.function = NULL
     step.data = NULL
-    step.reports = step.gathers = step.is_native = step.reports_by_call = step.may_raise = False
+    step.reports = step.gathers = step.is_native = step.reports_by_call = step.may_raise = step.begins_row = False
     step.small, step.fused = NULL, NULL
     if loop is not None:
         find_plan_loop(step, loop)
@@ -161,20 +158,6 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
     step.steps = put_numbers(free, inner_steps)
     step.numbers = put_numbers(free, numbers)
     plan.work = min(plan.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # capped
-    return 0
-
-
-cdef int note_what_may_raise(Plan plan) except -1:
-    """Note whether loops in blocks may raise. Threads that share blocks need the GIL then, so the run releases it."""
-    cdef PlanStep* step
-    cdef Py_ssize_t i, k
-    for i in range(plan.n_steps):
-        step = &plan.steps[i]
-        if step.kind == BLOCKS_STEP:
-            for k in range(1, 1 + step.n_inside):
-                step.may_raise = step.may_raise or step[k].may_raise
-            if step.may_raise and plan.n_threads > 1:
-                plan.work = WORK_WITH_LOCK + 1
     return 0
 
 
@@ -461,45 +444,6 @@ cdef int report_noted(Plan plan, PlanRun* run) except -1:
             name += f" (at {site if len(site) <= room else '...' + site[3 - room:]})".encode()
         PyUFunc_GiveFloatingpointErrors(<const char*><bytes>name, run.flags[i])
     return 0
-
-
-cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil:
-    """Run a step that calls a Python function on arrays in the memory of the run."""
-    with gil:
-        check_loops()
-        plan = <Plan>run.plan
-        function, given, taken = plan.calls[step.numbers[0]]
-        try:
-            function(arrays_at(run, given, False), arrays_at(run, taken, True))
-        except Exception as error:
-            name, site = plan.labels[step - plan.steps]
-            if site is not None:
-                error.add_note(f"in {name.decode()}, which the compiled function calls at {site}")
-            raise
-        forget_errors()
-    return 0
-
-
-cdef tuple arrays_at(PlanRun* run, tuple places, bint writeable):
-    """Return arrays in the memory of a run. They keep it alive."""
-    cdef cnp.npy_intp extents[MAX_AXES]
-    cdef cnp.npy_intp strides[MAX_AXES]
-    cdef Py_ssize_t n = len(places), i, axis
-    cdef tuple arrays = PyTuple_New(n)
-    for i in range(n):
-        buffer, offset, shape, array_strides, dtype = places[i]
-        for axis in range(len(shape)):
-            extents[axis] = shape[axis]
-            strides[axis] = array_strides[axis]
-        Py_INCREF(dtype)
-        array = PyArray_NewFromDescr(
-            &PyArray_Type, <PyObject*>dtype, <int>len(shape), extents, strides,
-            run.table[<Py_ssize_t>buffer] + <Py_ssize_t>offset, NPY_ARRAY_WRITEABLE if writeable else 0, NULL)
-        Py_INCREF(<object>run.inputs)
-        PyArray_SetBaseObject(<PyArrayObject*><PyObject*>array, run.inputs)
-        Py_INCREF(array)
-        PyTuple_SET_ITEM(arrays, i, array)
-    return arrays
 
 
 cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1:

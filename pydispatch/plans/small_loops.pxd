@@ -4,7 +4,7 @@
 cdef int write_small_loops(Plan plan, tuple described, Room* used) except -1
 cdef int fix_addresses(Plan plan, Arena arena) except -1
 cdef int run_small_loops(PlanRun* run, PlanStep* step) except -1 nogil
-# repeat the row that is the whole body of a repetition. `moves` are its entries that move
-cdef int repeat_small_loops(PlanRun* run, PlanStep* step, const cnp.npy_intp* moves) except -1 nogil
+# repeat the row that is the whole body of a repetition
+cdef int repeat_small_loops(PlanRun* run, PlanStep* step) except -1 nogil
 cdef Py_ssize_t known_buffer(Plan plan, Py_ssize_t buffer)
 cdef int find_watched(PlanRun* run) except -1 nogil

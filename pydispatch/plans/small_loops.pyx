@@ -63,43 +63,36 @@ cdef class CodeWriter:
 
     # --- rows ---
 
-    cdef int find_rows(self, Py_ssize_t i, Py_ssize_t after) except -1:
-        """Write the rows among the steps from index `i` to `after`, and inside these steps."""
+    cdef int find_rows(self) except -1:
+        """Write the rows. Each lies within one body."""
         cdef PlanStep* step
-        cdef Py_ssize_t stop, middle
-        enter_recursive_call()
-        try:
-            while i < after:
-                step = &self.plan.steps[i]
-                if step.kind == LOOP_STEP:
-                    stop = i
-                    while stop < after and stop - i < MOST_IN_ROW and is_small_loop(&self.plan.steps[stop]):
-                        stop += 1
-                    if stop > i:
-                        self.write_row(i, stop, NULL)
-                    i = max(stop, i + 1)
-                    continue
-                stop = i + 1 + step.n_inside
-                middle = i + 1
-                if step.kind == WHILE_STEP:
-                    middle += step.numbers[5]
-                elif step.kind == CHOOSE_STEP:
-                    middle += step.numbers[2]
-                if step.kind != BLOCKS_STEP and not (step.kind == REPEAT_STEP and self.write_repeated(i, stop)):
-                    self.find_rows(i + 1, middle)
-                    self.find_rows(middle, stop)
-                i = stop
-        finally:
-            leave_recursive_call()
+        cdef Py_ssize_t i = 0, stop
+        while i < self.plan.n_steps:
+            step = &self.plan.steps[i]
+            if step.kind == LOOP_STEP:
+                stop = self.end_of_row(i)
+                if stop > i:
+                    self.write_row(i, stop, NULL)
+                i = max(stop, i + 1)
+            elif step.kind == BLOCKS_STEP or step.kind == REPEAT_STEP and self.write_repeated(i):
+                i += 1 + step.n_inside
+            else:
+                i += 1
         return 0
 
-    cdef bint write_repeated(self, Py_ssize_t i, Py_ssize_t stop) except -1:
+    cdef Py_ssize_t end_of_row(self, Py_ssize_t i) noexcept:
+        """Return the index after the small loops from index `i` on that belong to one body."""
+        cdef Py_ssize_t stop = i
+        while (stop - i < MOST_IN_ROW and not (stop > i and self.plan.steps[stop].begins_row)
+               and is_small_loop(&self.plan.steps[stop])):
+            stop += 1
+        return stop
+
+    cdef bint write_repeated(self, Py_ssize_t i) except -1:
         """Write one row for the whole body of a repetition, if it can be one."""
-        cdef Py_ssize_t k
-        for k in range(i + 1, stop):
-            if not is_small_loop(&self.plan.steps[k]):
-                return False
-        return 0 < stop - i - 1 <= MOST_IN_ROW and self.write_row(i + 1, stop, &self.plan.steps[i])
+        cdef Py_ssize_t n = self.plan.steps[i].n_inside
+        return (n > 0 and self.end_of_row(i + 1) == i + 1 + n
+                and self.write_row(i + 1, i + 1 + n, &self.plan.steps[i]))
 
     cdef bint write_row(self, Py_ssize_t i, Py_ssize_t stop, PlanStep* repetition) except -1:
         """Write code for the loops from index `i` to `stop`. Return False if they cannot be repeated as one row."""
@@ -137,7 +130,7 @@ cdef class CodeWriter:
         cdef cnp.npy_intp* swaps = swaps_of(repetition)
         cdef Py_ssize_t k, pair, n = 0
         for k in range(self.now.n_held):
-            for pair in range(repetition.numbers[2]):
+            for pair in range((<Repetition*>repetition.numbers).n_swaps):
                 if self.now.buffers[k] == swaps[2 * pair + 1] and n == 0:
                     self.now.buffers[0], self.now.offsets[0] = swaps[2 * pair], self.now.offsets[k]
                     n = 1
@@ -161,7 +154,7 @@ cdef class CodeWriter:
         start = self.n_words
         self.put(NEXT_TWO, 0)
         for k in range(row.n_patches):
-            for move in range(repetition.numbers[1]):
+            for move in range((<Repetition*>repetition.numbers).n_moves):
                 if row.patches[k].buffer == moves[4 * move]:
                     for distance in (0, n):
                         self.plan.code[self.n_words].number = start - row.patches[k].word - <Py_ssize_t>distance
@@ -504,17 +497,9 @@ cdef Py_ssize_t add_use(Used* use, Used* known, Py_ssize_t n) noexcept:
     return n + 1
 
 
-cdef inline cnp.npy_intp* moves_of(PlanStep* repetition) noexcept nogil:
-    return repetition.numbers + FIRST_REPEATED + 2 * repetition.numbers[0]
-
-
-cdef inline cnp.npy_intp* swaps_of(PlanStep* repetition) noexcept nogil:
-    return moves_of(repetition) + 4 * repetition.numbers[1]
-
-
 cdef bint is_swapped(PlanStep* repetition, Py_ssize_t buffer) noexcept:
     cdef Py_ssize_t k
-    for k in range(2 * repetition.numbers[2]):
+    for k in range(2 * (<Repetition*>repetition.numbers).n_swaps):
         if swaps_of(repetition)[k] == buffer:
             return True
     return False
@@ -522,7 +507,7 @@ cdef bint is_swapped(PlanStep* repetition, Py_ssize_t buffer) noexcept:
 
 cdef bint is_moving(PlanStep* repetition, Py_ssize_t buffer) noexcept:
     cdef Py_ssize_t k
-    for k in range(repetition.numbers[1]):
+    for k in range((<Repetition*>repetition.numbers).n_moves):
         if moves_of(repetition)[4 * k] == buffer:
             return True
     return False
@@ -547,7 +532,7 @@ cdef int write_small_loops(Plan plan, tuple described, Room* used) except -1:
         return 0
     writer = <CodeWriter>CodeWriter.__new__(CodeWriter, plan, described)
     writer.used = used
-    writer.find_rows(0, plan.n_steps)
+    writer.find_rows()
     plan.n_words, plan.n_fixed = writer.n_words, writer.n_fixed
     return 0
 
@@ -635,21 +620,20 @@ cdef int run_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
     return 0
 
 
-cdef int repeat_small_loops(PlanRun* run, PlanStep* step, const cnp.npy_intp* moves) except -1 nogil:
+cdef int repeat_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
     """Repeat the row that is the whole body of a repetition.
 
     There are two copies of its code, since carries are swapped after each repetition.
     """
     cdef SmallLoops* row = step[1].small
-    cdef cnp.npy_intp n_moves = step.numbers[1], n_swaps = step.numbers[2], n = step.numbers[3], k = 0, count
-    cdef const cnp.npy_intp* swaps = moves + 4 * n_moves
+    cdef cnp.npy_intp n = (<Repetition*>step.numbers).length, k = 0, count
     cdef const char* last
     cdef unsigned int flags
-    move_entries(run, moves, n_moves, 1)
-    swap_entries(run, swaps, n_swaps)
+    move_entries(run, step, 1)
+    swap_entries(run, step)
     put_run_addresses(run, row, row.distance)
-    move_entries(run, moves, n_moves, 0)
-    swap_entries(run, swaps, n_swaps)
+    move_entries(run, step, 0)
+    swap_entries(run, step)
     put_run_addresses(run, row, 0)
     while k < n:
         count = min(<cnp.npy_intp>AT_ONCE, n - k)
@@ -660,23 +644,23 @@ cdef int repeat_small_loops(PlanRun* run, PlanStep* step, const cnp.npy_intp* mo
             flags |= flags_of_calls()
         if flags and has_watched(run, flags) or row.may_raise and forget_raised(run):
             put_back_bytes(run, row)
-            repeat_one_by_one(run, step, moves, k, count)
+            repeat_one_by_one(run, step, k, count)
         k += count
         watch_signals(run, count * WORK_OF_REPETITION)
     if n % 2:
-        swap_entries(run, swaps, n_swaps)
+        swap_entries(run, step)
     return 0
 
 
 cdef int repeat_one_by_one(
-    PlanRun* run, PlanStep* step, const cnp.npy_intp* moves, cnp.npy_intp start, cnp.npy_intp count
+    PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp count
 ) except -1 nogil:
     """Run `count` repetitions from number `start` on. At the end, carries are where they were."""
-    cdef cnp.npy_intp n_moves = step.numbers[1], n_swaps = step.numbers[2], k
+    cdef cnp.npy_intp k
     for k in range(start, start + count):
-        move_entries(run, moves, n_moves, k)
+        move_entries(run, step, k)
         take_one_by_one(run, step + 1, step[1].small)
-        swap_entries(run, moves + 4 * n_moves, n_swaps)
+        swap_entries(run, step)
     if count % 2:
-        swap_entries(run, moves + 4 * n_moves, n_swaps)
+        swap_entries(run, step)
     return 0

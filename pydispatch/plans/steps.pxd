@@ -26,14 +26,6 @@ cdef enum:              # constraints on threads that share blocks
     ROWS_IN_ORDER = 1           # each row needs the results of the previous one, so threads do not share them
     ROWS_BY_HALVES = 2          # blocks are parts of sums
 
-cdef enum:              # kinds of steps
-    LOOP_STEP = 0               # a loop over arrays
-    BLOCKS_STEP = 1             # its loops, on one block of rows after the other
-    REPEAT_STEP = 2             # its steps, repeated a fixed number of times
-    WHILE_STEP = 3              # a test, and its other steps while the test yields True
-    CHOOSE_STEP = 4             # the steps of one of two branches
-    CALL_STEP = 5               # a call of a Python function
-
 cdef enum:
     MAX_OPERANDS = 64           # of a loop
 
@@ -70,14 +62,24 @@ cdef struct FusedLoops:    # loops in blocks that are computed together in regis
     bint is_double              # float64, otherwise float32
     bint has_streams            # whether it writes around the caches
 
+cdef class PlanChecker
+ctypedef int (*StepRun)(PlanRun* run, PlanStep* step) except -1 nogil
+ctypedef int (*StepCheck)(PlanChecker checker, Py_ssize_t i, Py_ssize_t following) except -1
+
+cdef struct StepKind:
+    Py_ssize_t n_fields         # of the struct of its numbers
+    StepRun run                 # run a step, with or without the GIL
+    StepCheck check             # raise ValueError for a step that could leave its memory
+
 cdef struct PlanStep:
-    int kind
+    StepKind* kind
     int n_inside                # how many of the following steps are part of it
     int n_operands, n_axes
     bint reports                # whether it can raise floating-point flags
     bint gathers                # whether it can meet positions out of range
     bint reports_by_call        # whether it can raise them by `feraiseexcept`, which sets some elsewhere
     bint may_raise              # whether it can raise exceptions, as loops of SciPy and Numba can
+    bint begins_row             # whether rows of small loops end before it: it is the first of a body, or follows one
     bint is_native              # whether it is machine code of a compiler, which raises flags where NumPy raises none
     PyUFuncGenericFunction function
     void* data
@@ -87,7 +89,7 @@ cdef struct PlanStep:
     cnp.npy_intp* strides           # of the operands along these axes, axis by axis
     cnp.npy_intp* sizes             # the extents that the loop gets
     cnp.npy_intp* steps             # the strides that the loop gets
-    cnp.npy_intp* numbers           # for the other kinds of steps. steps.pyx explains them at each kind
+    cnp.npy_intp* numbers           # the struct of its kind, or those of a loop in blocks. See `run_rows`
     Py_ssize_t work             # about how many elements one run of it processes
     SmallLoops* small           # the loops from this one on that run as code, or NULL
     FusedLoops* fused         # the loops in blocks from this one on that are fused, or NULL
@@ -110,12 +112,10 @@ cdef struct PlanRun:
 
 # run a loop and note its flags
 cdef int run_loop_step(PlanRun* run, PlanStep* step) except -1 nogil
-# swap pairs of entries after a repetition
-cdef void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_intp n) noexcept nogil
+cdef int run_blocks(PlanRun* run, PlanStep* step) except -1 nogil
 # run a loop in blocks over some rows and note its flags. The first `done` elements may be done if one call takes all
 cdef void run_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
                            cnp.npy_intp local, cnp.npy_intp done) noexcept nogil
-cdef void move_entries(PlanRun* run, const cnp.npy_intp* moves, cnp.npy_intp n, cnp.npy_intp k) noexcept nogil
 # call a loop for every index of its outer axes. This is itself a loop, with the step as its data
 cdef void take_outer_axes(
     char** operands, const cnp.npy_intp* sizes, const cnp.npy_intp* steps, void* step
@@ -128,7 +128,5 @@ cdef cnp.npy_intp border_of_blocks(PlanStep* step, cnp.npy_intp row) noexcept no
 cdef int refuse_position(PlanRun* run) except -1 nogil
 cdef void note_these_flags(PlanRun* run, PlanStep* step, int flags) noexcept nogil
 cdef int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil
-cdef enum:
-    WORK_OF_REPETITION = 64     # elements: about the work of the steps of a short body
 # run the steps up to `after`, with or without the GIL. Steps that call Python take it
 cdef int run_plan_steps(PlanRun* run, PlanStep* step, PlanStep* after) except -1 nogil

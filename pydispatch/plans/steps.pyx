@@ -87,20 +87,19 @@ cdef void run_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_int
                    cnp.npy_intp local) noexcept nogil:
     """Run loops over the rows from `start` to `stop`, by blocks: the next loop finds a loop's results in the cache.
 
-    The `numbers` of the step are: the number of rows, the maximal number of rows in a block, the bytes of a thread's
-    own memory, 0, ROWS_IN_ORDER or ROWS_BY_HALVES, and the number of threads that share the rows. Those of each loop in
-    it are: the elements in a row if one call takes all rows of a block, else 0. For each operand, the bytes to its next
-    row. For each operand, 1 if it lies in the thread's own memory, which begins `local` bytes further on, else 0. For
-    each operand, 1 if its rows of the next block are to be fetched from memory meanwhile, else 0.
+    The `numbers` of each loop are: the elements in a row if one call takes all rows of a block, else 0. For each
+    operand, the bytes to its next row. For each operand, 1 if it lies in the thread's own memory, which begins `local`
+    bytes further on, else 0. For each operand, 1 if its rows of the next block are prefetched meanwhile, else 0.
     """
-    cdef cnp.npy_intp block = step.numbers[1], rows
+    cdef Blocks* blocks = <Blocks*>step.numbers
+    cdef cnp.npy_intp block = blocks.block, rows
     cdef Py_ssize_t k
     cdef PlanStep* inner
     cdef PlanStep* after = step + 1 + step.n_inside
     while start < stop:
         rows = min(block, stop - start)
-        if step.numbers[3] == ROWS_BY_HALVES:
-            rows = end_of_part(start, step.numbers[0], block) - start
+        if blocks.order == ROWS_BY_HALVES:
+            rows = end_of_part(start, blocks.n_rows, block) - start
         inner = step + 1
         while inner != after:
             if inner.fused != NULL:
@@ -188,20 +187,20 @@ cdef int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil:
 
 cdef int run_blocks(PlanRun* run, PlanStep* step) except -1 nogil:
     """Run all rows in parts, and check for signals between the parts. With threads, each gets a range of all rows."""
-    cdef cnp.npy_intp n = step.numbers[0], block = step.numbers[1]
+    cdef Blocks* blocks = <Blocks*>step.numbers
+    cdef cnp.npy_intp n = blocks.n_rows, block = blocks.block
     cdef cnp.npy_intp part = max(block, n * WORK_BETWEEN_SIGNALS // max(step.work, 1) // block * block)
-    if step.numbers[4] > 1:
-        share_rows(run, step, part)
-    else:
-        run_parts(run, step, 0, n, part)
-    return 0
+    if blocks.n_threads > 1:
+        return share_rows(run, step, part)
+    return run_parts(run, step, 0, n, part)
 
 
 cdef cnp.npy_intp border_of_blocks(PlanStep* step, cnp.npy_intp row) noexcept nogil:
     """Return a row that is a multiple of the rows in a block, or the first row from it on where a block may begin."""
-    if row == 0 or row >= step.numbers[0]:
-        return min(row, step.numbers[0])
-    return end_of_part(row - 1, step.numbers[0], step.numbers[1]) if step.numbers[3] == ROWS_BY_HALVES else row
+    cdef Blocks* blocks = <Blocks*>step.numbers
+    if row == 0 or row >= blocks.n_rows:
+        return min(row, blocks.n_rows)
+    return end_of_part(row - 1, blocks.n_rows, blocks.block) if blocks.order == ROWS_BY_HALVES else row
 
 
 cdef int run_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
@@ -215,7 +214,7 @@ cdef int run_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_int
             find_watched(run)
         if run.meets_out_of_range:
             refuse_position(run)
-        watch_signals(run, <Py_ssize_t>(<double>step.work * (next_start - start) / step.numbers[0]))
+        watch_signals(run, <Py_ssize_t>(<double>step.work * (next_start - start) / (<Blocks*>step.numbers).n_rows))
         start = next_start
     return 0
 
@@ -225,70 +224,15 @@ cdef int refuse_position(PlanRun* run) except -1 nogil:
         raise IndexError(f"index {run.position} is out of bounds for axis with size {run.extent}")
 
 
-cdef void move_entries(PlanRun* run, const cnp.npy_intp* moves, cnp.npy_intp n, cnp.npy_intp k) noexcept nogil:
-    """Set the entries that move to their slice number `k`."""
-    cdef cnp.npy_intp i
-    for i in range(n):
-        run.table[moves[4 * i]] = run.table[moves[4 * i + 1]] + moves[4 * i + 2] + k * moves[4 * i + 3]
-
-
-cdef void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_intp n) noexcept nogil:
-    cdef char* kept
-    cdef cnp.npy_intp i
-    for i in range(n):
-        kept = run.table[pairs[2 * i]]
-        run.table[pairs[2 * i]] = run.table[pairs[2 * i + 1]]
-        run.table[pairs[2 * i + 1]] = kept
-
-
 cdef int run_plan_steps(PlanRun* run, PlanStep* step, PlanStep* after) except -1 nogil:
     """Run the steps up to `after`."""
     cdef PlanStep* next_step
-    cdef cnp.npy_intp* numbers
-    cdef cnp.npy_intp i, k, n_places, n_moves, n_swaps
     while step != after:
         next_step = step + 1 + step.n_inside
-        numbers = step.numbers
-        if step.kind == LOOP_STEP:
-            if step.small != NULL:
-                run_small_loops(run, step)
-                next_step = step + step.small.n_steps
-            else:
-                run_loop_step(run, step)
-        elif step.kind == BLOCKS_STEP:
-            run_blocks(run, step)
-        elif step.kind == CALL_STEP:
-            call_python(run, step)
-        elif step.kind == CHOOSE_STEP:
-            # buffer and offset of the condition, then the number of steps of the first branch
-            if run.table[numbers[0]][numbers[1]]:
-                run_plan_steps(run, step + 1, step + 1 + numbers[2])
-            else:
-                run_plan_steps(run, step + 1 + numbers[2], next_step)
+        if step.small != NULL:
+            run_small_loops(run, step)
+            next_step = step + step.small.n_steps
         else:
-            # The numbers of places, moves and swaps, then the length, or the position of the condition and the number
-            # of steps of the test. Then the memories of carries: (entry, offset in the arena). The entries that move:
-            # (entry, buffer, offset, stride). The pairs of entries that are swapped after a repetition.
-            n_places, n_moves, n_swaps = numbers[0], numbers[1], numbers[2]
-            numbers += 6
-            for i in range(n_places):
-                run.table[numbers[2 * i]] = run.table[0] + numbers[2 * i + 1]
-            numbers += 2 * n_places
-            if step.kind == REPEAT_STEP and step.n_inside and step[1].small != NULL and step[1].small.distance:
-                repeat_small_loops(run, step, numbers)
-            elif step.kind == REPEAT_STEP:
-                for k in range(step.numbers[3]):
-                    move_entries(run, numbers, n_moves, k)
-                    run_plan_steps(run, step + 1, next_step)
-                    swap_entries(run, numbers + 4 * n_moves, n_swaps)
-                    watch_signals(run, WORK_OF_REPETITION)
-            else:
-                while True:
-                    run_plan_steps(run, step + 1, step + 1 + step.numbers[5])
-                    if not run.table[step.numbers[3]][step.numbers[4]]:
-                        break
-                    run_plan_steps(run, step + 1 + step.numbers[5], next_step)
-                    swap_entries(run, numbers, n_swaps)
-                    watch_signals(run, WORK_OF_REPETITION)
+            step.kind.run(run, step)
         step = next_step
     return 0

@@ -80,8 +80,9 @@ cdef int share_rows(PlanRun* run, PlanStep* step, cnp.npy_intp part) except -1 n
     """Run all rows on several threads, each on a range. If the calling thread raises, the others stop after a part."""
     cdef Worker workers[MAX_THREADS]
     cdef WaitingThread* threads[MAX_THREADS]
-    cdef cnp.npy_intp n = step.numbers[0]
-    cdef int i, k, n_threads = <int>step.numbers[4], is_over = False
+    cdef Blocks* blocks = <Blocks*>step.numbers
+    cdef cnp.npy_intp n = blocks.n_rows
+    cdef int i, k, n_threads = <int>blocks.n_threads, is_over = False
     cdef cnp.npy_intp share = (n + n_threads - 1) // n_threads
     cdef bint is_done = False
     cdef PyObject* handling = NULL
@@ -95,7 +96,7 @@ cdef int share_rows(PlanRun* run, PlanStep* step, cnp.npy_intp part) except -1 n
     for i in range(n_threads):
         workers[i].start, workers[i].stop = border_of_blocks(step, i * share), border_of_blocks(step, (i + 1) * share)
         workers[i].run, workers[i].step, workers[i].part, workers[i].is_over = run[0], step, part, &is_over
-        workers[i].run.n_noted, workers[i].local = 0, i * step.numbers[2]
+        workers[i].run.n_noted, workers[i].local = 0, i * blocks.local_bytes
         workers[i].handling, workers[i].error = handling, NULL
         threads[i] = NULL if i == 0 else ask_thread(
             work_and_keep_error if step.may_raise else work_on_rows, &workers[i])

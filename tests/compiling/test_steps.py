@@ -44,7 +44,8 @@ class TwiceStep(Step):
 
     def encode(self, encoder: Encoder) -> None:
         at, _ = encoder.add_bodies(self.body, ())
-        encoder.add_header("repeat", at, (0, 0, 0, 2, 0, 0), 2 * encoder.work_since(at), "twice")
+        encoder.add_header("repeat", at, 2 * encoder.work_since(at), "twice", n_places=0, n_moves=0, n_swaps=0,
+                           length=2, buffer=0, offset=0, n_test=0)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

@@ -30,15 +30,9 @@ def encoded_step(
 ) -> EncodedStep:
     """Return a step as the core gets it: a plain tuple, which is quick to make.
 
-    The `numbers` depend on the kind:
-
-    - "loop" in blocks: elements in a row, or 0 if rows are apart. For each operand, the bytes to the next row. For each
-      operand, whether it is local to the block. For each operand, whether it is prefetched.
-    - "call": its index.
-    - "blocks": rows, rows in a block, bytes of a thread's memory, order (0 any, 1 in order, 2 by halves), threads.
-    - "repeat": numbers of places, moves and swaps. The length, two zeros. The places, moves and swaps.
-    - "while": the same with the buffer and offset of the condition and the number of steps of the test.
-    - "choose": buffer and offset of the condition, number of steps of the first branch.
+    The `numbers` depend on the kind: see `plans/kinds.pyx`. Those of a loop in blocks are the elements in a row, or 0
+    if rows are apart. For each operand, the bytes to the next row. For each operand, whether it is local to the block.
+    For each operand, whether it is prefetched.
     """
     return kind, n_inside, loop, buffers, offsets, extents, strides, sizes, steps, numbers, work, (name, site)
 
@@ -122,11 +116,16 @@ class Encoder:
         return sum([step[WORK] for step in self.steps[at:]])
 
     def add_header(
-        self, kind: str, at: int, numbers: tuple[int, ...], work: int, name: str = "", site: str | None = None
+        self, kind: str, at: int, work: int, name: str = "", site: str | None = None, *, rest: Sequence[int] = (),
+        **numbers: int,
     ) -> None:
-        """Add a step that contains those that were encoded from this position on."""
+        """Add a step that contains those that were encoded from this position on.
+
+        The `numbers` are the fields of the struct that describes the kind in the core. The `rest` follows them.
+        """
         self.steps.insert(at, encoded_step(
-            kind, n_inside=len(self.steps) - at, numbers=numbers, work=work, name=name, site=site))
+            kind, n_inside=len(self.steps) - at, work=work, name=name, site=site,
+            numbers=(*[numbers[field] for field in _core.STEP_FIELDS[kind]], *rest)))
 
     def add_loop(
         self, step: LoopStep, extents: list[int], outer: list[list[int]], sizes: list[int], strides: list[int],
