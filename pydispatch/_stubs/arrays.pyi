@@ -16,6 +16,7 @@ class OtherArray(Protocol):
     def dtype(self) -> Any: ...
 
 _T = TypeVar("_T")
+_Array = TypeVar("_Array", Tensor, NDArray[Any])
 _Out = TypeVar("_Out", bound=Tensor | NDArray[Any])
 _Number: TypeAlias = complex | np.generic
 _Raw: TypeAlias = NDArray[Any] | _Number

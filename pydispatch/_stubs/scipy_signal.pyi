@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, NamedTuple, overload
 from numpy.typing import NDArray
 
 from pydispatch._core import Tensor
-from pydispatch._stubs.arrays import _Out, _Raw, _T
+from pydispatch._stubs.arrays import _Array, _Out, _Raw, _T
 
 @overload
 def convolve(in1: Tensor, in2: Any, mode: Any = ..., method: Any = ...) -> Tensor: ...

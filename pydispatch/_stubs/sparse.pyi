@@ -7,7 +7,7 @@ from typing import Any, overload
 from numpy.typing import DTypeLike, NDArray
 
 from pydispatch._core import OpOverload, Tensor
-from pydispatch._stubs.arrays import Packet, _Number, _Raw, _T, _Value
+from pydispatch._stubs.arrays import Packet, _Array, _Number, _Raw, _T, _Value
 
 
 class _from_values(Packet):  # type: ignore[misc]
@@ -42,9 +42,7 @@ class _sample(Packet):  # type: ignore[misc]
 
 class _to_dense(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, a: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw) -> NDArray[Any]: ...
+    def __call__(self, a: _Array) -> _Array: ...
     @overload
     def __call__(self, a: _Value) -> Any: ...
 

@@ -27,11 +27,11 @@ from typing import Any, overload
 from numpy.typing import DTypeLike, NDArray
 
 from pydispatch._core import OpOverload, Tensor
-from pydispatch._stubs.arrays import Packet, _Number, _Raw, _T, _Value
+from pydispatch._stubs.arrays import Packet, _Array, _Number, _Raw, _T, _Value
 '''
 NAMES = {"int": "int", "float": "float", "bool": "bool", "str": "str", "complex": "complex", "Scalar": "_Number",
          "ScalarType": "DTypeLike", "Device": "str", "Generator": "Any", "Any": "Any"}
-RAW, VALUE, TENSOR = "_Raw", "_Value", "Tensor"
+RAW, VALUE, TENSOR, ARRAY = "_Raw", "_Value", "Tensor", "_Array"
 
 
 def run_stubs(out: Plain | Rich, arguments: argparse.Namespace) -> None:
@@ -86,12 +86,14 @@ def _calls(schema: Schema) -> Iterator[str]:
     if written is not None:
         yield _call(schema, {written: "_T"}, "_T")
         return
-    required = [argument.name for argument in schema.arguments
-                if has_arrays(argument.type) and not argument.has_default]
+    arrays = [argument for argument in schema.arguments if has_arrays(argument.type)]
+    required = [argument.name for argument in arrays if not argument.has_default]
+    if len(required) == len(arrays) == 1:
+        yield _call(schema, {required[0]: ARRAY}, results(schema, ARRAY))
+        return
     for name in required:
         yield _call(schema, {name: TENSOR}, results(schema, TENSOR))
-    yield _call(schema, dict.fromkeys([a.name for a in schema.arguments if has_arrays(a.type)], RAW),
-                results(schema, "NDArray[Any]"))
+    yield _call(schema, dict.fromkeys([argument.name for argument in arrays], RAW), results(schema, "NDArray[Any]"))
 
 
 def _other_calls(schema: Schema) -> Iterator[str]:

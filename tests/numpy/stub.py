@@ -44,7 +44,7 @@ MODULES = ("fft", "lib", "linalg", "polynomial", "random")
 CLASSES = {"vectorize": "mapping", "r_": "indexing", "c_": "indexing"}
 
 
-TENSOR, ARRAY, RAW = "Tensor", "NDArray[Any]", "_Raw"
+TENSOR, ARRAY, EITHER, RAW = "Tensor", "NDArray[Any]", "_Array", "_Raw"
 OF_NUMBERS = {"reduction", "interp", "linalg_det", "matmul", "searchsorted", "take"}
 """Operators, and a tag, for which arrays often give a number: checkers would refuse it as a float were it an array."""
 NOT_THE_OPERATORS = {"linalg_cho_factor"}       # gives a pair, unlike the operator of its name
@@ -58,7 +58,7 @@ from typing import Any, Generic, Literal, NamedTuple, overload
 from numpy.typing import NDArray
 
 from pydispatch._core import Tensor
-from pydispatch._stubs.arrays import _Out, _Raw, _T
+from pydispatch._stubs.arrays import _Array, _Out, _Raw, _T
 """
 METHODS = """\
 class Methods:
@@ -200,7 +200,7 @@ def calls(name: str, packet: OpOverloadPacket | None, function: ArrayFunction) -
         return f"({parameters_of(function, hints, needed)}) -> {result}"
 
     if name in ONE_OR_MORE:
-        return [*[f"(ary: {array}, /) -> {array}" for array in (TENSOR, ARRAY)], call("Any", {})]
+        return [f"(ary: {EITHER}, /) -> {EITHER}", call("Any", {})]
     if typed is None or "{}" not in typed.result:
         return [call("Any" if typed is None else typed.result, {})]
     found = []
@@ -208,10 +208,12 @@ def calls(name: str, packet: OpOverloadPacket | None, function: ArrayFunction) -
     others = typed.as_told | no_out
     if no_out:
         found.append(call("_Out", dict.fromkeys(arrays, "Any") | {"out": "_Out"}, {*arrays, "out"}))
+    is_unary = len(arrays) == 1 and not (typed.raw or typed.gives_numbers or typed.takes_numbers)
+    tensor = EITHER if is_unary else TENSOR
     for array, template in arrays.items():
-        hints = dict.fromkeys(arrays, "Any") | {array: template.format(*[TENSOR] * 2)} | others
-        found.append(call(typed.result.replace("{}", TENSOR), hints, arrays))
-    if not typed.gives_numbers:
+        hints = dict.fromkeys(arrays, "Any") | {array: template.format(*[tensor] * 2)} | others
+        found.append(call(typed.result.replace("{}", tensor), hints, arrays))
+    if not is_unary and not typed.gives_numbers:
         for array in arrays if arrays and not typed.takes_numbers else [None]:      # numbers alone give a number
             hints = {name: template.format(*[ARRAY if name == array else RAW] * 2) for name, template in arrays.items()}
             found.append(call(typed.result.replace("{}", ARRAY), hints | typed.raw | others, arrays))
@@ -280,9 +282,12 @@ def definition(name: str, call: str) -> str:
     if len(head) <= 120:
         return head
     parameters, _, result = call[1:].rpartition(") -> ")
-    kept = f"{parameters},".replace(": ", ":\xa0").replace(" = ", "\xa0=\xa0")     # lines end after commas
-    inner = "\n    ".join(textwrap.wrap(kept, 112)).replace("\xa0", " ")
-    return f"def {name}(\n    {inner}\n) -> {result}: ..."
+    return f"def {name}(\n    {in_lines(f'{parameters},')}\n) -> {result}: ..."
+
+
+def in_lines(items: str) -> str:
+    """Return items in lines that end after commas."""
+    return "\n    ".join(textwrap.wrap(re.sub(r"(?<!,) ", "\xa0", items), 112)).replace("\xa0", " ")
 
 
 def named_results(lines: Collection[str]) -> list[str]:
@@ -296,13 +301,13 @@ def text() -> str:
     names = [name for name in pnp.__all__ if not name.startswith("_") and not keyword.iskeyword(name)
              and name not in (*MODULES, *CLASSES)]
     lines = {name: stub_of(name, FUNCTIONS.get(name, getattr(pnp, name))) for name in names}
-    imports = sorted(line for line in lines.values() if line.startswith("from"))
+    imports = sorted(line.removeprefix("from numpy import ") for line in lines.values() if line.startswith("from"))
     classes = [line for line in lines.values() if re.match(r"\w+: Universal", line)]
     functions = [line for line in lines.values() if line.startswith(("def", "@"))]
     aliases = [line for line in lines.values() if re.match(r"\w+ = ", line)]
     return "\n".join([
         HEAD,
-        *imports, "",
+        f"from numpy import (\n    {in_lines(', '.join(imports))},\n)", "",
         *[f"from pydispatch.numpy import {name} as {name}" for name in MODULES],
         *[f"from pydispatch.numpy.{module} import {name} as {name}" for name, module in CLASSES.items()],
         "from pydispatch.numpy.standard import ArrayNamespaceInfo", *imported_classes(classes),
