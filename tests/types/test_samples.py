@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ def calls_of_universal() -> dict[str, list[ast.FunctionDef]]:
     found = {}
     for node in ast.parse((FOLDER.parent / "_stubs" / "universal.pyi").read_text()).body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Function"):
-            calls = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            calls = [call for each in node.body if isinstance(each, ast.FunctionDef) for call in constrained(each)]
             for call in calls:
                 del call.args.posonlyargs[0]
             found[node.name.replace("Function", "Universal")] = calls
@@ -43,12 +44,18 @@ def overloads_in(module: str) -> dict[str, list[ast.FunctionDef]]:
     found: dict[str, list[ast.FunctionDef]] = {}
     for node in ast.parse((FOLDER / STUBS[module]).read_text()).body:
         if isinstance(node, ast.FunctionDef):
-            found.setdefault(node.name, []).append(node)
+            found.setdefault(node.name, []).extend(constrained(node))
         elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) in calls_of_universal():
             found[ast.unparse(node.target)] = calls_of_universal()[ast.unparse(node.annotation)]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in found:  # an alias
             found[ast.unparse(node.targets[0])] = found[node.value.id]
     return found
+
+
+def constrained(overload: ast.FunctionDef) -> list[ast.FunctionDef]:
+    """Return the overload with each constraint of its type variable: `_Array` is a Tensor or an array of NumPy's."""
+    text = ast.unparse(overload)
+    return [ast.parse(re.sub(r"\b_Array\b", kind, text)).body[0] for kind in ("Tensor", "NDArray[Any]")]
 
 
 def is_of(value: Any, hint: ast.expr) -> bool:
