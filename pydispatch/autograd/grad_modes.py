@@ -125,12 +125,6 @@ class set_grad_enabled(_Switch):  # noqa: N801  PyTorch's name
     what = "grad"
 
 
-class set_forward_enabled(_Switch):  # noqa: N801  like the name above
-    """Switch forward mode on or off. When it is off, `jvp` propagates no tangents."""
-
-    what = "forward"
-
-
 def is_grad_enabled() -> bool:
     """Return whether recording is on."""
     return _core.current_state().grad

@@ -319,16 +319,17 @@ class RepeatStep(Step):
             (written if entry in written else read).add(whole.storage.final())
         for carry in self.carries:
             written.update(carry)
-        if self.condition is not None:
-            read.add(self.condition.storage.final())
+        read.update(self.tested())
         return read, written
 
     def uses(self) -> list[Storage]:
         found = [whole.storage.final() for _, whole, _, _ in self.moves]
         found += [storage.final() for carry in self.carries for storage in carry]
-        if self.condition is not None:
-            found.append(self.condition.storage.final())
-        return found
+        return found + self.tested()
+
+    def tested(self) -> list[Storage]:
+        """Return the storage of the condition, if there is one."""
+        return [] if self.condition is None else [self.condition.storage.final()]
 
     def lines(self, indent: str) -> Iterator[str]:
         carried = f", carrying {len(self.carries)}" if self.carries else ""
@@ -346,9 +347,8 @@ class RepeatStep(Step):
         held += [whole.storage.final() for _, whole, _, _ in self.moves]
         arena.touch(held)
         arena.walk(self.test)
-        if self.condition is not None:
-            arena.time += 1
-            arena.touch([self.condition.storage.final()])
+        arena.time += 1
+        arena.touch(self.tested())
         arena.walk(self.body)
         arena.extend(self, start, only_older=True)      # the next repetition needs values from outside
         arena.touch(held)

@@ -88,7 +88,7 @@ class FlatFunction:
         self.n_steps = 0            # in the first run of a loop, if it depends on data
         self.refusal: Exception | None = None       # the last error raised here
         self.abstract_run: AbstractRun | None = None
-        self.examples: Sequence[Any] = ()       # the values of its abstract run, in a trace
+        self.examples: Sequence[Any] = ()       # the values of its abstract run, until its first run ends
         self.graph: Any = None                  # the graph that the trace made of it
         self._keeps_inputs = keeps_inputs
         leaves, self._spec = tree_flatten(args)
@@ -770,30 +770,37 @@ def first_run_of(
         for function, original in zip(functions, originals, strict=True):
             function.function = original
     for function in functions:
-        if function.surroundings is None:
-            continue
-        cut_off_kept(function.who, function.function, function.example_arguments, function.surroundings, inputs)
-        again: Callable[..., Any] = function.surroundings.again
-        is_traced = any(mode._knows_bodies for mode in _core.active_modes())
-        if function.surroundings.source and (is_traced or function.surroundings.drawn):
-            function.refuse_state("")       # draws of operators began in other states than those of one run
-        if is_forward and not state:
-            end_lost(function.who, function.surroundings)
-        if state:
-            function.surroundings.note()
-            if function.surroundings.lost:
-                function.refuse_lost()
-            if function.surroundings.replaced:
-                again = functools.partial(function.refuse_state, state)
-                if is_traced:
-                    again()
-            elif function.surroundings.extended:
-                if is_traced and not are_alike(
-                        function.function, function.example_arguments(), function.surroundings, n_steps):
-                    function.refuse_steps(state)
-                again = functools.partial(
-                    function.again_if_alike, state, function.n_steps if n_steps is None else n_steps)
-        function.function = functools.partial(again, function.function)
+        if function.surroundings is not None:
+            _prepare_later_runs(function, function.surroundings, inputs, state, n_steps, is_forward)
+        function.examples = ()          # nothing runs on them again, and they may be large
+
+
+def _prepare_later_runs(
+    function: FlatFunction, surroundings: Surroundings, inputs: Arrays, state: str, n_steps: int | None,
+    is_forward: bool,
+) -> None:
+    """Let later runs of a function find the surroundings of its first run, or refuse them."""
+    cut_off_kept(function.who, function.function, function.example_arguments, surroundings, inputs)
+    again: Callable[..., Any] = surroundings.again
+    is_traced = any(mode._knows_bodies for mode in _core.active_modes())
+    if surroundings.source and (is_traced or surroundings.drawn):
+        function.refuse_state("")       # draws of operators began in other states than those of one run
+    if is_forward and not state:
+        end_lost(function.who, surroundings)
+    if state:
+        surroundings.note()
+        if surroundings.lost:
+            function.refuse_lost()
+        if surroundings.replaced:
+            again = functools.partial(function.refuse_state, state)
+            if is_traced:
+                again()
+        elif surroundings.extended:
+            if is_traced and not are_alike(function.function, function.example_arguments(), surroundings, n_steps):
+                function.refuse_steps(state)
+            again = functools.partial(
+                function.again_if_alike, state, function.n_steps if n_steps is None else n_steps)
+    function.function = functools.partial(again, function.function)
 
 
 def lift(

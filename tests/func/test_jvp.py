@@ -10,10 +10,10 @@ import pytest
 
 from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.autograd import Function
-from pydispatch.autograd.grad_modes import set_forward_enabled
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, jvp, vjp
 from tests.comparing import close, is_raw
+from tests.func.forward_mode import set_forward_enabled
 from tests.functions import Stateless
 
 X = np.array([0.3, -1.2, 2.0])

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops, tree
-from pydispatch.autograd.grad_modes import set_forward_enabled
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import (
     functionalize,
@@ -25,6 +24,7 @@ from pydispatch.func import (
     vmap,
 )
 from tests.comparing import close, is_raw
+from tests.func.forward_mode import set_forward_enabled
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])

@@ -12,12 +12,12 @@ import pytest
 
 from pydispatch import Tensor, _core, autograd, modes, ops
 from pydispatch._registry import registrations
-from pydispatch.autograd.grad_modes import set_forward_enabled
 from pydispatch.func import Transform, functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.higher_order import cond, scan
 from pydispatch.library import custom_op
 from pydispatch.testing.logging import LoggingMode, _logs, capture_logs
 from pydispatch.tracing import FakeMode, make_fx
+from tests.func.forward_mode import set_forward_enabled
 from tests.modes.recorders import Passing
 
 needs_whole_entrances = pytest.mark.skipif(

@@ -44,6 +44,8 @@ cdef object describe_interpreter(Interpreter interpreter)    # return the descri
 cdef State state_below(State state, Interpreter interpreter)
 cdef Tensor wrap_at(Interpreter interpreter, value, tangent)
 cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter)
+ctypedef object (*OfResult)(Signature signature, Frame* frame, Py_ssize_t i, object result, Interpreter interpreter)
+cdef object map_results(OfResult function, Signature signature, Frame* frame, result, Interpreter interpreter)
 cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter interpreter)
 # return one result as a value of this interpreter, if it is an array
 cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter)

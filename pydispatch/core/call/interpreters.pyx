@@ -63,15 +63,20 @@ cdef object call_below(OpOverload op, Signature signature, Frame* frame, State s
 
 cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter interpreter):
     """Return results of the interpreter below as values of this interpreter. Mutated arguments keep their identity."""
+    return map_results(wrap_result, signature, frame, result, interpreter)
+
+
+cdef object map_results(OfResult function, Signature signature, Frame* frame, result, Interpreter interpreter):
+    """Apply a function to each result of a call."""
     cdef Py_ssize_t i
     if signature.n_returns == 0:
         return None
     if signature.n_returns == 1:
-        return wrap_result(signature, frame, 0, result, interpreter)
-    wrapped = []
+        return function(signature, frame, 0, result, interpreter)
+    found = []
     for i in range(signature.n_returns):
-        wrapped.append(wrap_result(signature, frame, i, result[i], interpreter))
-    return tuple(wrapped)
+        found.append(function(signature, frame, i, result[i], interpreter))
+    return tuple(found)
 
 
 cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter):

@@ -3,7 +3,7 @@
 cdef class GradTensor(Wrapper):         # a value of a running `grad` or `vjp`
     pass
 
-cdef class Grad(Interpreter):           # the interpreter of `grad` and `vjp`
+cdef class Grad(Differentiator):           # the interpreter of `grad` and `vjp`
     pass
 
 cdef class VjpFunction:                    # the function that `vjp` returns

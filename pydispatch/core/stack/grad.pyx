@@ -1,20 +1,13 @@
 # `grad` and `vjp`: interpreter, wrapper, and entry points.
 
 
-cdef class Grad(Interpreter):
+cdef class Grad(Differentiator):
     """The interpreter of `grad` and `vjp`, which records on a separate tape."""
-
-    @property
-    def differentiates(self):
-        return True
 
     def is_off(self, State state not None):
         return not state.grad
 
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
-        cdef TableEntry composite = composite_instead(op, table, frame, self)
-        if composite is not None:
-            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
+    cdef object differentiate_call(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         return call_and_record(op, table, frame, state, self, kind)
 
     cdef Wrapper new_wrapper(self, value, tangent):
@@ -24,9 +17,6 @@ cdef class Grad(Interpreter):
         if isinstance(around.saved_hooks, (tuple, str)):
             raise AutogradError(f"saved_tensors_hooks does not work with {self.name}\nleave its block first")
         return 0
-
-    cdef bint takes_new_tensors(self) noexcept:
-        return True
 
     cdef int change_inside(self, State inside) except -1:
         inside.inference = False

@@ -5,7 +5,7 @@ cdef class JvpTensor(Wrapper):          # a value of a running `jvp` with its ta
     cdef unsigned int generation        # of the memory when the tangent was found
     cdef object kink                    # of a result that has a kink: (operator, arguments, version counter), else None
 
-cdef class Jvp(Interpreter):            # the interpreter of `jvp`
+cdef class Jvp(Differentiator):            # the interpreter of `jvp`
     pass
 
 cdef bint is_simple(derivative, Signature signature, Frame* frame) except -1

@@ -4,29 +4,19 @@
 # interpreter below. There, its formulas also compute the tangents of the results from those of the arguments.
 
 
-cdef class Jvp(Interpreter):
+cdef class Jvp(Differentiator):
     """The interpreter of `jvp`: values with tangents."""
-
-    @property
-    def differentiates(self):
-        return True
 
     def is_off(self, State state not None):
         return not state.forward
 
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
-        cdef TableEntry composite = composite_instead(op, table, frame, self)
-        if composite is not None:
-            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
+    cdef object differentiate_call(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         return call_and_propagate(op, table, frame, state, self, kind)
 
     cdef Wrapper new_wrapper(self, value, tangent):
         cdef JvpTensor wrapper = JvpTensor.__new__(JvpTensor)
         wrapper.tangent = tangent
         return wrapper
-
-    cdef bint takes_new_tensors(self) noexcept:
-        return True
 
     cdef bint propagates(self) noexcept:
         return True

@@ -1,5 +1,9 @@
 # The stack of transforms and modes. The tape is below all of them.
 
+cdef class Differentiator(Interpreter):         # the interpreter of a transform that differentiates
+    # process a call on its values that runs no composite
+    cdef object differentiate_call(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind)
+
 cdef int enter_interpreter(Interpreter interpreter) except -1
 cdef int leave_interpreter(Interpreter interpreter) except -1
 cpdef tuple results_of(tuple step, tuple args)
@@ -8,7 +12,6 @@ cdef int keep_freed(type cls) except -1
 cpdef tracked_leaf(interpreter, value)
 # run the same steps if no argument that is written to is a copy where NumPy has a view
 cdef object call_on_stack(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
-cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter)
 # return the kernel that a user registered for the autograd key of a call with this word, or None
 cdef object autograd_entry(Table table, Frame* frame, uint64_t word)
 cdef object composite_entry(Table table, Frame* frame)

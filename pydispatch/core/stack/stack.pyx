@@ -38,7 +38,7 @@ cdef class Interpreter:
         cdef Signature signature = table.signature
         if not owns_any(frame, signature, self) and not signature.mutable and not table.is_factory:
             result = pass_below(op, table, frame, state, kind)
-            return take_results(signature, frame, result, self) if self.takes_new_tensors() else result
+            return map_results(take_result, signature, frame, result, self) if self.takes_new_tensors() else result
         rule = rule_for(table, type(self))
         if rule is not None:
             return call_transform(op, signature, frame, state, self, rule)
@@ -113,6 +113,26 @@ cdef class Interpreter:
 
     cdef int note_view(self, Tensor view, Tensor source) except -1:
         return 0
+
+
+cdef class Differentiator(Interpreter):
+    """The interpreter of a transform that differentiates the calls on its values."""
+
+    @property
+    def differentiates(self):
+        return True
+
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
+        cdef TableEntry composite = composite_instead(op, table, frame, self)
+        if composite is not None:
+            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
+        return self.differentiate_call(op, table, frame, state, kind)
+
+    cdef object differentiate_call(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
+        raise NotImplementedError
+
+    cdef bint takes_new_tensors(self) noexcept:
+        return True
 
 
 cdef int enter_interpreter(Interpreter interpreter) except -1:
@@ -385,20 +405,8 @@ cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, Ca
         pop_state(&around)
 
 
-cdef object take_results(Signature signature, Frame* frame, result, Interpreter interpreter):
-    """Wrap the results of a call without values of the interpreter, which takes new Tensors. Raw results stay raw."""
-    cdef Py_ssize_t i
-    if signature.n_returns == 0:
-        return None
-    if signature.n_returns == 1:
-        return take_result(signature, frame, 0, result, interpreter)
-    taken = []
-    for i in range(signature.n_returns):
-        taken.append(take_result(signature, frame, i, result[i], interpreter))
-    return tuple(taken)
-
-
 cdef object take_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter):
+    """Wrap a result of a call without values of the interpreter, which takes new Tensors. Raw results stay raw."""
     if signature.return_views[i] or signature.return_source[i] >= 0:
         return result
     if isinstance(result, Tensor):
