@@ -42,8 +42,9 @@ from pydispatch.exceptions import (
 )
 
 cimport cython
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.math cimport log, log1p
+from libc.math cimport INFINITY, log, log1p
 from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memcpy, memset
 

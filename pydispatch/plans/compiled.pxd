@@ -7,8 +7,8 @@ cdef class GuardedCall:
 
 cdef struct Expected:           # a leaf of an argument, or a pytree node, which its children follow
     int kind
-    Py_ssize_t n                # axes of an array, or children
-    PyObject* what              # the dtype, keys or value, borrowed from the guard of the variant
+    Py_ssize_t n                # axes of an array, children, or the sign of a number
+    PyObject* what              # the dtype, keys, value or type, borrowed from the guard of the variant
     cnp.npy_intp* shape
     cnp.npy_intp* strides       # NULL if any layout in memory will do
 
@@ -21,10 +21,14 @@ cdef class Variant:
     cdef Expected* expected
     cdef cnp.npy_intp* extents
     cdef Py_ssize_t n_arguments, n_arrays
+    cdef size_t key
+    cdef bint has_numbers       # whether it takes any number at some place, so that arguments do not have its key
 
 cdef class CompiledFunction:
     cdef vectorcallfunc vectorcall
-    cdef list in_order          # its variants, the most recently used one first
+    cdef list in_order          # its variants, the most recently used one first while there are few
+    cdef list with_numbers
+    cdef dict by_key            # lists of the others
     cdef readonly Py_ssize_t hits
     cdef dict __dict__
     cdef object __weakref__

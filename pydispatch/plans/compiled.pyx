@@ -60,12 +60,17 @@ cdef enum:              # kinds of expected values
     EXPECTED_DICT = 3
     EXPECTED_VALUE = 4
     EXPECTED_SCALAR = 5
+    EXPECTED_NUMBER = 6
 
 cdef enum:
     MOST_LEAVES = 64        # that fit on the C stack
+    MOST_TRIED = 8          # variants that are tried one after another. Among more, a key finds those to try
 
 cdef dict EXPECTED_KINDS = {"array": EXPECTED_ARRAY, "tuple": EXPECTED_TUPLE, "list": EXPECTED_LIST,
-                            "dict": EXPECTED_DICT, "value": EXPECTED_VALUE, "scalar": EXPECTED_SCALAR}
+                            "dict": EXPECTED_DICT, "value": EXPECTED_VALUE, "scalar": EXPECTED_SCALAR,
+                            "number": EXPECTED_NUMBER}
+
+cdef long long LARGEST_INT = 2**53      # up to which float64 holds every int
 
 
 @cython.final
@@ -75,7 +80,8 @@ cdef class Variant:
     `guard` describes the `n_arguments` positional arguments, depth first. An array is ("array", shape, dtype), or
     ("array", shape, dtype, strides) if the plan requires this layout in memory. A scalar is ("scalar", shape, dtype). A
     pytree node is ("tuple", n) or ("list", n), followed by its n items, or ("dict", keys), followed by its values.
-    ("value", object) requires a value of that type that is equal.
+    ("value", object) requires a value of that type that is equal. ("number", float or int, sign) is any number of this
+    type and sign, 1 or -1, that is finite and at most 2**53 if it is an int. The plan gets it as an array.
 
     `output` describes the pytree of results in the same way, with ("array",) for each array. None describes a single
     array. `output` may also be a function from the tuple of arrays to the output.
@@ -102,6 +108,7 @@ cdef class Variant:
                 items.append((EXPECTED_KINDS[item[0]], *item[1:]))
             self.output_items = tuple(items)
         for item in guard:
+            self.has_numbers |= item[0] == "number"
             if item[0] in ("array", "scalar"):
                 n_extents += 2 * len(item[1])
         self.expected = <Expected*>PyMem_RawMalloc((len(guard) + 1) * sizeof(Expected))
@@ -132,8 +139,13 @@ cdef class Variant:
             elif expected.kind == EXPECTED_DICT:
                 expected.n = len(item[1])
                 expected.what = PyTuple_GET_ITEM(<PyObject*>item, 1)
+            elif expected.kind == EXPECTED_NUMBER:
+                expected.n = item[2]
+                expected.what = PyTuple_GET_ITEM(<PyObject*>item, 1)
+                self.n_arrays += 1
             else:
                 expected.n = item[1]
+            add_expected_to_key(&self.key, expected)
 
     @property
     def is_in_force(self):
@@ -213,6 +225,10 @@ cdef Py_ssize_t check_described(tuple items, Py_ssize_t place, list arrays) exce
         if len(rest) > 2 and (len(rest) > 3 or len(rest[2]) != len(rest[0])):
             raise ValueError(f"item {place} is {item!r}, expected a stride for each axis after the dtype")
         arrays.append(tuple(rest[:2]))
+    elif kind == "number":
+        if len(rest) != 2 or rest[0] not in (float, int) or rest[1] not in (1, -1):
+            raise ValueError(f"item {place} is {item!r}, expected float or int, and the sign, 1 or -1")
+        arrays.append(((), numpy.dtype(rest[0])))
     elif len(rest) != 1 or kind == "dict" and type(rest[0]) is not tuple:
         raise TypeError(f"item {place} is {item!r}, which lacks its number of items, its keys in a tuple, or its value")
     elif kind == "dict":
@@ -231,37 +247,53 @@ cdef Py_ssize_t check_described(tuple items, Py_ssize_t place, list arrays) exce
     return place
 
 
-cdef bint is_expected(Expected** place, PyObject* value, PyObject*** leaves, bint* has_tensors) except -1:
+cdef inline bint is_expected(Expected** place, PyObject* value, PyObject*** leaves, bint* has_tensors) except -1:
     """Return whether a value is the one expected at this place. Add its arrays to `leaves`, which own them."""
     cdef Expected* expected = place[0]
-    cdef PyObject* dtype
+    place[0] += 1
+    if expected.kind != EXPECTED_ARRAY:
+        return is_expected_otherwise(place, value, leaves, has_tensors)
+    if Py_TYPE(value) == TENSOR_TYPE:
+        if (<Tensor>value).word & (SPECIAL_FLAGS | SCALAR_FLAG) or (<Tensor>value).edge is not None:
+            return False
+        value = <PyObject*>(<Tensor>value).array
+        has_tensors[0] = True
+    if Py_TYPE(value) != &PyArray_Type or not has_layout(<PyArrayObject*>value, expected) or (
+            PyArray_DESCR(<PyArrayObject*>value) != expected.what
+            and not PyObject_RichCompareBool(
+                <object>PyArray_DESCR(<PyArrayObject*>value), <object>expected.what, Py_EQ)):
+        return False
+    leaves[0][0] = new_reference(<object>value)      # comparing keys may remove the value from where it is
+    leaves[0] += 1
+    return True
+
+
+cdef inline bint has_layout(PyArrayObject* array, Expected* expected) noexcept:
+    """Return whether an array has the expected shape, and the strides if they are given."""
+    cdef Py_ssize_t i
+    if PyArray_NDIM(array) != expected.n:
+        return False
+    for i in range(expected.n):
+        if PyArray_DIMS(array)[i] != expected.shape[i]:
+            return False
+    if expected.strides != NULL:
+        for i in range(expected.n):
+            if expected.shape[i] > 1 and PyArray_STRIDES(array)[i] != expected.strides[i]:
+                return False
+    return True
+
+
+cdef bint is_expected_otherwise(
+        Expected** place, PyObject* value, PyObject*** leaves, bint* has_tensors) except -1:
+    """Return whether a value is the one expected before this place, which is not an array."""
+    cdef Expected* expected = place[0] - 1
     cdef PyObject* part
     cdef PyObject* key
     cdef Py_ssize_t i, position = 0
-    place[0] += 1
     if expected.kind == EXPECTED_SCALAR:
         return is_expected_scalar(expected, value, leaves, has_tensors)
-    if expected.kind == EXPECTED_ARRAY:
-        if Py_TYPE(value) == TENSOR_TYPE:
-            if (<Tensor>value).word & (SPECIAL_FLAGS | SCALAR_FLAG) or (<Tensor>value).edge is not None:
-                return False
-            value = <PyObject*>(<Tensor>value).array
-            has_tensors[0] = True
-        if Py_TYPE(value) != &PyArray_Type or PyArray_NDIM(<PyArrayObject*>value) != expected.n:
-            return False
-        for i in range(expected.n):
-            if PyArray_DIMS(<PyArrayObject*>value)[i] != expected.shape[i]:
-                return False
-        if expected.strides != NULL:
-            for i in range(expected.n):
-                if expected.shape[i] > 1 and PyArray_STRIDES(<PyArrayObject*>value)[i] != expected.strides[i]:
-                    return False
-        dtype = PyArray_DESCR(<PyArrayObject*>value)
-        if dtype != expected.what and not PyObject_RichCompareBool(<object>dtype, <object>expected.what, Py_EQ):
-            return False
-        leaves[0][0] = new_reference(<object>value)      # comparing keys may remove the value from where it is
-        leaves[0] += 1
-        return True
+    if expected.kind == EXPECTED_NUMBER:
+        return is_expected_number(expected, value, leaves)
     if expected.kind == EXPECTED_VALUE:
         return is_same_value(value, expected.what)
     if expected.kind == EXPECTED_TUPLE:
@@ -272,12 +304,13 @@ cdef bint is_expected(Expected** place, PyObject* value, PyObject*** leaves, bin
                 return False
         return True
     if expected.kind == EXPECTED_LIST:
-        if Py_TYPE(value) != &PyList_Type or len(<list>value) != expected.n:
+        if Py_TYPE(value) != &PyList_Type:
             return False
-        for i in range(expected.n):
-            if not is_expected(place, PyList_GET_ITEM(value, i), leaves, has_tensors):
+        for i in range(expected.n):         # comparing keys may shorten the list
+            if len(<list>value) != expected.n or not is_expected(
+                    place, PyList_GET_ITEM(value, i), leaves, has_tensors):
                 return False
-        return True
+        return len(<list>value) == expected.n
     if Py_TYPE(value) != &PyDict_Type or len(<dict>value) != expected.n:
         return False
     for i in range(expected.n):         # in the same order, which functions can see
@@ -311,6 +344,30 @@ cdef bint is_expected_scalar(Expected* expected, PyObject* value, PyObject*** le
     return True
 
 
+cdef bint is_expected_number(Expected* expected, PyObject* value, PyObject*** leaves) except -1:
+    """Return whether a value is a number of the expected type, sign and size. Add an array that holds it."""
+    cdef double number
+    cdef int overflows = 0
+    if <PyObject*>Py_TYPE(value) != expected.what:
+        return False
+    if Py_TYPE(value) == &PyFloat_Type:
+        number = PyFloat_AS_DOUBLE(value) * expected.n
+        if not 0 < number < INFINITY:
+            return False
+    else:
+        number = PyLong_AsLongLongAndOverflow(<object>value, &overflows) * <double>expected.n
+        if overflows or not 0 < number <= LARGEST_INT:
+            return False
+    array = cnp.PyArray_EMPTY(0, NULL, cnp.NPY_DOUBLE if Py_TYPE(value) == &PyFloat_Type else cnp.NPY_INT64, 0)
+    if Py_TYPE(value) == &PyFloat_Type:
+        (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>array))[0] = PyFloat_AS_DOUBLE(value)
+    else:
+        (<long long*>PyArray_DATA(<PyArrayObject*><PyObject*>array))[0] = <long long>(number * expected.n)
+    leaves[0][0] = new_reference(array)
+    leaves[0] += 1
+    return True
+
+
 cdef bint is_same_value(PyObject* value, PyObject* expected) except -1:
     """Return whether two values are of one type and equal. 0.0 and -0.0 differ, NaN equals NaN."""
     cdef double one, other
@@ -324,6 +381,72 @@ cdef bint is_same_value(PyObject* value, PyObject* expected) except -1:
     if Py_TYPE(value) == &PyComplex_Type:
         return repr(<object>value) == repr(<object>expected)
     return PyObject_RichCompareBool(<object>value, <object>expected, Py_EQ)
+
+
+# A key is a hash of what guards compare: equal for all arguments of a variant that takes no numbers.
+
+cdef inline void add_to_key(size_t* key, size_t part) noexcept:
+    key[0] = (key[0] ^ part) * <size_t>1000003
+
+
+cdef int add_expected_to_key(size_t* key, Expected* expected) except -1:
+    """Add what a guard expects at one place."""
+    cdef Py_ssize_t i
+    if expected.kind == EXPECTED_VALUE:
+        add_value_to_key(key, expected.what)
+        return 0
+    add_to_key(key, expected.n)
+    if expected.kind == EXPECTED_ARRAY:
+        for i in range(expected.n):
+            add_to_key(key, expected.shape[i])
+    elif expected.kind == EXPECTED_DICT:
+        for i in range(expected.n):
+            add_value_to_key(key, PyTuple_GET_ITEM(expected.what, i))
+    return 0
+
+
+cdef int add_argument_to_key(size_t* key, PyObject* value) except -1:
+    """Add an argument, or a part of one."""
+    cdef PyObject* part
+    cdef PyObject* name
+    cdef PyObject* array = <PyObject*>(<Tensor>value).array if Py_TYPE(value) == TENSOR_TYPE else value
+    cdef Py_ssize_t i, position = 0
+    if Py_TYPE(array) == &PyArray_Type:
+        add_to_key(key, PyArray_NDIM(<PyArrayObject*>array))
+        for i in range(PyArray_NDIM(<PyArrayObject*>array)):
+            add_to_key(key, PyArray_DIMS(<PyArrayObject*>array)[i])
+        return 0
+    if Py_TYPE(value) != &PyTuple_Type and Py_TYPE(value) != &PyList_Type and Py_TYPE(value) != &PyDict_Type:
+        return add_value_to_key(key, value)
+    enter_recursive_call()
+    try:
+        if Py_TYPE(value) == &PyDict_Type:
+            add_to_key(key, len(<dict>value))
+            while PyDict_Next(value, &position, &name, &part):
+                add_value_to_key(key, name)
+            position = 0
+            while PyDict_Next(value, &position, &name, &part):
+                add_argument_to_key(key, part)
+        else:
+            add_to_key(key, PySequence_Fast_GET_SIZE(value))
+            for i in range(PySequence_Fast_GET_SIZE(value)):
+                add_argument_to_key(key, PySequence_Fast_GET_ITEM(value, i))
+    finally:
+        leave_recursive_call()
+    return 0
+
+
+cdef int add_value_to_key(size_t* key, PyObject* value) except -1:
+    """Add a value, or 0 for one whose hash may depend on more than guards compare."""
+    cdef double number
+    cdef size_t part = 0
+    if Py_TYPE(value) == &PyFloat_Type:
+        number = PyFloat_AS_DOUBLE(value)
+        memcpy(&part, &number, sizeof(part))
+    elif Py_TYPE(value) == &PyLong_Type or Py_TYPE(value) == &PyUnicode_Type:
+        part = hash(<object>value)
+    add_to_key(key, part)
+    return 0
 
 
 cdef object call_variant(Variant variant, PyObject* const* args, bint* is_for_these):
@@ -389,23 +512,50 @@ def tensor_of_result(array):
 
 cdef PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef CompiledFunction function = <CompiledFunction>self
-    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
-    cdef Variant variant
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
     cdef bint found = False
     if kwnames == NULL and (<State>borrowed_state()).plain:
-        for i in range(len(function.in_order)):
-            variant = function.in_order[i]
-            if variant.n_arguments != n or not holds_all(variant.links):
-                continue
-            result = call_variant(variant, args, &found)
-            if found:
-                function.hits += 1
-                if i and i < len(function.in_order):
-                    function.in_order[i] = function.in_order[0]
-                    function.in_order[0] = variant
-                return new_reference(result)
+        if len(function.in_order) <= MOST_TRIED:
+            result = call_first(function, function.in_order, args, n, &found)
+        else:
+            result = call_by_key(function, args, n, &found)
+        if found:
+            return new_reference(result)
     general = function.general          # bound each time: a kept one would keep the function and its memory alive
     return PyObject_Vectorcall(<PyObject*>general, args, nargsf, kwnames)
+
+
+cdef inline object call_first(
+        CompiledFunction function, list variants, PyObject* const* args, Py_ssize_t n, bint* found):
+    """Run the first of these variants that is for these arguments, move it to the front, and set `found`."""
+    cdef Variant variant
+    cdef Py_ssize_t i
+    for i in range(len(variants)):
+        variant = variants[i]
+        if variant.n_arguments != n or not holds_all(variant.links):
+            continue
+        result = call_variant(variant, args, found)
+        if found[0]:
+            function.hits += 1
+            if i and i < len(variants):
+                variants[i] = variants[0]
+                variants[0] = variant
+            return result
+    return None
+
+
+cdef object call_by_key(CompiledFunction function, PyObject* const* args, Py_ssize_t n, bint* found):
+    """Run the variant that is for these arguments, of many, and set `found`."""
+    cdef size_t key = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        add_argument_to_key(&key, args[i])
+    for variants in (function.by_key.get(key), function.with_numbers):
+        if variants is not None:
+            result = call_first(function, variants, args, n, found)
+            if found[0]:
+                return result
+    return None
 
 
 cdef class CompiledFunction:
@@ -417,7 +567,7 @@ cdef class CompiledFunction:
 
     def __cinit__(self, *args, **kwargs):
         self.vectorcall = <vectorcallfunc>call_compiled
-        self.in_order = []
+        self.in_order, self.with_numbers, self.by_key = [], [], {}
 
     def __init__(self, *args, **kwargs):
         pass
@@ -431,20 +581,28 @@ cdef class CompiledFunction:
 
     @property
     def variants(self):
-        """The variants, the most recently used one first."""
+        """The variants. Of a few, the most recently used one is first, else the most recently added one."""
         return tuple(self.in_order)
 
     def add_variant(self, Variant variant not None):
         """Add a variant, which is tried first."""
         self.in_order.insert(0, variant)
+        variants = self.with_numbers if variant.has_numbers else self.by_key.setdefault(variant.key, [])
+        variants.insert(0, variant)
 
     def remove_variant(self, Variant variant not None):
         """Remove a variant if it is present."""
-        self.in_order[:] = [other for other in self.in_order if other is not variant]
+        for variants in (self.in_order, self.with_numbers, self.by_key.get(variant.key, [])):
+            if variant in variants:
+                variants.remove(variant)
+        if not self.by_key.get(variant.key, True):
+            del self.by_key[variant.key]
 
     def clear_variants(self):
         """Remove all variants, and reset `hits`."""
         self.in_order.clear()
+        self.with_numbers.clear()
+        self.by_key.clear()
         self.hits = 0
 
 

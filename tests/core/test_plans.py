@@ -8,11 +8,13 @@ import signal
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
 
-from pydispatch import _core, compile, ops
+from pydispatch import Tensor, _core, compile, ops
+from pydispatch.exceptions import PerformanceWarning
 from pydispatch.higher_order import cond, map, scan, while_loop
 from pydispatch.library import Library
 from pydispatch.tree import tree_leaves
@@ -268,6 +270,8 @@ def call_variant(n, guard, output, *args):
     pytest.param(1, (("array", (300,), FLOAT),), None, id="another shape than the plan's"),
     pytest.param(1, (("array", (3,), np.dtype(object)),), None, id="another dtype than the plan's"),
     pytest.param(1, (("bogus", 1),), None, id="another kind"),
+    pytest.param(1, (("number", float),), None, id="a number without a sign"),
+    pytest.param(1, (("number", complex, 1),), None, id="a complex number"),
     pytest.param(1, (ARRAY,), (), id="an output of nothing"),
     pytest.param(1, (ARRAY,), (("tuple", 3), ("array",)), id="an output of more items"),
     pytest.param(1, (ARRAY,), (("tuple", 2), ("array",), ("array",)), id="an output of more arrays"),
@@ -289,6 +293,40 @@ def test_variants_cannot_be_changed_from_outside():
         compiled.add_variant(None)
     with pytest.raises(AttributeError):
         compiled.variants = [None]
+
+
+ARGUMENTS = {
+    "shapes": lambda i: np.ones(i + 1),
+    "Tensors": lambda i: Tensor(np.ones((2, i))),
+    "names": lambda i: {f"x{i}": np.ones(2), "n": "1"},
+    "numbers": lambda i: (np.ones(2), i * 0.5),
+    "texts": lambda i: (np.ones(2), f"{i}"),
+    "lists": lambda i: [np.ones(2)] * (i + 1),
+    "nested": lambda i: ((None, np.float64(1)), [np.ones(2)] * (i // 2 + 1), {"b": i % 2}),
+}
+
+
+def total(tree):
+    arrays = [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    numbers = [float(leaf) for leaf in tree_leaves(tree) if isinstance(leaf, (int, float, str))]
+    return sum([ops.np.sum(array) for array in arrays]) + sum(numbers)
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_each_of_many_variants_is_found(kind):
+    compiled = compile(total)
+    calls = [ARGUMENTS[kind](i) for i in range(40)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PerformanceWarning)
+        results = [compiled(call) for call in calls]
+    for call, result in zip(calls * 2, results * 2, strict=True):
+        np.testing.assert_array_equal(compiled(call), result)
+    assert compiled.hits == 80
+    compiled.remove_variant(compiled.variants[3])
+    compiled(calls[7])
+    compiled.clear_variants()
+    assert compiled.variants == ()
+    np.testing.assert_array_equal(compiled(calls[5]), results[5])
 
 
 class TakesOut:
