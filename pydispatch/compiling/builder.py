@@ -16,6 +16,7 @@ from pydispatch.compiling.arithmetic import ELEMENTARY
 from pydispatch.compiling.steps import CallStep, LoopStep, Step
 from pydispatch.compiling.values import Array, Storage, Value, broadcast_strides
 from pydispatch.tracing import Graph
+from pydispatch.tracing.numbers import TracedNumber
 
 LARGEST_FOLDED = 1 << 16        # bytes of the largest constant that is folded
 
@@ -35,6 +36,7 @@ class Builder:
         self.steps: list[Step] = []
         self.inputs: list[Value] = []
         self.donated: list[int] = []        # numbers of inputs whose memory results may take
+        self.numbers: set[int] = set()      # those of inputs that are Python numbers of the call
         self.constants: list[Array] = []
         self.n_entries = 0
         self.site: str | None = None
@@ -108,6 +110,9 @@ class Builder:
         """Return a value unchanged, and a number as a constant. Raise CannotLowerError for anything else."""
         if isinstance(value, Value):
             return value if dtype is None else self.cast(value, dtype)
+        found = self._number(value, dtype) if type(value) is TracedNumber else None
+        if found is not None:
+            return found
         if isinstance(value, (bool, int, float, complex, np.generic)):
             if dtype is not None and dtype.kind != "c" and isinstance(value, (complex, np.complexfloating)):
                 raise CannotLowerError("NumPy warns where an imaginary part is dropped")
@@ -119,6 +124,20 @@ class Builder:
                 raise CannotLowerError(f"no dtype holds {value}")
             return self.constant(number)
         raise CannotLowerError(f"an argument is {_core.a_type(value)}")
+
+    def _number(self, number: TracedNumber, dtype: np.dtype[Any] | None) -> Value | None:
+        """Return a number of the call as NumPy converts it to a dtype, or None if that depends on its value."""
+        key = TracedNumber, id(number)      # the graph keeps it alive
+        value: Value | None = self.known_result(key)
+        if value is None:
+            if number.function is None:
+                value = self.inputs[number.position] if number.position in self.numbers else None
+            else:
+                value = self.ufunc(*number.function)
+            self.note_result(key, value)
+        if value is None or dtype is None or dtype == value.dtype:
+            return value
+        return self.cast(value, dtype) if dtype.char in "fdFD" else None
 
     # --- steps ---
 
@@ -182,7 +201,7 @@ class Builder:
     def can_fold(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         """Return whether all values are constants or literals, and the result is small enough to fold."""
         for value in values:
-            if isinstance(value, Value) and value.constant is None:
+            if type(value) is TracedNumber or (isinstance(value, Value) and value.constant is None):
                 return False
         return math.prod(shape) * dtype.itemsize <= LARGEST_FOLDED
 
@@ -320,6 +339,8 @@ def _kind_of_number(value: Any) -> Any:
         return value.dtype
     if type(value) in (int, float, complex):
         return type(value)
+    if type(value) is TracedNumber:
+        return value.__class__
     if type(value) is bool:
         return np.dtype(bool)
     raise CannotLowerError(f"an operand is {_core.a_type(value)}")

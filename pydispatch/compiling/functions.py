@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import types
 import warnings
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from pydispatch._sites import caller_site
 from pydispatch.autograd.captures import captures_of_levels, in_reach, links_of, may_differ_by_level, tensors_in_reach
 from pydispatch.autograd.values import as_tensor
 from pydispatch.compiling.compilers import compiler_named
+from pydispatch.compiling.numbers import Varying, is_same_program, may_vary
 from pydispatch.compiling.operator import COMPILED
 from pydispatch.compiling.plan import PlanFunction
 from pydispatch.compiling.programs import (
@@ -40,6 +42,7 @@ from pydispatch.func.values import are_tensors_passed, handed_out
 from pydispatch.operators.layouts import layout_of
 from pydispatch.ops import ops
 from pydispatch.tracing import Graph
+from pydispatch.tracing.numbers import TracedNumber, plain
 from pydispatch.tracing.sources import Sources
 from pydispatch.tracing.trace import simple_parameters
 from pydispatch.tree import TreeSpec, is_pytree_node_type, tree_flatten, tree_map, tree_unflatten
@@ -52,6 +55,9 @@ MOST_LINKS = 256
 
 MANY_VARIANTS = 8
 """A function compiled more often than this warns each time that it is compiled again."""
+
+MOST_PROGRAMS = 512
+"""The most plans that a function keeps. The one made first is dropped for a new one."""
 
 
 class CacheInfo(NamedTuple):
@@ -72,8 +78,8 @@ def compile(
     runs `f` once on arrays without data and notes the operators. `f` must therefore be pure. It cannot branch on data:
     use `ops.np.where`, `higher_order.cond` or `scan`. It must not write to its arguments. It prints only while it is
     traced. Captured arrays keep the values that they had then. Captured values of transforms, and Tensors that require
-    grad, are arguments of each call. Numbers, strings and None are part of the guard, so each new number compiles
-    again. Pass values that change as arrays.
+    grad, are arguments of each call. Strings and None are part of the guard. A number is so until it changes: then it
+    becomes an argument of the plan, unless its value decides more than the elements of arrays.
 
     The results have the bits that `f` computes, except where NumPy rounds by the layout of operands. Here arguments and
     all values computed from them are in C order. Sums over transposed arrays, and products of matrices computed from
@@ -154,6 +160,7 @@ class Compiled(CompiledFunction):
         self.static_argnums = _as_positions("static_argnums", static_argnums, f)
         self.donate = _as_positions("donate", donate, f)
         self._programs: dict[Any, Program] = {}
+        self._numbers: dict[Any, Numbers] = {}      # by the key of arguments without the values of their numbers
         self._reasons: list[str] = []
         self._general_hits = 0
         self._lock = _core.Lock()
@@ -172,7 +179,8 @@ class Compiled(CompiledFunction):
     def __reduce__(self) -> str | tuple[Any, ...]:
         if is_found_by_name(self):      # it was decorated
             return str(vars(self)["__qualname__"])
-        return _restored, (self.__wrapped__, self.backend, self.static_argnums, self.donate, dict(self._programs))
+        return _restored, (self.__wrapped__, self.backend, self.static_argnums, self.donate, {
+            key: program for key, program in self._programs.items() if not program.numbers})
 
     # --- the cache ---
 
@@ -185,44 +193,55 @@ class Compiled(CompiledFunction):
         _core.clear_buffer_cache()
         with self._lock:
             self._programs.clear()
+            self._numbers.clear()
             self._reasons.clear()
             self._general_hits = 0
             self.clear_variants()
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """Return the graph that such arguments are traced to."""
-        return self._program(_Arguments(self, args, kwargs)).graph
+        return self._program(_Arguments(self, args, kwargs))[0].graph
 
     def plan(self, *args: Any, **kwargs: Any) -> str:
         """Return the plan for such arguments as text, a line per step, or the text of another backend's function."""
-        run = self._program(_Arguments(self, args, kwargs)).run
+        run = self._program(_Arguments(self, args, kwargs))[0].run
         return run.text if isinstance(run, PlanFunction) else str(run)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Return a report for such arguments: the graph, the plan, the parts outside C, and why it was compiled."""
-        program = self._program(_Arguments(self, args, kwargs))
+        program, _ = self._program(_Arguments(self, args, kwargs))
         return report(repr(self), program, self._reasons)
 
     # --- calls ---
 
     def general(self, *args: Any, **kwargs: Any) -> Any:
         """Run a call of any kind: the first one for its arguments, or one under transforms, modes and guards."""
-        arguments = _Arguments(self, args, kwargs)
-        program = self._program(arguments, counts=True)
+        program, arguments = self._program(_Arguments(self, args, kwargs), counts=True)
         results = COMPILED(program, *arguments.arrays)
         self._guard(program, arguments)
         as_tensors = are_tensors_passed(arguments.arrays)
         assert program.unflatten is not None
         return program.unflatten([handed_out(result, as_tensors, True) for result in results])
 
-    def _program(self, arguments: _Arguments, *, counts: bool = False) -> Program:
-        """Return the program for such arguments, traced if there is none. With `counts`, count a hit."""
+    def _program(self, arguments: _Arguments, *, counts: bool = False) -> tuple[Program, _Arguments]:
+        """Return the program for such arguments, traced if there is none, and the arguments that it takes.
+
+        With `counts`, count a hit.
+        """
         with self._lock:        # calls that wait here count as hits
-            program = self._known(arguments)
-            if program is None:
-                return self._compiled(arguments)
-            self._general_hits += counts
-        return program
+            for known in self._ways(arguments):
+                program = self._known(known)
+                if program is not None:
+                    self._general_hits += counts
+                    return program, known
+            return self._compiled(arguments)
+
+    def _ways(self, arguments: _Arguments) -> Iterator[_Arguments]:
+        """Yield the arguments, and those with the numbers that vary as arrays."""
+        yield arguments
+        numbers = self._numbers.get(arguments.without_numbers)
+        if numbers and numbers.varying and arguments.is_plain:
+            yield arguments.with_numbers(numbers.varying)
 
     def _known(self, arguments: _Arguments) -> Program | None:
         """Return the known program for such arguments or None. It may depend on their layout in memory."""
@@ -231,27 +250,69 @@ class Compiled(CompiledFunction):
             return program
         return self._programs.get((*arguments.key, layouts_of(arguments.arrays)))
 
-    def _compiled(self, arguments: _Arguments) -> Program:
+    def _compiled(self, arguments: _Arguments) -> tuple[Program, _Arguments]:
+        """Compile the function for these arguments, with the numbers that have changed as arguments if possible."""
+        program = self._traced(arguments)
+        general = self._general(arguments, program)
+        known = list(self._programs)
+        if arguments.key in known:
+            reason = "arrays lie in memory in another order, on which it depends what views share"
+            self._programs[*arguments.key, program.layouts] = program
+        else:
+            reason = difference(arguments.key, known) if known else "the first call"
+            if general is not None:
+                program, arguments = general
+                reason += ", and is an argument of the plan from now on"
+            self._programs[arguments.key] = program
+        self._reasons.append(reason)
+        self._drop_oldest()
+        if len(self._programs) > MANY_VARIANTS:
+            warnings.warn(
+                f"{self!r} was compiled {len(self._reasons)} times, this time because {reason} (at "
+                f"{caller_site()})\npass what changes as an array of a fixed shape; cache_clear() forgets all plans",
+                PerformanceWarning, stacklevel=2)
+        return program, arguments
+
+    def _traced(self, arguments: _Arguments) -> Program:
         sources = Sources("compile", arguments.reach)
         program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend)
         sources.check()     # nothing is drawn
-        if self.donate:
-            placeholders = program.graph.placeholders
-            for number in arguments.donated:
-                placeholders[number].meta["donated"] = True
-        known = list(self._programs)
-        if arguments.key in known:
-            self._reasons.append("arrays lie in memory in another order, on which it depends what views share")
-            self._programs[*arguments.key, program.layouts] = program
-        else:
-            self._reasons.append(difference(arguments.key, known) if known else "the first call")
-            self._programs[arguments.key] = program
-        if len(self._programs) > MANY_VARIANTS:
-            warnings.warn(
-                f"{self!r} was compiled {len(self._programs)} times, this time because {self._reasons[-1]} (at "
-                f"{caller_site()})\npass what changes as an array of a fixed shape; cache_clear() forgets all plans",
-                PerformanceWarning, stacklevel=2)
+        program.numbers = arguments.numbers
+        placeholders = program.graph.placeholders
+        for meta, positions in (("donated", arguments.donated if self.donate else ()), ("number", program.numbers)):
+            for position in positions:
+                placeholders[position].meta[meta] = True
         return program
+
+    def _general(self, arguments: _Arguments, program: Program) -> tuple[Program, _Arguments] | None:
+        """Return a program with the changed numbers as arguments, or None if none changed or their values matter."""
+        if self.backend.name not in WITH_NUMBERS or not arguments.is_plain:
+            return None
+        numbers = self._numbers.setdefault(arguments.without_numbers, Numbers(arguments.key))
+        varying = numbers.changed(arguments.key)
+        while varying:
+            general = arguments.with_numbers(varying)
+            if not general.numbers:
+                return None
+            try:
+                found = self._traced(general)
+                # compiled now, since that may read numbers
+                is_same = isinstance(found.run, PlanFunction) and is_same_program(found, program)
+            except Exception:   # any error that the number itself would not cause
+                is_same = False
+            if is_same and not general.reads:
+                numbers.varying = varying
+                return found, general
+            numbers.fixed |= set(general.reads) or varying
+            varying -= numbers.fixed
+        return None
+
+    def _drop_oldest(self) -> None:
+        for known in (self._programs, self._numbers):
+            if len(known) > MOST_PROGRAMS:
+                dropped = known.pop(next(iter(known)))
+                if isinstance(dropped, Program) and dropped.variant is not None:
+                    self.remove_variant(dropped.variant)
 
     def _guard(self, program: Program, arguments: _Arguments) -> None:
         """Add a variant, with which the core recognizes such arguments, after a plan has run for them."""
@@ -321,6 +382,22 @@ def _add_output(value: Any, marks: Mapping[int, str], found: list[tuple[Any, ...
     return True
 
 
+class Numbers:
+    """The numbers among arguments of one structure: the positions of those that vary, and of those whose values matter.
+    """
+
+    def __init__(self, key: Any) -> None:
+        self._last = key
+        self.varying: set[int] = set()
+        self.fixed: set[int] = set()
+
+    def changed(self, key: Any) -> set[int]:
+        """Return the positions of the numbers that have varied, if plans may take them as arguments."""
+        changed = {i for i, (new, old) in enumerate(zip(key[1], self._last[1], strict=True)) if new != old}
+        self._last = key
+        return (self.varying | changed) - self.fixed
+
+
 class _Static:
     """An argument that is compared as a whole."""
 
@@ -331,7 +408,8 @@ class _Static:
 class OfArrays:
     """A function of the arrays among its arguments, and of those that it captures.
 
-    `leaves` has ARRAY for each array among the arguments, SCALAR for each scalar.
+    `leaves` has ARRAY for each array among the arguments, SCALAR for each scalar, and TracedNumbers for numbers that
+    only the plan has as arrays.
 
     Captured Tensors are identified by their `places` among the reachable ones, so that another call may capture others.
     """
@@ -369,11 +447,12 @@ class _Arguments:
             args = tuple([_Static(arg) if i in static or i - len(args) in static else arg
                           for i, arg in enumerate(args)])
         leaves, self.spec = tree_flatten((args, kwargs))
-        self.given = [leaf for leaf in leaves if _core.is_array(leaf)]
-        leaves = _core.unwrap_all_dead(leaves)
-        self.leaves = [_as_native(leaf) if _core.is_array(leaf) else leaf for leaf in leaves]
+        self.given = list(filter(_is_input, leaves))
+        leaves = list(map(plain, _core.unwrap_all_dead(leaves)))
+        self.leaves = [_as_native(leaf) if _is_input(leaf) else leaf for leaf in leaves]
         self.arrays = [leaf for leaf in self.leaves if _core.is_array(leaf)]
         self.key: Any = self.spec, tuple([_described(leaf) for leaf in leaves])
+        self.reads: list[int] = []      # the positions among the leaves of numbers whose values were used
         self.places: tuple[int, ...] = ()
         if may_differ_by_level():
             found = captures_of_levels(self.reach)
@@ -384,6 +463,29 @@ class _Arguments:
                 described = tuple([_described(leaf) for leaf in (*leaves, *captured)])
                 self.key = (self.spec, self.places), described
 
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the call is outside of transforms and modes, and is not recorded."""
+        state = _core.current_state()
+        return state.innermost is None and state.substitute is None and not self.places and not any(
+            map(_core.is_tracked_anywhere, self.arrays))
+
+    @property
+    def without_numbers(self) -> Any:
+        """The key, with the type of each number only."""
+        return self.key[0], tuple([leaf[0] if leaf[0] in (float, int) else leaf for leaf in self.key[1]])
+
+    def with_numbers(self, positions: Collection[int]) -> _Arguments:
+        """Return the arguments with the numbers at these positions among the leaves as arrays."""
+        leaves, spec = tree_flatten((self.args, self.kwargs))
+        return _Arguments(self.compiled, *tree_unflatten([
+            Varying(leaf) if i in positions and may_vary(leaf) else leaf for i, leaf in enumerate(leaves)], spec))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The positions in `arrays` of the numbers that vary."""
+        return tuple([i for i, leaf in enumerate(self.given) if type(leaf) is Varying])
+
     @functools.cached_property
     def reach(self) -> list[Any]:
         """The objects in reach of the function, and of arguments that are not arrays."""
@@ -393,7 +495,7 @@ class _Arguments:
     @property
     def donated(self) -> list[int]:
         """The numbers in `arrays` of those that are parts of donated arguments."""
-        positions = [i for i, arg in enumerate(self.args) for leaf in tree_flatten(arg)[0] if _core.is_array(leaf)]
+        positions = [i for i, arg in enumerate(self.args) for leaf in filter(_is_input, tree_flatten(arg)[0])]
         return [number for number, i in enumerate(positions)
                 if i in self.compiled.donate or i - len(self.args) in self.compiled.donate]
 
@@ -402,7 +504,7 @@ class _Arguments:
         """A unique name for each array: that of its parameter, with a number if several share one."""
         parameters = None if self.kwargs else simple_parameters(self.compiled.__wrapped__)
         if parameters is not None and len(parameters) == len(self.args):
-            if all(map(_core.is_array, self.args)):
+            if all(map(_is_input, self.args)):
                 return list(parameters)
             bound = dict(zip(parameters, self.args, strict=True))
         else:
@@ -427,10 +529,17 @@ class _Arguments:
     @property
     def function(self) -> OfArrays:
         """The user's function as a function of the arrays only."""
-        return OfArrays(self.compiled.__wrapped__, self.spec, [
-            SCALAR if of_key is SCALAR else ARRAY if _core.is_array(leaf) else
-            leaf.value if isinstance(leaf, _Static) else leaf
-            for leaf, (*_, of_key) in zip(self.leaves, self.key[1], strict=False)], self.places)
+        position = itertools.count()
+        leaves: list[Any] = []
+        for i, (leaf, (*_, of_key)) in enumerate(zip(self.leaves, self.key[1], strict=False)):
+            if of_key is NUMBER:
+                leaves.append(TracedNumber(leaf.item(), self.reads, i, next(position)))
+            elif _core.is_array(leaf):
+                leaves.append(SCALAR if of_key is SCALAR else ARRAY)
+                next(position)
+            else:
+                leaves.append(leaf.value if isinstance(leaf, _Static) else leaf)
+        return OfArrays(self.compiled.__wrapped__, self.spec, leaves, self.places)
 
     def guard(self, has_strides: bool) -> tuple[tuple[Any, ...], ...] | None:
         """Return the guard of the core's Variant, or None if a guard cannot describe the arguments."""
@@ -440,8 +549,15 @@ class _Arguments:
         return tuple(found) if all(_expected(arg, found, has_strides) for arg in self.args) else None
 
 
+def _is_input(leaf: Any) -> bool:
+    """Return whether a leaf is an input of the plan."""
+    return _core.is_array(leaf) or type(leaf) is Varying
+
+
 def _as_native(array: Any) -> Any:
-    """Return the array in native byte order, which loops need, and a NumPy scalar as an array."""
+    """Return the array in native byte order, which loops need, and a NumPy scalar or a number as an array."""
+    if type(array) is Varying:
+        return np.asarray(array.value)
     if isinstance(array, np.generic):
         array = np.asarray(array)
     return array if dtype_of(array).isnative else ops.np.astype(array, array.dtype.newbyteorder("="))
@@ -453,6 +569,8 @@ def _described(leaf: Any) -> Any:
         dtype = dtype_of(leaf)
         described = tuple(leaf.shape), dtype if dtype.isnative else dtype.newbyteorder("=")
         return (*described, SCALAR) if _core.is_scalar(leaf) else described
+    if type(leaf) is Varying:
+        return type(leaf.value), f"any {'positive' if leaf.sign > 0 else 'negative'} number", NUMBER
     if isinstance(leaf, _Static):
         leaf = leaf.value
     if isinstance(leaf, slice):
@@ -480,9 +598,15 @@ def _expected(value: Any, found: list[tuple[Any, ...]], has_strides: bool) -> bo
         strides = [array.strides] if has_strides and layout_of(array) is not None else []
         found.append(("scalar" if _core.is_scalar(value) else "array", array.shape, array.dtype, *strides))
         return True
+    if kind is Varying:
+        found.append(("number", type(value.value), value.sign))
+        return True
     found.append(("value", value))
     return kind in COMPARED or isinstance(value, np.random.Generator)
 
+
+WITH_NUMBERS = ("plan", "numba")
+"""The compilers whose plans can take numbers as arguments."""
 
 COMPARED = frozenset((int, float, complex, bool, str, bytes, type(None)))
 """The types that the core compares without calling Python."""

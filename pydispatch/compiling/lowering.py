@@ -15,6 +15,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.compiling.builder import Builder, CannotLowerError, native
 from pydispatch.compiling.control_flow import BODIES, graph_at_call
+from pydispatch.compiling.numbers import read_numbers
 from pydispatch.compiling.rules import RULES, Rule, operands, pointwise
 from pydispatch.compiling.steps import has_calls
 from pydispatch.compiling.values import Array, Value
@@ -26,6 +27,7 @@ from pydispatch.tracing import ArraySpec, Graph, Node
 from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.compilation import plain_kernel
 from pydispatch.tracing.effects import is_pure
+from pydispatch.tracing.numbers import TracedNumber, plain
 from pydispatch.tracing.targets import name_of
 from pydispatch.tracing.values import LEAVES, map_values, values_in
 from pydispatch.tree import tree_leaves
@@ -130,6 +132,7 @@ class FunctionOfOperator:
 
 def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
     """Compile the graph for an operator that calls it, or return the graph if that fails."""
+    read_numbers(graph)     # its plan does not take them
     try:
         return FunctionOfOperator(builder.compile_function(graph), graph)
     except CompilationError as error:
@@ -152,6 +155,8 @@ def _key(value: Any) -> Any:
         return tuple(map(_key, value))
     if isinstance(value, slice):
         return slice, _key(value.start), _key(value.stop), _key(value.step)
+    if type(value) is TracedNumber:
+        return TracedNumber, id(value)
     try:
         hash(value)
     except TypeError:
@@ -341,7 +346,7 @@ def call(
 
     def slot(leaf: Any) -> Any:
         if not isinstance(leaf, Value):
-            return leaf
+            return plain(leaf)
         inputs.append(leaf)
         return Slot(len(inputs) - 1)
 

@@ -50,6 +50,7 @@ class PlanFunction:
                     'objects\nleave it out of the compiled function, or write compile(f, backend="python")')
         given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype, node.meta.get("donated", False))
                  for node in self._graph.placeholders]
+        builder.numbers = {i for i, node in enumerate(self._graph.placeholders) if node.meta.get("number")}
         results = placed_results(builder, lower_graph(builder, self._graph, given))
         steps = ordered(self.grouped(builder, with_carries_in_place(without_dead(builder.steps))))
         donated = donations(builder, results, steps)

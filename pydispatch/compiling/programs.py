@@ -36,6 +36,7 @@ from pydispatch.operators.layouts import layout_of
 from pydispatch.ops import ops
 from pydispatch.tracing import ArraySpec, FakeMode, Graph, Node
 from pydispatch.tracing.effects import SharedMemory, effects_of, is_pure, makes_other_numbers, written_nodes
+from pydispatch.tracing.numbers import TracedNumber, plain
 from pydispatch.tracing.rewriting import eliminate_dead_code
 from pydispatch.tracing.targets import name_of
 from pydispatch.tracing.trace import PARAMETERS, graph_of_call
@@ -97,6 +98,7 @@ class Program:
         self.unflatten = unflatten
         self.results = tuple([node.meta["val"] for node in results_of(graph)])
         self.n_smooth = len(self.results) if n_smooth is None else n_smooth
+        self.numbers: tuple[int, ...] = ()              # which arrays are Python numbers of the call
         self.variant: _core.Variant | None = None       # the core's variant of it
         self.compiled: Callable[..., tuple[Any, ...]] | None = None
         self._derived: dict[Any, Any] = {}
@@ -173,14 +175,17 @@ ARRAY, SCALAR, NUMBER = Mark.ARRAY, Mark.SCALAR, Mark.NUMBER
 
 
 def filled(leaves: Sequence[Any], arrays: Iterable[Any]) -> list[Any]:
-    """Replace the marks in the leaves by the arrays, converted as the marks specify."""
+    """Replace the marks in the leaves by the arrays, converted as the marks specify. A TracedNumber stays."""
     rest = iter(arrays)
-    return [_as_marked(next(rest), leaf) if isinstance(leaf, Mark) else leaf for leaf in leaves]
+    return [_as_marked(next(rest), leaf) if isinstance(leaf, Mark) or type(leaf) is TracedNumber else leaf
+            for leaf in leaves]
 
 
-def _as_marked(value: Any, mark: Mark) -> Any:
+def _as_marked(value: Any, mark: Any) -> Any:
     if mark is ARRAY:
         return value
+    if type(mark) is TracedNumber:
+        return mark
     scalar = _core.to_scalar(value)
     return scalar.item() if mark is NUMBER and isinstance(scalar, np.generic) else scalar
 
@@ -209,7 +214,7 @@ class FlatFunction:
         is_result = self._are_results(leaves)
         return (tuple([leaf for leaf, flag in zip(leaves, is_result, strict=True) if flag]),
                 Unflattening(spec, [
-                    leaf if not flag else SCALAR if _core.is_scalar(leaf) else ARRAY
+                    plain(leaf) if not flag else SCALAR if _core.is_scalar(leaf) else ARRAY
                     for leaf, flag in zip(leaves, is_result, strict=True)]))
 
     def _are_results(self, leaves: list[Any]) -> list[bool]:

@@ -40,6 +40,8 @@ def binary_with_object(name: str, left: Any, right: Any) -> Any:
             raise TypeError(f"{_core.a_type(left)} and {_core.a_type(right)} are not operands of {name}\n"
                             "pass numbers, or arrays of numbers")
         return ops.np.full_like(tensor, name == "ne", dtype=bool)
+    elif isinstance(other, int):
+        return NotImplemented       # a TracedNumber
     elif isinstance(other, Rational) or (isinstance(other, Decimal) and name in COMPARISONS):
         operand = float(other)
         if name in ("eq", "ne") and other != operand:

@@ -31,6 +31,7 @@ from pydispatch.schema import Schema
 from pydispatch.schema.base_types import DeviceType
 from pydispatch.schema.compound_types import OptionalType
 from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
+from pydispatch.tracing.numbers import value_of
 from pydispatch.tracing.values import LEAVES, ArraySpec
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
@@ -428,7 +429,7 @@ class FakeMode(DispatchMode):
         is_random = "random" in func.tags and func.namespace in PACKS
         if is_random:       # a NumPy scalar would select the kernel that draws
             leaves = [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in leaves]
-        args, kwargs = tree_unflatten([_without_data(leaf) for leaf in leaves], spec)
+        args, kwargs = tree_unflatten([_without_data(value_of(leaf)) for leaf in leaves], spec)
         schema = schema_of(func)
         args, device = _take_device(schema, args, kwargs, "Meta")
         device = device or _common_device(fakes)
