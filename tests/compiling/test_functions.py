@@ -266,7 +266,8 @@ def test_it_compiles_again(change, backend):
     for value in (one, other, one, other, one):
         check_same(compiled(X, value), X * 2)
     assert compiled.cache_info() == CacheInfo(3, 2, 2)
-    assert len(got) == 2
+    is_tried = backend == "plan" and change in ("int", "float", "nan or not")    # as an argument of the plan
+    assert len(got) == 2 + is_tried
     assert got[0] != got[1]
     report = compiled.explain(X, other)
     assert "compilation 1: the first call" in report
@@ -336,7 +337,7 @@ def test_generators_in_functions_that_write():
 
 
 def test_many_variants_are_worth_a_warning():
-    compiled = compile(lambda x, n: x * n)
+    compiled = compile(lambda x, n: x * int(n))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for n in range(8):
