@@ -149,6 +149,9 @@ cdef bint fits_otherwise(unsigned char kind, PyObject* value, uint64_t* word, Py
         if known != NULL:
             word[0] |= known.word
             return True
+        if type_of_scalar(cls) >= 0 and not kind & WRITTEN:
+            word[0] |= CPU_WORD
+            return True
     if fits(kind, value):
         if not is_scalar_type(cls) and kind & KIND == ARRAY and value != Py_None:
             word[0] |= (<Tensor>value).word

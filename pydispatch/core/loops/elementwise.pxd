@@ -14,6 +14,8 @@ cdef str NAME_OF_OUT, NAME_OF_DTYPE
 
 # return the type of an array that a loop can read, or -1 for any other value
 cdef int readable_type(PyObject* value) noexcept
+# return the type of a NumPy scalar that a loop can read, or -1 for objects of any other class
+cdef int type_of_scalar(PyTypeObject* cls) noexcept
 # write an int as a number of this type. Return False if the type cannot hold it
 cdef bint put_int(int type, Py_ssize_t number, char* target) noexcept
 # write a Python number or NumPy scalar as a number of this type. Return False if that is left to NumPy

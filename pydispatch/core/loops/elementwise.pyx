@@ -15,6 +15,8 @@ cdef extern from *:
     bint has_metadata(PyObject* descr) noexcept
 
 cdef PyTypeObject* FLOAT32_SCALAR = <PyTypeObject*><PyObject*>numpy.float32
+cdef PyTypeObject* INT_SCALAR = <PyTypeObject*><PyObject*>numpy.intp
+cdef PyTypeObject* BOOL_SCALAR = <PyTypeObject*><PyObject*>numpy.bool_
 cdef double SMALLEST_FLOAT32 = numpy.finfo(numpy.float32).tiny
 cdef double LARGEST_FLOAT32 = numpy.finfo(numpy.float32).max
 
@@ -27,6 +29,16 @@ cdef int readable_type(PyObject* value) noexcept:
     if type >= N_TYPES or type == cnp.NPY_LONGDOUBLE or not PyArray_ISBEHAVED_RO(<PyArrayObject*>value):
         return -1
     return -1 if has_metadata(PyArray_DESCR(<PyArrayObject*>value)) else type
+
+
+cdef inline int type_of_scalar(PyTypeObject* cls) noexcept:
+    if cls == FLOAT64_SCALAR:
+        return cnp.NPY_DOUBLE
+    if cls == FLOAT32_SCALAR:
+        return cnp.NPY_FLOAT
+    if cls == INT_SCALAR:
+        return cnp.NPY_INTP
+    return cnp.NPY_BOOL if cls == BOOL_SCALAR else -1
 
 
 cdef enum:
@@ -55,12 +67,10 @@ cdef bint read_operands(Operands* operands, PyObject* const* args, int n, int ot
             if type == cnp.NPY_BOOL and mask < 0:
                 mask = i
                 continue
-        elif Py_TYPE(args[i]) == FLOAT64_SCALAR:
-            type = cnp.NPY_DOUBLE
-        elif Py_TYPE(args[i]) == FLOAT32_SCALAR:
-            type = cnp.NPY_FLOAT
         else:
-            continue
+            type = type_of_scalar(Py_TYPE(args[i]))
+            if type < 0:
+                continue
         if common >= 0 and type != common:
             return False
         common = type
@@ -88,7 +98,7 @@ cdef bint put_number(int type, PyObject* value, char* target) noexcept:
         return put_float(type, PyFloat_AS_DOUBLE(value), target)
     if Py_TYPE(value) == &PyLong_Type and is_compact(value):
         return put_int(type, compact_value(value), target)
-    if Py_TYPE(value) == FLOAT32_SCALAR and type == cnp.NPY_FLOAT:
+    if type_of_scalar(Py_TYPE(value)) == type:
         PyArray_ScalarAsCtype(<object>value, target)
         return True
     if Py_TYPE(value) == &PyBool_Type and type == cnp.NPY_BOOL:
