@@ -25,6 +25,13 @@ class CannotLowerError(Exception):
     """A lowering rule has no loop for these arguments, so the plan calls the operator. The message gives the reason."""
 
 
+class QuietSite(str):
+    """The line of steps whose overflows and invalid operations are not reported."""
+
+    __slots__ = ()
+    ignored = 2 | 8         # UFUNC_FPE_OVERFLOW and UFUNC_FPE_INVALID
+
+
 class Builder:
     """Collects the steps of a plan. `site` is the user's line that the next steps belong to.
 

@@ -11,8 +11,6 @@ from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.steps import CallStep, ChooseStep, LoopStep, Move, RepeatStep, Step
 from pydispatch.compiling.values import Storage, Value
 from pydispatch.exceptions import CompilationError
-from pydispatch.higher_order.associative_scan import ASSOCIATIVE_SCAN
-from pydispatch.higher_order.associative_scan import run as run_associative_scan
 from pydispatch.higher_order.cond import COND
 from pydispatch.higher_order.map import MAP
 from pydispatch.higher_order.scan import SCAN
@@ -141,29 +139,24 @@ def lower_cond(
     return tuple(results)
 
 
-def lower_associative_scan(
-    builder: Builder, lower: LowerGraph, combine: Graph, xs: Values, args: Values, length: int, reverse: bool
-) -> tuple[Value, ...]:
-    """Add the steps of the operators that an associative scan calls for this length."""
-    def run(*values: Any) -> Any:
-        return run_associative_scan(combine, values[:len(xs)], values[len(xs):], length, reverse)
-
-    given = (*xs, *args)
-    results: tuple[Value, ...] = lower(builder, graph_at_call(run, given), given)
-    return results
-
-
 def graph_at_call(function: Callable[..., Any], given: Values) -> Graph:
     """Trace a function of such arrays. All of its calls get the builder's current line."""
     graph = make_fx(function, tracing_mode="fake")(*[
         np.empty(value.shape, value.dtype) if isinstance(value, Value) else getattr(value, "example", value)
         for value in given])
-    for node in graph.nodes:
-        node.meta.pop("site", None)
+    _forget_sites(graph)
     return graph
 
 
+def _forget_sites(graph: Graph) -> None:
+    for node in graph.nodes:
+        node.meta.pop("site", None)
+    for value in graph.constants.values():
+        if isinstance(value, Graph):
+            _forget_sites(value)
+
+
 BODIES: dict[Any, Callable[..., tuple[Value, ...]]] = {
-    SCAN: lower_scan, MAP: lower_map, WHILE: lower_while, COND: lower_cond, ASSOCIATIVE_SCAN: lower_associative_scan,
+    SCAN: lower_scan, MAP: lower_map, WHILE: lower_while, COND: lower_cond,
 }
 """The functions that lower higher-order operators, called as `lower(builder, lower_graph, *arguments)`."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
-from pydispatch.compiling.builder import Builder, CannotLowerError, native
+from pydispatch.compiling.builder import Builder, CannotLowerError, QuietSite, native
 from pydispatch.compiling.control_flow import BODIES, graph_at_call
 from pydispatch.compiling.numbers import read_numbers
 from pydispatch.compiling.rules import RULES, Rule, operands, pointwise
@@ -100,6 +100,11 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
         if lower_body is not None:
             return lower_body(builder, lower_graph, *args, **kwargs)
         if isinstance(target, HigherOrderOperator):
+            if target.planned_as is not None:
+                try:
+                    return _planned(builder, target.planned_as, args, target.is_quiet)
+                except NotImplementedError:     # this call is a step
+                    pass
             args = tuple([_compiled(builder, arg) if isinstance(arg, Graph) else arg for arg in args])
     elif is_repeatable and target.namespace in PACKS:
         key = target, _key(args), _key(tuple(kwargs.items())) if kwargs else ()
@@ -112,6 +117,22 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
         builder.note_result(key, result)
         return result
     return call(builder, target, spec, args, kwargs, is_pure=is_repeatable)
+
+
+def _planned(builder: Builder, function: Callable[..., Any], args: tuple[Any, ...], is_quiet: bool) -> Any:
+    """Add the steps of the operators that a function calls for these arguments."""
+    given = [leaf for leaf in values_in(args) if isinstance(leaf, Value)]
+
+    def of_values(*values: Any) -> Any:
+        rest = iter(values)
+        return function(*map_values(lambda leaf: next(rest) if isinstance(leaf, Value) else leaf, args))
+
+    graph, around = graph_at_call(of_values, given), builder.site
+    if is_quiet:
+        builder.site = QuietSite(around or "")
+    results = lower_graph(builder, graph, given)
+    builder.site = around
+    return results
 
 
 class FunctionOfOperator:

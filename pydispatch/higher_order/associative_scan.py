@@ -116,11 +116,6 @@ def _n_results(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bo
     return len(xs)
 
 
-ASSOCIATIVE_SCAN = HigherOrderOperator(
-    "associative_scan", examples=_examples, transforms=True, n_results=_n_results, captures=2)
-register_common_rules(ASSOCIATIVE_SCAN)
-
-
 def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """Combine pairs of neighbours, then all pairs by the same method, then the results between them."""
     def of_pairs(left: Arrays, right: Arrays) -> Arrays:
@@ -172,6 +167,9 @@ def interleaved(evens: Any, odds: Any, n: int) -> Any:
     return ops.np.concatenate((flat, ops.np.getitem(evens, slice(n_pairs, None))))
 
 
+ASSOCIATIVE_SCAN = HigherOrderOperator(
+    "associative_scan", examples=_examples, transforms=True, n_results=_n_results, captures=2, planned_as=run)
+register_common_rules(ASSOCIATIVE_SCAN)
 ASSOCIATIVE_SCAN.py_impl("CompositeExplicitAutograd")(run)
 
 

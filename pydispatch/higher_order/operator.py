@@ -60,6 +60,11 @@ class HigherOrderOperator:
     captures : int, optional
         The position of a tuple whose last elements the functions take as their last arguments: the values that they
         capture. Generators among these, which traces put there, are passed to the functions, and no rule sees them.
+    planned_as : callable, optional
+        A function of the same arguments whose operators a compiled plan runs instead of the operator. It may raise
+        NotImplementedError for some arguments.
+    is_quiet : bool, optional
+        Whether these operators report no overflows and invalid operations.
 
     Examples
     --------
@@ -78,6 +83,7 @@ class HigherOrderOperator:
     def __init__(
         self, name: str, *, examples: Examples | None = None, transforms: bool = False,
         n_results: Callable[..., int | None] | None = None, captures: int | None = None,
+        planned_as: Callable[..., Any] | None = None, is_quiet: bool = False,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f'HigherOrderOperator: the name is {name!r}, expected a string\n'
@@ -87,6 +93,7 @@ class HigherOrderOperator:
         self.transforms = transforms
         self.n_results = n_results
         self.captures = captures
+        self.planned_as, self.is_quiet = planned_as, is_quiet
         self._trusted: frozenset[Rule] = frozenset()
         self._rules: dict[DispatchKey | type, Rule] = {}
         self._sites: dict[DispatchKey | type, str] = {}     # where each was registered

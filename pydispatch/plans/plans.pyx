@@ -436,13 +436,16 @@ cdef bint forget_raised(PlanRun* run) noexcept nogil:
 
 cdef int report_noted(Plan plan, PlanRun* run) except -1:
     """Warn or raise for the floating-point flags of steps, as `numpy.errstate` specifies."""
-    cdef int i
+    cdef int i, flags
     for i in range(run.n_noted):
         name, site = plan.labels[run.noted[i] - plan.steps]
+        flags = run.flags[i] & ~<int>getattr(site, "ignored", 0)
+        if not flags:
+            continue
         if site is not None:
             room = MOST_OF_A_MESSAGE - len("divide by zero encountered in ") - len(name) - len(" (at )")
             name += f" (at {site if len(site) <= room else '...' + site[3 - room:]})".encode()
-        PyUFunc_GiveFloatingpointErrors(<const char*><bytes>name, run.flags[i])
+        PyUFunc_GiveFloatingpointErrors(<const char*><bytes>name, flags)
     return 0
 
 
