@@ -11,8 +11,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import integrate
@@ -31,12 +30,15 @@ from pydispatch.higher_order.closures import (
     Flat,
     Nesting,
     abstract_result,
+    as_taken,
+    bound,
     check_function,
     first_run_of,
     lift,
     n_results,
     results_without_data,
 )
+from pydispatch.higher_order.cond import COND
 from pydispatch.higher_order.map import MAP
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import SCAN, slice_like, split
@@ -62,7 +64,20 @@ from pydispatch.higher_order.transformed import (
 from pydispatch.ops import ops
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
 from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
-from pydispatch.scipy.runge_kutta import State, Tolerance, interpolant, interpolated, solution, taken_step
+from pydispatch.scipy.runge_kutta import (
+    MAX_STEPS,
+    MIDDLE,
+    Progress,
+    Slope,
+    State,
+    Tolerance,
+    combined,
+    failure,
+    interpolant,
+    interpolated,
+    solution,
+    taken_step,
+)
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["IntegrationWarning", "odeint", "quad"]
@@ -211,8 +226,65 @@ def _ode_examples(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
     return {0: (*y0, ops.np.getitem(t, 0), *args)}
 
 
+class _System(NamedTuple):
+    """A call of the operator as an equation of one vector, which `solution` takes."""
+
+    func: Flat
+    y0: Arrays
+    t: Any
+    args: Arrays
+    options: Options
+
+    def slope_with(self, args: Arrays) -> Slope:
+        """Return the slope of the vector as a function of it and the time."""
+        dtype = self.t.dtype
+        return lambda state, now: (self.vector_of(self.func(
+            *unpacked(state[0], self.y0), now if now.dtype == dtype else now.astype(dtype), *args)),)
+
+    def vector_of(self, values: Sequence[Any]) -> Any:
+        """Return a new vector with the elements of all arrays."""
+        dtype = np.result_type(np.float64, *[value.dtype for value in self.y0])
+        return ops.np.concatenate(tuple([ops.np.reshape(
+            value if value.dtype == dtype else value.astype(dtype), (-1,)) for value in values]))
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """The tolerance of a step."""
+        return Tolerance(self.y0, self.options["y_axes"], self.options["rtol"], self.options["atol"])
+
+    @property
+    def max_steps(self) -> int:
+        """The largest number of steps between two times."""
+        return self.options["mxstep"] or MAX_STEPS
+
+    def solution(self, note: Callable[[Any], None] | None = None) -> tuple[Arrays, Progress]:
+        """Return the states at all times, and how the solution ended."""
+        end, rows = solution(
+            self.slope_with, self.vector_of(self.y0), self.t.astype(np.float64), self.args, self.tolerance,
+            h0=self.options["h0"], hmax=self.options["hmax"], max_steps=self.max_steps, note=note)
+        return unpacked(rows, [ops.np.expand_dims(value, 0) for value in self.y0], 1), end
+
+
+def planned_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
+    """Return the result of the operator from loops. If they fail, call the operator, which raises the error."""
+    if options["stacks"] or not options.get("is_planned", True):
+        raise NotImplementedError
+    n = len(y0)
+    states, end = _System(func, y0, t, args, options).solution()
+    steps = t[1:] - t[:-1]
+    is_ordered = ops.np.logical_or(ops.np.all(steps >= 0), ops.np.all(steps <= 0))
+
+    def in_python(*values: Any) -> Arrays:
+        y0, (t,), args = split(values[n:], n, 1)
+        return ODEINT(func, y0, t, args, {**options, "is_planned": False})
+
+    return COND(ops.np.logical_and(end.goes_on, is_ordered), lambda *values: values[:n], in_python,
+                (*states, *y0, t, *args))
+
+
 ODEINT = HigherOrderOperator(
-    "odeint", examples=_ode_examples, n_results=lambda func, y0, t, args, options: len(y0) + options["stacks"])
+    "odeint", examples=_ode_examples, n_results=lambda func, y0, t, args, options: len(y0) + options["stacks"],
+    planned_as=planned_ode, is_quiet=True)
 """`ODEINT(func, y0, t, args, options)` returns, for each part of the state, its values at all times.
 
 With `stacks`, the times between which steps were taken come last. `y_axes` and `arg_axes` are the numbers of
@@ -223,28 +295,21 @@ register_common_rules(ODEINT)
 
 @ODEINT.py_impl("CPU")
 def solve_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
-    """Solve step by step, with all arrays in one vector."""
+    """Solve step by step."""
     y0, times = tuple(map(raw, y0)), raw(t)
     steps = np.diff(times)
     if not (np.isfinite(times).all() and ((steps >= 0).all() or (steps <= 0).all())):
         raise ValueError("odeint: the values in t are not in order\nsort them in ascending or descending order")
-    ends = np.cumsum([0, *[value.size for value in y0]])
-    parts = [slice(start, end) for start, end in pairwise(ends)]
-    batches = [value.shape[:n] for value, n in zip(y0, options["y_axes"], strict=True)]
-    tolerance = Tolerance(parts, batches, options["rtol"], options["atol"])
-
-    def slope(state: State, t: Any) -> State:
-        slopes = packed(func(*unpacked(state[0], y0), np.asarray(t, times.dtype), *args))
-        return (slopes.copy(),)     # the function may return the same buffer at each call
-
-    try:
-        rows, boundaries = solution(slope, packed(y0), times, tolerance, h0=options["h0"], hmax=options["hmax"],
-                                    max_steps=options["mxstep"])
-    except ConvergenceError as error:
-        raise ConvergenceError(f"odeint: {error}\nchange rtol, atol or mxstep, or end t earlier") from None
-    stacked = tuple([rows[:, part].reshape(len(times), *value.shape).astype(value.dtype, copy=False)
-                     for part, value in zip(parts, y0, strict=True)])
-    return (*stacked, boundaries.astype(times.dtype)) if options["stacks"] else stacked
+    step = bound(func, args)
+    system = _System(
+        lambda *values: tuple(map(raw, _core.results_of(step, as_taken(step, values)))), y0, times, (), options)
+    boundaries = [times[0]]
+    with np.errstate(over="ignore", invalid="ignore"):      # the step is repeated with a smaller size
+        states, end = system.solution(boundaries.append)
+        if not end.goes_on:
+            problem = failure(system.slope_with(()), end, times, system.tolerance, system.max_steps)
+            raise ConvergenceError(f"odeint: {problem}\nchange rtol, atol or mxstep, or end t earlier")
+    return (*map(raw, states), *([np.asarray(boundaries, times.dtype)] if options["stacks"] else []))
 
 
 @ODEINT.py_impl("Meta")
@@ -442,7 +507,7 @@ def _steps(func: Flat, n: int, n_args: int) -> Flat:
         state, first, (start, end), args = split(values, n, n, 2)
         h = end - start
         found, slopes = taken_step(slope_with(args), state, first, start, h)
-        rows = interpolant(state, found, slopes, h)
+        rows = interpolant(state, found, first, slopes[-1], combined(MIDDLE, slopes, h), h)
         return (*map(ops.np.copy, (*found, *slopes[-1])), *[ops.np.copy(part) for row in rows for part in row])
 
     def states(*values: Any) -> Arrays:

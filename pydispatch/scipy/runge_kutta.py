@@ -1,6 +1,6 @@
 """Steps of Dormand and Prince's Runge-Kutta method of order 5, with their error and an interpolant of order 4.
 
-A state is a tuple of arrays. The functions here work on NumPy arrays and on Tensors alike.
+A state is a tuple of arrays. All functions call operators, so they run eagerly and as parts of plans alike.
 """
 
 # tests: tests/scipy/test_integrate.py
@@ -9,11 +9,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pydispatch.exceptions import ConvergenceError
+from pydispatch.higher_order.closures import Arrays, Flat
+from pydispatch.higher_order.scan import SCAN
+from pydispatch.higher_order.while_loop import WHILE
+from pydispatch.ops import ops
 from pydispatch.scipy.implicit import described_example
 
 State = tuple[Any, ...]
@@ -31,26 +35,21 @@ STAGES = (
 ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
 MIDDLE = (-12715105075 / 11282082432, 0.0, 87487479700 / 32700410799, -10690763975 / 1880347072,
           701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423)
-STAGES_OF_VECTORS = tuple(map(np.array, STAGES))
-ERROR_OF_VECTORS = np.array(ERROR)
 MAX_STEPS = 10_000      # between two output times, unless the caller specifies it
+KNOWN = bool, np.bool_      # types of conditions that are known
 
 
 def combined(weights: Sequence[float], slopes: Sequence[State], scale: Any) -> State:
     """Return the weighted sum of slopes, times a number."""
-    sums = []
-    for parts in zip(*slopes, strict=True):
-        terms = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        sums.append(total * scale)
-    return tuple(sums)
+    multiply, add = ops.np.multiply, ops.np.add
+    return tuple([multiply(functools.reduce(add, [
+        multiply(part, weight) for weight, part in zip(weights, parts, strict=True) if weight]), scale)
+        for parts in zip(*slopes, strict=True)])
 
 
 def moved(state: State, step: State) -> State:
     """Add two states."""
-    return tuple([value + part for value, part in zip(state, step, strict=True)])
+    return tuple(map(ops.np.add, state, step))
 
 
 def taken_step(slope: Slope, state: State, first: State, t: Any, h: Any) -> tuple[State, list[State]]:
@@ -62,22 +61,12 @@ def taken_step(slope: Slope, state: State, first: State, t: Any, h: Any) -> tupl
     return state_there, slopes
 
 
-def vector_step(slope: Slope, state: Any, first: Any, t: float, h: float) -> tuple[Any, Any]:
-    """Take a step of one NumPy vector, faster than `taken_step`. The slopes are the rows of a matrix."""
-    slopes = np.empty((len(NODES) + 1, *first.shape), np.result_type(state, first, np.float64))
-    slopes[0] = first
-    for i, (node, weights) in enumerate(zip(NODES, STAGES_OF_VECTORS, strict=True), 1):
-        there = state + np.dot(weights, slopes[:i]) * h
-        (slopes[i],) = slope((there,), t + node * h)
-    return there, slopes
-
-
-def interpolant(state: State, end: State, slopes: Sequence[State], h: Any) -> list[State]:
-    """Return the coefficients of the states within a step, one state each."""
+def interpolant(state: State, end: State, first: State, last: State, middle: State, h: Any) -> list[State]:
+    """Return the coefficients of the states within a step, one state each. `middle` combines slopes by MIDDLE."""
     change = tuple([last - value for value, last in zip(state, end, strict=True)])
-    bend = tuple([h * slope - part for slope, part in zip(slopes[0], change, strict=True)])
-    twist = tuple([part - h * slope - other for part, slope, other in zip(change, slopes[-1], bend, strict=True)])
-    return [state, change, bend, twist, combined(MIDDLE, slopes, h)]
+    bend = tuple([h * slope - part for slope, part in zip(first, change, strict=True)])
+    twist = tuple([part - h * slope - other for part, slope, other in zip(change, last, bend, strict=True)])
+    return [state, change, bend, twist, middle]
 
 
 def interpolated(coefficients: Sequence[Any], where: Any) -> Any:
@@ -87,119 +76,179 @@ def interpolated(coefficients: Sequence[Any], where: Any) -> Any:
     return start + where * (change + rest * (bend + where * (twist + rest * middle)))
 
 
+def one_of(condition: Any, one: Any, other: Any) -> Any:
+    """Return one of two values, by `where` unless the condition is known."""
+    if isinstance(condition, KNOWN):
+        return one if condition else other
+    return ops.np.where(condition, one, other)
+
+
+def repeated(test: Flat, step: Flat, carry: Arrays, args: Arrays) -> Arrays:
+    """Return the carry after all steps of a `while_loop`, which runs here if the conditions are known."""
+    (holds,) = test(*carry, *args)
+    if not isinstance(holds, KNOWN):
+        return WHILE(test, step, carry, args, False)
+    while test(*carry, *args)[0]:
+        carry = step(*carry, *args)
+    return carry
+
+
 # --- choosing steps --------------------------------------------------------------------------------------------------
 
 
 class Tolerance:
     """The tolerated error of a step: in each array, the root mean square over an example, for the worst example.
 
-    `parts` are the slices of the arrays in the vector of all, and `batches` the shapes of their batches.
+    `likes` are the arrays in the vector of all, and `axes` the numbers of their batch axes.
     """
 
-    def __init__(self, parts: Sequence[slice], batches: Sequence[tuple[int, ...]], rtol: float, atol: float) -> None:
-        self._batches = [batch for part, batch in zip(parts, batches, strict=True) if part.stop > part.start]
-        self._parts = [part for part in parts if part.stop > part.start]
-        ends = [range(part.start, part.stop + 1, (part.stop - part.start) // math.prod(batch))
-                for part, batch in zip(self._parts, self._batches, strict=True)]
-        self._starts = np.array([start for each in ends for start in each[:-1]], np.intp)
-        self._sizes = np.array([float(each.step) for each in ends for _ in each[:-1]])
+    def __init__(self, likes: Arrays, axes: Sequence[int], rtol: float, atol: float) -> None:
+        sizes = [math.prod(like.shape) for like in likes]
+        parts = [slice(*ends) for ends in pairwise(np.cumsum([0, *sizes]).tolist())]
+        self._parts = [(part, like.shape[:n]) for part, like, n in zip(parts, likes, axes, strict=True)
+                       if part.start < part.stop]
         self._rtol, self._atol = rtol, atol
 
-    def norm(self, vector: Any, scale: Any) -> float:
+    def norm(self, vector: Any, scale: Any) -> Any:
         """Return the largest root mean square of the vector over the scale, or infinity if it is not finite."""
         if not self._parts:
-            return 0.0
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            largest = float(self._squares(vector, scale).max())
-        return math.sqrt(largest) if math.isfinite(largest) else math.inf
+            return np.float64(0.0)      # no array has elements
+        largest = functools.reduce(ops.np.maximum, [ops.np.max(each) for each in self._squares(vector, scale)])
+        return one_of(ops.np.isfinite(largest), ops.np.sqrt(largest), math.inf)
 
-    def _squares(self, vector: Any, scale: Any) -> Any:
-        """Return the mean squares of the vector over the scale, for each example of each array in order."""
-        ratio = np.abs(vector / scale)
-        return np.add.reduceat(ratio * ratio, self._starts) / self._sizes
+    def _squares(self, vector: Any, scale: Any) -> list[Any]:
+        """Return the mean squares of each array over the scale, for each of its examples."""
+        ratio = ops.np.absolute(vector / scale)
+        squares = ratio * ratio
+        return [ops.np.mean(ops.np.reshape(squares[part], (math.prod(batch), -1)), axis=1)
+                for part, batch in self._parts]
 
     def worst_example(self, vector: Any, scale: Any) -> str:
         """Return the text that names the example of a batch with the largest error, for messages."""
         largest = -1.0
         index: tuple[Any, ...] = ()
-        every: Any = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale) if self._parts else ()
-        for batch in self._batches:
-            n = math.prod(batch)
-            squares, every = every[:n], every[n:]
+        every = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale)
+        for squares, (_, batch) in zip(every, self._parts, strict=True):
             if batch and squares.max() > largest:
                 largest, index = squares.max(), np.unravel_index(squares.argmax(), batch)
         return described_example(tuple(map(int, index)))
 
     def scale(self, *vectors: Any) -> Any:
         """Return the tolerated error of each element for a state about as large as these vectors."""
-        sizes = functools.reduce(np.maximum, map(np.abs, vectors))
-        return np.maximum(self._atol + self._rtol * sizes, np.finfo(sizes.dtype).tiny)
+        sizes = functools.reduce(ops.np.maximum, map(ops.np.absolute, vectors))
+        return ops.np.maximum(self._atol + self._rtol * sizes, np.finfo(np.float64).tiny)
 
 
-def first_step(slope: Slope, state: Any, first: Any, t: float, direction: float, tolerance: Tolerance) -> float:
+def first_step(slope: Slope, state: Any, first: Any, t: Any, direction: Any, tolerance: Tolerance) -> Any:
     """Estimate a first step from the size of the slope and of its change."""
     scale = tolerance.scale(state)
     size, speed = tolerance.norm(state, scale), tolerance.norm(first, scale)
-    guess = 1e-6 if size < 1e-5 or speed < 1e-5 else 0.01 * size / speed
+    is_tiny = (size < 1e-5) | (speed < 1e-5)
+    guess = one_of(is_tiny, 1e-6, 0.01 * size / one_of(is_tiny, 1.0, speed))
     (there,) = slope((state + guess * direction * first,), t + guess * direction)
-    change = tolerance.norm(there - first, scale) / guess
-    largest = max(speed, change)
-    better = max(1e-6, guess * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.2
-    return min(100 * guess, better)
+    largest = ops.np.maximum(speed, tolerance.norm(there - first, scale) / guess)
+    better = one_of(largest <= 1e-15, ops.np.maximum(1e-6, guess * 1e-3),
+                    ops.np.power(0.01 / ops.np.maximum(largest, 1e-15), 0.2))
+    return ops.np.minimum(100 * guess, better)
+
+
+class Progress(NamedTuple):
+    """The carry of a solution: the last accepted step, and the size of the next.
+
+    `n_steps` counts the attempts since the last output time. The solution has ended early unless it `goes_on`.
+    """
+
+    t: Any
+    state: Any
+    slope: Any
+    size: Any
+    n_steps: Any
+    goes_on: Any
+    t_before: Any
+    state_before: Any
+    slope_before: Any
+    h: Any                  # the length of the step from there to here
+    middle: Any             # see `interpolant`
 
 
 def solution(
-    slope: Slope, state: Any, times: Any, tolerance: Tolerance, *, h0: float, hmax: float, max_steps: int
-) -> tuple[Any, Any]:
-    """Return the states at all times, a vector each, and the times between which steps were taken.
+    slope_with: Callable[[Arrays], Slope], state: Any, times: Any, args: Arrays, tolerance: Tolerance, *, h0: float,
+    hmax: float, max_steps: int, note: Callable[[Any], None] | None = None,
+) -> tuple[Progress, Any]:
+    """Return the end of a solution, and the states at all times, a vector each.
 
-    Raise ConvergenceError if a step would be too small to take, or if too many steps are needed.
+    `note`, only passed for raw arrays, is called with the end of each accepted step.
     """
-    rows = np.empty((len(times), *state.shape), state.dtype)
-    rows[0] = state
-    t, end = float(times[0]), float(times[-1])
-    boundaries = [t]
-    direction = 1.0 if end >= t else -1.0
+    slope, t, end = slope_with(args), times[0], times[-1]
+    direction = one_of(end >= t, 1.0, -1.0) * ops.np.ones_like(t)
     (first,) = slope((state,), t)
-    if not (np.isfinite(first).all() and np.isfinite(state).all()):
-        raise ConvergenceError(f"y0, or the result of func for it at t = {t:.6g}, is not finite"
-                               f"{tolerance.worst_example(state + first, np.ones(state.shape))}")
-    n_done = 1
-    while n_done < len(times) and times[n_done] == t:
-        rows[n_done] = state
-        n_done += 1
-    size = h0 or (first_step(slope, state, first, t, direction, tolerance) if n_done < len(times) else 0.0)
-    n_steps = 0
-    miss = scale = tolerance.scale(state)
-    while n_done < len(times):
-        size = min(size, hmax) if hmax else size
-        ends_here = size >= abs(end - t) * (1 - 1e-12)
-        h = end - t if ends_here else direction * size
-        if t + h == t:
-            raise ConvergenceError(f"the step size has become too small at t = {t:.6g}: the solution may be singular "
-                                   f"there, or is not smooth{tolerance.worst_example(miss, scale)}")
-        if n_steps >= (max_steps or MAX_STEPS):
-            raise ConvergenceError(f"{n_steps} steps are not enough to get from t = {float(times[n_done - 1]):.6g} to "
-                                   f"{float(times[n_done]):.6g}: the problem may be stiff"
-                                   f"{tolerance.worst_example(miss, scale)}")
-        n_steps += 1
-        with np.errstate(over="ignore", invalid="ignore"):      # the step is repeated with a smaller size
-            found, slopes = vector_step(slope, state, first, t, h)
-            miss, scale = np.dot(ERROR_OF_VECTORS, slopes) * h, tolerance.scale(state, found)
-            error = tolerance.norm(miss, scale)
-        if not error <= 1.0:
-            size = abs(h) * (max(0.2, 0.9 * error ** -0.2) if error < np.inf else 0.2)
-            continue
-        after = end if ends_here else t + h
-        n_reached = n_done + int(np.count_nonzero((times[n_done:] - after) * direction <= 0))
-        if n_reached > n_done:
-            where = ((times[n_done:n_reached] - t) / h)[:, None]
-            coefficients = interpolant((state,), (found,), [(row,) for row in slopes], h)
-            rows[n_done:n_reached] = interpolated([part for (part,) in coefficients], where)
-            if times[n_reached - 1] == after:
-                rows[n_reached - 1] = found
-            n_done, n_steps = n_reached, 0
-        t, state, first = after, found, slopes[-1]
-        boundaries.append(t)
-        size = abs(h) * (10.0 if error == 0.0 else min(10.0, max(0.2, 0.9 * error ** -0.2)))
-    return rows, np.asarray(boundaries)
+    is_finite = ops.np.all(ops.np.isfinite(first)) & ops.np.all(ops.np.isfinite(state))
+    size = h0 * ops.np.ones_like(t) if h0 else first_step(slope, state, first, t, direction, tolerance)
+    zero, one = ops.np.zeros_like(t), ops.np.ones_like(t)
+    begun = Progress(t, state, first, size, zero, is_finite, t, state, first, one, first)
+    n = len(begun)
+
+    def goes_on(*values: Any) -> Arrays:
+        now, (_, direction, target) = Progress(*values[:n]), values[n: n + 3]
+        return (now.goes_on & ((target - now.t) * direction > 0) & (now.n_steps < max_steps),)
+
+    def attempt(*values: Any) -> Arrays:
+        now, (end, direction, _), args = Progress(*values[:n]), values[n: n + 3], values[n + 3:]
+        size = ops.np.minimum(now.size, hmax) if hmax else now.size
+        ends_here = size >= ops.np.absolute(end - now.t) * (1 - 1e-12)
+        h = one_of(ends_here, end - now.t, direction * size)
+        (found,), slopes = taken_step(slope_with(args), (now.state,), (now.slope,), now.t, h)
+        (miss,) = combined(ERROR, slopes, h)
+        error = tolerance.norm(miss, tolerance.scale(now.state, found))
+        is_accepted = error <= 1.0
+        factor = ops.np.maximum(0.2, 0.9 * ops.np.power(ops.np.maximum(error, 1e-6), -0.2))
+        after = one_of(ends_here, end, now.t + h)
+        if note is not None and is_accepted:
+            note(after)
+        (last,), (middle,) = slopes[-1], combined(MIDDLE, slopes, h)
+        taken = now._replace(t=after, state=found, slope=last, t_before=now.t, state_before=now.state,
+                             slope_before=now.slope, h=h, middle=middle)
+        new = Progress._make([one if one is other else one_of(is_accepted, one, other)
+                              for one, other in zip(taken, now, strict=True)])
+        return new._replace(size=ops.np.absolute(h) * ops.np.minimum(factor, 10.0), n_steps=now.n_steps + 1,
+                            goes_on=now.t + h != now.t)
+
+    def reach(*values: Any) -> Arrays:
+        now, target, others = Progress(*values[:n]), values[n], values[n + 1:]
+        given = (*others[:2], target, *others[2:])
+        begun = now._replace(n_steps=one_of(now.goes_on, np.float64(0.0), now.n_steps))
+        now = Progress(*repeated(goes_on, attempt, begun, given))
+        is_there = (target - now.t) * others[1] <= 0
+        return (*now._replace(goes_on=now.goes_on & is_there), _state_at(now, target))
+
+    *values, rows = SCAN(reach, begun, (times,), (end, direction, *args), int(times.shape[0]), False)
+    return Progress(*values), rows
+
+
+def _state_at(now: Progress, target: Any) -> Any:
+    """Return the state at a time within the last step."""
+    is_end = target == now.t
+    if isinstance(is_end, KNOWN) and is_end:
+        return now.state
+    coefficients = interpolant(
+        (now.state_before,), (now.state,), (now.slope_before,), (now.slope,), (now.middle,), now.h)
+    return one_of(is_end, now.state, interpolated(
+        [part for (part,) in coefficients], (target - now.t_before) / now.h))
+
+
+def failure(slope: Slope, now: Progress, times: Any, tolerance: Tolerance, max_steps: int) -> str:
+    """Return the reason why a solution has ended early, for messages."""
+    t = float(now.t)
+    if not (np.isfinite(now.slope).all() and np.isfinite(now.state).all()):
+        return (f"y0, or the result of func for it at t = {t:.6g}, is not finite"
+                f"{tolerance.worst_example(now.state + now.slope, np.ones(now.state.shape))}")
+    h = math.copysign(now.size, times[-1] - t)
+    (found,), slopes = taken_step(slope, (now.state,), (now.slope,), now.t, h)
+    (miss,) = combined(ERROR, slopes, h)
+    example = tolerance.worst_example(miss, tolerance.scale(now.state, found))
+    if now.n_steps < max_steps:
+        return (f"the step size has become too small at t = {t:.6g}: the solution may be singular there, or is not "
+                f"smooth{example}")
+    n_done = int(np.count_nonzero((times - t) * h <= 0))
+    return (f"{max_steps} steps are not enough to get from t = {times[n_done - 1]:.6g} to {times[n_done]:.6g}: the "
+            f"problem may be stiff{example}")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import integrate as reference
 
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, compile, ops
 from pydispatch.exceptions import ConvergenceError, DataDependentError, DispatchTypeError
-from pydispatch.func import grad, jvp, linearize, vmap
+from pydispatch.func import grad, jacfwd, jvp, linearize, vmap
 from pydispatch.scipy.integrate import IntegrationWarning, odeint, quad
 from pydispatch.tracing import make_fx
 from tests.higher_order import compositions
@@ -262,6 +262,49 @@ def test_linearize():
     value, push = linearize(captured, X)
     compositions.same(value, captured(X))
     compositions.same(push(BATCH[1]), jvp(captured_by_hand, (X,), (BATCH[1],))[1])
+
+
+# --- compiled odeint -------------------------------------------------------------------------------------------------
+
+
+def overflowing(k):
+    """Solve with a first step that is far too large."""
+    return odeint(lambda y, t: -k * y * ops.np.exp(y * y), np.ones(2), np.array([0.0, 1.0]), h0=500.0)
+
+
+@pytest.mark.parametrize(("program", "x"), [
+    pytest.param(decay, X, id="decay"),
+    pytest.param(captured, X, id="captured"),
+    pytest.param(until, X, id="until"),
+    pytest.param(overflowing, X, id="overflowing"),
+    pytest.param(grad(lambda x: captured(x).sum()), X, id="gradient"),
+    pytest.param(jacfwd(decay), X, id="tangents"),
+    pytest.param(vmap(decay), BATCH, id="batch"),
+])
+def test_compiled_solutions_are_loops_of_the_plan(program, x, monkeypatch):
+    compiled = compile(program)
+    with np.errstate(over="raise", invalid="raise"):
+        np.testing.assert_array_equal(compiled(x), program(x))
+        expected = program(x / 2)
+        monkeypatch.setattr("pydispatch.scipy.integrate.solution", None)
+        np.testing.assert_array_equal(compiled(x / 2), expected)
+
+
+@pytest.mark.parametrize("program", [
+    lambda k: odeint(lambda y, t: k * y, np.array([1.0, np.nan]), TIMES),
+    lambda k: odeint(lambda y, t: k * y * y, np.array([1.0]), np.array([0.0, 2.0])),
+    lambda k: odeint(lambda y, t: ops.np.cos(50 * k * t) * y, [1.0], TIMES, mxstep=4),
+    lambda k: odeint(lambda y, t: y, [1.0], k * np.array([0.0, 1.0, 0.5])),
+    lambda k: vmap(lambda s: odeint(lambda y, t: s * y * y, [1.0], [0.0, 2.0]))(k * np.array([0.1, 1.0, 0.2])),
+], ids=["nan_y0", "blow_up", "mxstep", "order", "batch"])
+def test_compiled_solutions_fail_like_eager_ones(program):
+    found = []
+    for function in (program, compile(program)):
+        with pytest.raises((ConvergenceError, ValueError), match=r"^odeint: ") as caught:
+            function(np.array(1.0))
+        found.append(caught.value)
+    assert [type(error) for error in found] == [type(found[0])] * 2
+    assert str(found[0]) == str(found[1])
 
 
 # --- quad ------------------------------------------------------------------------------------------------------------
