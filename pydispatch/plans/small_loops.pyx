@@ -1,13 +1,14 @@
 # Rows of small loops: consecutive loops over few elements that a plan runs as one piece of code.
 #
 # Code reports the floating-point flags that were raised only at its end, not which loop raised them. If there are flags
-# that `numpy.errstate` does not ignore, or a loop has raised an exception, the overwritten bytes are restored, and the
-# loops run again, one by one.
+# that `numpy.errstate` does not ignore, or a loop has raised an exception or met a position out of range, the
+# overwritten bytes are restored, and the loops run again, one by one.
 
 cdef enum:
     MOST_ELEMENTS = 16          # of an operation. Beyond that, NumPy's vector instructions save more than a call costs
     MOST_WORK = 1 << 10         # elements of a loop that code calls
     MOST_IN_ROW = 1 << 11       # loops
+    MOST_PUT_INTO = 1 << 12     # bytes of an array of which a loop writes some elements, since rows save all
     MOST_IN_CODE = 4            # operands of a loop
     MOST_WORDS = 6              # of a loop in code
     MOST_HELD = 4               # places known to contain the number in the register
@@ -29,7 +30,7 @@ cdef struct Registers:          # state known before an operation
 
 
 cdef bint is_small_loop(PlanStep* step) noexcept:
-    return (step.kind == LOOP_STEP and not step.gathers and not step.is_native and step.n_operands <= MOST_IN_CODE
+    return (step.kind == LOOP_STEP and not step.is_native and step.n_operands <= MOST_IN_CODE
             and 0 < step.work <= MOST_WORK)
 
 
@@ -84,9 +85,16 @@ cdef class CodeWriter:
         """Return the index after the small loops from index `i` on that belong to one body."""
         cdef Py_ssize_t stop = i
         while (stop - i < MOST_IN_ROW and not (stop > i and self.plan.steps[stop].begins_row)
-               and is_small_loop(&self.plan.steps[stop])):
+               and self.can_join(&self.plan.steps[stop])):
             stop += 1
         return stop
+
+    cdef bint can_join(self, PlanStep* step) noexcept:
+        cdef Room* result
+        if not is_small_loop(step):
+            return False
+        result = &self.used[step.buffers - self.plan.numbers + step.n_operands - 1]
+        return not step.gathers or result.after - result.first <= MOST_PUT_INTO
 
     cdef bint write_repeated(self, Py_ssize_t i) except -1:
         """Write one row for the whole body of a repetition, if it can be one."""
@@ -117,6 +125,7 @@ cdef class CodeWriter:
         for k in range(i, stop):
             row.has_calls = row.has_calls or self.plan.steps[k].reports_by_call
             row.may_raise = row.may_raise or self.plan.steps[k].may_raise
+            row.gathers = row.gathers or self.plan.steps[k].gathers
         if repetition != NULL:
             self.write_second(row, repetition, n_fixed)
         else:
@@ -598,6 +607,19 @@ cdef bint has_watched(PlanRun* run, unsigned int flags) except -1 nogil:
     return (errors_of_flags(flags) & run.watched) != 0
 
 
+cdef bint must_run_again(PlanRun* run, SmallLoops* row, unsigned int flags) except -1 nogil:
+    """Return whether loops of a row have failed, or have errors that must be reported. Clear all that says so."""
+    cdef bint found
+    if row.has_calls:
+        flags |= flags_of_calls()
+    found = flags and has_watched(run, flags)
+    if row.may_raise and forget_raised(run):
+        found = True
+    if row.gathers and take_out_of_range(&run.position, &run.extent):
+        found = True
+    return found
+
+
 cdef int take_one_by_one(PlanRun* run, PlanStep* step, SmallLoops* row) except -1 nogil:
     cdef Py_ssize_t i
     for i in range(row.n_steps):
@@ -612,9 +634,7 @@ cdef int run_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
     put_run_addresses(run, row, 0)
     save_bytes(run, row)
     flags = run_operations(run.code + row.first, 1, NULL, False)
-    if row.has_calls:
-        flags |= flags_of_calls()
-    if flags and has_watched(run, flags) or row.may_raise and forget_raised(run):
+    if must_run_again(run, row, flags):
         put_back_bytes(run, row)
         take_one_by_one(run, step, row)
     return 0
@@ -640,9 +660,7 @@ cdef int repeat_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
         save_bytes(run, row)
         last = run.code[row.last].address if row.last else NULL
         flags = run_operations(run.code + row.first, count, last, row.is_single)
-        if row.has_calls:
-            flags |= flags_of_calls()
-        if flags and has_watched(run, flags) or row.may_raise and forget_raised(run):
+        if must_run_again(run, row, flags):
             put_back_bytes(run, row)
             repeat_one_by_one(run, step, k, count)
         k += count

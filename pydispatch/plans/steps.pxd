@@ -45,6 +45,7 @@ cdef struct SmallLoops:     # consecutive loops over few elements that run as co
     bint is_single              # whether that number is a float32
     bint has_calls              # of loops that may raise flags by `feraiseexcept`
     bint may_raise              # whether one of them can raise exceptions
+    bint gathers                # whether one of them can meet positions out of range
     Patch* patches
     Py_ssize_t n_patches
     SavedBytes* saved

@@ -414,6 +414,26 @@ def test_an_index_out_of_range_in_a_loop():
         check_same(compiled(START, np.array([1, 1, 1])), START[1] + START[1] + START[1])
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")       # which make the loops of a row run again, one by one
+@pytest.mark.parametrize("n", [3, 2000], ids=["saved bytes", "too large to save"])
+def test_a_loop_that_writes_elements(n):
+    def step(carry, i):
+        total, x = carry
+        x = x.copy()
+        x[i] = 1.0 / x[i] + x[(i + 1) % n]
+        return (total + x[i], x), x[i - 1]
+
+    x, positions = np.linspace(-1.0, 2.0, n), np.tile([0, 2, 1, 2], 300)
+    compiled = compile(lambda x, positions: scan(step, (np.zeros(()), x), positions))
+    for k in (0, 2, 700, 1199):
+        x[k % 3] = 0.0
+        check_same(compiled(x, positions), scan(step, (np.zeros(()), x), positions))
+        positions[k] = n
+        with pytest.raises(IndexError, match=f"index {n} is out of bounds for axis.* with size {n}"):
+            compiled(x, positions)
+        positions[k] = 1
+
+
 # --- random programs -------------------------------------------------------------------------------------------------
 
 
