@@ -19,7 +19,7 @@ from pydispatch.autograd.function import attach_results, wrap_outputs
 from pydispatch.autograd.randomness import Draws
 from pydispatch.autograd.surroundings import Surroundings
 from pydispatch.autograd.trials import cut_off_kept
-from pydispatch.autograd.values import as_tensor, values_below
+from pydispatch.autograd.values import as_tensor, check_no_fake, values_below
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Meaning = Callable[[Tensor], Tensor]        # the substitute of a captured Tensor at an interpreter
@@ -120,6 +120,8 @@ def _apply(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tup
         return _batched(run, captures, meaning, leaves, interpreter)
     below = values_below(leaves, interpreter)
     output = _core.lowered(interpreter, _apply, run, captures, _below(meaning, interpreter), below)
+    for leaf in tree_leaves(output):
+        check_no_fake("checkpoint", leaf, leaves)
     return _recorded(run, captures, meaning, leaves, wrap_outputs(output, below, leaves, interpreter), interpreter)
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, Tensor
+from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
-from pydispatch.tree import tree_map
+from pydispatch.tree import tree_leaves, tree_map
 
 Meta = tuple[tuple[int, ...], Any]      # shape and dtype
 WITHOUT_LAYOUT = "a trace without data does not know the memory layout of its values"      # why an error is raised
@@ -27,6 +28,20 @@ def bottom_of(value: Any) -> Any:
     For a batch, the array is that of one example.
     """
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
+
+
+def check_no_fake(name: str, output: Any, arguments: Any) -> None:
+    """Raise DataDependentError for a FakeTensor that neither an argument nor a mode explains: its gradient is not zero.
+    """
+    if not _is_fake(output) or _core.active_modes() or any(map(_is_fake, tree_leaves(arguments))):
+        return
+    raise DataDependentError(
+        f"{name}: the function returned a FakeTensor, which has no data: it escaped from a function that was traced or "
+        "compiled\nreturn it from that function, and keep what the graph or the compiled function returns")
+
+
+def _is_fake(value: Any) -> bool:
+    return bool(getattr(bottom_of(value), "fake", False))
 
 
 def one_beside(value: Any) -> Any:

@@ -261,6 +261,12 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     return (*result, leave_aux(run.aux, interpreter, primals)) if has_aux else result
 
 
+def _recorded_run_of_arrays(interpreter: Grad, output: Any, tracked: list[Any]) -> Recorded:
+    """Return the run of a function of arrays whose output is not one of its interpreter."""
+    interpreter.arguments = tuple(tracked)
+    return _recorded(interpreter, *_outputs(interpreter.name, output), tracked, None, for_later=True)
+
+
 def _output_and_vjp_fn_of_arrays(run: Recorded, primals: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return (output, vjp_fn) if the primals are arrays and the output is not one of its interpreter."""
     return _output_and_vjp_fn(run, primals, *flatten_arguments(primals))
@@ -307,6 +313,4 @@ _core.connect(enter_constants=enter_arrays, check_differentiable=check_different
               as_scalar=as_scalar, one_beside=one_beside, differentiate_in_general=_differentiate_in_general,
               as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
-              recorded=lambda interpreter, output, tracked: _recorded(
-                  interpreter, *_outputs(interpreter.name, output), tracked, None, for_later=True),
-              output_and_vjp_fn=_output_and_vjp_fn_of_arrays, zeros_for=zeros_for)
+              recorded=_recorded_run_of_arrays, output_and_vjp_fn=_output_and_vjp_fn_of_arrays, zeros_for=zeros_for)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Interpreter, Shell, Tensor, Wrapper
+from pydispatch._core import Grad, Interpreter, Shell, Tensor, Wrapper
 from pydispatch._registry.backends import dtype_of
-from pydispatch.autograd.values import as_raw_constant, enter_arrays
+from pydispatch.autograd.values import as_raw_constant, check_no_fake, enter_arrays
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
 from pydispatch.tree import (
@@ -125,8 +125,12 @@ def enter_arguments(
 def check_no_wrapper(name: str, output: Any) -> None:
     """Raise for a wrapper made inside, because its value may belong to the transform, which does not own the wrapper.
 
-    A class whose objects hold no other array declares `wraps = False`.
+    A class whose objects hold no other array declares `wraps = False`. Of these, raise for a FakeTensor that a trace
+    has left behind.
     """
+    interpreter = _core.current_state().innermost
+    if isinstance(interpreter, Grad):
+        check_no_fake(name, output, interpreter.arguments)
     if isinstance(output, Tensor) and isinstance(_core.array_of(output), Shell) and getattr(output, "wraps", True):
         raise AutogradError(
             f"{name}: the function returned {_core.a_type(output)}, a wrapper made inside it, whose value is unknown\n"

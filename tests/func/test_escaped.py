@@ -18,19 +18,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, _core, autograd, library, ops
+from pydispatch import Tensor, _core, autograd, compile, library, ops
 from pydispatch._registry.operators import find_or_raise
 from pydispatch.exceptions import (
     AutogradError,
     ConversionError,
+    DataDependentError,
     DispatchError,
     NoDerivativeError,
     NoKernelError,
     PerformanceWarning,
     VmapError,
 )
-from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from pydispatch.func.transform import Transform
+from pydispatch.tracing import FakeMode, make_fx
 from tests import comparing
 
 close = partial(comparing.close, atol=0.0)
@@ -872,3 +874,35 @@ def test_a_value_kept_in_a_container_is_dead_too():
         ops.np.concatenate(kept["pair"][1])
     with pytest.raises(VmapError, match="it escaped"):
         vmap(lambda x: kept["pair"], out_dims=0)(XS)
+
+
+TRACED: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
+    "compile": lambda f: compile(f)(X),
+    "compile of grad": lambda f: compile(grad(f))(X),
+    "make_fx": lambda f: make_fx(f, tracing_mode="fake")(X),
+}
+GRADIENTS: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda kept: grad(lambda x: kept.sum())(X),
+    "of a pytree": lambda kept: grad(lambda x: kept.sum())({"a": X}),
+    "vjp": lambda kept: vjp(lambda x: kept, X),
+    "jacrev": lambda kept: jacrev(lambda x: kept)(X),
+    "hessian": lambda kept: hessian(lambda x: kept.sum())(X),
+    "checkpoint": lambda kept: grad(lambda x: autograd.checkpoint(lambda x: kept.sum(), x))(X),
+}
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS.values(), ids=GRADIENTS)
+@pytest.mark.parametrize("run", TRACED.values(), ids=TRACED)
+def test_a_value_without_data_that_got_out_of_a_trace_has_no_gradient(run, gradient):
+    kept: list[Any] = []
+    run(lambda x: (kept.append(x * 2.0), x.sum())[1])
+    with pytest.raises(DataDependentError, match=r"the function returned a FakeTensor(.|\n)*return it"):
+        gradient(kept[0])
+
+
+def test_a_constant_without_data_has_zeros_as_gradient_beside_arguments_without_data():
+    mode = FakeMode()
+    x, constant = mode.from_array(X), mode.from_array(ONE)
+    assert grad(lambda x: constant)(x).shape == X.shape
+    with FakeMode(allow_real_inputs=True):
+        assert grad(lambda x: ops.np.zeros(()))(X).shape == X.shape
