@@ -8,6 +8,7 @@ import functools
 import gc
 import sys
 import weakref
+from collections import deque
 from collections.abc import Iterable, Iterator
 from types import (
     BuiltinMethodType,
@@ -64,20 +65,21 @@ def in_reach(function: Any) -> Iterator[Any]:
         found = parts
 
 
-def sources_in_reach(roots: Any) -> list[Any]:
-    """Return the sources of random numbers that existed before functions ran, as far as can be determined.
+def sources_in_reach(roots: Any) -> Iterator[Any]:
+    """Find the sources of random numbers that existed before functions ran, as far as can be determined.
 
-    This search is slower than `in_reach`, and goes further: through objects of this package, modules and classes.
+    This search is slower than `in_reach`, and goes further: through objects of this package, modules and classes. It
+    may visit all objects of a program, so it finds near sources first.
     """
     seen: dict[int, Any] = {}
-    left, found = [roots], []
+    left = deque([roots])
     while left:
-        value = left.pop()
+        value = left.popleft()
         if type(value) in _ATOMS or id(value) in seen:
             continue
         seen[id(value)] = value
         if isinstance(value, sources()):
-            found.append(value)
+            yield value
         elif type(value) is FunctionType:       # variables of a library may lead to what runs at present
             left += _parts(value) if _is_users(value.__module__ or "") else contents(value.__closure__ or ())
         elif isinstance(value, ModuleType):
@@ -86,7 +88,6 @@ def sources_in_reach(roots: Any) -> list[Any]:
             left += vars(value).values() if _is_users(value.__module__) else ()
         else:
             left += gc.get_referents(value)
-    return found
 
 
 Link = tuple[Any, Any, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import starmap
@@ -820,10 +820,9 @@ class TraceMode(DispatchMode):
         """
         if isinstance(value, np.random.Generator) and getattr(value, "_number", self._since) < self._since:
             return
-        reach = sources_in_reach(self._roots)
-        if any(_identity(each) == _identity(value) for each in reach):
+        if any(_identity(each) == _identity(value) for each in sources_in_reach(self._roots)):
             return
-        if isinstance(value, np.random.SeedSequence) and not _is_fresh(value, reach):
+        if isinstance(value, np.random.SeedSequence) and not _is_fresh(value, sources_in_reach(self._roots)):
             return
         raise DispatchTypeError(
             f"make_fx: the traced function made {_core.a_type(value)} in a way that the trace does not record, so "
@@ -933,11 +932,11 @@ def _identity(value: Any) -> int:
     return id(bits_of(value)) if isinstance(value, np.random.Generator) else id(value)
 
 
-def _is_fresh(sequence: Any, reach: Sequence[Any]) -> bool:
+def _is_fresh(sequence: Any, reach: Iterable[Any]) -> bool:
     """Return whether each run makes another SeedSequence: from the system's entropy, or from a captured one."""
     entropy, key = sequence.entropy, tuple(sequence.spawn_key)
-    parents = [getattr(bits_of(each) if isinstance(each, np.random.Generator) else each, "seed_seq", each)
-               for each in reach]
+    parents = (getattr(bits_of(each) if isinstance(each, np.random.Generator) else each, "seed_seq", each)
+               for each in reach)
     return (isinstance(entropy, int) and entropy >= MOST_OF_A_SEED) or any(
         isinstance(parent, np.random.SeedSequence) and parent.entropy is entropy
         and len(key) > len(parent.spawn_key) and key[:len(parent.spawn_key)] == tuple(parent.spawn_key)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, compile
+from pydispatch.autograd.captures import sources_in_reach
 from pydispatch.exceptions import CompilationError, DispatchTypeError
 
 X, W = np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 5.0])
@@ -188,3 +189,9 @@ def test_arrays_with_operators_that_differ_are_refused(cls):
 def test_arrays_of_other_classes_with_numpys_operators_are_compiled():
     plain = X.view(type("Plain", (np.ndarray,), {}))
     np.testing.assert_array_equal(compile(lambda x: x + plain)(plain), X + X, strict=True)
+
+
+def test_near_sources_are_found_without_a_search_of_the_whole_program():
+    near, far = np.random.default_rng(0), np.random.default_rng(1)
+    for roots in ((near, [[[far]]]), ([[[far]]], near)):
+        assert [*sources_in_reach(roots)] == [near, far]
