@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from sybil import Sybil
@@ -39,6 +40,31 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Schedule files in time linear in the number of items: pytest-xdist searches and counts all items for each one."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Collection(list[str]):
+        def __init__(self, ids: Sequence[str]) -> None:
+            super().__init__(ids)
+            self.index = {name: i for i, name in enumerate(ids)}.__getitem__
+
+    class Scheduling(LoadFileScheduling):
+        def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+            super().add_node_collection(node, collection)
+            self.registered_collections[node] = Collection(collection)
+
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            name = self.registered_collections[node][item_index]
+            del self.assigned_work[node][self._split_scope(name)][name]
+            self._reschedule(node)
+
+    return Scheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
