@@ -82,9 +82,7 @@ def take(builder: Builder, spec: Any, a: Any, indices: Any, axis: int | None = N
 
 def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Value:
     """Return an array's layers at these positions along an axis. A run raises IndexError if one is out of range."""
-    if positions.dtype.kind not in "iu" or positions.dtype == np.uint64 or not source.template.size:
-        raise CannotLowerError("the positions are no integers that fit into int64, or the array is empty")
-    source, positions = builder.contiguous(source), builder.contiguous(builder.cast(positions, np.dtype(np.int64)))
+    source, positions = builder.contiguous(source), _as_positions(builder, positions, source)
     outer, layers, inner = source.shape[:axis], source.shape[axis], source.shape[axis + 1:]
     result = builder.fresh((*outer, *positions.shape, *inner), source.dtype)
     if result.template.size:
@@ -92,6 +90,40 @@ def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Va
             ("gather",), (source, positions, result), (), ((), (), ()), "take", builder.site,
             core_sizes=(math.prod(outer), positions.template.size, layers, math.prod(inner) * source.dtype.itemsize),
             core_strides=(0,), is_elementwise=False))
+    return result
+
+
+def _as_positions(builder: Builder, positions: Value, layers: Value) -> Value:
+    """Return the positions of layers in C order."""
+    if positions.dtype.kind not in "iu" or positions.dtype == np.uint64 or not layers.template.size:
+        raise CannotLowerError("the positions are no integers that fit into int64, or the array is empty")
+    return builder.contiguous(builder.cast(positions, np.dtype(np.int64)))
+
+
+def _as_put(builder: Builder, values: Value, target: Value, shape: tuple[int, ...]) -> Value:
+    """Return the values to put into the elements of a shape, in the dtype of the target."""
+    if values.dtype.kind == "c" and target.dtype.kind != "c":
+        raise CannotLowerError("NumPy warns where an imaginary part is dropped")
+    if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
+        raise CannotLowerError("the values have another shape, or there are none")
+    return builder.cast(values, target.dtype)
+
+
+def with_layers_added(builder: Builder, target: Value, positions: Value, values: Value, axis: int) -> Value:
+    """Return a copy of an array with values added to its layers at positions along an axis, in the order of these."""
+    loop = "add_layers", target.dtype.num
+    check_loop(loop)
+    outer, layers, inner = target.shape[:axis], target.shape[axis], target.shape[axis + 1:]
+    selected = (*outer, *positions.shape, *inner)
+    positions, values = _as_positions(builder, positions, target), _as_put(builder, values, target, selected)
+    result = builder.copied(target)
+    is_one = not any(values.template.strides)
+    if not is_one:
+        values = builder.contiguous(builder.viewed(values, lambda array: np.broadcast_to(array, selected)))
+    builder.steps.append(LoopStep(
+        loop, (result, positions, values, result), (), ((), (), (), ()), "add", builder.site,
+        core_sizes=(math.prod(outer), positions.template.size, layers, math.prod(inner)),
+        core_strides=(0 if is_one else target.dtype.itemsize,), is_elementwise=False))
     return result
 
 
@@ -215,23 +247,24 @@ def _counts_rows(part: Any, shape: tuple[int, ...]) -> bool:
 
 @lowers("index_put")
 def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Value:
-    """Lower to a copy in which single elements are written or added to, if the key has integers for every axis."""
+    """Lower to a copy in which layers or single elements are written or added to, for integers and whole axes."""
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     target, values = builder.as_value(x), builder.as_value(values)
-    full = None
+    full = _full_key(key, len(target.shape))
+    if accumulate and full is not None:
+        arrays = [axis for axis, part in enumerate(full) if isinstance(part, Value)]
+        if len(arrays) == 1:
+            return with_layers_added(builder, target, full[arrays[0]], values, arrays[0])
     if not _is_position_key(parts, len(target.shape)):
-        full = _full_key(key, len(target.shape))
         if full is None:
             raise CannotLowerError("the key is no integers, but for axes that it takes as a whole")
         parts = _for_every_axis(builder, target.shape, key, full)
+    else:
+        full = None
     shape = np.broadcast_shapes(*[part.shape for part in parts if isinstance(part, Value)])
     if full is not None and not accumulate and math.prod(shape) > MOST_WRITTEN:
         raise CannotLowerError("NumPy writes many whole axes faster")
-    if values.dtype.kind == "c" and target.dtype.kind != "c":
-        raise CannotLowerError("NumPy warns where an imaginary part is dropped")
-    if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
-        raise CannotLowerError("the values have another shape, or there are none")
-    values = builder.cast(values, target.dtype)
+    values = _as_put(builder, values, target, shape)
     result = put(builder, builder.copied(target), parts, values, shape, accumulate)
     if target.dtype.kind == "f" and is_uniform(target, 0) and _counts_rows(parts[0], shape) and (
             math.prod(shape) == shape[0]):
@@ -291,13 +324,11 @@ def scatter_add(builder: Builder, spec: Any, x: Any, indices: Any, values: Any, 
     x, indices, values = builder.as_value(x), builder.as_value(indices), builder.as_value(values)
     if indices.dtype.kind not in "iu" or indices.dtype == np.uint64 or values.dtype != x.dtype:
         raise CannotLowerError("the positions are no integers that fit into int64, or the values have another dtype")
-    if len(x.shape) == 1 and indices.template.size > MOST_WRITTEN:
-        raise CannotLowerError("NumPy adds to elements of a vector faster")
+    if len(x.shape) == len(indices.shape) == 1:
+        return with_layers_added(builder, x, indices, values, 0)
     parts = _grid_with(builder, x, indices, axis)
     shape = np.broadcast_shapes(*[part.shape for part in parts])
-    if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
-        raise CannotLowerError("the values have another shape, or there are none")
-    return put(builder, builder.copied(x), parts, values, shape, True, "scatter_add")
+    return put(builder, builder.copied(x), parts, _as_put(builder, values, x, shape), shape, True, "scatter_add")
 
 
 def _grid_with(builder: Builder, x: Value, indices: Value, axis: int) -> list[Value]:

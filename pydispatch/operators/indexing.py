@@ -15,6 +15,7 @@ from pydispatch._core import (
     ArrayMethod,
     MetaArray,
     Tensor,
+    add_at,
     added_at,
     advanced_items,
     getitem,
@@ -106,7 +107,7 @@ def index_put(x, key, values, *, accumulate=False):
     if accumulate:
         # NumPy 2.4 reads past the end of values of fewer dimensions than the one index array of a vector
         filled = values if np.ndim(values) == 0 else np.broadcast_to(values, indexed_shape(x.shape, items))
-        np.add.at(x, items, filled)
+        add_at(x, items, filled)
     elif READS_WHAT_IT_WROTE:
         x[tuple([apart_from(x, item) for item in items])] = apart_from(x, values)
     else:
@@ -244,7 +245,7 @@ def grid_of(shape):
 def scatter_add(x, indices, values, axis):
     """Add the values at the elements that take_along_axis would read. Repeated indices add repeatedly."""
     if is_vector_of_positions(x, indices, axis):
-        np.add.at(x, indices, values)
+        add_at(x, indices, values)
         return
     along_shape("scatter_add_", x.shape, np.shape(indices), axis)
     grid = list(grid_of(x.shape))
@@ -491,9 +492,7 @@ def selection_summed(g, shape, key):
     items = key if type(key) is tuple else (key,)
     if not is_of_numpy(g) or any(isinstance(item, Tensor) for item in items):      # a batch may read unbatched arrays
         return with_selected(zeros_like(g, shape=shape), key, g, accumulate=True)
-    result = np.zeros(shape, g.dtype)
-    np.add.at(result, key, g)
-    return result
+    return added_at(g, key, shape)
 
 
 def assigned_part(g, shape):
@@ -536,10 +535,6 @@ def take_vjp(g, a_shape, indices, axis, mode):
 
 
 def take_along_vjp(g, arr_shape, indices, axis):
-    if len(arr_shape) == 1:
-        found = added_at(g, indices, arr_shape[0])
-        if found is not None:
-            return found
     shape, axis = along(arr_shape, axis)
     if not (is_of_numpy(g) and is_of_numpy(indices)):
         return with_added(zeros_like(g, shape=shape), indices, g, axis).reshape(arr_shape)

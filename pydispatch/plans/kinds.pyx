@@ -53,7 +53,7 @@ cdef int check_blocks(PlanChecker checker, Py_ssize_t i, Py_ssize_t following) e
     last = (n - 1) // block * block
     for k in range(i + 1, following):
         inner = &plan.steps[k]
-        if (inner.kind != LOOP_STEP or inner.n_inside or checker.described[k][2][0] == "gather"
+        if (inner.kind != LOOP_STEP or inner.n_inside or checker.described[k][2][0] in LAYER_LOOPS
                 or len(checker.described[k][9]) != 1 + 3 * inner.n_operands or inner.numbers[0] < 0
                 or inner.numbers[0] == 0 and inner.n_axes == 0):
             raise ValueError(f"step {k} cannot be part of blocks")

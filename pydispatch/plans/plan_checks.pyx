@@ -195,7 +195,9 @@ cdef Py_ssize_t rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple str
     if step.is_native:                      # its compiler is responsible
         return put_rooms(rooms, step, ((0, 0),) * step.n_operands)
     if loop[0] == "gather":
-        return put_rooms(rooms, step, rooms_of_gather(sizes))
+        return put_rooms(rooms, step, rooms_of_layers(loop, sizes, 1))
+    if loop[0] == "add_layers":
+        return put_rooms(rooms, step, rooms_of_layers(loop, sizes, itemsize_of_type(loop[1]), strides))
     itemsizes = itemsizes_of_loop(loop)
     n_operands = len(itemsizes)
     if len(strides) < n_operands:
@@ -288,11 +290,18 @@ cdef object itemsize_of_type(int number):
     return cnp.PyArray_DescrFromType(number).itemsize
 
 
-cdef tuple rooms_of_gather(tuple sizes):
-    if len(sizes) != 5 or min(sizes) < 1:
-        raise ValueError(f"a gather has the sizes {sizes!r}")
+cdef frozenset LAYER_LOOPS = frozenset(["gather", "add_layers"])
+
+
+cdef tuple rooms_of_layers(tuple loop, tuple sizes, itemsize, tuple strides=()):
+    """Return the rooms of a loop over layers at positions. Only a loop that adds to layers has strides."""
+    if len(sizes) != 5 or min(sizes) < 1 or (strides and (len(strides) != 5 or strides[4] not in (0, itemsize))):
+        raise ValueError(f"the loop {loop!r} has the sizes {sizes!r} and strides {strides!r}")
     _, outer, n, layers, size = sizes
-    return (0, outer * layers * size), (0, n * 8), (0, outer * n * size)
+    whole, selected = (0, outer * layers * size * itemsize), (0, outer * n * size * itemsize)
+    if strides:
+        return whole, (0, n * 8), selected if strides[4] else (0, itemsize), whole
+    return whole, (0, n * 8), selected
 
 
 cdef tuple rooms_of_product(tuple sizes, tuple strides, itemsize):

@@ -35,6 +35,7 @@ cdef class Plan:
     - `("ufunc", function, type numbers)`
     - `("cast", type number, type number)`
     - `("copy", bytes)`, `("choose", bytes)`, `("gather",)`
+    - `("add_layers", type number)`
     - `("sum_part", type number)`
     - `("add_parts", type number, largest number of elements of a part)`
     - `("native", address, owner)`: a function that a compiler has made, with the signature of NumPy's loops
@@ -207,6 +208,9 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
     elif kind == "gather":
         step.function = gather_layers
         step.gathers = True
+    elif kind == "add_layers":
+        step.function = add_layers_loop(loop[1])
+        step.gathers = step.reports = True
     elif kind == "pick":
         step.function = pick_loop(loop[1])
         step.gathers = True

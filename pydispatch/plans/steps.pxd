@@ -1,8 +1,6 @@
 # The steps of a plan: loops over arrays, run in order without Python.
 
 cdef extern from "plans/src/steps.h":
-    void gather_layers(char** args, const cnp.npy_intp* extents, const cnp.npy_intp* strides, void* data) noexcept nogil
-    bint take_out_of_range(cnp.npy_intp* position, cnp.npy_intp* extent) noexcept nogil
     void find_operands(char** operands, char** table, const cnp.npy_intp* buffers, const cnp.npy_intp* offsets,
                        int n) noexcept nogil
     void fetch_ahead(char* start, cnp.npy_intp size) noexcept nogil

@@ -157,6 +157,63 @@ def test_repeated_indices_are_written_once_or_summed():
     assert ops.np.scatter_add(np.zeros((1, 3)), indices[None], np.ones((1, 3)), 1).tolist() == [[2, 0, 1]]
 
 
+PLACES = np.random.default_rng(0).integers(-5, 5, 40)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float32, np.float64, np.complex64])
+@pytest.mark.parametrize(("shape", "key"), [
+    pytest.param((5,), PLACES, id="elements"),
+    pytest.param((5,), np.sort(PLACES), id="sorted"),
+    pytest.param((5, 3), PLACES, id="rows"),
+    pytest.param((5, 3), (PLACES[::2].astype(np.int32), ...), id="strided_int32"),
+    pytest.param((5, 2, 2), PLACES.reshape(4, 10), id="matrices"),
+    pytest.param((3, 5), (slice(None), PLACES), id="columns"),
+    pytest.param((2, 5, 3), (slice(None), PLACES.reshape(4, 10)), id="middle"),
+    pytest.param((5, 3), PLACES[:0], id="nothing"),
+    pytest.param((5, 5), (PLACES, PLACES[::-1]), id="single"),
+])
+@pytest.mark.parametrize("layout", ["whole", "strided", "row", "number"])
+def test_layers_are_added_in_numpys_order(dtype, shape, key, layout):
+    rng = np.random.default_rng(1)
+    x = (rng.standard_normal(shape) * 100).astype(dtype)
+    values = (rng.standard_normal(x[key].shape) * 10.0 ** rng.integers(-3, 3, x[key].shape)).astype(dtype)
+    values = {"whole": values, "strided": np.repeat(values, 2, -1)[..., ::2], "row": values[:1],
+              "number": np.array(3, dtype)}[layout]
+    expected = x.copy()
+    np.add.at(expected, key, np.broadcast_to(values, x[key].shape))
+
+    def put(x, values):
+        return ops.np.index_put(x, key, values, accumulate=True)
+
+    for function in (put, compile(put)):
+        np.testing.assert_array_equal(function(x, values), expected, strict=True)
+
+
+@pytest.mark.parametrize("index", [5, -6])
+@pytest.mark.parametrize("transform", [lambda f: f, compile])
+def test_nothing_is_added_where_a_position_is_out_of_range(index, transform):
+    x = np.ones((5, 3))
+    with pytest.raises(IndexError, match=str(index)):
+        transform(lambda x, key: ops.np.index_put(x, key, 1.0, accumulate=True))(x, np.array([0, index]))
+    with pytest.raises(IndexError, match=str(index)):
+        ops.np.index_put_(x, np.array([0, index]), np.ones((2, 3)), accumulate=True)
+    assert (x == 1).all()
+
+
+def test_sums_of_layers_report_what_numpy_reports():
+    huge = np.full((2, 3), 1e308)
+    for transform in (lambda f: f, compile):
+        add = transform(lambda x: ops.np.index_put(x, np.array([0, 0]), huge, accumulate=True))
+        with pytest.warns(RuntimeWarning, match="overflow encountered in add"):
+            assert np.isinf(add(huge)[0]).all()
+
+
+def test_values_in_the_memory_to_which_they_are_added():
+    x = np.arange(4)
+    ops.np.index_put_(x, x, x[::-1], accumulate=True)
+    assert x.tolist() == [3, 3, 3, 3]
+
+
 @pytest.mark.parametrize(("key", "values", "expected"), [
     pytest.param(lambda x: x, lambda x: 3, [3, 3, 1, 0], id="key"),
     pytest.param(lambda x: x[::-1], lambda x: 3, [3, 3, 1, 0], id="reversed_key"),

@@ -234,7 +234,20 @@ cdef tuple WHOLE = (Ellipsis,)
 
 def index(x, key):
     """Return a copy of the elements that a key with index arrays or masks selects."""
-    return as_array(x)[advanced_items("index", key, "getitem")]
+    cdef tuple items = advanced_items("index", key, "getitem")
+    cdef object array = as_array(x)
+    if PyTuple_GET_SIZE(<PyObject*>items) == 1 and are_layers(<PyArrayObject*><PyObject*>array, items[0]):
+        # up to 4 times as fast
+        return PyArray_TakeFrom(<PyArrayObject*><PyObject*>array, items[0], 0, NULL, cnp.NPY_RAISE)
+    return array[items]
+
+
+cdef bint are_layers(PyArrayObject* x, positions) noexcept:
+    """Return whether an array in C order is indexed along its first axis by integers that fit into intp."""
+    cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
+    return (Py_TYPE(<PyObject*>x) == &PyArray_Type and Py_TYPE(<PyObject*>positions) == &PyArray_Type
+            and PyArray_NDIM(x) > 0 and PyArray_ISCARRAY_RO(x) and PyArray_NDIM(places) > 0
+            and PyArray_TYPE(places) == cnp.NPY_INTP and PyArray_ISCARRAY_RO(places))
 
 
 cdef inline object as_array(x):
@@ -441,14 +454,6 @@ cdef inline double* double_at(PyArrayObject* vector, Py_ssize_t i) noexcept:
     return <double*>(<char*>PyArray_DATA(vector) + i * PyArray_STRIDES(vector)[0])
 
 
-cdef inline Py_ssize_t position_at(PyArrayObject* positions, Py_ssize_t i, Py_ssize_t n) noexcept:
-    """Return a position among n elements, counted from the start, or -1 if it is out of bounds."""
-    cdef Py_ssize_t found = (<cnp.npy_intp*>(<char*>PyArray_DATA(positions) + i * PyArray_STRIDES(positions)[0]))[0]
-    if found < 0:
-        found += n
-    return found if 0 <= found < n else -1
-
-
 cdef inline PyObject* new_vector(cnp.npy_intp n) except NULL:
     return PyArray_New(&PyArray_Type, 1, &n, cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
 
@@ -465,50 +470,74 @@ def take_along_axis(arr, indices, axis=-1):
     """Take elements along an axis, as NumPy does, which takes three times as long for vectors."""
     if not is_vector_of_positions(arr, indices, axis):
         return numpy_take_along_axis(arr, indices, axis)
-    found = elements_at(arr, indices)
-    return arr[indices] if found is None else found
+    return PyArray_TakeFrom(<PyArrayObject*><PyObject*>arr, indices, 0, NULL, cnp.NPY_RAISE)
 
 
 cdef object numpy_take_along_axis = numpy.take_along_axis
 
 
-cdef object elements_at(x, positions):
-    """Return the elements of a vector at positions, or None unless both are float64 and intp vectors and in range."""
-    cdef Py_ssize_t i, place, n
-    cdef PyArrayObject* values = <PyArrayObject*><PyObject*>x
-    cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
-    cdef double* found
-    if not is_vector(<PyObject*>x, cnp.NPY_DOUBLE) or not is_vector(<PyObject*>positions, cnp.NPY_INTP):
-        return None
-    n = PyArray_DIMS(values)[0]
-    result = steal(new_vector(PyArray_DIMS(places)[0]))
-    found = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>result)
-    for i in range(PyArray_DIMS(places)[0]):
-        place = position_at(places, i, n)
-        if place < 0:
-            return None
-        found[i] = double_at(values, place)[0]
+def added_at(values, key, tuple shape):
+    """Return zeros of a shape, with values added at the elements that a key with index arrays selects."""
+    cdef object result = numpy_zeros(shape, values.dtype)
+    add_at(result, key, values)
     return result
 
 
-def added_at(values, positions, Py_ssize_t n):
-    """Return n zeros with values added at positions, or None unless all are float64 and intp vectors and in range."""
-    cdef Py_ssize_t i, place
+def add_at(x, key, values):
+    """Add values at the elements that a key with index arrays selects, like `numpy.add.at`, but by whole layers."""
+    cdef Py_ssize_t axis = 0
+    cdef tuple items = key if type(key) is tuple else (key,)
+    while axis < len(items) - 1 and type(items[axis]) is slice and items[axis] == WHOLE_AXIS:
+        axis += 1
+    if axis + 1 != len(items) or not has_added_layers(x, axis, items[axis], values):
+        numpy_add_at(x, key, values)
+
+
+cdef object numpy_zeros = numpy.zeros, numpy_add_at = numpy.add.at, WHOLE_AXIS = slice(None)
+cdef object in_c_order = numpy.ascontiguousarray, may_share_memory = numpy.may_share_memory
+
+
+cdef bint has_added_layers(x, Py_ssize_t axis, positions, values) except -1:
+    """Add values to layers of an array at positions along an axis. Return False if NumPy has to add, or to raise."""
+    cdef PyArrayObject* target = <PyArrayObject*><PyObject*>x
+    cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
     cdef PyArrayObject* added = <PyArrayObject*><PyObject*>values
-    cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
-    cdef double* found
-    if not is_vector(<PyObject*>values, cnp.NPY_DOUBLE) or not is_vector(<PyObject*>positions, cnp.NPY_INTP) or (
-            PyArray_DIMS(added)[0] != PyArray_DIMS(places)[0]):
-        return None
-    result = steal(new_vector(n))
-    found = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>result)
-    memset(found, 0, n * sizeof(double))
-    for i in range(PyArray_DIMS(places)[0]):
-        place = position_at(places, i, n)
-        if place < 0:
-            return None
-        found[place] += double_at(added, i)[0]
-    return result
+    cdef cnp.npy_intp sizes[5]
+    cdef cnp.npy_intp strides[5]
+    cdef char* operands[4]
+    cdef PyUFuncGenericFunction loop
+    cdef Py_ssize_t i
+    for array in (x, positions, values):
+        if Py_TYPE(<PyObject*>array) != &PyArray_Type or not PyArray_ISBEHAVED_RO(<PyArrayObject*><PyObject*>array):
+            return False
+    loop = add_layers_loop(PyArray_TYPE(target))
+    if (loop == NULL or not PyArray_ISCARRAY(target) or axis >= PyArray_NDIM(target)
+            or PyArray_TYPE(places) != cnp.NPY_INTP or PyArray_TYPE(added) != PyArray_TYPE(target)):
+        return False
+    if PyArray_NDIM(added) and values.shape != x.shape[:axis] + positions.shape + x.shape[axis + 1:]:
+        return False
+    if may_share_memory(x, values) or may_share_memory(x, positions):
+        return False
+    positions = in_c_order(positions)
+    sizes[0] = sizes[1] = sizes[4] = 1
+    for i in range(PyArray_NDIM(target)):
+        sizes[1 if i < axis else 3 if i == axis else 4] *= PyArray_DIMS(target)[i]
+    sizes[2], sizes[3] = PyArray_SIZE(<PyArrayObject*><PyObject*>positions), PyArray_DIMS(target)[axis]
+    if any(values.strides):
+        values = in_c_order(values)
+        strides[4] = PyArray_ITEMSIZE(target)
+    else:
+        strides[4] = 0
+    operands[0] = operands[3] = <char*>PyArray_DATA(target)
+    operands[1] = <char*>PyArray_DATA(<PyArrayObject*><PyObject*>positions)
+    operands[2] = <char*>PyArray_DATA(<PyArrayObject*><PyObject*>values)
+    if not are_inside(operands[1], sizes[2], sizes[3]):
+        return False
+    forget_errors()
+    with nogil:
+        loop(operands, sizes, strides, NULL)
+    report_errors(adding.name, NULL)
+    return True
 
 
 # --- convolution ------------------------------------------------------------------------------------------------------

@@ -12,6 +12,13 @@ cdef extern from "core/src/loops.h":
     int raised_errors() noexcept nogil
     void forget_errors() noexcept nogil
 
+cdef extern from "core/src/positions.h":
+    # return whether all positions, integers of 64 bits, are within an axis
+    bint are_inside(const char* positions, cnp.npy_intp n, cnp.npy_intp extent) noexcept nogil
+    bint take_out_of_range(cnp.npy_intp* position, cnp.npy_intp* extent) noexcept nogil
+    void gather_layers(char** args, const cnp.npy_intp* extents, const cnp.npy_intp* strides, void* data) noexcept nogil
+    PyUFuncGenericFunction add_layers_loop(int type) noexcept nogil     # by type number. NULL if there is none
+
 cdef enum:              # kinds of loops
     NO_LOOP = 0
     ELEMENTWISE = 1         # of numbers of one type, with a loop from float64 to float64 among others

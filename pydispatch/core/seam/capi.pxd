@@ -145,6 +145,7 @@ cdef extern from "numpy/arrayobject.h":
     PyObject* new_from_descr(PyTypeObject*, PyObject* descr, int, cnp.npy_intp*, cnp.npy_intp*, void*, int,
                              PyObject*) except NULL     # takes over the reference to the descr
     int PyArray_SetBaseObject(PyArrayObject*, PyObject*) except -1
+    object PyArray_TakeFrom(PyArrayObject*, object, int, PyArrayObject* out, cnp.NPY_CLIPMODE)
     void PyArray_CLEARFLAGS(PyArrayObject*, int) noexcept
     void* PyArray_DATA(PyArrayObject*) nogil
     cnp.npy_intp* PyArray_STRIDES(PyArrayObject*) nogil

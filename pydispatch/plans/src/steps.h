@@ -6,6 +6,7 @@
 #include <numpy/arrayobject.h>
 #include <numpy/ufuncobject.h>
 
+#include "core/src/positions.h"
 #include "core/src/seam_compiler.h"
 
 /* Lists of macros that make code, which clang-format would break. */
@@ -13,25 +14,11 @@
 
 /* Loops of our own, called as NumPy's are: casts as NumPy's own, copies, and the choice that `where` makes. */
 
-/* Numbers wherever they lie: arrays that plans take need not be aligned. */
-#if HAS_GNU_C
-#define AT_ANY_ADDRESS __attribute__((aligned(1)))
-#else
-#define AT_ANY_ADDRESS
-#endif
-#define DEFINE_ANY(kind) typedef kind any_##kind AT_ANY_ADDRESS;
-DEFINE_ANY(npy_bool) DEFINE_ANY(npy_byte) DEFINE_ANY(npy_ubyte) DEFINE_ANY(npy_short) DEFINE_ANY(npy_ushort)
-DEFINE_ANY(npy_int) DEFINE_ANY(npy_uint) DEFINE_ANY(npy_long) DEFINE_ANY(npy_ulong) DEFINE_ANY(npy_longlong)
-DEFINE_ANY(npy_ulonglong) DEFINE_ANY(npy_float) DEFINE_ANY(npy_double) DEFINE_ANY(npy_int64) DEFINE_ANY(npy_uint64)
-
 #define LOOP_OVER(n_in) \
     char* p[n_in + 1]; npy_intp i, k; \
     for (k = 0; k <= n_in; k++) p[k] = args[k]; \
     for (i = 0; i < extents[0]; i++, next_of(p, strides, n_in))
 static inline void next_of(char** p, const npy_intp* strides, int n) { for (; n >= 0; n--) p[n] += strides[n]; }
-
-#define LOOP_NAMED(name) static void name( \
-    char** args, const npy_intp* extents, const npy_intp* strides, void* data)
 
 #define AS_IT_IS(value) (value)
 #define TRUTH(value) ((value) != 0)         /* any byte but 0 is true in NumPy: `x.view(bool)` */
@@ -73,7 +60,6 @@ LOOP_NAMED(cast_cdouble_to_bool) {
     CASE_TO(from, NPY_LONGLONG, npy_longlong) CASE_TO(from, NPY_ULONGLONG, npy_ulonglong) \
     CASE_TO(from, NPY_FLOAT, npy_float) CASE_TO(from, NPY_DOUBLE, npy_double) \
     CASE_TO(from, NPY_CFLOAT, cfloat) CASE_TO(from, NPY_CDOUBLE, cdouble) } return NULL;
-typedef void (*LoopFunction)(char**, const npy_intp*, const npy_intp*, void*);
 static LoopFunction cast_loop(int from, int to) {       /* NULL where there is none */
     switch (from) {
         CASE_FROM(npy_bool, NPY_BOOL) CASE_FROM(npy_byte, NPY_BYTE) CASE_FROM(npy_ubyte, NPY_UBYTE)
@@ -142,54 +128,38 @@ DEFINE_MOVES(any, (npy_intp)data)
     CASE_SIZE(kind, 1) CASE_SIZE(kind, 2) CASE_SIZE(kind, 4) CASE_SIZE(kind, 8) CASE_SIZE(kind, 16) } \
     return otherwise; }
 LOOP_BY_SIZE(copy, copy_any) LOOP_BY_SIZE(choose, choose_any)
-/* Layers of an array at given positions: sizes are 1, outer, positions, layers, and the bytes of a layer; what is
-   out of range is noted for the thread, and read as the first layer. */
-static THREAD_LOCAL npy_intp position_out_of_range, extent_out_of_range;
-static THREAD_LOCAL int is_out_of_range = 0;
-LOOP_NAMED(gather_layers) {
-    npy_intp outer, i, n = extents[2], layers = extents[3], size = extents[4];
-    const any_npy_int64* positions = (const any_npy_int64*)args[1];
-    char *source = args[0], *target = args[2];
-    for (outer = 0; outer < extents[1]; outer++, source += layers * size)
-        for (i = 0; i < n; i++, target += size) {
-            npy_int64 k = positions[i];
-            if (k < -layers || k >= layers) {
-                position_out_of_range = k; extent_out_of_range = layers; is_out_of_range = 1; k = 0; }
-            else if (k < 0) k += layers;
-            if (size == 8) *(any_npy_uint64*)target = *(any_npy_uint64*)(source + 8 * k);
-            else memcpy(target, source + size * k, size);
-        }
-}
 /* Single elements at given positions along some axes. `data` has the number of these axes, then the extent and the
    stride of each; after the array, or what is put there, the loop gets an operand of positions for each axis. */
 static inline npy_intp offset_of_positions(char** positions, const npy_intp* axes) {
     npy_intp axis, offset = 0;
-    for (axis = 0; axis < axes[0]; axis++) {
-        npy_int64 k = *(any_npy_int64*)positions[axis];
-        npy_intp extent = axes[1 + 2 * axis];
-        if (k < -extent || k >= extent) {
-            position_out_of_range = k; extent_out_of_range = extent; is_out_of_range = 1; k = 0; }
-        else if (k < 0) k += extent;
-        offset += k * axes[2 + 2 * axis];
-    }
+    for (axis = 0; axis < axes[0]; axis++)
+        offset += from_start(*(any_npy_int64*)positions[axis], axes[1 + 2 * axis]) * axes[2 + 2 * axis];
     return offset;
 }
-#define LOOP_OVER_POSITIONS(n) \
-    const npy_intp* axes = (const npy_intp*)data; \
-    npy_intp last = n + axes[0], i, k; \
-    char* p[MAX_LOOP_OPERANDS]; \
-    for (k = 0; k <= last; k++) p[k] = args[k]; \
-    for (i = 0; i < extents[0]; i++, next_of(p, strides, (int)last))
 enum { MAX_LOOP_OPERANDS = 8 };
+#define DEFINE_AT_POSITIONS(name, n, ...) LOOP_NAMED(name) { \
+    const npy_intp* axes = (const npy_intp*)data; \
+    if (axes[0] == 1) { \
+        LOOP_OVER(n + 1) { \
+            npy_intp offset = from_start(*(any_npy_int64*)p[n], axes[1]) * axes[2]; \
+            char* target = p[n + 1]; \
+            __VA_ARGS__; } \
+    } else { \
+        npy_intp last = n + axes[0], i, k; \
+        char* p[MAX_LOOP_OPERANDS]; \
+        for (k = 0; k <= last; k++) p[k] = args[k]; \
+        for (i = 0; i < extents[0]; i++, next_of(p, strides, (int)last)) { \
+            npy_intp offset = offset_of_positions(p + n, axes); \
+            char* target = p[last]; \
+            __VA_ARGS__; } \
+    } }
 #define DEFINE_PICKS(size) \
-    LOOP_NAMED(pick_##size) { \
-        LOOP_OVER_POSITIONS(1) { memcpy(p[last], p[0] + offset_of_positions(p + 1, axes), size); } } \
-    LOOP_NAMED(put_##size) { \
-        LOOP_OVER_POSITIONS(2) { memcpy(p[last] + offset_of_positions(p + 2, axes), p[1], size); } }
+    DEFINE_AT_POSITIONS(pick_##size, 1, memcpy(target, p[0] + offset, size)) \
+    DEFINE_AT_POSITIONS(put_##size, 2, memcpy(target + offset, p[1], size))
 DEFINE_PICKS(1) DEFINE_PICKS(2) DEFINE_PICKS(4) DEFINE_PICKS(8) DEFINE_PICKS(16)
 LOOP_BY_SIZE(pick, NULL) LOOP_BY_SIZE(put, NULL)
-#define DEFINE_PUT_SUM(kind) LOOP_NAMED(put_sum_##kind) { \
-    LOOP_OVER_POSITIONS(2) { *(any_##kind*)(p[last] + offset_of_positions(p + 2, axes)) += *(any_##kind*)p[1]; } }
+#define DEFINE_PUT_SUM(kind) \
+    DEFINE_AT_POSITIONS(put_sum_##kind, 2, *(any_##kind*)(target + offset) += *(any_##kind*)p[1])
 DEFINE_PUT_SUM(npy_float) DEFINE_PUT_SUM(npy_double) DEFINE_PUT_SUM(npy_int64)
 static LoopFunction put_sum_loop(int type) {        /* NULL where there is none */
     return type == NPY_FLOAT ? put_sum_npy_float : type == NPY_DOUBLE ? put_sum_npy_double
@@ -280,11 +250,5 @@ static LoopFunction sum_part_loop(int type) {
     return type == NPY_FLOAT ? sum_part_npy_float : type == NPY_DOUBLE ? sum_part_npy_double : NULL; }
 static LoopFunction add_parts_loop(int type) {
     return type == NPY_FLOAT ? add_parts_npy_float : type == NPY_DOUBLE ? add_parts_npy_double : NULL; }
-
-static inline int take_out_of_range(npy_intp* position, npy_intp* extent) {    /* was one noted? it is forgotten */
-    int found = is_out_of_range;
-    *position = position_out_of_range; *extent = extent_out_of_range; is_out_of_range = 0;
-    return found;
-}
 
 #endif
