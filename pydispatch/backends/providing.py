@@ -304,8 +304,10 @@ CALLED = {
     "radians": "multiply", "rad2deg": "multiply", "degrees": "multiply", "cosh": "add divide exp negative",
     "clip": "maximum minimum", "not_equal": "equal logical_not", "greater": "less", "greater_equal": "less_equal",
     "mean": "divide sum", "var": "divide mean multiply subtract sum", "std": "sqrt var",
-    "sort": "argsort take_along_axis", "linalg_eigvalsh": "linalg_eigh", "linalg_eigvals": "linalg_eig",
-    "linalg_svdvals": "linalg_svd",
+    "slice_sums": "concatenate equal full_like getitem less logical_and logical_or moveaxis sum take where zeros_like",
+    "slices_filled": "concatenate equal full_like getitem less logical_and logical_or moveaxis sum swapaxes take where "
+                     "zeros_like",
+    "sort": "argsort take_along_axis", "linalg_eigvalsh": "linalg_eigh", "linalg_eigvals": "linalg_eig", "linalg_svdvals": "linalg_svd",
 }
 """The operators that each operator's decomposition calls for floating-point numbers.
 

@@ -251,7 +251,9 @@ def reduceat(
     dtype = ufunc.reduceat(np.ones(1, array.dtype), [0], dtype=dtype).dtype
     n, rows = array.shape[axis], ops.np.astype(ops.np.moveaxis(array, axis, -1), dtype)
     known = known_values(starts)
-    if known is None:
+    if ufunc is np.add:
+        found = ops.np.slice_sums(rows, starts, -1)
+    elif known is None:
         found = reduce_unknown(function, rows, starts)
     else:
         places = known.tolist()

@@ -38,6 +38,8 @@ LINES = {
     "read_only": "A view that cannot be written to.",
     "sliding_window_view": "The view of every window of a shape, along new last axes.",
     "sinc_derivative": "The derivative, of an order, of sin(pi x) / (pi x).",
+    "slice_sums": "The sums of the slices that start at the indices and end at the next one, as `add.reduceat`.",
+    "slices_filled": "For each of `n` positions, the sum of the elements whose slices of `slice_sums` contain it.",
     "positive": "The same numbers, element-wise.",
 }
 """By the name of the functional variant, without the namespace."""
@@ -88,6 +90,8 @@ ARGUMENTS = {
     "repeat": (f"{VECTOR}, (2,)",),
     "reshape": ("np.arange(4.0), (2, 2)",),
     "roll": (f"{VECTOR}, 1",),
+    "slice_sums": (f"{VECTOR}, np.array([0, 2])",),
+    "slices_filled": ("np.array([1.0, 2.0]), np.array([0, 2]), 3",),
     "scatter_add": (f"{VECTOR}, np.array([0, 0]), np.array([1.0, 2.0]), 0",),
     "searchsorted": (f"{VECTOR}, 2.5",),
     "setitem": (f"{VECTOR}, (0,), 9.0",),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -50,10 +51,12 @@ from pydispatch.operators.layouts import in_c_order
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
 
-(astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
+(astype, broadcast_to, concatenate, equal, filled_slices, full_like, less, limited, logical_and, logical_or, moveaxis,
+ part, remainder, selected, slice_sums, swapaxes, take, take_along, total, where, with_added, with_item, with_selected,
  zeros_like) = operators(
-    "astype", "broadcast_to", "clip", "remainder", "index", "take_along_axis", "where", "scatter_add", "setitem",
-    "index_put", "zeros_like")
+    "astype", "broadcast_to", "concatenate", "equal", "slices_filled", "full_like", "less", "clip", "logical_and",
+    "logical_or", "moveaxis", "getitem", "remainder", "index", "slice_sums", "swapaxes", "take", "take_along_axis",
+    "sum", "where", "scatter_add", "setitem", "index_put", "zeros_like")
 
 # reading and writing through a basic key
 
@@ -475,6 +478,59 @@ def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
     return op(x, batch_of_one(indices, in_dims[1]), values, axis_behind(axis, x.ndim - 1, None)), 0
 
 
+# sums of slices
+
+
+def slices_filled(g, indices, n, axis=0):
+    """Return, for each of `n` positions along an axis, the sum of the elements whose slices contain it."""
+    shape, axis = along(g.shape, axis)
+    lengths = np.diff(indices, append=n)
+    if not indices[:1].any() and (lengths > 0).all():
+        return g.repeat(lengths, axis)
+    lengths = np.where(lengths > 0, lengths, 1)     # as NumPy reads an end that is not behind the start
+    ends = lengths.cumsum()
+    places = np.arange(lengths.sum()) + (indices - ends + lengths).repeat(lengths)
+    return added_at(g.repeat(lengths, axis), (*(ALL,) * axis, places), (*shape[:axis], n, *shape[axis + 1:]))
+
+
+def slice_sums_meta(a, indices, axis=0):
+    shape, axis = along(shape_of(a), axis)
+    return MetaArray((*shape[:axis], *shape_of(indices), *shape[axis + 1:]),
+                     np.add.reduceat(np.ones(1, dtype_of(a)), [0]).dtype)
+
+
+def slices_filled_meta(g, indices, n, axis=0):
+    shape, axis = along(shape_of(g), axis)
+    return MetaArray((*shape[:axis], n, *shape[axis + 1:]), dtype_of(g))
+
+
+def is_in_slice(indices, n):
+    """Return whether each slice, along the last axis but one, contains each of `n` positions."""
+    places, shape = range_like(indices, n), (*indices.shape, 1)
+    starts = take(places, where(less(indices, 0), n, indices))      # a negative index is out of bounds
+    last = full_like(starts, n, shape=(*shape[:-2], min(1, shape[-2])))
+    ends = concatenate([part(starts, (..., slice(1, None))), last], -1)
+    starts, ends = reshaped(starts, shape), reshaped(ends, shape)
+    return logical_or(equal(starts, places), logical_and(less(starts, places), less(places, ends)))
+
+
+def over_slices(a: Any, indices: Any, axis: int, *n: int) -> Any:
+    """Compute `slice_sums`, or with `n` `slices_filled`, by other operators. Stacks of indices are allowed."""
+    rows = moveaxis(a, axis, -1)
+    chosen = swapaxes(is_in_slice(indices, *n), -1, -2) if n else is_in_slice(indices, rows.shape[-1])
+    chosen = reshaped(chosen, (*indices.shape[:-1], *(1,) * (rank(a) - rank(indices)), *chosen.shape[-2:]))
+    rows = where(chosen, part(rows, (..., None, ALL)), zeros_like(rows, shape=()))
+    return moveaxis(total(rows, -1, rows.dtype if n else None), -1, axis)
+
+
+def slices_batch(op, info, in_dims, a, indices, *options):
+    ndim, (*n, axis) = rank(a) - (in_dims[0] == 0), options
+    axis = axis_behind(axis, ndim, None)
+    if in_dims[1] is None:
+        return op(a, indices, *n, axis), 0
+    return over_slices(batch_of(a, in_dims[0], info.batch_size), indices, axis, *n), 0
+
+
 # derivatives: the gradient of reading is written to zeros, the gradient of writing is read
 
 
@@ -566,3 +622,9 @@ declare_writer("scatter_add", "Tensor x, Tensor indices, Tensor values, int axis
                tags=("indexing",), jvp="linear", vmap=scatter_add_batch, vjp=(
                    lambda g: g, None,
                    lambda g, indices, values_shape, axis: assigned_part(take_along(g, indices, axis), values_shape)))
+declare("slice_sums", "Tensor a, Tensor indices, int axis=0", np.add.reduceat, slice_sums_meta, tags=("indexing",),
+        vjp=(lambda g, a_shape, indices, axis: filled_slices(g, indices, a_shape[axis], axis), None), jvp="linear",
+        vmap=slices_batch)
+declare("slices_filled", "Tensor g, Tensor indices, int n, int axis=0", slices_filled, slices_filled_meta,
+        tags=("indexing",), vjp=(lambda g, indices, axis: slice_sums(g, indices, axis), None), jvp="linear",
+        vmap=slices_batch)

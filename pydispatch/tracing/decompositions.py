@@ -21,6 +21,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch._sites import remember, replaces_former
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
+from pydispatch.operators.indexing import over_slices
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 
@@ -429,6 +430,16 @@ def _scatter_add(x: Any, indices: Any, values: Any, axis: int) -> Any:
     is_there = ops.np.equal(ops.np.expand_dims(indices, axis), places)
     moved = ops.np.where(is_there, ops.np.expand_dims(values, axis), ops.np.full_like(x, 0, shape=()))
     return ops.np.add(x, ops.np.sum(moved, axis + 1, x.dtype.newbyteorder("=")))
+
+
+@register_decomposition(ops.np.slice_sums.default)
+def _slice_sums(a: Any, indices: Any, axis: int = 0) -> Any:
+    return over_slices(a, indices, axis)
+
+
+@register_decomposition(ops.np.slices_filled.default)
+def _slices_filled(g: Any, indices: Any, n: int, axis: int = 0) -> Any:
+    return over_slices(g, indices, axis, n)
 
 
 # arrays from shapes

@@ -452,6 +452,17 @@ LISTED: dict[str, list[Sample]] = {
         call(array((3, 4)), ints([0]), array((3, 1)), axis=1), call(EMPTY, array((0, 1), np.int64), 1, 1),
         call(strided(), ints([0], [0], [1]), 1, 1),
     ],
+    "slice_sums": [
+        *(call(array((6,), dtype), ints(0, 2, 3)) for dtype in DTYPES),
+        *(call(CUBE, indices, axis) for indices, axis in (
+            (ints(1, 0), 0), (ints(0, 1, 1), 1), (ints(1, 2, 0), -1), (ints(9), 1), (ints(0), 3))),
+        call(strided(), ints(0, 2)),
+    ],
+    "slices_filled": [
+        *(call(array((3,), dtype), ints(0, 2, 3), 5) for dtype in DTYPES),
+        *(call(array((2, 3)), indices, 4, axis) for indices, axis in (
+            (ints(1, 0), 0), (ints(0, 1, 1), 1), (ints(3, 2, 0), -1), (ints(0), 3))),
+    ],
     "zeros": CREATED,
     "ones": CREATED,
     "empty": CREATED,
@@ -678,6 +689,12 @@ def scatter_add(x, indices, values, axis):
     return x
 
 
+def slices_filled(g, indices, n, axis=0):
+    """Multiply by the matrix of `slice_sums`."""
+    rows = np.moveaxis(g, axis, -1)
+    return np.moveaxis(rows @ np.add.reduceat(np.eye(n), indices, 0), -1, axis).astype(g.dtype)
+
+
 def complex_numbers(real: Any, imag: Any) -> Any:
     """Return pairs of real numbers, read as complex ones."""
     dtype = np.result_type(real, imag)
@@ -737,6 +754,8 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "setitem": setitem,
     "index_put": index_put,
     "scatter_add": scatter_add,
+    "slice_sums": np.add.reduceat,
+    "slices_filled": slices_filled,
     "sinc_derivative": sinc_derivative_of_double,
     "i0_derivative": i0_derivative_of_double,
     "einsum": einsum,

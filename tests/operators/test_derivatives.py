@@ -305,7 +305,7 @@ WITHOUT_GRADIENT = {
     "where": {"condition"}, "sum": {"where"}, "prod": {"where"}, "max": {"where"}, "min": {"where"}, "mean": {"where"},
     "var": {"where"}, "std": {"where"}, "full_like": {"a"}, "getitem": {"key"}, "setitem": {"key"}, "index": {"key"},
     "index_put": {"key"}, "take": {"indices"}, "take_along_axis": {"indices"}, "scatter_add": {"indices"},
-    "ldexp": {"x2"},
+    "ldexp": {"x2"}, "slice_sums": {"indices"}, "slices_filled": {"indices"},
 }
 """Arrays without a gradient: they say which elements are meant, or what shape, or are integers."""
 
