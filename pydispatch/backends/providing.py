@@ -307,7 +307,8 @@ CALLED = {
     "slice_sums": "concatenate equal full_like getitem less logical_and logical_or moveaxis sum take where zeros_like",
     "slices_filled": "concatenate equal full_like getitem less logical_and logical_or moveaxis sum swapaxes take where "
                      "zeros_like",
-    "sort": "argsort take_along_axis", "linalg_eigvalsh": "linalg_eigh", "linalg_eigvals": "linalg_eig", "linalg_svdvals": "linalg_svd",
+    "argpartition": "argsort", "sort": "argsort take_along_axis", "linalg_eigvalsh": "linalg_eigh",
+    "linalg_eigvals": "linalg_eig", "linalg_svdvals": "linalg_svd",
 }
 """The operators that each operator's decomposition calls for floating-point numbers.
 

@@ -29,7 +29,7 @@ from pydispatch.numpy.declare import (
     known_values,
 )
 from pydispatch.operators.declare import range_like
-from pydispatch.operators.layouts import in_c_order
+from pydispatch.operators.layouts import in_c_order, laid_out_like
 from pydispatch.ops import ops
 
 # --- by conditions ---------------------------------------------------------------------------------------------------
@@ -247,18 +247,25 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 
 @array_function()
 def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
-    """Return the elements with those at `kth` where sorting would put them. Here, all elements are sorted."""
+    """Return the elements with those at `kth` where sorting would put them."""
     a = as_nonscalar(a)
-    check_kth(a, kth, axis, kind)
-    return ops.np.sort(a, axis)
+    order = order_of(a, kth, axis, kind)
+    return ops.np.take_along_axis(a, order if axis is None else laid_out_like(order, a), axis)
 
 
 @array_function(constant=True)
 def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
-    """Return the indices that partition an array. Here, these are the indices that sort it."""
-    a = as_nonscalar(a)
+    """Return the indices that partition an array."""
+    return order_of(as_nonscalar(a), kth, axis, kind)
+
+
+def order_of(a: Any, kth: Any, axis: int | None, kind: Any) -> Any:
+    """Return positions in an order with the right ones at `kth`. If `kth` is unknown, they are all sorted."""
     check_kth(a, kth, axis, kind)
-    return ops.np.argsort(a, axis)
+    known = known_values(as_nonscalar(kth))
+    if known is None:
+        return ops.np.argsort(a, axis)
+    return ops.np.argpartition(a, tuple(known.ravel().tolist()), axis)
 
 
 def check_kth(a: Any, kth: Any, axis: int | None, kind: Any) -> None:

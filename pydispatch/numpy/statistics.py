@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch._core import Tensor, is_array
+from pydispatch._core import Reduction, Tensor, is_array
 from pydispatch._registry.backends import check_sizes, is_masked
 from pydispatch.exceptions import DispatchTypeError, UnsupportedError
 from pydispatch.numpy.creation import made
@@ -30,6 +30,7 @@ from pydispatch.numpy.declare import (
 )
 from pydispatch.numpy.selection import searchsorted
 from pydispatch.operators.layouts import in_c_order, laid_out_like
+from pydispatch.operators.sorting import PARTITIONED
 from pydispatch.ops import ops
 from pydispatch.schema.base_types import as_dtype
 
@@ -220,28 +221,41 @@ def may_have_nan(a: Any) -> bool:
     if a.dtype.kind not in "fc":
         return False
     known = known_values(a)
-    return known is None or bool(np.isnan(known).any())
+    return known is None or (known.size > 0 and has_nan(known))
 
 
-def sorted_rows(a: Any) -> Any:
-    """Return the rows sorted. A row that contains nan is all nan."""
-    rows = ops.np.sort(a, -1)
-    if not rows.shape[-1] or not may_have_nan(a):
-        return rows
-    last = ops.np.getitem(rows, (..., slice(-1, None)))
-    return ops.np.where(ops.np.isnan(last), last, rows)
+def sorted_rows(a: Any, places: np.ndarray | None = None) -> Any:
+    """Return the rows sorted, or the elements at these places of the sorted rows. A row with nan is all nan."""
+    if places is None:
+        rows = ops.np.sort(a, -1)
+    else:
+        order = ops.np.argpartition(a, tuple(places.tolist()), -1)
+        rows = ops.np.take_along_axis(a, ops.np.take(order, places, -1), -1)
+    return with_nan(rows, a) if a.shape[-1] and may_have_nan(a) else rows
+
+
+def with_nan(found: Any, a: Any) -> Any:
+    """Replace what was found for rows with nan by nan. For `argmax`, the first nan of a row is the largest element."""
+    largest = ops.np.take_along_axis(a, ops.np.argmax(a, -1, keepdims=True), -1)
+    return ops.np.where(ops.np.isnan(largest), largest, found)
 
 
 def between(rows: Any, position: np.ndarray, dtype: Any) -> Any:
-    """Return the elements at positions of the sorted rows. Several positions are a new first axis."""
+    """Return the elements at positions of the rows in sorted order. Several positions are a new first axis."""
     n = rows.shape[-1]
     position = np.clip(position, 0, n - 1)
     below = np.floor(position).astype(np.intp)
+    above = np.minimum(below + 1, n - 1)
     weight = (position - below).astype(position.dtype)
+    if n < PARTITIONED:
+        rows = sorted_rows(rows)
+    else:
+        places, found = np.unique([below, above], return_inverse=True)
+        rows, (below, above) = sorted_rows(rows, places), found.reshape(2, *below.shape)
     left = ops.np.take(rows, below, -1)
     if (weight == 0).all():
         return left
-    right = ops.np.take(rows, np.minimum(below + 1, n - 1), -1)
+    right = ops.np.take(rows, above, -1)
     step = ops.np.multiply(ops.np.subtract(right, left), weight.astype(dtype))
     # compute the sum in the order that loses the least precision, like NumPy
     if (weight < 0.5).all():
@@ -325,7 +339,6 @@ def quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepd
     if weights is not None:
         found = weighted_quantiles(rows, q, weights, axis, method, a, leave_out_nan=name.startswith("nan"))
     elif isinstance(q, np.ndarray):
-        rows = sorted_rows(rows)
         found = between(rows, POSITIONS[method](rows.shape[-1], q if q.dtype.kind == "f" else q.astype(float)), dtype)
     else:
         rows = sorted_rows(rows)
@@ -445,12 +458,11 @@ def at_places(rows: Any, order: Any, places: slice) -> Any:
     return ops.np.take_along_axis(rows, order, -1)
 
 
-PARTITIONED = 200       # from this number of elements on, a partition is faster than sorting
-
-
-def order_of_middle(known: np.ndarray, n: int) -> np.ndarray:
-    """Return the positions of each row's elements, with the middle and the last elements in sorted order."""
-    return known.argsort(-1) if n < PARTITIONED else known.argpartition(((n - 1) // 2, n // 2, n - 1), -1)
+def order_of_middle(rows: Any, known: np.ndarray | None, kth: tuple[int, ...]) -> Any:
+    """Return the positions of each row's elements, with the elements at `kth` as in sorted order."""
+    if known is None:
+        return ops.np.argpartition(rows, kth, -1)
+    return known.argsort(-1) if rows.shape[-1] < PARTITIONED else known.argpartition(kth, -1)
 
 
 def mean_of_row(rows: Any) -> Any:
@@ -458,12 +470,13 @@ def mean_of_row(rows: Any) -> Any:
     return ops.np.mean(rows) if rows.ndim == 1 else ops.np.mean(rows, -1)
 
 
-def has_nan_last(known: np.ndarray, order: np.ndarray) -> bool:
-    """Return whether the numbers contain nan, which comes last in the order of its row."""
-    if known.ndim == 1:
-        last = known[order[-1]]
-        return bool(last != last)
-    return bool(np.isnan(np.take_along_axis(known, order[..., -1:], -1)).any())
+LARGEST = Reduction(np.maximum)
+
+
+def has_nan(known: np.ndarray) -> bool:
+    """Return whether nan is among the numbers."""
+    largest = LARGEST(known)
+    return bool(largest != largest)
 
 
 @array_function()
@@ -477,12 +490,11 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     if not n:
         found = ops.np.mean(rows, -1)
     else:
-        known = known_values(rows)
-        order = ops.np.argsort(rows, -1) if known is None else order_of_middle(known, n)
-        found = mean_of_row(at_places(rows, order, slice((n - 1) // 2, n // 2 + 1)))
-        if rows.dtype.kind in "fc" and (known is None or has_nan_last(known, order)):
-            last = at_places(rows, order, slice(-1, None))
-            found = ops.np.where(ops.np.squeeze(ops.np.isnan(last), -1), ops.np.squeeze(last, -1), found)
+        known, middle = known_values(rows), ((n - 1) // 2, n // 2)
+        order = order_of_middle(rows, known, middle[middle[0] == middle[1]:])
+        found = mean_of_row(at_places(rows, order, slice(middle[0], middle[1] + 1)))
+        if rows.dtype.kind in "fc" and (known is None or has_nan(known)):
+            found = ops.np.squeeze(with_nan(ops.np.expand_dims(found, -1), rows), -1)
     found = laid_out_like(found, rows, without=[rows.ndim - 1])
     if is_asked_for(keepdims):
         found = ops.np.reshape(found, kept)

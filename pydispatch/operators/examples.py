@@ -49,6 +49,7 @@ RNG = "np.random.default_rng(0)"
 ARGUMENTS = {
     "arange": ("0.0, 1.0, 0.25",),
     "arccosh": ("np.array([1.0, 2.0])",),
+    "argpartition": ("np.array([3.0, 1.0, 2.0]), (1,)",),
     "argsort": ("np.array([3.0, 1.0, 2.0])",),
     "astype": (f"{VECTOR}, np.float32",),
     "broadcast_to": (f"{VECTOR}, (2, 3)",),

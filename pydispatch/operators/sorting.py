@@ -47,5 +47,36 @@ def sorted_by_position(a, axis=-1, kind=None, *, stable=None):
     return take_along(a, positions if axis is None else laid_out_like(positions, a), axis)
 
 
+PARTITIONED = 200       # from this number of elements on, a partition is faster than sorting
+
+
+def argpartition(a, kth, axis=-1):
+    """Return positions in an order with the right elements at `kth`, smaller ones before and larger ones behind."""
+    a = np.asarray(a)
+    return a.argpartition(kth, axis) if check_kth(a.shape, kth, axis) >= PARTITIONED else a.argsort(axis)
+
+
+def check_kth(shape, kth, axis):
+    """Return the number of elements along the axis. Raise ValueError for positions that are not among them."""
+    shape, axis = along(shape, axis)
+    for k in kth:
+        if not -shape[axis] <= k < shape[axis]:
+            raise ValueError(f"kth(={k}) out of bounds ({shape[axis]})")
+    return shape[axis]
+
+
+def argpartition_meta(a, kth, axis=-1):
+    check_kth(shape_of(a), kth, axis)
+    return MetaArray(along(shape_of(a), axis)[0], np.dtype(np.intp))
+
+
+def argpartition_batch(op, info, in_dims, a, kth, axis):
+    rows, axis = rows_along(a, axis)
+    return op(rows, kth, axis), 0
+
+
+declare("argpartition", "Tensor a, int[] kth, int? axis=-1", argpartition, argpartition_meta, tags=("sorting",),
+        left_out={"kind": "NumPy has one kind", "order": "it names fields, which arrays of operators do not have"},
+        differentiable=False, vmap=argpartition_batch)
 sorting("argsort", ArrayMethod("argsort"), takes_scalars=True, differentiable=False)
 sorting("sort", np.sort, takes_scalars=False, differentiated_as=sorted_by_position)

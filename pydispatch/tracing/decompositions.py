@@ -442,6 +442,11 @@ def _slices_filled(g: Any, indices: Any, n: int, axis: int = 0) -> Any:
     return over_slices(g, indices, axis, n)
 
 
+@register_decomposition(ops.np.argpartition.default)
+def _argpartition(a: Any, kth: Any, axis: int | None = -1) -> Any:
+    return ops.np.argsort(a, axis)
+
+
 # arrays from shapes
 
 

@@ -68,3 +68,52 @@ def test_an_element_beside_an_infinite_one_is_itself(method):
     expected = pnp.quantile(x, q, method=method)
     assert expected == 2.0
     assert func.value_and_grad(lambda q: pnp.quantile(x, q, method=method))(q)[0] == expected
+
+
+MANY = np.random.default_rng(1).normal(size=(3, 301))
+WITH_NAN = np.where(np.arange(903).reshape(3, 301) == 400, np.nan, MANY)
+
+
+@pytest.mark.parametrize("x", [MANY, WITH_NAN, np.round(MANY, 1), MANY.astype(np.float32), (MANY * 50).astype(int)])
+@pytest.mark.parametrize("transform", [lambda f: f, compile, func.vmap])
+def test_quantiles_of_many_elements_are_numpys(x, transform):
+    for name, *args in (("quantile", SHARES), ("quantile", 0.95), ("percentile", [30, 30.1]), ("median",)):
+        axis = -1 if transform is not func.vmap else None
+        found = transform(lambda x, name=name, args=args, axis=axis: getattr(pnp, name)(x, *args, axis=axis))(x)
+        expected = getattr(np, name)(x, *args, axis=-1)
+        found = np.moveaxis(found, 0, -1) if transform is func.vmap and np.ndim(args[:1]) > 1 else found
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, compile])
+def test_gradients_of_selected_elements_go_to_these(transform):
+    x = MANY[0]
+    order = np.argsort(x)
+    for function, parts in (
+        (lambda x: pnp.quantile(x, 0.95), {285: 1.0}), (lambda x: pnp.quantile(x, 0.9525), {285: 0.25, 286: 0.75}),
+        (pnp.median, {150: 1.0}), (lambda x: pnp.median(x[:300]) + 0 * x[0], None),
+        (lambda x: pnp.partition(x, 297)[-3:].sum(), {298: 1.0, 299: 1.0, 300: 1.0}),
+    ):
+        found = transform(func.grad(function))(x)
+        if parts is None:
+            parts, order = {149: 0.5, 150: 0.5}, np.argsort(x[:300])
+        expected = np.zeros(301)
+        expected[order[list(parts)]] = list(parts.values())
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        order = np.argsort(x)
+
+
+def test_nan_has_the_gradient_of_what_is_nan():
+    x = WITH_NAN[1]
+    for function in (pnp.median, lambda x: pnp.quantile(x, 0.3)):
+        found = func.grad(function)(x)
+        assert np.isnan(found[np.isnan(x)]).all() or (found == np.isnan(x)).all()
+
+
+def test_partitions_have_their_elements_in_place():
+    for kth in (7, [0, 150, -1]):
+        found = pnp.partition(Tensor(MANY), kth, 1).numpy()
+        np.testing.assert_array_equal(found[:, kth], np.sort(MANY, 1)[:, kth])
+        np.testing.assert_array_equal(np.sort(found, 1), np.sort(MANY, 1))
+        places = pnp.argpartition(Tensor(MANY), kth, 1).numpy()
+        np.testing.assert_array_equal(np.take_along_axis(MANY, places, 1), found)

@@ -452,6 +452,11 @@ LISTED: dict[str, list[Sample]] = {
         call(array((3, 4)), ints([0]), array((3, 1)), axis=1), call(EMPTY, array((0, 1), np.int64), 1, 1),
         call(strided(), ints([0], [0], [1]), 1, 1),
     ],
+    "argpartition": [
+        *(call(array((3, 4), dtype), (2,)) for dtype in DTYPES),
+        *(call(CUBE, kth, axis) for kth, axis in (((1,), 0), ((0, -1), 1), ((5, 2), None), ((9,), 1), ((0,), 3))),
+        call(strided(), (0,)), call(SCALAR, (0,)),
+    ],
     "slice_sums": [
         *(call(array((6,), dtype), ints(0, 2, 3)) for dtype in DTYPES),
         *(call(CUBE, indices, axis) for indices, axis in (
@@ -689,6 +694,12 @@ def scatter_add(x, indices, values, axis):
     return x
 
 
+def argpartition(a, kth, axis=-1):
+    """Sort a few elements, after NumPy's check of the positions."""
+    np.argpartition(a, kth, axis)
+    return np.argsort(a, axis)
+
+
 def slices_filled(g, indices, n, axis=0):
     """Multiply by the matrix of `slice_sums`."""
     rows = np.moveaxis(g, axis, -1)
@@ -754,6 +765,7 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "setitem": setitem,
     "index_put": index_put,
     "scatter_add": scatter_add,
+    "argpartition": argpartition,
     "slice_sums": np.add.reduceat,
     "slices_filled": slices_filled,
     "sinc_derivative": sinc_derivative_of_double,

@@ -54,6 +54,7 @@ CALLS = {
     "index": call(META, (slice(None), META_ROWS)),
     "index_put": call(META, META_ROWS, MetaArray((10**5, 10**6))),
     "scatter_add": call(META, MetaArray((1000, 10**5), np.int64), 1.0, 1),
+    "argpartition": call(META, (5,)),
     "slice_sums": call(META, MetaArray((10,), int)),
     "slices_filled": call(META, MetaArray((HUGE[0],), int), 10**12),
     "interp": call(META, MetaArray((10**6,), float), MetaArray((10**6,), float)),
