@@ -61,6 +61,14 @@ class _argmax(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | None = ..., *, keepdims: bool = ...) -> Any: ...
 
+class _argpartition(Packet):  # type: ignore[misc]
+    @overload
+    def __call__(self, a: Tensor, kth: int | Sequence[int], axis: int | None = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, kth: int | Sequence[int], axis: int | None = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, kth: int | Sequence[int], axis: int | None = ...) -> Any: ...
+
 class _argsort(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Array, axis: int | None = ..., kind: str | None = ..., *, stable: bool | None = ...) -> _Array: ...
@@ -323,6 +331,16 @@ class _linalg_solve(Packet):  # type: ignore[misc]
     def __call__(self, a: _Raw, b: _Raw) -> NDArray[Any]: ...
     @overload
     def __call__(self, a: _Value, b: _Value) -> Any: ...
+
+class _linalg_solve_with(Packet):  # type: ignore[misc]
+    @overload
+    def __call__(self, a: Tensor, b: _Value, *, transposed: bool = ..., lower: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, b: Tensor, *, transposed: bool = ..., lower: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, b: _Raw, *, transposed: bool = ..., lower: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, b: _Value, *, transposed: bool = ..., lower: bool = ...) -> Any: ...
 
 class _linalg_svd(Packet):  # type: ignore[misc]
     @overload
@@ -748,6 +766,26 @@ class _setitem(Packet):  # type: ignore[misc]
 class _setitem_(Packet):  # type: ignore[misc]
     def __call__(self, x: _T, key: Any, value: _Value) -> _T: ...
 
+class _slice_sums(Packet):  # type: ignore[misc]
+    @overload
+    def __call__(self, a: Tensor, indices: _Value, axis: int = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Value, indices: Tensor, axis: int = ...) -> Tensor: ...
+    @overload
+    def __call__(self, a: _Raw, indices: _Raw, axis: int = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, a: _Value, indices: _Value, axis: int = ...) -> Any: ...
+
+class _slices_filled(Packet):  # type: ignore[misc]
+    @overload
+    def __call__(self, g: Tensor, indices: _Value, n: int, axis: int = ...) -> Tensor: ...
+    @overload
+    def __call__(self, g: _Value, indices: Tensor, n: int, axis: int = ...) -> Tensor: ...
+    @overload
+    def __call__(self, g: _Raw, indices: _Raw, n: int, axis: int = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, g: _Value, indices: _Value, n: int, axis: int = ...) -> Any: ...
+
 class _sliding_window_view(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Array, window_shape: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> _Array: ...
@@ -868,6 +906,7 @@ class Operators:
     arctanh_: _absolute_
     argmax: _argmax
     argmin: _argmax
+    argpartition: _argpartition
     argsort: _argsort
     astype: _astype
     bitwise_and: _add
@@ -987,6 +1026,7 @@ class Operators:
     linalg_qr: _linalg_qr
     linalg_slogdet: _linalg_eig
     linalg_solve: _linalg_solve
+    linalg_solve_with: _linalg_solve_with
     linalg_svd: _linalg_svd
     linalg_svdvals: _linalg_svdvals
     linalg_vector_norm: _linalg_vector_norm
@@ -1121,6 +1161,8 @@ class Operators:
     sinc_derivative: _i0_derivative
     sinh: _absolute
     sinh_: _absolute_
+    slice_sums: _slice_sums
+    slices_filled: _slices_filled
     sliding_window_view: _sliding_window_view
     sort: _argsort
     spacing: _absolute

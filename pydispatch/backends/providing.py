@@ -308,7 +308,7 @@ CALLED = {
     "slices_filled": "concatenate equal full_like getitem less logical_and logical_or moveaxis sum swapaxes take where "
                      "zeros_like",
     "argpartition": "argsort", "sort": "argsort take_along_axis", "linalg_eigvalsh": "linalg_eigh",
-    "linalg_eigvals": "linalg_eig", "linalg_svdvals": "linalg_svd",
+    "linalg_eigvals": "linalg_eig", "linalg_solve_with": "linalg_solve", "linalg_svdvals": "linalg_svd",
 }
 """The operators that each operator's decomposition calls for floating-point numbers.
 

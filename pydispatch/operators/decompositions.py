@@ -28,6 +28,7 @@ from numpy.linalg import _umath_linalg as universal  # the universal functions t
 from pydispatch._core import MetaArray, Reduction, is_of_numpy, sum_to
 from pydispatch._registry.derivatives import Joint
 from pydispatch.exceptions import NoDerivativeError
+from pydispatch.operators import lapack
 from pydispatch.operators.batching import axes_behind, batch_of, padded, rank, reshaped
 from pydispatch.operators.declare import declare, install, operators
 from pydispatch.operators.linalg import adjoint, conjugated, matmul_meta
@@ -35,11 +36,11 @@ from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.operators.pointwise import nonzero
 
 # in formulas, these operators take less time than Python's, above all for a matrix and a number
-(absolute, add, cofactor, cofactor_slope, concatenate, detach, divide, eig, eigh, inv, multiply, sign, solve, subtract,
- svd, svdvals, vector_norm, where) = operators(
+(absolute, add, cofactor, cofactor_slope, concatenate, detach, divide, eig, eigh, inv, multiply, sign, solve,
+ solve_with, subtract, svd, svdvals, vector_norm, where) = operators(
     "absolute", "add", "linalg_cofactor", "linalg_cofactor_slope", "concatenate", "detach", "divide", "linalg_eig",
-    "linalg_eigh", "linalg_inv", "multiply", "sign", "linalg_solve", "subtract", "linalg_svd", "linalg_svdvals",
-    "linalg_vector_norm", "where")
+    "linalg_eigh", "linalg_inv", "multiply", "sign", "linalg_solve", "linalg_solve_with", "subtract", "linalg_svd",
+    "linalg_svdvals", "linalg_vector_norm", "where")
 
 
 # --- matrices in formulas --------------------------------------------------------------------------------------------
@@ -53,13 +54,15 @@ def is_complex(x):
 def constant_matrix(kind, n, dtype):
     """Build a read-only constant matrix of the given kind.
 
-    The kinds are the identity, ones below the diagonal, the latter with halves on the diagonal, and infinity on the
-    diagonal with zeros elsewhere.
+    The kinds are the identity, ones below the diagonal, the latter with ones or halves on the diagonal, and infinity on
+    the diagonal with zeros elsewhere.
     """
     if kind == "identity":
         found = np.eye(n, dtype=dtype)
     elif kind == "below":
         found = np.tri(n, k=-1, dtype=dtype)
+    elif kind == "lower":
+        found = np.tri(n, dtype=dtype)
     elif kind == "lower half":
         found = np.tri(n, k=-1, dtype=dtype) + np.eye(n, dtype=dtype) / 2
     else:
@@ -166,11 +169,30 @@ def matrix_operator(name, arguments, kernel, n_results=1, **parts):
 def cofactors(a):
     """Compute the matrix of cofactors, which is the gradient of the determinant, also of singular matrices."""
     if a.size and a.dtype.kind in "fc":
+        if a.shape[-2:] == (2, 2):
+            return a[..., ::-1, ::-1] * CHECKERBOARD.astype(a.dtype)
+        if a.shape[-2:] == (3, 3):
+            return cross(a.take(NEXT, -2), a.take(LAST, -2))
         with np.errstate(all="ignore"):
-            if np.all(np.linalg.cond(a) < 1 / np.finfo(a.dtype).eps):
-                return np.linalg.det(a)[..., None, None] * np.linalg.inv(a).mT
+            inverse = universal.inv(a)      # nan for singular matrices
+            if (column_sums(a) * column_sums(inverse) < 1 / np.finfo(a.dtype).eps).all():
+                return np.linalg.det(a)[..., None, None] * inverse.mT
     u, s, vh = np.linalg.svd(a)
     return (orientation(u, vh) * u.conj() * products_of_others(s)[..., None, :]) @ vh.conj()
+
+
+NEXT, LAST = np.array([1, 2, 0]), np.array([2, 0, 1])
+CHECKERBOARD = np.array([[1, -1], [-1, 1]])
+
+
+def cross(x, y):
+    """Return the cross products of the rows."""
+    return x.take(NEXT, -1) * y.take(LAST, -1) - x.take(LAST, -1) * y.take(NEXT, -1)
+
+
+def column_sums(a):
+    """Return norms of matrices, whose product for a matrix and its inverse is a condition number."""
+    return np.absolute(a).sum(-2).max(-1)
 
 
 def orientation(u, vh):
@@ -305,35 +327,61 @@ def slogdet_jvp(t, a, result):
     return result[0] * 0, relative
 
 
-def solve_of_vectors(a, b):
-    """Return the result of `solve` for a `b` whose last axis is a vector, in each of a stack."""
-    return solve(a, b) if b.ndim == 1 else solve(a, b[..., None])[..., 0]
+def solve_kernel(a, b):
+    """Compute `np.linalg.solve`, with the factors of the last matrices."""
+    found = lapack.solution(a, b) if lapack.is_solved_here(a, b) else None
+    return np.linalg.solve(a, b) if found is None else found
 
 
-def solve_transposed(a, g):
-    """Return the result of `solve` for a vector and the transpose of a matrix for which a solution was found."""
-    if g.ndim == 1 and g.size and is_plain_square(a) and type(g) is np.ndarray and g.dtype is DOUBLE:
-        found = universal.solve1(a.mT, g)
-        if found[0] == found[0]:    # nan if rounding makes only the transpose singular
-            return found
-    return solve_of_vectors(a.mT, g)
+def solve_with_kernel(a, b, *, transposed=False, lower=False):
+    """Solve with a matrix or its transpose. With `lower`, the matrix is the lower triangle of `a`."""
+    found = None
+    if lapack.is_solved_here(a, b):
+        found = (lapack.triangular_solution if lower else lapack.solution)(a, b, transposed)
+    elif transposed and not lower and b.ndim == 1 and b.size and is_plain_square(a) and b.dtype is DOUBLE:
+        found = universal.solve1(a.mT, b)
+        found = found if found[0] == found[0] else None     # nan if rounding makes only the transpose singular
+    if found is None:
+        a = np.tril(a) if lower else a
+        found = np.linalg.solve(a.mT if transposed else a, b)
+    return found
+
+
+def solve_of_vectors(a, b, **options):
+    """Return the result of `solve_with` for a `b` whose last axis is a vector, in each of a stack."""
+    return solve_with(a, b, **options) if b.ndim == 1 else solve_with(a, b[..., None], **options)[..., 0]
+
+
+def solve_with_vjp(g, a, result, b_shape, transposed, lower):
+    is_vector = len(b_shape) == 1
+    gradient = (solve_of_vectors if is_vector else solve_with)(a, g, transposed=not transposed, lower=lower)
+    left, right = (result, gradient) if transposed else (gradient, result)
+    product = left[..., :, None] * right[..., None, :] if is_vector else left @ right.mT
+    product = multiply(product, constant_like("lower", product)) if lower else product
+    return sum_to(-product, tuple(a.shape)), sum_to(gradient, b_shape)
+
+
+def solve_with_jvp_of_a(t, a, result, b_shape, transposed, lower):
+    t = multiply(t, constant_like("lower", t)) if lower else t
+    t = t.mT if transposed else t
+    if len(b_shape) == 1:
+        return -solve_of_vectors(a, (t @ result[..., None])[..., 0], transposed=transposed, lower=lower)
+    return -solve_with(a, t @ result, transposed=transposed, lower=lower)
+
+
+def solve_with_jvp_of_b(t, a, b_shape, transposed, lower):
+    return (solve_of_vectors if len(b_shape) == 1 else solve_with)(a, t, transposed=transposed, lower=lower)
 
 
 def solve_vjp(g, a, result, b_shape):
-    if len(b_shape) == 1:
-        gradient = solve_transposed(a, g)
-        return sum_to(-gradient[..., :, None] * result[..., None, :], tuple(a.shape)), sum_to(gradient, b_shape)
-    gradient = solve(a.mT, g)
-    return sum_to(-(gradient @ result.mT), tuple(a.shape)), sum_to(gradient, b_shape)
+    return solve_with_vjp(g, a, result, b_shape, False, False)
 
 
 def solve_jvp_of_a(t, a, result, b_shape):
-    if len(b_shape) == 1:
-        return -solve_of_vectors(a, (t @ result[..., None])[..., 0])
-    return -solve(a, t @ result)
+    return solve_with_jvp_of_a(t, a, result, b_shape, False, False)
 
 
-def solve_meta(a, b):
+def solve_meta(a, b, **options):
     shape, other = shape_of(a), shape_of(b)
     first = np.empty((0, *shape[-2:]) if len(shape) >= 2 else shape, dtype_of(a))
     second = np.empty(other if len(other) <= 1 else (0, *other[-2:]), dtype_of(b))
@@ -343,7 +391,8 @@ def solve_meta(a, b):
     return MetaArray((*broadcast([shape[:-2], other[:-2]]), *found.shape[-2:]), found.dtype)
 
 
-def solve_batch(op, info, in_dims, a, b):
+def solve_batch(op, info, in_dims, a, b, *options):
+    op = partial(op, **dict(zip(("transposed", "lower"), options, strict=False)))
     first, second = in_dims[0] == 0, in_dims[1] == 0
     n_axes, n_others = rank(a) - first, rank(b) - second
     if n_axes < 2:
@@ -375,8 +424,11 @@ declare("linalg_cofactor_slope", "Tensor a, Tensor change", cofactor_slopes, cof
 matrix_operator("det", "Tensor a", np.linalg.det, vjp=lambda g, a: g[..., None, None] * cofactor(a),
                 jvp=lambda t, a: (cofactor(a) * t).sum((-2, -1)))
 matrix_operator("slogdet", "Tensor a", slogdet_kernel, 2, vjp=slogdet_vjp, jvp=slogdet_jvp)
-declare("linalg_solve", "Tensor a, Tensor b", np.linalg.solve, solve_meta, tags=("linalg",), vjp=Joint(solve_vjp),
+declare("linalg_solve", "Tensor a, Tensor b", solve_kernel, solve_meta, tags=("linalg",), vjp=Joint(solve_vjp),
         jvp=(solve_jvp_of_a, lambda t, a, b_shape: solve_of_vectors(a, t) if len(b_shape) == 1 else solve(a, t)),
+        vmap=solve_batch)
+declare("linalg_solve_with", "Tensor a, Tensor b, *, bool transposed=False, bool lower=False", solve_with_kernel,
+        solve_meta, tags=("linalg",), vjp=Joint(solve_with_vjp), jvp=(solve_with_jvp_of_a, solve_with_jvp_of_b),
         vmap=solve_batch)
 
 
@@ -393,15 +445,16 @@ def cholesky_kernel(a, *, upper=False):
 
 def cholesky_vjp(g, result, upper):
     lower, g = (adjoint(result), conjugated(g).mT) if upper else (result, g)
-    inverse = inv(lower)
     middle = lower.mT @ g * constant_like("lower half", lower)
-    return hermitian_part(inverse.mT @ middle @ conjugated(inverse))
+    left = solve_with(lower, middle, transposed=True, lower=True)
+    return hermitian_part(solve_with(conjugated(lower), left.mT, transposed=True, lower=True).mT)
 
 
 def cholesky_jvp(t, result, upper):
     lower = adjoint(result) if upper else result
-    inverse = inv(lower)
-    tangent = lower @ (inverse @ hermitian_part(t) @ adjoint(inverse) * constant_like("lower half", lower))
+    left = solve_with(lower, hermitian_part(t), lower=True)
+    inner = solve_with(conjugated(lower), left.mT, lower=True).mT
+    tangent = lower @ (inner * constant_like("lower half", lower))
     return adjoint(tangent) if upper else tangent
 
 

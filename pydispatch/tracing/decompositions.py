@@ -447,6 +447,12 @@ def _argpartition(a: Any, kth: Any, axis: int | None = -1) -> Any:
     return ops.np.argsort(a, axis)
 
 
+@register_decomposition(ops.np.linalg_solve_with.default)
+def _solve_with(a: Any, b: Any, *, transposed: bool = False, lower: bool = False) -> Any:
+    a = ops.np.multiply(a, np.tri(a.shape[-1], dtype=bool)) if lower else a
+    return ops.np.linalg_solve(ops.np.swapaxes(a, -1, -2) if transposed else a, b)
+
+
 # arrays from shapes
 
 

@@ -18,6 +18,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDerivativeError
 from pydispatch.func import grad as func_grad
 from pydispatch.func import hessian, jacfwd, jacrev, jvp, vmap
+from pydispatch.operators import lapack
 from pydispatch.testing import gradcheck, gradgradcheck
 from tests.numpy.samples.linalg import regular
 
@@ -517,3 +518,80 @@ def test_pseudo_inverses_of_other_matrices_are_numpys(matrix):
     found = ops.np.linalg_pinv(matrix, 1e-9)
     assert found.dtype == expected.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+# --- factors that are kept -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("b", [np.cos(np.arange(40.0)), np.cos(np.arange(80.0)).reshape(40, 2),
+                               np.cos(np.arange(80.0)).reshape(2, 40).T])
+@pytest.mark.parametrize("layout", [lambda a: a, lambda a: np.asfortranarray(a), lambda a: a[::-1]])
+def test_solutions_have_the_bits_of_numpys_also_with_the_same_matrix_again(b, layout):
+    a = layout(np.random.default_rng(0).normal(size=(40, 40)))
+    for _ in range(3):
+        found = ops.np.linalg_solve(a, b)
+        np.testing.assert_array_equal(found, np.linalg.solve(a, b))
+        assert found.strides == np.linalg.solve(a, b).strides
+        a[3, 5] += 0.5          # factors of the matrix before do not serve for it
+
+
+@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("options", [{"transposed": True}, {"lower": True}, {"transposed": True, "lower": True}])
+@pytest.mark.parametrize("n_columns", [None, 2])
+def test_solutions_with_parts_of_matrices(n, options, n_columns):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(n, n)) + 8 * np.eye(n), rng.normal(size=(n, n_columns) if n_columns else n)
+    matrix = np.tril(a) if "lower" in options else a
+    expected = np.linalg.solve(matrix.T if "transposed" in options else matrix, b)
+    def solve(a, b):
+        return ops.np.linalg_solve_with(a, b, **options)
+    np.testing.assert_allclose(solve(a, b), expected, rtol=1e-10)
+    np.testing.assert_array_equal(compile(solve)(a, b), solve(a, b))
+    np.testing.assert_allclose(vmap(solve)(np.stack([a, a]), np.stack([b, 2 * b]))[1], 2 * expected, rtol=1e-10)
+    if n == 3:
+        tracked = Tensor(a, requires_grad=True), Tensor(b, requires_grad=True)
+        gradcheck(solve, tracked, check_forward_ad=True)
+        gradgradcheck(solve, tracked)
+
+
+def test_large_singular_matrices_are_refused():
+    a = np.ones((40, 40))
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        ops.np.linalg_solve(a, a[0])
+    for options in ({"transposed": True}, {"lower": True}):
+        with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+            ops.np.linalg_solve_with(np.zeros((40, 40)), a[0], **options)
+
+
+def test_without_the_routines_numpys_functions_solve(monkeypatch):
+    a, b = np.random.default_rng(0).normal(size=(40, 40)), np.cos(np.arange(40.0))
+    with_routines = func_grad(lambda a: pnp.linalg.solve(a, b).sum())(a)
+    monkeypatch.setattr(lapack, "LAPACK", None)
+    np.testing.assert_allclose(func_grad(lambda a: pnp.linalg.solve(a, b).sum())(a), with_routines, rtol=1e-9)
+    monkeypatch.setattr(lapack.ctypes, "CDLL", raise_os_error)
+    assert lapack.lapack_of_numpy() is None
+
+
+def raise_os_error(*args):
+    raise OSError
+
+
+def test_the_gradient_of_large_factors():
+    a = regular(40, 40) / 40
+    step, weights = np.random.default_rng(0).normal(size=(2, 40, 40))
+    def loss(library, a):
+        return (library.linalg.cholesky(a @ a.T + np.eye(40)) * weights).sum()
+    slope = (loss(np, a + 1e-6 * step) - loss(np, a - 1e-6 * step)) / 2e-6
+    np.testing.assert_allclose((func_grad(lambda a: loss(pnp, a))(a) * step).sum(), slope, rtol=1e-6)
+    np.testing.assert_allclose(jvp(lambda a: loss(pnp, a), (a,), (step,))[1], slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("dtype", [float, complex, np.float32])
+def test_cofactors_are_signed_minors(n, dtype):
+    a = regular(2, n, n, dtype=complex if dtype is complex else float).astype(dtype)
+    expected = [[[np.linalg.det(np.delete(np.delete(x, i, 0), j, 1)) * (-1) ** (i + j) for j in range(n)]
+                 for i in range(n)] for x in a]
+    found = ops.np.linalg_cofactor(a)
+    assert found.dtype == a.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-4 if dtype is np.float32 else 1e-9)

@@ -468,6 +468,11 @@ LISTED: dict[str, list[Sample]] = {
         *(call(array((2, 3)), indices, 4, axis) for indices, axis in (
             (ints(1, 0), 0), (ints(0, 1, 1), 1), (ints(3, 2, 0), -1), (ints(0), 3))),
     ],
+    "linalg_solve_with": [
+        *(call(np.array([[2.0, 1.0], [1.0, 3.0]], dtype), array((2,), dtype), transposed=transposed, lower=lower)
+          for dtype, transposed, lower in product((np.float32, float, complex), (False, True), (False, True))),
+        call(np.array([[[2.0, 1.0], [1.0, 3.0]]]), array((2, 1)), transposed=True), call(array((2, 3)), array((2,))),
+    ],
     "zeros": CREATED,
     "ones": CREATED,
     "empty": CREATED,
@@ -694,6 +699,11 @@ def scatter_add(x, indices, values, axis):
     return x
 
 
+def linalg_solve_with(a, b, transposed=False, lower=False):
+    a = np.tril(a) if lower else a
+    return np.linalg.solve(np.swapaxes(a, -1, -2) if transposed else a, b)
+
+
 def argpartition(a, kth, axis=-1):
     """Sort a few elements, after NumPy's check of the positions."""
     np.argpartition(a, kth, axis)
@@ -766,6 +776,7 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "index_put": index_put,
     "scatter_add": scatter_add,
     "argpartition": argpartition,
+    "linalg_solve_with": linalg_solve_with,
     "slice_sums": np.add.reduceat,
     "slices_filled": slices_filled,
     "sinc_derivative": sinc_derivative_of_double,

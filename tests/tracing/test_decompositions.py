@@ -9,7 +9,7 @@ import pytest
 
 from pydispatch import ops
 from pydispatch._core import Tensor, is_array
-from pydispatch._registry.operators import find_or_raise
+from pydispatch._registry.operators import find_or_raise, schema_of
 from pydispatch.backends.providing import CALLED
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
 from pydispatch.modes import DispatchMode
@@ -74,9 +74,10 @@ def pieces_of(name):
 
 
 def samples_of_real_numbers(name):
-    """Return arguments of the operator, of a function of matrices, one."""
+    """Return arguments of the operator, of a function of matrices, the same matrix for each."""
     if name.startswith("linalg_"):
-        return [((np.array([[2.0, 1.0], [1.0, 3.0]]),), {})]
+        arguments = schema_of(find_or_raise(f"np::{name}")).arguments
+        return [((np.array([[2.0, 1.0], [1.0, 3.0]]),) * sum(not argument.has_default for argument in arguments), {})]
     return [(sample.args, sample.kwargs) for sample in samples(name)
             if not any(is_array(leaf) and leaf.dtype.kind == "c" for leaf in tree_leaves((sample.args, sample.kwargs)))]
 

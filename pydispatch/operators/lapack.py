@@ -1,0 +1,107 @@
+"""LAPACK in the library that NumPy calls: solutions by factors that are kept, and by triangular matrices.
+
+NumPy factors a matrix for each solution. The same routines, called one by one, give the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.linalg import _umath_linalg
+
+DOUBLE = np.dtype(np.float64)
+SMALLEST = 24       # rows. For fewer, the calls from Python take longer than the factors
+LARGEST_KEPT = 1 << 10
+FORMS = (("scipy_{}_64_", np.int64), ("{}$NEWLAPACK$ILP64", np.int64), ("{}_64_", np.int64), ("{}_", np.int32))
+
+
+class Lapack(NamedTuple):
+    """The routines for float64, and the dtype of their integers."""
+
+    getrf: Any
+    getrs: Any
+    trtrs: Any
+    integer: Any
+
+
+def lapack_of_numpy() -> Lapack | None:
+    """Return the routines, or None if they cannot be found."""
+    for form, integer in FORMS:
+        try:
+            library = ctypes.CDLL(_umath_linalg.__file__)
+            getrf, getrs, trtrs = [library[form.format(name)] for name in ("dgetrf", "dgetrs", "dtrtrs")]
+            return Lapack(getrf, getrs, trtrs, integer)
+        except (AttributeError, OSError):
+            continue
+    return None
+
+
+LAPACK = lapack_of_numpy()
+
+
+def run(routine: Any, *arguments: Any) -> int:
+    """Call a routine with letters, integers and arrays in Fortran's order. Return what it reports as its last one."""
+    assert LAPACK is not None
+    report = np.zeros(1, LAPACK.integer)
+    kept = [np.array(argument, LAPACK.integer) if isinstance(argument, int) else argument
+            for argument in (*arguments, report)]
+    routine(*[argument if isinstance(argument, bytes) else ctypes.c_void_p(argument.ctypes.data) for argument in kept],
+            *[ctypes.c_size_t(1) for argument in kept if isinstance(argument, bytes)])
+    return int(report[0])
+
+
+class Factors(NamedTuple):
+    """The factors of a matrix, with rows exchanged."""
+
+    matrix: np.ndarray
+    lu: np.ndarray
+    pivots: np.ndarray
+
+
+RECENT: deque[Factors] = deque(maxlen=2)
+"""The factors of the last matrices, for solutions with the same one, and for gradients."""
+
+
+def factors_of(a: np.ndarray) -> Factors | None:
+    """Return the factors of a matrix, or None for a singular one."""
+    assert LAPACK is not None
+    for factors in tuple(RECENT):
+        if factors.matrix.shape == a.shape and (factors.matrix == a.view(np.int64)).all():
+            return factors
+    n, lu = len(a), np.array(a, order="F")
+    factors = Factors(a.view(np.int64).copy(), lu, np.empty(n, LAPACK.integer))
+    if run(LAPACK.getrf, n, n, lu, n, factors.pivots):
+        return None
+    if n <= LARGEST_KEPT:
+        RECENT.append(factors)
+    return factors
+
+
+def is_solved_here(a: Any, b: Any) -> bool:
+    """Return whether these are a matrix and the right-hand sides that the routines take."""
+    return (LAPACK is not None and type(a) is type(b) is np.ndarray and a.ndim == 2 and b.ndim in (1, 2) and b.size > 0
+            and a.shape[0] == a.shape[1] == b.shape[0] >= SMALLEST
+            and a.dtype is b.dtype is DOUBLE and a.flags.c_contiguous)
+
+
+def solution(a: np.ndarray, b: np.ndarray, transposed: bool = False) -> np.ndarray | None:
+    """Solve by the factors of `a`, for it or its transpose. Return None if it is singular."""
+    assert LAPACK is not None
+    factors, n, x = factors_of(a), len(a), np.array(b, order="F")
+    if factors is None:
+        return None
+    run(LAPACK.getrs, b"T" if transposed else b"N", n, b.size // n, factors.lu, n, factors.pivots, x, n)
+    return np.ascontiguousarray(x)
+
+
+def triangular_solution(a: np.ndarray, b: np.ndarray, transposed: bool) -> np.ndarray | None:
+    """Solve by the lower triangle of `a`, or its transpose. Return None if it is singular."""
+    assert LAPACK is not None
+    n, x = len(a), np.array(b, order="F")
+    # for Fortran, a matrix in C order is the transpose
+    if run(LAPACK.trtrs, b"U", b"N" if transposed else b"T", b"N", n, b.size // n, a, n, x, n):
+        return None
+    return np.ascontiguousarray(x)
