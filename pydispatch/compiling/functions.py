@@ -32,6 +32,7 @@ from pydispatch.compiling.programs import (
     Mark,
     Program,
     filled,
+    garbage_kept,
     layouts_of,
     of_function,
 )
@@ -234,7 +235,8 @@ class Compiled(CompiledFunction):
                 if program is not None:
                     self._general_hits += counts
                     return program, known
-            return self._compiled(arguments)
+            with garbage_kept():
+                return self._compiled(arguments)
 
     def _ways(self, arguments: _Arguments) -> Iterator[_Arguments]:
         """Yield the arguments, and those with the numbers that vary as arrays."""

@@ -7,8 +7,10 @@ needs results for a batch, tangents or gradients uses a separate program, which 
 from __future__ import annotations
 
 import contextvars
+import gc
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
@@ -47,6 +49,18 @@ Flat = Callable[..., tuple[Any, ...]]
 Specs = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 Layouts = tuple[tuple[int, ...] | None, ...]
 """The layouts of arrays in memory: the strides of each, None for C order."""
+
+
+@contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Pause Python's garbage collector, which would go through the graph and the steps again and again as they grow."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class ChosenCompiler(NamedTuple):
@@ -108,14 +122,14 @@ class Program:
     def run(self) -> Callable[..., tuple[Any, ...]]:
         """The compiled function of raw arrays."""
         if self.compiled is None:
-            with self._lock:
+            with self._lock, garbage_kept():
                 # outside transforms and modes, so that constants which operators make are raw arrays
                 self.compiled = self.compiled or contextvars.Context().run(self.backend.compile, self.graph)
         return self.compiled
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, called without guard, mode or transform when this key is first requested."""
-        with self._lock:
+        with self._lock, garbage_kept():
             if key not in self._derived:
                 self._derived[key] = contextvars.Context().run(make)
             return self._derived[key]
