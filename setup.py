@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -135,6 +136,8 @@ class BuildWithCompiler(build_ext):
         elif command and is_gcc(command):
             core.define_macros += MACROS_FOR_GCC
             core.extra_compile_args += ARGUMENTS_FOR_GCC
+            if sys.platform == "linux" and not self.inplace:
+                self.extensions[0].extra_link_args.append("-Wl,-s")       # names for profilers are 3 % of a wheel
         super().build_extensions()
 
 

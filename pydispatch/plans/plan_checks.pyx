@@ -290,7 +290,7 @@ cdef object itemsize_of_type(int number):
     return cnp.PyArray_DescrFromType(number).itemsize
 
 
-cdef frozenset LAYER_LOOPS = frozenset(["gather", "add_layers"])
+LAYER_LOOPS = frozenset(["gather", "add_layers"])
 
 
 cdef tuple rooms_of_layers(tuple loop, tuple sizes, itemsize, tuple strides=()):
