@@ -29,6 +29,7 @@ from pydispatch.tracing import Graph
 
 SMALLEST_GROUP = 1 << 9         # elements; compiling fewer takes longer than NumPy's loops
 FEWEST_LOOPS = 2                # in a group; a single loop is NumPy's
+MOST_LOOPS = 64                # in a group; LLVM takes more than twice as long for twice as many
 SHORTEST_REPETITION = 16        # turns
 LARGEST_BODY = 1 << 12          # elements of a loop; larger bodies become groups of loops
 TURNS = 1 << 12                 # between two checks for signals
@@ -69,7 +70,7 @@ class NumbaFunction(PlanFunction):
     def grouped(self, builder: Builder, steps: Sequence[Step]) -> list[Step]:
         """Turn small repetitions into loops, and group the remaining loops over the same rows."""
         ready = with_positions(builder, _with_repetitions(builder, steps, uses_of(steps), self.threads))
-        return in_blocks(ready, Fusion(self.threads, SMALLEST_GROUP, FEWEST_LOOPS, False, is_supported))
+        return in_blocks(ready, Fusion(self.threads, SMALLEST_GROUP, FEWEST_LOOPS, False, is_supported, MOST_LOOPS))
 
     def replaced(self, builder: Builder, steps: Sequence[Step], same: Mapping[Storage, Storage]) -> list[Step]:
         """Replace each group of loops by one loop."""

@@ -290,7 +290,24 @@ def test_small_arrays_and_single_loops_stay_numpys():
 
 
 def test_chains_of_many_operands_are_left_in_blocks():
-    check(lambda *arrays: sum(arrays), *rng.random((70, 600)), made=False)
+    check(lambda *arrays: sum(arrays), *rng.random((64, 600)), made=False)
+
+
+def test_long_programs_are_compiled_in_pieces():
+    def polynomial(x):
+        y = x
+        for i in range(150):
+            y = y * x + (i % 7 + 1.0)
+        return y
+
+    def branching(x):
+        return sum([n.exp(x * i) + i for i in range(70)])
+
+    for function in (polynomial, branching):
+        lines = check(function, rng.random(600)).plan(rng.random(600)).splitlines()
+        pieces = [line[line.index(MADE) + len(MADE) + 1:].partition(")")[0].split(", ") for line in lines if MADE in line]
+        assert 2 <= len(pieces) <= 7
+        assert all(2 <= len(names) <= numba_backend.MOST_LOOPS for names in pieces)
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])

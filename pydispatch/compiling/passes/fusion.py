@@ -10,6 +10,7 @@ all that a group computes may join it, and add up in the order of NumPy.
 from __future__ import annotations
 
 import bisect
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ class Fusion(NamedTuple):
     """The groups to form: those with a loop over at least `smallest` elements, and at least `fewest` loops.
 
     If several threads share the rows, a single loop is also a group. `can_join` selects the steps. `with_sums` decides
-    whether sums of all that a group computes are part of it.
+    whether sums of all that a group computes are part of it. `most` is the largest number of loops in a group.
     """
 
     n_threads: int = 1
@@ -43,6 +44,7 @@ class Fusion(NamedTuple):
     fewest: int = 2
     with_sums: bool = True
     can_join: Callable[[Step], bool] | None = None
+    most: int = sys.maxsize
 
     def is_worthwhile(self, group: _Group, n_sums: int) -> bool:
         """Return whether a group and this number of sums should share blocks."""
@@ -219,17 +221,17 @@ def _gathered(steps: Sequence[Step], fusion: Fusion) -> list[_Group]:
     """Return the steps in groups that can share blocks, each step after those that it depends on."""
     accesses = [_accesses_in(step, modes)
                 for step, modes in zip(steps, _modes_of(steps, fusion.can_join), strict=True)]
-    groups = _gathered_in_order(steps, accesses)
-    return _gathered_by_family(steps, accesses) if groups is None else groups
+    groups = _gathered_in_order(steps, accesses, fusion.most)
+    return _gathered_by_family(steps, accesses, fusion.most) if groups is None else groups
 
 
-def _gathered_in_order(steps: Sequence[Step], accesses: Sequence[AccessesByMode]) -> list[_Group] | None:
+def _gathered_in_order(steps: Sequence[Step], accesses: Sequence[AccessesByMode], most: int) -> list[_Group] | None:
     """Return the groups if the steps that can share blocks are adjacent and one family: no order is better then."""
     groups: list[_Group] = []
     shared: _Group | None = None
     for step, of_modes in zip(steps, accesses, strict=True):
         if of_modes and shared is not None:
-            modes = shared.modes_with(of_modes) if groups[-1] is shared else None
+            modes = shared.modes_with(of_modes) if groups[-1] is shared and len(shared.steps) < most else None
             if not modes or not shared.uses_some(of_modes[min(modes)], min(modes)):
                 return None
             shared.add(step, of_modes, modes)
@@ -240,7 +242,7 @@ def _gathered_in_order(steps: Sequence[Step], accesses: Sequence[AccessesByMode]
     return groups
 
 
-def _gathered_by_family(steps: Sequence[Step], accesses: Sequence[AccessesByMode]) -> list[_Group]:
+def _gathered_by_family(steps: Sequence[Step], accesses: Sequence[AccessesByMode], most: int) -> list[_Group]:
     """Return the groups, in an order in which as many steps as possible join the group before them."""
     waiting, followers = dependencies(steps)
     families = _families(accesses)
@@ -252,7 +254,7 @@ def _gathered_by_family(steps: Sequence[Step], accesses: Sequence[AccessesByMode
     family = ALONE
     while (first := ready.first()) is not None:
         chosen = None
-        for i in ready.of_family(family) if family != ALONE else ():
+        for i in ready.of_family(family) if family != ALONE and len(groups[-1].steps) < most else ():
             modes = groups[-1].modes_with(accesses[i])
             if modes:
                 chosen = i
