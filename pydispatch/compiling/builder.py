@@ -47,7 +47,7 @@ class Builder:
         self.constants: list[Array] = []
         self.n_entries = 0
         self.site: str | None = None
-        self.notes: list[str] = []          # reasons why calls could not become loops
+        self.notes: list[str] = []          # reasons why functions that operators call are no plans
         self.folded = 0
         self._known: dict[Any, Value] = {}
         self._repeated: dict[Any, Value] = {}
@@ -194,10 +194,11 @@ class Builder:
         return self.elementwise(loop, (value,), target, "copy" if one == other else "cast")
 
     def call(
-        self, function: Callable[..., None], inputs: Sequence[Value], outputs: Sequence[Value], name: str, is_pure: bool
+        self, function: Callable[..., None], inputs: Sequence[Value], outputs: Sequence[Value], name: str,
+        is_pure: bool, reason: str,
     ) -> None:
-        """Add a call of a Python function."""
-        self.steps.append(CallStep(function, tuple(inputs), tuple(outputs), name, self.site, is_pure))
+        """Add a call of a Python function, which is not a loop for this reason."""
+        self.steps.append(CallStep(function, tuple(inputs), tuple(outputs), name, self.site, reason, is_pure))
 
     def fold(self, function: Callable[..., Any], *values: Value) -> Value:
         """Apply a function to constants now, and return the result as a constant."""

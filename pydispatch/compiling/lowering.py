@@ -111,12 +111,24 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
         known = builder.known_result(key)
         if known is not None:
             return known
-        result = _by_rule(builder, target, spec, args, kwargs)
-        if result is None:
-            result = call(builder, target, spec, args, kwargs, is_pure=True)
+        try:
+            result = _by_rule(builder, target, spec, args, kwargs)
+        except CannotLowerError as error:
+            result = call(builder, target, spec, args, kwargs, True, str(error))
         builder.note_result(key, result)
         return result
-    return call(builder, target, spec, args, kwargs, is_pure=is_repeatable)
+    return call(builder, target, spec, args, kwargs, is_repeatable, _reason(target))
+
+
+def _reason(target: Any) -> str:
+    """Return why no call of an operator or function can be a loop."""
+    if isinstance(target, HigherOrderOperator):
+        return "it calls functions"
+    if not isinstance(target, OpOverload):
+        return "it is a Python function"
+    if "random" in target.tags:
+        return "it draws random numbers"
+    return "it has effects" if target.namespace in PACKS else "it is not an operator of the library"
 
 
 def _planned(builder: Builder, function: Callable[..., Any], args: tuple[Any, ...], is_quiet: bool) -> Any:
@@ -186,7 +198,7 @@ def _key(value: Any) -> Any:
 
 
 def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the result of a call by the operator's rule, or None if the plan has to call the operator."""
+    """Return the result of a call by the operator's rule. Raise CannotLowerError if the plan has to call it."""
     table = op.live_table
     known = _known.get(op)
     if known is None or known[0] is not table:
@@ -195,25 +207,25 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
             _known[op] = known
     _, function, rule, is_foldable, schema = known
     if function is None and rule is None and not is_foldable:
-        return None
+        raise CannotLowerError("a kernel replaces that of the library")
     before = builder.mark()
-    problem = ""
+    problem = CannotLowerError("no loop computes it")
     try:
         if function is not None and not kwargs and len(args) == function.nin:
             return pointwise(builder, spec, function, args)
         arguments = by_name(schema, args, kwargs)
         if arguments.pop("device", None) not in (None, "CPU"):
-            return None
+            raise CannotLowerError("it has an argument device")
         if function is not None:
             return pointwise(builder, spec, function, operands(function, arguments))
         if rule is not None:
             return rule(builder, spec, **arguments)
     except CannotLowerError as error:
         builder.roll_back(before)
-        problem = f"{op.name} is called: {error}"
+        problem = error
     result = _folded(builder, op, spec, args, kwargs) if is_foldable else None
-    if result is None and problem:
-        builder.notes.append(problem)
+    if result is None:
+        raise problem
     return result
 
 
@@ -360,9 +372,12 @@ class OperatorCall:
 
 
 def call(
-    builder: Builder, target: Any, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_pure: bool
+    builder: Builder, target: Any, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_pure: bool, reason: str
 ) -> Any:
-    """Add a call of an operator or function. Raise CompilationError if the metadata of its results are unknown."""
+    """Add a call of an operator or function, which is not a loop for this reason.
+
+    Raise CompilationError if the metadata of its results are unknown.
+    """
     inputs: list[Value] = []
 
     def slot(leaf: Any) -> Any:
@@ -393,5 +408,5 @@ def call(
     function = OperatorCall(target, args, kwargs, copied, made)
     results = result(spec) if made is None else made
     builder.call(function, inputs, outputs, str(getattr(target, "name", name_of(target))),
-                 is_pure and made is None)
+                 is_pure and made is None, reason)
     return results

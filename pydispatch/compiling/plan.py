@@ -15,7 +15,7 @@ from pydispatch.compiling.passes.encoding import encoded_plan
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
 from pydispatch.compiling.passes.memory import donations, placed_results
 from pydispatch.compiling.passes.ordering import ordered
-from pydispatch.compiling.steps import Step, flat, lines_of
+from pydispatch.compiling.steps import CallStep, Step, flat, lines_of
 from pydispatch.compiling.values import Array, Storage
 from pydispatch.exceptions import CompilationError
 from pydispatch.tracing import Graph
@@ -39,6 +39,12 @@ class PlanFunction:
         """The numbers of (loops, calls of Python) among the steps."""
         counts = [step.counts for step in flat(self._steps())]
         return sum([loops for loops, _ in counts]), sum([calls for _, calls in counts])
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls of Python among the steps, each with its reason and the user's line."""
+        return [f"{step.name} is called: {step.reason} (at {step.site})"
+                for step in flat(self._steps()) if isinstance(step, CallStep)]
 
     def _made(self) -> tuple[_core.Plan, list[Step], Builder]:
         """Return the plan, its steps, and the builder, which notes what was folded and what could not be a loop."""

@@ -84,4 +84,5 @@ def _check(builder: Builder, positions: Value, n_layers: int) -> None:
             wrong = next(k for k in inputs[1].ravel() if not -n_layers <= k < n_layers)
             raise IndexError(f"index {wrong} is out of bounds for axis with size {n_layers}")
 
-    builder.call(check, (all_inside, positions), (), "check positions", is_pure=False)
+    builder.call(check, (all_inside, positions), (), "check positions", False,
+                 "the loop around the access reads positions unchecked")

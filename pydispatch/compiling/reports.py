@@ -20,7 +20,7 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
         loops, calls = run.counts
         lines.append(f"  plan: {loops} loops, {calls} calls of Python, {run.folded} constants folded, "
                      f"{run.plan.described[4]} bytes of memory")
-        lines += [f"  not in C: {note}" for note in dict.fromkeys(run.notes)]
+        lines += [f"  not in C: {note}" for note in dict.fromkeys((*run.calls, *run.notes))]
     else:
         lines += [f"  backend {program.backend.name}:", *[f"    {line}" for line in str(run).splitlines()]]
     lines += [f"  compilation {i}: {reason}" for i, reason in enumerate(reasons, 1)]

@@ -204,13 +204,17 @@ class LoopStep(Step):
 
 @dataclass(slots=True)
 class CallStep(Step):
-    """A call of Python: `function(inputs, outputs)`. If it `is_pure`, it is removed when its results are unused."""
+    """A call of Python: `function(inputs, outputs)`. If it `is_pure`, it is removed when its results are unused.
+
+    `reason` specifies why it is not a loop.
+    """
 
     function: Callable[[tuple[Array, ...], tuple[Array, ...]], None]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     name: str
     site: str | None
+    reason: str
     is_pure: bool
     counts = 0, 1
 

@@ -113,6 +113,22 @@ def test_the_report():
     assert "compilation 2: argument 0 is float64[4] and was float64[3, 4]" in report
 
 
+def test_the_report_lists_each_call_of_python():
+    def function(x, generator):
+        y = ops.np.sort(x) + ops.np.linalg_inv(ops.np.eye(4) + x @ x)
+        y = y + ops.np.random_normal(generator, size=(4,))
+        return scan(lambda carry, _: (ops.np.sort(carry), ops.np.copy(carry)), y, None, length=2)[0]
+
+    first = function.__code__.co_firstlineno
+    report = compile(function).explain(np.eye(4), np.random.default_rng(0))
+    lines = [line.strip() for line in report.splitlines() if "not in C" in line]
+    assert [(line.split()[3], line.split(": ")[2].partition(" (at ")[0], int(line.rpartition(":")[2][:-1]) - first)
+            for line in lines] == [
+        ("np::sort", "no loop computes it", 1), ("np::linalg_inv", "no loop computes it", 1),
+        ("np::random_normal", "it draws random numbers", 2), ("np::sort", "no loop computes it", 3)]
+    assert "4 calls of Python" in report
+
+
 @pytest.mark.parametrize(("one", "other", "words"), [
     ((X, 1), (X, 2), "argument 1 is 2 and was 1"), ((X, "a"), (X, None), "argument 1 is None and was a"),
     ((X, X), (X, (X,)), "another|nested|structure"), ((X, 0.0), (X, -0.0), "argument 1 is -0.0 and was 0.0"),
