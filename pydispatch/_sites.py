@@ -17,7 +17,6 @@ from pydispatch._core import Interpreter
 from pydispatch.exceptions import OverrideWarning
 
 PACKAGE = __name__.partition(".")[0]
-_ours: dict[str, bool] = {}     # a cache: whether the module of this name is the package's
 MOST_NAMES = 1 << 12
 MAIN_MODULES = frozenset({"__main__", "__mp_main__"})
 _process = os.urandom(16).hex()
@@ -191,30 +190,30 @@ def replaces_former(kind: str, name: Hashable) -> bool:
 
 def is_ours(frame: FrameType) -> bool:
     """Return whether a frame runs code of the package."""
-    module = frame.f_globals.get("__name__", "")
-    try:
-        return _ours[module]
-    except KeyError:
-        return _is_name_of_ours(module)
+    return _ours[frame.f_globals.get("__name__", "")]
 
 
-def _is_name_of_ours(module: str) -> bool:
-    """Return, and cache, whether a module of this name is the package's."""
-    if len(_ours) >= MOST_NAMES:
-        _ours.clear()
-    found = _ours[module] = module.partition(".")[0] == PACKAGE
-    return found
+class _Ours(dict[str, bool]):
+    """A cache: whether the module of a name is the package's."""
+
+    def __missing__(self, module: str) -> bool:
+        if len(self) >= MOST_NAMES:
+            self.clear()
+        found = self[module] = module.partition(".")[0] == PACKAGE
+        return found
+
+
+_ours = _Ours()
 
 
 def frames_to_caller(depth: int = 1) -> int:
     """Return the `stacklevel` for warnings at the user's call. Frames below `depth` are known to be the package's."""
     frame_at, known = sys._getframe, _ours      # not f_back, which fails without a MemoryError
     try:
-        while True:         # `is_ours`, inlined for speed: a trace needs its caller at each operator
-            module = frame_at(depth).f_globals.get("__name__", "")
-            if not (known[module] if module in known else _is_name_of_ours(module)):
-                break
+        while known[frame_at(depth).f_globals["__name__"]]:     # quick: a trace needs its caller at each operator
             depth += 1
+    except KeyError:        # code without a module, which is not ours
+        pass
     except ValueError:      # all frames are ours
         depth -= 1
     return depth
