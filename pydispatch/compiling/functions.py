@@ -201,7 +201,9 @@ class Compiled(CompiledFunction):
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """Return the graph that such arguments are traced to."""
-        return self._program(_Arguments(self, args, kwargs))[0].graph
+        arguments = _Arguments(self, args, kwargs)
+        program, _ = self._program(arguments)
+        return (self._traced(arguments) if program.numbers else program).graph
 
     def plan(self, *args: Any, **kwargs: Any) -> str:
         """Return the plan for such arguments as text, a line per step, or the text of another backend's function."""

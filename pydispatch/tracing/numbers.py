@@ -106,7 +106,7 @@ OPERATIONS: dict[str, np.ufunc] = {
 COMPARISONS: dict[str, np.ufunc] = {     # of the array with the number, by the method of the number
     "lt": np.greater, "le": np.greater_equal, "gt": np.less, "ge": np.less_equal, "eq": np.equal, "ne": np.not_equal}
 READING = (
-    "abs", "bool", "ceil", "divmod", "float", "floor", "format", "hash", "index", "int", "pos", "rdivmod",
+    "abs", "bool", "ceil", "divmod", "float", "floor", "format", "hash", "index", "int", "pos", "rpow", "rdivmod",
     "reduce_ex", "repr", "round", "str", "trunc", "invert", "and", "rand", "or", "ror", "xor", "rxor", "lshift",
     "rlshift", "rshift", "rrshift")
 
@@ -116,4 +116,5 @@ for _name, _function in COMPARISONS.items():
     setattr(TracedNumber, f"__{_name}__", _arithmetic(f"__{_name}__", _function, True))
 for _name, _function in OPERATIONS.items():
     setattr(TracedNumber, f"__{_name}__", _arithmetic(f"__{_name}__", _function, False))
-    setattr(TracedNumber, f"__r{_name}__", _arithmetic(f"__r{_name}__", _function, True))
+    if _function is not np.power:       # of which NumPy computes some by other functions
+        setattr(TracedNumber, f"__r{_name}__", _arithmetic(f"__r{_name}__", _function, True))

@@ -48,7 +48,7 @@ AS_VALUES = {
     "comparisons": (lambda x, a: (x > a) * 1.0 + (a >= x) * 2.0 + (x != a), FLOATS),
     "choice": (lambda x, a: face.where(x < a, a, x), FLOATS),
     "bounds": (lambda x, a: face.clip(face.maximum(x, 0.1), 0.0, a), FLOATS),
-    "powers": (lambda x, a: face.abs(x) ** a, FLOATS),
+    "powers": (lambda x, a: face.power(face.abs(x), a) + a**x, FLOATS),
     "divisions": (lambda x, a: x // a + x % a, FLOATS[:4]),
     "NumPy's functions": (lambda x, a: np.multiply(a, x) + np.maximum(x, a), FLOATS),
     "reductions": (lambda x, a: face.mean(x * a) + face.sum(x + a), FLOATS),
@@ -71,6 +71,7 @@ WHOSE_VALUES_MATTER = {
     "rounded": (lambda x, a: x * round(a), FLOATS),
     "look-up": (lambda x, a: x * {0.5: 2.0}.get(a, 1.0), FLOATS),
     "text": (lambda x, a: x * float(f"{a:.1f}"), FLOATS),
+    "exponent": (lambda x, a: face.abs(x) ** a, FLOATS),
     "not exact": (lambda x, a: x * a**2, FLOATS),
     "number of Python's": (lambda x, a: x * math.sqrt(a), FLOATS),
     "number of NumPy's": (lambda x, a: x * np.sqrt(a), FLOATS),
@@ -144,6 +145,13 @@ def test_explain_says_it_once():
     assert text.count("argument 1 is 0.2 and was 0.1, and is an argument of the plan from now on") == 1
     assert "compilation 3" not in text
     assert compiled.plan(X, 0.6, "x") == "result0:float64[40] = multiply(input0:float64[40], input1:float64[])"
+
+
+def test_graphs_have_the_numbers_of_their_arguments():
+    compiled = compile(lambda x, a: x * a + a)
+    for a in (0.1, 0.2, 0.3):
+        compiled(X, a)
+    check_same(compiled.graph(X, 0.5)(X), (X * 0.5 + 0.5,))
 
 
 def test_each_of_several_numbers_is_judged_by_itself():
