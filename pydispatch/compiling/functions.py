@@ -290,9 +290,10 @@ class Compiled(CompiledFunction):
 
     def _general(self, arguments: _Arguments, program: Program) -> tuple[Program, _Arguments] | None:
         """Return a program with the changed numbers as arguments, or None if none changed or their values matter."""
-        if self.backend.name not in WITH_NUMBERS or not arguments.is_plain:
+        key = arguments.without_numbers
+        if key is None or self.backend.name not in WITH_NUMBERS or not arguments.is_plain:
             return None
-        numbers = self._numbers.setdefault(arguments.without_numbers, Numbers(arguments.key))
+        numbers = self._numbers.setdefault(key, Numbers(arguments.key))
         varying = numbers.changed(arguments.key)
         while varying:
             general = arguments.with_numbers(varying)
@@ -476,8 +477,9 @@ class _Arguments:
 
     @property
     def without_numbers(self) -> Any:
-        """The key, with the type of each number only."""
-        return self.key[0], tuple([leaf[0] if leaf[0] in (float, int) else leaf for leaf in self.key[1]])
+        """The key, with the type of each number only, or None if there are no numbers."""
+        described = tuple([leaf[0] if leaf[0] in (float, int) else leaf for leaf in self.key[1]])
+        return None if described == self.key[1] else (self.key[0], described)
 
     def with_numbers(self, positions: Collection[int]) -> _Arguments:
         """Return the arguments with the numbers at these positions among the leaves as arrays."""

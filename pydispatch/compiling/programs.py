@@ -53,7 +53,7 @@ Layouts = tuple[tuple[int, ...] | None, ...]
 
 @contextmanager
 def garbage_kept() -> Iterator[None]:
-    """Pause Python's garbage collector, which would go through the graph and the steps again and again as they grow."""
+    """Disable Python's garbage collector, which would go through the graph and the steps again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
