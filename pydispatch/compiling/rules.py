@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy._core import umath
@@ -268,27 +268,62 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
     result = put(builder, builder.copied(target), parts, values, shape, accumulate)
     if target.dtype.kind == "f" and is_uniform(target, 0) and _counts_rows(parts[0], shape) and (
             math.prod(shape) == shape[0]):
-        builder.note_result((ELEMENTS_IN_ZEROS, result.storage, result.shape), (parts, values, shape))
+        _note_parts(builder, result, [Part(
+            None, lambda base, total: put(builder, total, parts, values, shape, True, "add"))])
     return result
 
 
-# key of a known result: the places of these elements in a storage
-ELEMENTS_IN_ZEROS = "zeros with one other element in each row"
+class Part(NamedTuple):
+    """What was written into zeros: its basic key or None, and what writes an array with it added into a copy."""
+
+    key: Any
+    add: Callable[[Value, Value], Any]
 
 
-def _with_elements_added(builder: Builder, values: Sequence[Any]) -> Value | None:
-    """Return the sum of an array and zeros with one other element per row, as a copy with elements added, or None.
+PARTS_IN_ZEROS = "parts of zeros"   # key of a known result: the parts of a storage
+MOST_PARTS = 16
 
-    The bits are those of the sum. Since the sum of 0 and -0.0 is 0, 0 is first added to each element of the array.
+
+def _note_parts(builder: Builder, value: Value, parts: Sequence[Part]) -> None:
+    builder.note_result((PARTS_IN_ZEROS, value.storage, value.shape), parts)
+
+
+def _parts_of(builder: Builder, value: Value) -> Sequence[Part]:
+    """Return the parts that were written into zeros, or () for any other value."""
+    return builder.known_result((PARTS_IN_ZEROS, value.storage, value.shape)) or () if value.is_whole else ()
+
+
+def _are_apart(template: Array, one: Part, other: Part) -> bool:
+    return one.key is not None and other.key is not None and not np.may_share_memory(
+        template[one.key], template[other.key], max_work=1000)      # type: ignore[arg-type]    # any number is allowed
+
+
+def _with_parts_added(builder: Builder, values: Sequence[Any]) -> Value | None:
+    """Return the sum of an array and zeros with a part, as a copy with this part added, or None.
+
+    The bits are those of the sum. The sum of 0 and -0.0 is 0, so 0 is added to all other elements. If the array also
+    consists of parts in zeros, no element is in all of them.
     """
-    if not all(isinstance(value, Value) for value in values):
+    one, other = values
+    if not isinstance(one, Value) or not isinstance(other, Value) or (one.shape, one.dtype) != (
+            other.shape, other.dtype):
         return None
-    for one, other in (values, reversed(values)):
-        known = builder.known_result((ELEMENTS_IN_ZEROS, one.storage, one.shape)) if one.is_whole else None
-        if known is not None and (one.shape, one.dtype) == (other.shape, other.dtype) and other.constant is None:
-            parts, added, shape = known
-            return put(builder, builder.ufunc(np.add, (other, 0.0)), parts, added, shape, True, "add")
-    return None
+    before, part = _parts_of(builder, one), _parts_of(builder, other)
+    if len(part) != 1:
+        one, before, part = other, part, before
+    if len(part) != 1 or one.constant is not None:
+        return None
+    if not 0 < len(before) < MOST_PARTS or (
+            len(before) == 1 and not _are_apart(other.template, before[0], part[0])):
+        total = builder.ufunc(np.add, (one, 0.0))
+        part[0].add(one, total)
+        return total
+    total = builder.copied(builder.viewed(
+        builder.constant(np.zeros((), one.dtype)), lambda array: np.broadcast_to(array, one.shape)))
+    for each in (*before, *part):
+        each.add(total, total)
+    _note_parts(builder, total, (*before, *part))
+    return total
 
 
 def put(
@@ -514,6 +549,15 @@ def setitem(builder: Builder, spec: Any, x: Value, key: Any, value: Any) -> Valu
         raise CannotLowerError("the value does not broadcast to the shape of the part")
     result = builder.copied(x)
     builder.copy_into(result.viewed(result.template[full]), new)
+    if x.dtype.kind == new.dtype.kind == "f" and is_uniform(x, 0) and part.size:
+        new = builder.cast(new, x.dtype)
+        loop = "ufunc", np.add, (x.dtype.num,) * 3
+
+        def add(base: Value, total: Value) -> None:
+            target = total.viewed(total.template[full])
+            builder.add_loop(loop, (base.viewed(base.template[full]), new, target), target.shape, "add")
+
+        _note_parts(builder, result, [Part(full, add)])
     return result
 
 
@@ -611,7 +655,7 @@ def pointwise(
         return matmul(builder, spec, *values)
     if function.nout > 1:
         return builder.ufunc_of_several(function, values)
-    found = _with_elements_added(builder, values) if function is np.add else None
+    found = _with_parts_added(builder, values) if function is np.add else None
     return builder.ufunc(function, values) if found is None else found
 
 

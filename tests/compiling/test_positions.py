@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -119,3 +121,29 @@ def test_the_gradient_of_cross_entropy_is_one_group_of_loops(threads):
     softmax /= softmax.sum(1, keepdims=True)
     np.testing.assert_allclose(compiled(x, labels), (softmax - np.eye(50)[labels]) / 3000, atol=1e-15)
     assert compiled.plan(x, labels).count("for each block") == 1
+
+
+PARTS = {
+    "columns": [(slice(None), 0), (slice(None), 2), (slice(None), 0)],
+    "the same column": [(slice(None), 1), (slice(None), 1), (slice(None), 2)],
+    "overlapping rows": [(slice(1, None),), (slice(None, -1),), (0,)],
+    "an element": [(0, 0), (slice(None), 1), (0, 0)],
+    "reversed": [(slice(None, None, -1),), (slice(None, None, 2), 1)],
+    "many": [(i % 4, i % 3) for i in range(24)],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_sums_of_parts_in_zeros_have_the_bits_of_sums(name):
+    def placed(x, key):
+        return NP.setitem(NP.zeros_like(x), key, NP.getitem(x, key))
+
+    def from_left(x):
+        return functools.reduce(NP.add, [placed(x, key) for key in PARTS[name]])
+
+    def from_right(x):
+        return functools.reduce(lambda total, key: placed(x, key) + total, PARTS[name], x * 2.0)
+
+    for x in (np.arange(12.0).reshape(4, 3) - 5.0, -np.zeros((4, 3)), np.full((4, 3), 0.1, np.float32)):
+        for function in (from_left, from_right):
+            check_same(compile(function)(x), function(x))
