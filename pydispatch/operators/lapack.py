@@ -6,7 +6,6 @@ NumPy factors a matrix for each solution. The same routines, called one by one, 
 from __future__ import annotations
 
 import ctypes
-from collections import deque
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,14 +60,14 @@ class Factors(NamedTuple):
     pivots: np.ndarray
 
 
-RECENT: deque[Factors] = deque(maxlen=2)
-"""The factors of the last matrices, for solutions with the same one, and for gradients."""
+RECENT: list[Factors] = []
+"""The factors of the last two matrices, for solutions with the same one, and for gradients."""
 
 
 def factors_of(a: np.ndarray) -> Factors | None:
     """Return the factors of a matrix, or None for a singular one."""
     assert LAPACK is not None
-    for factors in tuple(RECENT):
+    for factors in RECENT.copy():
         if factors.matrix.shape == a.shape and (factors.matrix == a.view(np.int64)).all():
             return factors
     n, lu = len(a), np.array(a, order="F")
@@ -76,7 +75,7 @@ def factors_of(a: np.ndarray) -> Factors | None:
     if run(LAPACK.getrf, n, n, lu, n, factors.pivots):
         return None
     if n <= LARGEST_KEPT:
-        RECENT.append(factors)
+        RECENT[:] = [factors, *RECENT[:1]]
     return factors
 
 
