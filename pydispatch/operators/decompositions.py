@@ -335,16 +335,18 @@ def solve_kernel(a, b):
 
 def solve_with_kernel(a, b, *, transposed=False, lower=False):
     """Solve with a matrix or its transpose. With `lower`, the matrix is the lower triangle of `a`."""
-    found = None
     if lapack.is_solved_here(a, b):
         found = (lapack.triangular_solution if lower else lapack.solution)(a, b, transposed)
-    elif transposed and not lower and b.ndim == 1 and b.size and is_plain_square(a) and b.dtype is DOUBLE:
-        found = universal.solve1(a.mT, b)
-        found = found if found[0] == found[0] else None     # nan if rounding makes only the transpose singular
-    if found is None:
-        a = np.tril(a) if lower else a
-        found = np.linalg.solve(a.mT if transposed else a, b)
-    return found
+        if found is not None:
+            return found
+    a = np.where(constant_matrix("lower", a.shape[-1], np.dtype(bool)), a, 0) if lower and a.ndim > 1 else a
+    a = a.mT if transposed else a
+    if a.ndim == 2 and b.size and b.ndim in (1, 2) and is_plain_square(a) and b.dtype is DOUBLE:
+        with np.errstate(all="ignore"):
+            found = (universal.solve1 if b.ndim == 1 else universal.solve)(a, b)
+        if not math.isnan(found.item(0)):   # as it is where a matrix is singular
+            return found
+    return np.linalg.solve(a, b)
 
 
 def solve_of_vectors(a, b, **options):

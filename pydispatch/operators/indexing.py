@@ -591,8 +591,11 @@ def take_vjp(g, a_shape, indices, axis, mode):
 
 
 def take_along_vjp(g, arr_shape, indices, axis):
+    is_of_raw_arrays = is_of_numpy(g) and is_of_numpy(indices)
+    if is_of_raw_arrays and len(arr_shape) == 1:
+        return added_at(g, indices, arr_shape)
     shape, axis = along(arr_shape, axis)
-    if not (is_of_numpy(g) and is_of_numpy(indices)):
+    if not is_of_raw_arrays:
         return with_added(zeros_like(g, shape=shape), indices, g, axis).reshape(arr_shape)
     result = np.zeros(shape, g.dtype)
     scatter_add(result, indices, g, axis)

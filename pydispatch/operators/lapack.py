@@ -12,7 +12,7 @@ import numpy as np
 from numpy.linalg import _umath_linalg
 
 DOUBLE = np.dtype(np.float64)
-SMALLEST = 24       # rows. For fewer, the calls from Python take longer than the factors
+SMALLEST = 64       # rows. For fewer, the calls from Python take longer than the factors
 LARGEST_KEPT = 1 << 10
 FORMS = (("scipy_{}_64_", np.int64), ("{}$NEWLAPACK$ILP64", np.int64), ("{}_64_", np.int64), ("{}_", np.int32))
 

@@ -523,11 +523,11 @@ def test_pseudo_inverses_of_other_matrices_are_numpys(matrix):
 # --- factors that are kept -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("b", [np.cos(np.arange(40.0)), np.cos(np.arange(80.0)).reshape(40, 2),
-                               np.cos(np.arange(80.0)).reshape(2, 40).T])
+@pytest.mark.parametrize("b", [np.cos(np.arange(70.0)), np.cos(np.arange(140.0)).reshape(70, 2),
+                               np.cos(np.arange(140.0)).reshape(2, 70).T])
 @pytest.mark.parametrize("layout", [lambda a: a, lambda a: np.asfortranarray(a), lambda a: a[::-1]])
 def test_solutions_have_the_bits_of_numpys_also_with_the_same_matrix_again(b, layout):
-    a = layout(np.random.default_rng(0).normal(size=(40, 40)))
+    a = layout(np.random.default_rng(0).normal(size=(70, 70)))
     for _ in range(3):
         found = ops.np.linalg_solve(a, b)
         np.testing.assert_array_equal(found, np.linalg.solve(a, b))
@@ -535,7 +535,7 @@ def test_solutions_have_the_bits_of_numpys_also_with_the_same_matrix_again(b, la
         a[3, 5] += 0.5          # factors of the matrix before do not serve for it
 
 
-@pytest.mark.parametrize("n", [3, 40])
+@pytest.mark.parametrize("n", [3, 70])
 @pytest.mark.parametrize("options", [{"transposed": True}, {"lower": True}, {"transposed": True, "lower": True}])
 @pytest.mark.parametrize("n_columns", [None, 2])
 def test_solutions_with_parts_of_matrices(n, options, n_columns):
@@ -555,16 +555,16 @@ def test_solutions_with_parts_of_matrices(n, options, n_columns):
 
 
 def test_large_singular_matrices_are_refused():
-    a = np.ones((40, 40))
+    a = np.ones((70, 70))
     with pytest.raises(np.linalg.LinAlgError, match="Singular"):
         ops.np.linalg_solve(a, a[0])
     for options in ({"transposed": True}, {"lower": True}):
         with pytest.raises(np.linalg.LinAlgError, match="Singular"):
-            ops.np.linalg_solve_with(np.zeros((40, 40)), a[0], **options)
+            ops.np.linalg_solve_with(np.zeros((70, 70)), a[0], **options)
 
 
 def test_without_the_routines_numpys_functions_solve(monkeypatch):
-    a, b = np.random.default_rng(0).normal(size=(40, 40)), np.cos(np.arange(40.0))
+    a, b = np.random.default_rng(0).normal(size=(70, 70)), np.cos(np.arange(70.0))
     with_routines = func_grad(lambda a: pnp.linalg.solve(a, b).sum())(a)
     monkeypatch.setattr(lapack, "LAPACK", None)
     np.testing.assert_allclose(func_grad(lambda a: pnp.linalg.solve(a, b).sum())(a), with_routines, rtol=1e-9)
@@ -577,10 +577,10 @@ def raise_os_error(*args):
 
 
 def test_the_gradient_of_large_factors():
-    a = regular(40, 40) / 40
-    step, weights = np.random.default_rng(0).normal(size=(2, 40, 40))
+    a = regular(70, 70) / 70
+    step, weights = np.random.default_rng(0).normal(size=(2, 70, 70))
     def loss(library, a):
-        return (library.linalg.cholesky(a @ a.T + np.eye(40)) * weights).sum()
+        return (library.linalg.cholesky(a @ a.T + np.eye(70)) * weights).sum()
     slope = (loss(np, a + 1e-6 * step) - loss(np, a - 1e-6 * step)) / 2e-6
     np.testing.assert_allclose((func_grad(lambda a: loss(pnp, a))(a) * step).sum(), slope, rtol=1e-6)
     np.testing.assert_allclose(jvp(lambda a: loss(pnp, a), (a,), (step,))[1], slope, rtol=1e-6)

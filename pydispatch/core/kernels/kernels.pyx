@@ -479,17 +479,14 @@ cdef object numpy_take_along_axis = numpy.take_along_axis
 def added_at(values, key, tuple shape):
     """Return zeros of a shape, with values added at the elements that a key with index arrays selects."""
     cdef object result = numpy_zeros(shape, values.dtype)
-    add_at(result, key, values)
+    if not has_added_layers(result, key, values, True):
+        numpy_add_at(result, key, values)
     return result
 
 
 def add_at(x, key, values):
     """Add values at the elements that a key with index arrays selects, like `numpy.add.at`, but by whole layers."""
-    cdef Py_ssize_t axis = 0
-    cdef tuple items = key if type(key) is tuple else (key,)
-    while axis < len(items) - 1 and type(items[axis]) is slice and items[axis] == WHOLE_AXIS:
-        axis += 1
-    if axis + 1 != len(items) or not has_added_layers(x, axis, items[axis], values):
+    if not has_added_layers(x, key, values, False):
         numpy_add_at(x, key, values)
 
 
@@ -497,37 +494,50 @@ cdef object numpy_zeros = numpy.zeros, numpy_add_at = numpy.add.at, WHOLE_AXIS =
 cdef object in_c_order = numpy.ascontiguousarray, may_share_memory = numpy.may_share_memory
 
 
-cdef bint has_added_layers(x, Py_ssize_t axis, positions, values) except -1:
-    """Add values to layers of an array at positions along an axis. Return False if NumPy has to add, or to raise."""
-    cdef PyArrayObject* target = <PyArrayObject*><PyObject*>x
-    cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
-    cdef PyArrayObject* added = <PyArrayObject*><PyObject*>values
+cdef inline PyArrayObject* numpy_array(value) noexcept:
+    """Return a value if it is a NumPy array that C can read, else NULL."""
+    cdef PyArrayObject* array = <PyArrayObject*><PyObject*>value
+    return array if Py_TYPE(<PyObject*>value) == &PyArray_Type and PyArray_ISBEHAVED_RO(array) else NULL
+
+
+cdef bint has_added_layers(x, key, values, bint is_new) except -1:
+    """Add values to layers of an array at positions along an axis. Return False if NumPy has to add, or to raise.
+
+    The other arguments do not share memory with a new array.
+    """
+    cdef tuple items = <tuple>key if type(key) is tuple else (key,)
+    cdef Py_ssize_t i, axis = PyTuple_GET_SIZE(<PyObject*>items) - 1, extent
+    cdef PyArrayObject* target = numpy_array(x)
+    cdef PyArrayObject* added = numpy_array(values)
+    cdef PyArrayObject* places = NULL if axis < 0 else numpy_array(items[axis])
+    cdef PyUFuncGenericFunction loop = NULL if target == NULL else add_layers_loop(PyArray_TYPE(target))
     cdef cnp.npy_intp sizes[5]
     cdef cnp.npy_intp strides[5]
     cdef char* operands[4]
-    cdef PyUFuncGenericFunction loop
-    cdef Py_ssize_t i
-    for array in (x, positions, values):
-        if Py_TYPE(<PyObject*>array) != &PyArray_Type or not PyArray_ISBEHAVED_RO(<PyArrayObject*><PyObject*>array):
+    cdef bint is_one = True         # whether all values are the same one
+    if (loop == NULL or places == NULL or added == NULL or not PyArray_ISCARRAY(target) or axis >= PyArray_NDIM(target)
+            or PyArray_TYPE(places) != cnp.NPY_INTP or PyArray_TYPE(added) != PyArray_TYPE(target)
+            or PyArray_NDIM(added) not in (0, PyArray_NDIM(target) + PyArray_NDIM(places) - 1)):
+        return False
+    for i in range(axis):
+        if type(items[i]) is not slice or items[i] != WHOLE_AXIS:
             return False
-    loop = add_layers_loop(PyArray_TYPE(target))
-    if (loop == NULL or not PyArray_ISCARRAY(target) or axis >= PyArray_NDIM(target)
-            or PyArray_TYPE(places) != cnp.NPY_INTP or PyArray_TYPE(added) != PyArray_TYPE(target)):
+    for i in range(PyArray_NDIM(added)):
+        extent = (PyArray_DIMS(target)[i] if i < axis else PyArray_DIMS(places)[i - axis]
+                  if i < axis + PyArray_NDIM(places) else PyArray_DIMS(target)[i - PyArray_NDIM(places) + 1])
+        is_one = is_one and PyArray_STRIDES(added)[i] == 0
+        if PyArray_DIMS(added)[i] != extent:
+            return False
+    if not is_new and (may_share_memory(x, values) or may_share_memory(x, items[axis])):
         return False
-    if PyArray_NDIM(added) and values.shape != x.shape[:axis] + positions.shape + x.shape[axis + 1:]:
-        return False
-    if may_share_memory(x, values) or may_share_memory(x, positions):
-        return False
-    positions = in_c_order(positions)
+    positions = items[axis] if PyArray_ISCARRAY_RO(places) else in_c_order(items[axis])
+    if not is_one and not PyArray_ISCARRAY_RO(added):
+        values = in_c_order(values)
     sizes[0] = sizes[1] = sizes[4] = 1
     for i in range(PyArray_NDIM(target)):
         sizes[1 if i < axis else 3 if i == axis else 4] *= PyArray_DIMS(target)[i]
-    sizes[2], sizes[3] = PyArray_SIZE(<PyArrayObject*><PyObject*>positions), PyArray_DIMS(target)[axis]
-    if any(values.strides):
-        values = in_c_order(values)
-        strides[4] = PyArray_ITEMSIZE(target)
-    else:
-        strides[4] = 0
+    sizes[2], sizes[3] = PyArray_SIZE(places), PyArray_DIMS(target)[axis]
+    strides[4] = 0 if is_one else PyArray_ITEMSIZE(target)
     operands[0] = operands[3] = <char*>PyArray_DATA(target)
     operands[1] = <char*>PyArray_DATA(<PyArrayObject*><PyObject*>positions)
     operands[2] = <char*>PyArray_DATA(<PyArrayObject*><PyObject*>values)
