@@ -267,9 +267,13 @@ def cofactor_slope_along(t, a, change):
 DOUBLE = np.dtype(np.float64)
 
 
+def is_plain(a):
+    return type(a) is np.ndarray and a.dtype is DOUBLE
+
+
 def is_plain_square(a):
     """Return whether `a` is a matrix of float64, or a stack, whose universal function can be called directly."""
-    if type(a) is not np.ndarray or a.dtype is not DOUBLE:
+    if not is_plain(a):
         return False
     shape = a.shape
     return len(shape) > 1 and shape[-1] == shape[-2]
@@ -335,13 +339,13 @@ def solve_kernel(a, b):
 
 def solve_with_kernel(a, b, *, transposed=False, lower=False):
     """Solve with a matrix or its transpose. With `lower`, the matrix is the lower triangle of `a`."""
-    if lapack.is_solved_here(a, b):
+    if lapack.is_solved_here(a, b, lapack.SMALLEST_TRIANGLE if lower else lapack.SMALLEST):
         found = (lapack.triangular_solution if lower else lapack.solution)(a, b, transposed)
         if found is not None:
             return found
     a = np.where(constant_matrix("lower", a.shape[-1], np.dtype(bool)), a, 0) if lower and a.ndim > 1 else a
     a = a.mT if transposed else a
-    if a.ndim == 2 and b.size and b.ndim in (1, 2) and is_plain_square(a) and b.dtype is DOUBLE:
+    if lower and a.ndim == 2 and b.size and b.ndim in (1, 2) and is_plain_square(a) and is_plain(b):
         with np.errstate(all="ignore"):
             found = (universal.solve1 if b.ndim == 1 else universal.solve)(a, b)
         if not math.isnan(found.item(0)):   # as it is where a matrix is singular
@@ -376,6 +380,10 @@ def solve_with_jvp_of_b(t, a, b_shape, transposed, lower):
 
 
 def solve_vjp(g, a, result, b_shape):
+    if len(b_shape) == 1 and g.ndim == 1 and is_plain_square(a) and 0 < len(a) < lapack.SMALLEST and is_plain(g):
+        gradient = universal.solve1(a.mT, g)
+        if not math.isnan(gradient.item(0)):    # as it is if rounding makes only the transpose singular
+            return -gradient[:, None] * result, gradient
     return solve_with_vjp(g, a, result, b_shape, False, False)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.linalg import _umath_linalg
 
 DOUBLE = np.dtype(np.float64)
-SMALLEST = 64       # rows. For fewer, the calls from Python take longer than the factors
+SMALLEST, SMALLEST_TRIANGLE = 64, 24        # rows. For fewer, the calls from Python take longer than the factors
 LARGEST_KEPT = 1 << 10
 FORMS = (("scipy_{}_64_", np.int64), ("{}$NEWLAPACK$ILP64", np.int64), ("{}_64_", np.int64), ("{}_", np.int32))
 
@@ -79,10 +79,10 @@ def factors_of(a: np.ndarray) -> Factors | None:
     return factors
 
 
-def is_solved_here(a: Any, b: Any) -> bool:
+def is_solved_here(a: Any, b: Any, smallest: int = SMALLEST) -> bool:
     """Return whether these are a matrix and the right-hand sides that the routines take."""
     return (LAPACK is not None and type(a) is type(b) is np.ndarray and a.ndim == 2 and b.ndim in (1, 2) and b.size > 0
-            and a.shape[0] == a.shape[1] == b.shape[0] >= SMALLEST
+            and a.shape[0] == a.shape[1] == b.shape[0] >= smallest
             and a.dtype is b.dtype is DOUBLE and a.flags.c_contiguous)
 
 

@@ -243,10 +243,10 @@ def index(x, key):
 
 
 cdef bint are_layers(PyArrayObject* x, positions) noexcept:
-    """Return whether an array in C order is indexed along its first axis by integers that fit into intp."""
+    """Return whether intp positions select layers of an array in C order. Single elements are NumPy's."""
     cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
     return (Py_TYPE(<PyObject*>x) == &PyArray_Type and Py_TYPE(<PyObject*>positions) == &PyArray_Type
-            and PyArray_NDIM(x) > 0 and PyArray_ISCARRAY_RO(x) and PyArray_NDIM(places) > 0
+            and PyArray_NDIM(x) > 1 and PyArray_ISCARRAY_RO(x) and PyArray_NDIM(places) > 0
             and PyArray_TYPE(places) == cnp.NPY_INTP and PyArray_ISCARRAY_RO(places))
 
 
@@ -470,7 +470,7 @@ def take_along_axis(arr, indices, axis=-1):
     """Take elements along an axis, as NumPy does, which takes three times as long for vectors."""
     if not is_vector_of_positions(arr, indices, axis):
         return numpy_take_along_axis(arr, indices, axis)
-    return PyArray_TakeFrom(<PyArrayObject*><PyObject*>arr, indices, 0, NULL, cnp.NPY_RAISE)
+    return arr[indices]
 
 
 cdef object numpy_take_along_axis = numpy.take_along_axis
