@@ -241,6 +241,17 @@ def overloads(name: str, found: Collection[str]) -> str:
     return "\n".join(("@overload\n" if len(found) > 1 else "") + definition(name, call) for call in found)
 
 
+def without_repeats(lines: dict[str, str]) -> dict[str, str]:
+    """Return the lines of names, with a reference for each function that has the calls of one before."""
+    known: dict[str, str] = {}
+    found = {}
+    for name, line in lines.items():
+        calls = line.replace(f"def {name}(", "def (")
+        first = known.setdefault(calls, name) if "@overload" in line else name
+        found[name] = line if first == name else f"{name} = {first}"
+    return found
+
+
 @cache
 def shared() -> dict[tuple[str, ...], str]:
     """Return the calls that many universal functions share, and the numbers of their arguments and results."""
@@ -300,11 +311,13 @@ def text() -> str:
     load_all("np")
     names = [name for name in pnp.__all__ if not name.startswith("_") and not keyword.iskeyword(name)
              and name not in (*MODULES, *CLASSES)]
-    lines = {name: stub_of(name, FUNCTIONS.get(name, getattr(pnp, name))) for name in names}
+    lines = without_repeats({name: stub_of(name, FUNCTIONS.get(name, getattr(pnp, name))) for name in names})
     imports = sorted(line.removeprefix("from numpy import ") for line in lines.values() if line.startswith("from"))
     classes = [line for line in lines.values() if re.match(r"\w+: Universal", line)]
     functions = [line for line in lines.values() if line.startswith(("def", "@"))]
-    aliases = [line for line in lines.values() if re.match(r"\w+ = ", line)]
+    defined = {name for name, line in lines.items() if not re.match(r"\w+ = ", line)}
+    aliases = sorted([line for line in lines.values() if re.match(r"\w+ = ", line)],
+                     key=lambda line: line.partition(" = ")[2] not in defined)      # those of aliases last
     return "\n".join([
         HEAD,
         f"from numpy import (\n    {in_lines(', '.join(imports))},\n)", "",
@@ -318,14 +331,14 @@ def text() -> str:
 
 def of_functions(face: Face, module: str, names: Collection[str]) -> list[str]:
     """Return the lines for functions of a module, "linalg" say."""
-    lines = []
+    lines = {}
     for name in sorted(names):
         function = face.functions.get(f"{module}.{name}")
         packet = packets[face.namespace].get(f"{module}_{name}")
         full_name = f"{module}.{name}" if face is NUMPY else ""
-        lines.append(function_of(name, calls(full_name, packet, function), "Function")
-                     if isinstance(function, ArrayFunction) else f"{name}: Any")
-    return lines
+        lines[name] = (function_of(name, calls(full_name, packet, function), "Function")
+                       if isinstance(function, ArrayFunction) else f"{name}: Any")
+    return list(without_repeats(lines).values())
 
 
 def of_module(name: str) -> str:
