@@ -49,7 +49,7 @@ OF_NUMBERS = {"reduction", "interp", "linalg_det", "matmul", "searchsorted", "ta
 """Operators, and a tag, for which arrays often give a number: checkers would refuse it as a float were it an array."""
 NOT_THE_OPERATORS = {"linalg_cho_factor"}       # gives a pair, unlike the operator of its name
 HEAD = """\
-# Written by `python tools/regenerate.py`.  # ruff: noqa: I001
+# Written by `python tools/regenerate.py`.  # ruff: noqa
 
 import builtins
 from collections.abc import Sequence
@@ -238,7 +238,7 @@ def function_of(name: str, found: list[str], kind: str) -> str:
 
 def overloads(name: str, found: Collection[str]) -> str:
     """Return the definitions of a function, one for each of its calls."""
-    return "\n".join(("@overload\n" if len(found) > 1 else "") + definition(name, call) for call in found)
+    return "\n".join(("@overload\n" if len(found) > 1 else "") + f"def {name}{call}: ..." for call in found)
 
 
 def without_repeats(lines: dict[str, str]) -> dict[str, str]:
@@ -278,22 +278,13 @@ def universal() -> str:
         inner = overloads("__call__", [f"(self, {call.removeprefix('(')}" for call in found])
         lines += [f"class Function{numbers}:\n{textwrap.indent(inner, '    ')}",
                   f"class Universal{numbers}(Function{numbers}, Methods): ...\n"]
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), METHODS, *lines])
+    return "\n".join([HEAD, METHODS, *lines])
 
 
 def imported_classes(lines: Collection[str]) -> list[str]:
     """Return the import of the classes that lines like `add: Universal21` name."""
     names = sorted({match[1] for line in lines if (match := re.fullmatch(r"\w+: ((?:Universal|Function)\d+)", line))})
     return [f"from pydispatch._stubs.universal import {', '.join(names)}\n"] if names else []
-
-
-def definition(name: str, call: str) -> str:
-    """Return a function of this name, its parameters on lines of their own where they are long."""
-    head = f"def {name}{call}: ..."
-    if len(head) <= 120:
-        return head
-    parameters, _, result = call[1:].rpartition(") -> ")
-    return f"def {name}(\n    {in_lines(f'{parameters},')}\n) -> {result}: ..."
 
 
 def in_lines(items: str) -> str:
@@ -347,7 +338,7 @@ def of_module(name: str) -> str:
     module = importlib.import_module(f"pydispatch.{name}")
     errors = ["from numpy.linalg import LinAlgError as LinAlgError\n"] if hasattr(module, "LinAlgError") else []
     lines = of_functions(NUMPY, name.partition(".")[2], set(module.__all__) - {"LinAlgError"})
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *errors, "__all__: list[str]\n",
+    return "\n".join([HEAD, *errors, "__all__: list[str]\n",
                       *named_results(lines), *lines, ""])
 
 
@@ -362,4 +353,4 @@ def hidden_in(name: str) -> str:
     names = set(getattr(module, "__all__", [
         each.partition(".")[2] for each in FACE.functions if each.startswith(f"{family}.")]))
     lines = of_functions(FACE, family, names - defined - {"LinAlgError", "LinAlgWarning"})
-    return "\n".join([HEAD.replace("noqa: I001", "noqa", 1), *imported_classes(lines), *lines, ""])
+    return "\n".join([HEAD, *imported_classes(lines), *lines, ""])
