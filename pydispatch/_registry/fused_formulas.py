@@ -59,30 +59,6 @@ class FormulaOperand:
     def __pos__(self) -> FormulaOperand:
         return add_step(np.positive, self)
 
-    def __add__(self, other: Any) -> FormulaOperand:
-        return add_step(np.add, self, other)
-
-    def __radd__(self, other: Any) -> FormulaOperand:
-        return add_step(np.add, other, self)
-
-    def __sub__(self, other: Any) -> FormulaOperand:
-        return add_step(np.subtract, self, other)
-
-    def __rsub__(self, other: Any) -> FormulaOperand:
-        return add_step(np.subtract, other, self)
-
-    def __mul__(self, other: Any) -> FormulaOperand:
-        return add_step(np.multiply, self, other)
-
-    def __rmul__(self, other: Any) -> FormulaOperand:
-        return add_step(np.multiply, other, self)
-
-    def __truediv__(self, other: Any) -> FormulaOperand:
-        return add_step(np.divide, self, other)
-
-    def __rtruediv__(self, other: Any) -> FormulaOperand:
-        return add_step(np.divide, other, self)
-
 
 def add_step(function: Any, *operands: Any) -> FormulaOperand:
     """Add a step and return its result. The step must use the result of the previous step, if there is one."""
@@ -92,6 +68,18 @@ def add_step(function: Any, *operands: Any) -> FormulaOperand:
         raise NotAChainError
     steps.append((function, described))
     return FormulaOperand(steps, ("previous", None), len(steps))
+
+
+def _operator(function: Any, is_reflected: bool) -> Any:
+    """Return the method of an operator of Python."""
+    if is_reflected:
+        return lambda operand, other: add_step(function, other, operand)
+    return lambda operand, other: add_step(function, operand, other)
+
+
+for _name, _function in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide}.items():
+    setattr(FormulaOperand, f"__{_name}__", _operator(_function, is_reflected=False))
+    setattr(FormulaOperand, f"__r{_name}__", _operator(_function, is_reflected=True))
 
 
 def _describe(operand: Any, n_steps: int) -> Operand:

@@ -5,6 +5,7 @@ See docs/randomness.md. Bit generators, SeedSequence and RandomState are NumPy's
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterable
 from types import MethodType
@@ -81,6 +82,30 @@ class GeneratorMethod:
         return function
 
 
+DISTRIBUTIONS = (
+    "beta", "binomial", "chisquare", "dirichlet", "exponential", "f", "gamma", "geometric", "gumbel",
+    "hypergeometric", "laplace", "logistic", "lognormal", "logseries", "multinomial", "negative_binomial",
+    "noncentral_chisquare", "noncentral_f", "normal", "pareto", "poisson", "power", "rayleigh", "standard_cauchy",
+    "standard_t", "triangular", "uniform", "vonmises", "wald", "weibull", "zipf",
+)
+"""The methods of Generator whose parameters are arrays, and a size."""
+
+
+def distribution(name: str) -> GeneratorMethod:
+    """Return the method of a distribution, with NumPy's signature."""
+    draw = getattr(ops.np, f"random_{name}")
+    signature = inspect.signature(getattr(np.random.Generator, name))
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        generator, *parameters, size = bound.arguments.values()
+        return draw(generator, *map(as_array, parameters), as_size(size))
+
+    method.__name__, method.__signature__ = name, signature     # type: ignore[attr-defined]
+    return GeneratorMethod(method)
+
+
 def as_size(size: Any) -> tuple[int, ...] | None:
     """Return a shape as operators take it."""
     if size is None:
@@ -154,10 +179,6 @@ class Generator(np.random.Generator):
         return into(out, ops.np.random_standard_gamma(self, as_array(shape), size, np.dtype(dtype)))
 
     @GeneratorMethod
-    def standard_cauchy(self, size: Any = None) -> Any:
-        return ops.np.random_standard_cauchy(self, as_size(size))
-
-    @GeneratorMethod
     def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64,
                  endpoint: bool = False) -> Any:
         return ops.np.random_integers(
@@ -167,126 +188,6 @@ class Generator(np.random.Generator):
     def bytes(self, length: int) -> Any:
         check_unwatched("Generator.bytes", "draw integers: generator.integers(0, 256, length, dtype=np.uint8)")
         return self.numpys.bytes(length)
-
-    @GeneratorMethod
-    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_uniform(self, as_array(low), as_array(high), as_size(size))
-
-    @GeneratorMethod
-    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_normal(self, as_array(loc), as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_exponential(self, as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_laplace(self, as_array(loc), as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_logistic(self, as_array(loc), as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_gumbel(self, as_array(loc), as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_rayleigh(self, as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_lognormal(self, as_array(mean), as_array(sigma), as_size(size))
-
-    @GeneratorMethod
-    def weibull(self, a: Any, size: Any = None) -> Any:
-        return ops.np.random_weibull(self, as_array(a), as_size(size))
-
-    @GeneratorMethod
-    def pareto(self, a: Any, size: Any = None) -> Any:
-        return ops.np.random_pareto(self, as_array(a), as_size(size))
-
-    @GeneratorMethod
-    def power(self, a: Any, size: Any = None) -> Any:
-        return ops.np.random_power(self, as_array(a), as_size(size))
-
-    @GeneratorMethod
-    def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Any:
-        return ops.np.random_triangular(self, as_array(left), as_array(mode), as_array(right), as_size(size))
-
-    @GeneratorMethod
-    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_gamma(self, as_array(shape), as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def beta(self, a: Any, b: Any, size: Any = None) -> Any:
-        return ops.np.random_beta(self, as_array(a), as_array(b), as_size(size))
-
-    @GeneratorMethod
-    def chisquare(self, df: Any, size: Any = None) -> Any:
-        return ops.np.random_chisquare(self, as_array(df), as_size(size))
-
-    @GeneratorMethod
-    def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Any:
-        return ops.np.random_noncentral_chisquare(self, as_array(df), as_array(nonc), as_size(size))
-
-    @GeneratorMethod
-    def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
-        return ops.np.random_f(self, as_array(dfnum), as_array(dfden), as_size(size))
-
-    @GeneratorMethod
-    def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Any:
-        return ops.np.random_noncentral_f(self, as_array(dfnum), as_array(dfden), as_array(nonc), as_size(size))
-
-    @GeneratorMethod
-    def standard_t(self, df: Any, size: Any = None) -> Any:
-        return ops.np.random_standard_t(self, as_array(df), as_size(size))
-
-    @GeneratorMethod
-    def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
-        return ops.np.random_wald(self, as_array(mean), as_array(scale), as_size(size))
-
-    @GeneratorMethod
-    def vonmises(self, mu: Any, kappa: Any, size: Any = None) -> Any:
-        return ops.np.random_vonmises(self, as_array(mu), as_array(kappa), as_size(size))
-
-    @GeneratorMethod
-    def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
-        return ops.np.random_binomial(self, as_array(n), as_array(p), as_size(size))
-
-    @GeneratorMethod
-    def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
-        return ops.np.random_negative_binomial(self, as_array(n), as_array(p), as_size(size))
-
-    @GeneratorMethod
-    def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
-        return ops.np.random_poisson(self, as_array(lam), as_size(size))
-
-    @GeneratorMethod
-    def geometric(self, p: Any, size: Any = None) -> Any:
-        return ops.np.random_geometric(self, as_array(p), as_size(size))
-
-    @GeneratorMethod
-    def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> Any:
-        return ops.np.random_hypergeometric(self, as_array(ngood), as_array(nbad), as_array(nsample), as_size(size))
-
-    @GeneratorMethod
-    def logseries(self, p: Any, size: Any = None) -> Any:
-        return ops.np.random_logseries(self, as_array(p), as_size(size))
-
-    @GeneratorMethod
-    def zipf(self, a: Any, size: Any = None) -> Any:
-        return ops.np.random_zipf(self, as_array(a), as_size(size))
-
-    @GeneratorMethod
-    def dirichlet(self, alpha: Any, size: Any = None) -> Any:
-        return ops.np.random_dirichlet(self, as_array(alpha), as_size(size))
-
-    @GeneratorMethod
-    def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Any:
-        return ops.np.random_multinomial(self, as_array(n), as_array(pvals), as_size(size))
 
     @GeneratorMethod
     def multivariate_normal(self, mean: Any, cov: Any, size: Any = None, check_valid: str = "warn", tol: float = 1e-8,
@@ -331,6 +232,10 @@ class Generator(np.random.Generator):
             order = ops.np.random_permutation(self, x.size)
             return into(out, ops.np.reshape(ops.np.take(ops.np.reshape(x, (-1,)), order), shape))
         return into(out, ops.np.take_along_axis(x, ops.np.random_orders(self, shape, axis), axis))
+
+
+for _name in DISTRIBUTIONS:
+    setattr(Generator, _name, distribution(_name))
 
 
 def size_for(name: str, size: Any, out: Any) -> tuple[int, ...] | None:

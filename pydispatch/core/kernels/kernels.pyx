@@ -168,7 +168,7 @@ cdef int check_key_item(str name, item) except -1:
     )
 
 
-def basic_items(str name, key, str other):
+cdef tuple basic_items(str name, key, str other):
     """Return the items of a basic key. For others, raise DispatchTypeError, naming the operator for index arrays."""
     cdef tuple items = <tuple>key if type(key) is tuple else (key,)
     for item in items:

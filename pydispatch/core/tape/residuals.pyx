@@ -424,11 +424,6 @@ cdef SavedTensor saved_tensor(Tensor tensor):
     return saved
 
 
-def saved_for_later(Tensor tensor not None):
-    """Save a Tensor's present value, whatever is written to it later. `value_of_saved` returns it."""
-    return saved_tensor(tensor)
-
-
 def value_of_saved(SavedTensor saved not None):
     """Return the Tensor that was saved, or the copy that was made before it was overwritten."""
     return value_when_saved(saved.tensor, saved.time)
