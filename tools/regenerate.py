@@ -35,7 +35,7 @@ def whole(generate: Callable[[str], str], name: str) -> Generator:
 def operators_of(namespace: str) -> str:
     """Return the stub of the operators of a namespace."""
     load_all(namespace)
-    return stub(namespace)
+    return stub(namespace, tests.numpy.stub.helpers() if namespace == "scipy" else ())
 
 
 GENERATED: Mapping[str, Generator] = {

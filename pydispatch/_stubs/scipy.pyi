@@ -10,12 +10,6 @@ from pydispatch._core import OpOverload, Tensor
 from pydispatch._stubs.arrays import Packet, _Array, _Number, _Raw, _T, _Value
 
 
-class _interpolate_closed(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: _Array, who: str) -> _Array: ...
-    @overload
-    def __call__(self, x: _Value, who: str) -> Any: ...
-
 class _linalg_cho_factor(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Array, lower: bool = ..., overwrite_a: bool = ..., check_finite: bool = ...) -> _Array: ...
@@ -34,43 +28,11 @@ class _linalg_expm(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, A: _Value) -> Any: ...
 
-class _linalg_expm_direction(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, e: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, e: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, e: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, e: _Value) -> Any: ...
-
-class _linalg_lu_constant(Packet):  # type: ignore[misc]
+class _linalg_lu_factor(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Array, overwrite_a: bool = ..., check_finite: bool = ...) -> tuple[_Array, _Array]: ...
     @overload
     def __call__(self, a: _Value, overwrite_a: bool = ..., check_finite: bool = ...) -> Any: ...
-
-class _linalg_lu_of_matrix(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, lu: _Value, pivots: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, lu: Tensor, pivots: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, lu: _Value, pivots: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, lu: _Raw, pivots: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, lu: _Value, pivots: _Value) -> Any: ...
-
-class _linalg_row_exchanges(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, lu: Tensor, pivots: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, lu: _Value, pivots: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, lu: _Raw, pivots: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, lu: _Value, pivots: _Value) -> Any: ...
 
 class _linalg_solve(Packet):  # type: ignore[misc]
     @overload
@@ -124,26 +86,6 @@ class _ndimage_map_coordinates(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, input: _Value, coordinates: _Value, order: int = ..., mode: str = ..., cval: float = ..., *, batch_ndim: int = ...) -> Any: ...
 
-class _ndimage_transposed(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, g: Tensor, weights: _Value, mode: str = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, g: _Value, weights: Tensor, mode: str = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, g: _Raw, weights: _Raw, mode: str = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, g: _Value, weights: _Value, mode: str = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Any: ...
-
-class _ndimage_weigh(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, input: Tensor, g: _Value, shape: int | Sequence[int], mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, input: _Value, g: Tensor, shape: int | Sequence[int], mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, input: _Raw, g: _Raw, shape: int | Sequence[int], mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, input: _Value, g: _Value, shape: int | Sequence[int], mode: str = ..., cval: float = ..., origin: int | Sequence[int] | None = ..., *, batch_ndim: int = ...) -> Any: ...
-
 class _signal_convolve(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, in1: Tensor, in2: _Value, mode: str = ..., method: str = ..., *, batch_ndim: int = ...) -> Tensor: ...
@@ -165,50 +107,6 @@ class _signal_lfilter(Packet):  # type: ignore[misc]
     def __call__(self, b: _Raw, a: _Raw, x: _Raw, axis: int = ..., *, batch_ndim: int = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, b: _Value, a: _Value, x: _Value, axis: int = ..., *, batch_ndim: int = ...) -> Any: ...
-
-class _signal_lfilter_from(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, b: Tensor, a: _Value, x: _Value, zi: _Value, axis: int = ..., *, batch_ndim: int = ...) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __call__(self, b: _Value, a: Tensor, x: _Value, zi: _Value, axis: int = ..., *, batch_ndim: int = ...) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __call__(self, b: _Value, a: _Value, x: Tensor, zi: _Value, axis: int = ..., *, batch_ndim: int = ...) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __call__(self, b: _Value, a: _Value, x: _Value, zi: Tensor, axis: int = ..., *, batch_ndim: int = ...) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __call__(self, b: _Raw, a: _Raw, x: _Raw, zi: _Raw, axis: int = ..., *, batch_ndim: int = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
-    @overload
-    def __call__(self, b: _Value, a: _Value, x: _Value, zi: _Value, axis: int = ..., *, batch_ndim: int = ...) -> Any: ...
-
-class _sparse_product(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, data: Tensor, x: _Value, structure: Any, transposed: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, data: _Value, x: Tensor, structure: Any, transposed: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, data: _Raw, x: _Raw, structure: Any, transposed: bool = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, data: _Value, x: _Value, structure: Any, transposed: bool = ...) -> Any: ...
-
-class _sparse_sampled_product(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, left: Tensor, right: _Value, structure: Any) -> Tensor: ...
-    @overload
-    def __call__(self, left: _Value, right: Tensor, structure: Any) -> Tensor: ...
-    @overload
-    def __call__(self, left: _Raw, right: _Raw, structure: Any) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, left: _Value, right: _Value, structure: Any) -> Any: ...
-
-class _sparse_solution(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, data: Tensor, b: _Value, structure: Any, transposed: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, data: _Value, b: Tensor, structure: Any, transposed: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, data: _Raw, b: _Raw, structure: Any, transposed: bool = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, data: _Value, b: _Value, structure: Any, transposed: bool = ...) -> Any: ...
 
 class _special_agm(Packet):  # type: ignore[misc]
     @overload
@@ -359,20 +257,6 @@ class _special_btdtrib(Packet):  # type: ignore[misc]
     def __call__(self, a: _Raw, p: _Raw, x: _Raw) -> NDArray[Any]: ...
     @overload
     def __call__(self, a: _Value, p: _Value, x: _Value) -> Any: ...
-
-class _special_carlson(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, y: _Value, z: _Value, p: _Value, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, y: Tensor, z: _Value, p: _Value, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, y: _Value, z: Tensor, p: _Value, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, y: _Value, z: _Value, p: Tensor, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, y: _Raw, z: _Raw, p: _Raw, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, y: _Value, z: _Value, p: _Value, k: int = ..., a: int = ..., b: int = ..., c: int = ..., d: int = ...) -> Any: ...
 
 class _special_chdtr(Packet):  # type: ignore[misc]
     @overload
@@ -580,12 +464,6 @@ class _special_eval_sh_jacobi(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, p: _Value, q: _Value, x: _Value) -> Any: ...
 
-class _special_exprel_derivative(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: _Array, order: int = ...) -> _Array: ...
-    @overload
-    def __call__(self, x: _Value, order: int = ...) -> Any: ...
-
 class _special_fdtr(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, dfn: Tensor, dfd: _Value, x: _Value) -> Tensor: ...
@@ -746,30 +624,6 @@ class _special_logsumexp(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Any: ...
 
-class _special_logsumexp_signed(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, axis: int | Sequence[int] | None = ..., b: _Value | None = ..., *, keepdims: bool = ...) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __call__(self, a: _Raw, axis: int | Sequence[int] | None = ..., b: _Raw | None = ..., *, keepdims: bool = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
-    @overload
-    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., b: _Value | None = ..., *, keepdims: bool = ...) -> Any: ...
-
-class _special_logsumexp_weighted(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, b: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: Tensor, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, b: _Raw, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Any: ...
-
-class _special_logsumexp_with_shares(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: _Array, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> tuple[_Array, _Array]: ...
-    @overload
-    def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Any: ...
-
 class _special_lpmv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, m: Tensor, v: _Value, x: _Value) -> Tensor: ...
@@ -781,16 +635,6 @@ class _special_lpmv(Packet):  # type: ignore[misc]
     def __call__(self, m: _Raw, v: _Raw, x: _Raw) -> NDArray[Any]: ...
     @overload
     def __call__(self, m: _Value, v: _Value, x: _Value) -> Any: ...
-
-class _special_mathieu_a_value(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, m: Tensor, q: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, m: _Value, q: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, m: _Raw, q: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, m: _Value, q: _Value) -> Any: ...
 
 class _special_mathieu_cem(Packet):  # type: ignore[misc]
     @overload
@@ -926,16 +770,6 @@ class _special_smirnov(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: _Value, d: _Value) -> Any: ...
 
-class _special_smirnov_slope(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, d: _Value, order: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, d: Tensor, order: int = ...) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, d: _Raw, order: int = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, d: _Value, order: int = ...) -> Any: ...
-
 class _special_smirnovi(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, n: Tensor, p: _Value) -> Tensor: ...
@@ -1006,50 +840,40 @@ class _special_zeta(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Value, q: _Value | None = ...) -> Any: ...
 
-class _special_zeta_slope(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, s: Tensor, q: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, s: _Value, q: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, s: _Raw, q: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, s: _Value, q: _Value) -> Any: ...
-
 class Operators:
     """The operators of scipy."""
 
-    interpolate_closed: _interpolate_closed
-    interpolate_finite: _interpolate_closed
-    interpolate_increasing: _interpolate_closed
-    interpolate_knots: _interpolate_closed
+    interpolate_closed: Packet
+    interpolate_finite: Packet
+    interpolate_increasing: Packet
+    interpolate_knots: Packet
     linalg_cho_factor: _linalg_cho_factor
     linalg_cholesky: _linalg_cho_factor
     linalg_det: _linalg_det
     linalg_expm: _linalg_expm
-    linalg_expm_direction: _linalg_expm_direction
+    linalg_expm_direction: Packet
     linalg_inv: _linalg_det
     linalg_logm: _linalg_expm
-    linalg_logm_direction: _linalg_expm_direction
-    linalg_lu_constant: _linalg_lu_constant
-    linalg_lu_factor: _linalg_lu_constant
-    linalg_lu_of_matrix: _linalg_lu_of_matrix
-    linalg_row_exchanges: _linalg_row_exchanges
+    linalg_logm_direction: Packet
+    linalg_lu_constant: Packet
+    linalg_lu_factor: _linalg_lu_factor
+    linalg_lu_of_matrix: Packet
+    linalg_row_exchanges: Packet
     linalg_solve: _linalg_solve
     linalg_solve_sylvester: _linalg_solve_sylvester
     linalg_solve_triangular: _linalg_solve_triangular
     linalg_sqrtm: _linalg_expm
     ndimage_convolve: _ndimage_convolve
     ndimage_map_coordinates: _ndimage_map_coordinates
-    ndimage_transposed: _ndimage_transposed
-    ndimage_weigh: _ndimage_weigh
+    ndimage_transposed: Packet
+    ndimage_weigh: Packet
     signal_convolve: _signal_convolve
     signal_lfilter: _signal_lfilter
-    signal_lfilter_from: _signal_lfilter_from
-    signal_sections: _interpolate_closed
-    sparse_product: _sparse_product
-    sparse_sampled_product: _sparse_sampled_product
-    sparse_solution: _sparse_solution
+    signal_lfilter_from: Packet
+    signal_sections: Packet
+    sparse_product: Packet
+    sparse_sampled_product: Packet
+    sparse_solution: Packet
     special_agm: _special_agm
     special_airy: _special_airy
     special_airye: _special_airy
@@ -1074,7 +898,7 @@ class Operators:
     special_boxcox1p: _special_boxcox
     special_btdtria: _special_btdtria
     special_btdtrib: _special_btdtrib
-    special_carlson: _special_carlson
+    special_carlson: Packet
     special_cbrt: _special_bei
     special_chdtr: _special_chdtr
     special_chdtrc: _special_chdtr
@@ -1130,7 +954,7 @@ class Operators:
     special_expm1: _special_bei
     special_expn: _special_eval_chebyc
     special_exprel: _special_bei
-    special_exprel_derivative: _special_exprel_derivative
+    special_exprel_derivative: Packet
     special_fdtr: _special_fdtr
     special_fdtrc: _special_fdtr
     special_fdtri: _special_fdtri
@@ -1189,7 +1013,7 @@ class Operators:
     special_kn: _special_eval_chebyc
     special_kolmogi: _special_ellipkm1
     special_kolmogorov: _special_erfcinv
-    special_kolmogorov_slope: _special_erfcinv
+    special_kolmogorov_slope: Packet
     special_kv: _special_hankel1
     special_kve: _special_hankel1
     special_lambertw: _special_lambertw
@@ -1201,19 +1025,19 @@ class Operators:
     special_loggamma: _special_digamma
     special_logit: _special_bei
     special_logsumexp: _special_logsumexp
-    special_logsumexp_signed: _special_logsumexp_signed
-    special_logsumexp_weighted: _special_logsumexp_weighted
-    special_logsumexp_with_shares: _special_logsumexp_with_shares
+    special_logsumexp_signed: Packet
+    special_logsumexp_weighted: Packet
+    special_logsumexp_with_shares: Packet
     special_lpmv: _special_lpmv
-    special_mathieu_a_value: _special_mathieu_a_value
-    special_mathieu_b_value: _special_mathieu_a_value
+    special_mathieu_a_value: Packet
+    special_mathieu_b_value: Packet
     special_mathieu_cem: _special_mathieu_cem
     special_mathieu_modcem1: _special_mathieu_cem
     special_mathieu_modcem2: _special_mathieu_cem
     special_mathieu_modsem1: _special_mathieu_cem
     special_mathieu_modsem2: _special_mathieu_cem
     special_mathieu_sem: _special_mathieu_cem
-    special_mills: _special_bei
+    special_mills: Packet
     special_modstruve: _special_chdtr
     special_multigammaln: _special_multigammaln
     special_nbdtr: _special_bdtr
@@ -1236,7 +1060,7 @@ class Operators:
     special_pdtrik: _special_pdtrik
     special_poch: _special_poch
     special_polygamma: _special_eval_chebyc
-    special_polygamma_of_any_order: _special_eval_chebyc
+    special_polygamma_of_any_order: Packet
     special_powm1: _special_elliprc
     special_pseudo_huber: _special_huber
     special_radian: _special_radian
@@ -1247,7 +1071,7 @@ class Operators:
     special_sici: _special_it2i0k0
     special_sindg: _special_bei
     special_smirnov: _special_smirnov
-    special_smirnov_slope: _special_smirnov_slope
+    special_smirnov_slope: Packet
     special_smirnovi: _special_smirnovi
     special_softmax: _special_log_softmax
     special_spence: _special_digamma
@@ -1273,9 +1097,9 @@ class Operators:
     special_yv: _special_hankel1
     special_yve: _special_hankel1
     special_zeta: _special_zeta
-    special_zeta_slope: _special_zeta_slope
+    special_zeta_slope: Packet
     special_zetac: _special_bei
-    stats_definite: _interpolate_closed
-    stats_finite_there: _interpolate_closed
-    stats_on_simplex: _interpolate_closed
-    stats_positive: _interpolate_closed
+    stats_definite: Packet
+    stats_finite_there: Packet
+    stats_on_simplex: Packet
+    stats_positive: Packet

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import keyword
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pydispatch._registry.operators import load_all
@@ -50,17 +50,19 @@ def run_stubs(out: Plain | Rich, arguments: argparse.Namespace) -> None:
         out.line(f"{path}: {len(packets[name])} operators")
 
 
-def stub(namespace: str) -> str:
-    """Return the stub of a namespace: a class per kind of signature, and one with an attribute per operator."""
+def stub(namespace: str, helpers: Collection[str] = ()) -> str:
+    """Return the stub of a namespace: a class per kind of signature, and one with an attribute per operator.
+
+    The calls of `helpers` are not described.
+    """
     classes: dict[str, str] = {}        # from the body of a class to its name
     attributes: list[str] = []
     for name, packet in sorted(packets[namespace].items()):
         schemas = {op.overload_name or "default": op.schema for op in packet.overloads if definition_of(op) is not None}
         if not schemas or keyword.iskeyword(name):
             continue
-        body = "\n".join(_body(schemas))
-        known = classes.setdefault(body, f"_{name}")
-        attributes.append(f"    {name}: {known}")
+        kind = "Packet" if name in helpers else classes.setdefault("\n".join(_body(schemas)), f"_{name}")
+        attributes.append(f"    {name}: {kind}")
     kinds = [f"class {name}(Packet):  # type: ignore[misc]\n{body}" for body, name in classes.items()]
     whole = f"class Operators:\n    \"\"\"The operators of {namespace}.\"\"\"\n\n" + "\n".join(attributes)
     return "\n\n".join([HEAD, *kinds, whole]) + "\n"

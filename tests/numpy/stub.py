@@ -342,6 +342,14 @@ def of_module(name: str) -> str:
                       *named_results(lines), *lines, ""])
 
 
+def helpers() -> set[str]:
+    """Return the operators that functions of `pydispatch.scipy` call, but that are not themselves such a function."""
+    from pydispatch.scipy.pack import FACE, FAMILIES  # needs SciPy, which not everybody has
+    for name in FAMILIES:
+        importlib.import_module(f"pydispatch.scipy.{name}")
+    return set(packets["scipy"]) - {name.replace(".", "_") for name in FACE.functions}
+
+
 def hidden_in(name: str) -> str:
     """Return the names of `pydispatch.scipy` that checkers cannot see, since loops and tables define them."""
     from pydispatch.scipy.pack import FACE  # needs SciPy, which not everybody has
