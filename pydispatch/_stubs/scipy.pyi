@@ -46,15 +46,15 @@ class _linalg_solve(Packet):  # type: ignore[misc]
 
 class _linalg_solve_sylvester(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, a: Tensor, b: _Value, q: _Value) -> Tensor: ...
+    def __call__(self, x1: Tensor, x2: _Value, x3: _Value, /) -> Tensor: ...
     @overload
-    def __call__(self, a: _Value, b: Tensor, q: _Value) -> Tensor: ...
+    def __call__(self, x1: _Value, x2: Tensor, x3: _Value, /) -> Tensor: ...
     @overload
-    def __call__(self, a: _Value, b: _Value, q: Tensor) -> Tensor: ...
+    def __call__(self, x1: _Value, x2: _Value, x3: Tensor, /) -> Tensor: ...
     @overload
-    def __call__(self, a: _Raw, b: _Raw, q: _Raw) -> NDArray[Any]: ...
+    def __call__(self, x1: _Raw, x2: _Raw, x3: _Raw, /) -> NDArray[Any]: ...
     @overload
-    def __call__(self, a: _Value, b: _Value, q: _Value) -> Any: ...
+    def __call__(self, *arrays: _Value, **named: _Value) -> Any: ...
 
 class _linalg_solve_triangular(Packet):  # type: ignore[misc]
     @overload
@@ -110,13 +110,13 @@ class _signal_lfilter(Packet):  # type: ignore[misc]
 
 class _special_agm(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, a: Tensor, b: _Value) -> Tensor: ...
+    def __call__(self, x1: Tensor, x2: _Value, /) -> Tensor: ...
     @overload
-    def __call__(self, a: _Value, b: Tensor) -> Tensor: ...
+    def __call__(self, x1: _Value, x2: Tensor, /) -> Tensor: ...
     @overload
-    def __call__(self, a: _Raw, b: _Raw) -> NDArray[Any]: ...
+    def __call__(self, x1: _Raw, x2: _Raw, /) -> NDArray[Any]: ...
     @overload
-    def __call__(self, a: _Value, b: _Value) -> Any: ...
+    def __call__(self, *arrays: _Value, **named: _Value) -> Any: ...
 
 class _special_airy(Packet):  # type: ignore[misc]
     @overload
@@ -124,205 +124,11 @@ class _special_airy(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Value) -> Any: ...
 
-class _special_bdtr(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, k: Tensor, n: _Value, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, n: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, n: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Raw, n: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, k: _Value, n: _Value, p: _Value) -> Any: ...
-
-class _special_bdtri(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, k: Tensor, n: _Value, y: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, n: Tensor, y: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, n: _Value, y: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Raw, n: _Raw, y: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, k: _Value, n: _Value, y: _Value) -> Any: ...
-
-class _special_bdtrik(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, y: Tensor, n: _Value, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, y: _Value, n: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, y: _Value, n: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, y: _Raw, n: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, y: _Value, n: _Value, p: _Value) -> Any: ...
-
-class _special_bdtrin(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, k: Tensor, y: _Value, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, y: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, y: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Raw, y: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, k: _Value, y: _Value, p: _Value) -> Any: ...
-
 class _special_bei(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x: _Array) -> _Array: ...
     @overload
     def __call__(self, x: _Value) -> Any: ...
-
-class _special_besselpoly(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, lmb: _Value, nu: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, lmb: Tensor, nu: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, lmb: _Value, nu: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, lmb: _Raw, nu: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, lmb: _Value, nu: _Value) -> Any: ...
-
-class _special_betainc(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, b: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, b: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, x: _Value) -> Any: ...
-
-class _special_betainccinv(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, b: _Value, y: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: Tensor, y: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, y: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, b: _Raw, y: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, y: _Value) -> Any: ...
-
-class _special_binom(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, k: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, k: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, k: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, k: _Value) -> Any: ...
-
-class _special_boxcox(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, lmbda: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, lmbda: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, lmbda: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, lmbda: _Value) -> Any: ...
-
-class _special_btdtria(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, p: Tensor, b: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, b: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, b: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Raw, b: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, p: _Value, b: _Value, x: _Value) -> Any: ...
-
-class _special_btdtrib(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, p: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, p: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, p: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, p: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, p: _Value, x: _Value) -> Any: ...
-
-class _special_chdtr(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, v: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, v: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, v: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, v: _Value, x: _Value) -> Any: ...
-
-class _special_chdtri(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, v: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, v: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, v: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, v: _Value, p: _Value) -> Any: ...
-
-class _special_chdtriv(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, p: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, p: _Value, x: _Value) -> Any: ...
-
-class _special_chndtr(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, df: _Value, nc: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, df: Tensor, nc: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, df: _Value, nc: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, df: _Raw, nc: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, df: _Value, nc: _Value) -> Any: ...
-
-class _special_chndtrinc(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, df: _Value, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, df: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, df: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, df: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, df: _Value, p: _Value) -> Any: ...
-
-class _special_chndtrix(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, p: Tensor, df: _Value, nc: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, df: Tensor, nc: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, df: _Value, nc: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Raw, df: _Raw, nc: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, p: _Value, df: _Value, nc: _Value) -> Any: ...
 
 class _special_digamma(Packet):  # type: ignore[misc]
     @overload
@@ -330,41 +136,21 @@ class _special_digamma(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Value) -> Any: ...
 
-class _special_diric(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, n: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, n: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, n: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, n: _Value) -> Any: ...
-
 class _special_ellipe(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, m: _Array) -> _Array: ...
     @overload
     def __call__(self, m: _Value) -> Any: ...
 
-class _special_ellipeinc(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, phi: Tensor, m: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, phi: _Value, m: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, phi: _Raw, m: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, phi: _Value, m: _Value) -> Any: ...
-
 class _special_ellipj(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, u: Tensor, m: _Value) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+    def __call__(self, x1: Tensor, x2: _Value, /) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
     @overload
-    def __call__(self, u: _Value, m: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+    def __call__(self, x1: _Value, x2: Tensor, /) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
     @overload
-    def __call__(self, u: _Raw, m: _Raw) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]: ...
+    def __call__(self, x1: _Raw, x2: _Raw, /) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]: ...
     @overload
-    def __call__(self, u: _Value, m: _Value) -> Any: ...
+    def __call__(self, *arrays: _Value, **named: _Value) -> Any: ...
 
 class _special_ellipkm1(Packet):  # type: ignore[misc]
     @overload
@@ -372,41 +158,19 @@ class _special_ellipkm1(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, p: _Value) -> Any: ...
 
-class _special_elliprc(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, y: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, y: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, y: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, y: _Value) -> Any: ...
-
-class _special_elliprd(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, y: _Value, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, y: Tensor, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, y: _Value, z: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, y: _Raw, z: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, y: _Value, z: _Value) -> Any: ...
-
 class _special_elliprj(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, x: Tensor, y: _Value, z: _Value, p: _Value) -> Tensor: ...
+    def __call__(self, x1: Tensor, x2: _Value, x3: _Value, x4: _Value, /) -> Tensor: ...
     @overload
-    def __call__(self, x: _Value, y: Tensor, z: _Value, p: _Value) -> Tensor: ...
+    def __call__(self, x1: _Value, x2: Tensor, x3: _Value, x4: _Value, /) -> Tensor: ...
     @overload
-    def __call__(self, x: _Value, y: _Value, z: Tensor, p: _Value) -> Tensor: ...
+    def __call__(self, x1: _Value, x2: _Value, x3: Tensor, x4: _Value, /) -> Tensor: ...
     @overload
-    def __call__(self, x: _Value, y: _Value, z: _Value, p: Tensor) -> Tensor: ...
+    def __call__(self, x1: _Value, x2: _Value, x3: _Value, x4: Tensor, /) -> Tensor: ...
     @overload
-    def __call__(self, x: _Raw, y: _Raw, z: _Raw, p: _Raw) -> NDArray[Any]: ...
+    def __call__(self, x1: _Raw, x2: _Raw, x3: _Raw, x4: _Raw, /) -> NDArray[Any]: ...
     @overload
-    def __call__(self, x: _Value, y: _Value, z: _Value, p: _Value) -> Any: ...
+    def __call__(self, *arrays: _Value, **named: _Value) -> Any: ...
 
 class _special_erfcinv(Packet):  # type: ignore[misc]
     @overload
@@ -414,185 +178,11 @@ class _special_erfcinv(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, y: _Value) -> Any: ...
 
-class _special_eval_chebyc(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, x: _Value) -> Any: ...
-
-class _special_eval_gegenbauer(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, alpha: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, alpha: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, alpha: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, alpha: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, alpha: _Value, x: _Value) -> Any: ...
-
-class _special_eval_jacobi(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, alpha: _Value, beta: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, alpha: Tensor, beta: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, alpha: _Value, beta: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, alpha: _Value, beta: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, alpha: _Raw, beta: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, alpha: _Value, beta: _Value, x: _Value) -> Any: ...
-
-class _special_eval_sh_jacobi(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, p: _Value, q: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, p: Tensor, q: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, p: _Value, q: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, p: _Value, q: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, p: _Raw, q: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, p: _Value, q: _Value, x: _Value) -> Any: ...
-
-class _special_fdtr(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, dfn: Tensor, dfd: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Value, dfd: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Value, dfd: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Raw, dfd: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, dfn: _Value, dfd: _Value, x: _Value) -> Any: ...
-
-class _special_fdtri(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, dfn: Tensor, dfd: _Value, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Value, dfd: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Value, dfd: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Raw, dfd: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, dfn: _Value, dfd: _Value, p: _Value) -> Any: ...
-
-class _special_fdtridfd(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, dfn: Tensor, p: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Value, p: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Value, p: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, dfn: _Raw, p: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, dfn: _Value, p: _Value, x: _Value) -> Any: ...
-
 class _special_fresnel(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, z: _Array) -> tuple[_Array, _Array]: ...
     @overload
     def __call__(self, z: _Value) -> Any: ...
-
-class _special_gammainc(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, x: _Value) -> Any: ...
-
-class _special_gammainccinv(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, y: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, y: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, y: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, y: _Value) -> Any: ...
-
-class _special_gdtrix(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, b: _Value, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, b: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, p: _Value) -> Any: ...
-
-class _special_hankel1(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, v: Tensor, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, v: _Value, z: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, v: _Raw, z: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, v: _Value, z: _Value) -> Any: ...
-
-class _special_huber(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, delta: Tensor, r: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, delta: _Value, r: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, delta: _Raw, r: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, delta: _Value, r: _Value) -> Any: ...
-
-class _special_hyp1f1(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, b: _Value, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: Tensor, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, z: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, b: _Raw, z: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, z: _Value) -> Any: ...
-
-class _special_hyp2f1(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, b: _Value, c: _Value, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: Tensor, c: _Value, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, c: Tensor, z: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, c: _Value, z: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, a: _Raw, b: _Raw, c: _Raw, z: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, a: _Value, b: _Value, c: _Value, z: _Value) -> Any: ...
-
-class _special_inv_boxcox(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, y: Tensor, lmbda: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, y: _Value, lmbda: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, y: _Raw, lmbda: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, y: _Value, lmbda: _Value) -> Any: ...
 
 class _special_it2i0k0(Packet):  # type: ignore[misc]
     @overload
@@ -624,29 +214,17 @@ class _special_logsumexp(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, axis: int | Sequence[int] | None = ..., *, keepdims: bool = ...) -> Any: ...
 
-class _special_lpmv(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, m: Tensor, v: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, m: _Value, v: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, m: _Value, v: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, m: _Raw, v: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, m: _Value, v: _Value, x: _Value) -> Any: ...
-
 class _special_mathieu_cem(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, m: Tensor, q: _Value, x: _Value) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x1: Tensor, x2: _Value, x3: _Value, /) -> tuple[Tensor, Tensor]: ...
     @overload
-    def __call__(self, m: _Value, q: Tensor, x: _Value) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x1: _Value, x2: Tensor, x3: _Value, /) -> tuple[Tensor, Tensor]: ...
     @overload
-    def __call__(self, m: _Value, q: _Value, x: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x1: _Value, x2: _Value, x3: Tensor, /) -> tuple[Tensor, Tensor]: ...
     @overload
-    def __call__(self, m: _Raw, q: _Raw, x: _Raw) -> tuple[NDArray[Any], NDArray[Any]]: ...
+    def __call__(self, x1: _Raw, x2: _Raw, x3: _Raw, /) -> tuple[NDArray[Any], NDArray[Any]]: ...
     @overload
-    def __call__(self, m: _Value, q: _Value, x: _Value) -> Any: ...
+    def __call__(self, *arrays: _Value, **named: _Value) -> Any: ...
 
 class _special_multigammaln(Packet):  # type: ignore[misc]
     @overload
@@ -654,131 +232,15 @@ class _special_multigammaln(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, d: int) -> Any: ...
 
-class _special_nrdtrimn(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, p: Tensor, std: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, std: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, std: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Raw, std: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, p: _Value, std: _Value, x: _Value) -> Any: ...
-
-class _special_nrdtrisd(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, mn: Tensor, p: _Value, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, mn: _Value, p: Tensor, x: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, mn: _Value, p: _Value, x: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, mn: _Raw, p: _Raw, x: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, mn: _Value, p: _Value, x: _Value) -> Any: ...
-
-class _special_owens_t(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, h: Tensor, a: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, h: _Value, a: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, h: _Raw, a: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, h: _Value, a: _Value) -> Any: ...
-
 class _special_pbdv(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, v: Tensor, x: _Value) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x1: Tensor, x2: _Value, /) -> tuple[Tensor, Tensor]: ...
     @overload
-    def __call__(self, v: _Value, x: Tensor) -> tuple[Tensor, Tensor]: ...
+    def __call__(self, x1: _Value, x2: Tensor, /) -> tuple[Tensor, Tensor]: ...
     @overload
-    def __call__(self, v: _Raw, x: _Raw) -> tuple[NDArray[Any], NDArray[Any]]: ...
+    def __call__(self, x1: _Raw, x2: _Raw, /) -> tuple[NDArray[Any], NDArray[Any]]: ...
     @overload
-    def __call__(self, v: _Value, x: _Value) -> Any: ...
-
-class _special_pbwa(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, a: Tensor, x: _Value) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __call__(self, a: _Value, x: Tensor) -> tuple[Tensor, Tensor]: ...
-    @overload
-    def __call__(self, a: _Raw, x: _Raw) -> tuple[NDArray[Any], NDArray[Any]]: ...
-    @overload
-    def __call__(self, a: _Value, x: _Value) -> Any: ...
-
-class _special_pdtr(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, k: Tensor, m: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, m: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Raw, m: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, k: _Value, m: _Value) -> Any: ...
-
-class _special_pdtri(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, k: Tensor, y: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Value, y: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, k: _Raw, y: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, k: _Value, y: _Value) -> Any: ...
-
-class _special_pdtrik(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, p: Tensor, m: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, m: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Raw, m: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, p: _Value, m: _Value) -> Any: ...
-
-class _special_poch(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, z: Tensor, m: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, z: _Value, m: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, z: _Raw, m: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, z: _Value, m: _Value) -> Any: ...
-
-class _special_radian(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, d: Tensor, m: _Value, s: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, d: _Value, m: Tensor, s: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, d: _Value, m: _Value, s: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, d: _Raw, m: _Raw, s: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, d: _Value, m: _Value, s: _Value) -> Any: ...
-
-class _special_smirnov(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, d: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, d: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, d: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, d: _Value) -> Any: ...
-
-class _special_smirnovi(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, n: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, n: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, n: _Value, p: _Value) -> Any: ...
+    def __call__(self, *arrays: _Value, **named: _Value) -> Any: ...
 
 class _special_spherical_in(Packet):  # type: ignore[misc]
     @overload
@@ -789,48 +251,6 @@ class _special_spherical_in(Packet):  # type: ignore[misc]
     def __call__(self, n: _Raw, z: _Raw, derivative: bool = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, n: _Value, z: _Value, derivative: bool = ...) -> Any: ...
-
-class _special_stdtr(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, df: Tensor, t: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, df: _Value, t: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, df: _Raw, t: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, df: _Value, t: _Value) -> Any: ...
-
-class _special_stdtridf(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, p: Tensor, t: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Value, t: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, p: _Raw, t: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, p: _Value, t: _Value) -> Any: ...
-
-class _special_stdtrit(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, df: Tensor, p: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, df: _Value, p: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, df: _Raw, p: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, df: _Value, p: _Value) -> Any: ...
-
-class _special_voigt_profile(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, x: Tensor, sigma: _Value, gamma: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, sigma: Tensor, gamma: _Value) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Value, sigma: _Value, gamma: Tensor) -> Tensor: ...
-    @overload
-    def __call__(self, x: _Raw, sigma: _Raw, gamma: _Raw) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, x: _Value, sigma: _Value, gamma: _Value) -> Any: ...
 
 class _special_zeta(Packet):  # type: ignore[misc]
     @overload
@@ -877,52 +297,52 @@ class Operators:
     special_agm: _special_agm
     special_airy: _special_airy
     special_airye: _special_airy
-    special_bdtr: _special_bdtr
-    special_bdtrc: _special_bdtr
-    special_bdtri: _special_bdtri
-    special_bdtrik: _special_bdtrik
-    special_bdtrin: _special_bdtrin
+    special_bdtr: _linalg_solve_sylvester
+    special_bdtrc: _linalg_solve_sylvester
+    special_bdtri: _linalg_solve_sylvester
+    special_bdtrik: _linalg_solve_sylvester
+    special_bdtrin: _linalg_solve_sylvester
     special_bei: _special_bei
     special_beip: _special_bei
     special_ber: _special_bei
     special_berp: _special_bei
-    special_besselpoly: _special_besselpoly
+    special_besselpoly: _linalg_solve_sylvester
     special_beta: _special_agm
-    special_betainc: _special_betainc
-    special_betaincc: _special_betainc
-    special_betainccinv: _special_betainccinv
-    special_betaincinv: _special_betainccinv
+    special_betainc: _linalg_solve_sylvester
+    special_betaincc: _linalg_solve_sylvester
+    special_betainccinv: _linalg_solve_sylvester
+    special_betaincinv: _linalg_solve_sylvester
     special_betaln: _special_agm
-    special_binom: _special_binom
-    special_boxcox: _special_boxcox
-    special_boxcox1p: _special_boxcox
-    special_btdtria: _special_btdtria
-    special_btdtrib: _special_btdtrib
+    special_binom: _special_agm
+    special_boxcox: _special_agm
+    special_boxcox1p: _special_agm
+    special_btdtria: _linalg_solve_sylvester
+    special_btdtrib: _linalg_solve_sylvester
     special_carlson: Packet
     special_cbrt: _special_bei
-    special_chdtr: _special_chdtr
-    special_chdtrc: _special_chdtr
-    special_chdtri: _special_chdtri
-    special_chdtriv: _special_chdtriv
-    special_chndtr: _special_chndtr
-    special_chndtrinc: _special_chndtrinc
-    special_chndtrix: _special_chndtrix
+    special_chdtr: _special_agm
+    special_chdtrc: _special_agm
+    special_chdtri: _special_agm
+    special_chdtriv: _special_agm
+    special_chndtr: _linalg_solve_sylvester
+    special_chndtrinc: _linalg_solve_sylvester
+    special_chndtrix: _linalg_solve_sylvester
     special_cosdg: _special_bei
     special_cosm1: _special_bei
     special_cotdg: _special_bei
     special_dawsn: _special_bei
     special_digamma: _special_digamma
-    special_diric: _special_diric
+    special_diric: _special_agm
     special_ellipe: _special_ellipe
-    special_ellipeinc: _special_ellipeinc
+    special_ellipeinc: _special_agm
     special_ellipj: _special_ellipj
     special_ellipk: _special_ellipe
-    special_ellipkinc: _special_ellipeinc
+    special_ellipkinc: _special_agm
     special_ellipkm1: _special_ellipkm1
-    special_elliprc: _special_elliprc
-    special_elliprd: _special_elliprd
-    special_elliprf: _special_elliprd
-    special_elliprg: _special_elliprd
+    special_elliprc: _special_agm
+    special_elliprd: _linalg_solve_sylvester
+    special_elliprf: _linalg_solve_sylvester
+    special_elliprg: _linalg_solve_sylvester
     special_elliprj: _special_elliprj
     special_entr: _special_bei
     special_erf: _special_bei
@@ -931,62 +351,62 @@ class Operators:
     special_erfcx: _special_bei
     special_erfi: _special_bei
     special_erfinv: _special_erfcinv
-    special_eval_chebyc: _special_eval_chebyc
-    special_eval_chebys: _special_eval_chebyc
-    special_eval_chebyt: _special_eval_chebyc
-    special_eval_chebyu: _special_eval_chebyc
-    special_eval_gegenbauer: _special_eval_gegenbauer
-    special_eval_genlaguerre: _special_eval_gegenbauer
-    special_eval_hermite: _special_eval_chebyc
-    special_eval_hermitenorm: _special_eval_chebyc
-    special_eval_jacobi: _special_eval_jacobi
-    special_eval_laguerre: _special_eval_chebyc
-    special_eval_legendre: _special_eval_chebyc
-    special_eval_sh_chebyt: _special_eval_chebyc
-    special_eval_sh_chebyu: _special_eval_chebyc
-    special_eval_sh_jacobi: _special_eval_sh_jacobi
-    special_eval_sh_legendre: _special_eval_chebyc
+    special_eval_chebyc: _special_agm
+    special_eval_chebys: _special_agm
+    special_eval_chebyt: _special_agm
+    special_eval_chebyu: _special_agm
+    special_eval_gegenbauer: _linalg_solve_sylvester
+    special_eval_genlaguerre: _linalg_solve_sylvester
+    special_eval_hermite: _special_agm
+    special_eval_hermitenorm: _special_agm
+    special_eval_jacobi: _special_elliprj
+    special_eval_laguerre: _special_agm
+    special_eval_legendre: _special_agm
+    special_eval_sh_chebyt: _special_agm
+    special_eval_sh_chebyu: _special_agm
+    special_eval_sh_jacobi: _special_elliprj
+    special_eval_sh_legendre: _special_agm
     special_exp1: _special_digamma
     special_exp10: _special_bei
     special_exp2: _special_bei
     special_expi: _special_bei
     special_expit: _special_bei
     special_expm1: _special_bei
-    special_expn: _special_eval_chebyc
+    special_expn: _special_agm
     special_exprel: _special_bei
     special_exprel_derivative: Packet
-    special_fdtr: _special_fdtr
-    special_fdtrc: _special_fdtr
-    special_fdtri: _special_fdtri
-    special_fdtridfd: _special_fdtridfd
+    special_fdtr: _linalg_solve_sylvester
+    special_fdtrc: _linalg_solve_sylvester
+    special_fdtri: _linalg_solve_sylvester
+    special_fdtridfd: _linalg_solve_sylvester
     special_fresnel: _special_fresnel
     special_gamma: _special_digamma
-    special_gammainc: _special_gammainc
-    special_gammaincc: _special_gammainc
-    special_gammainccinv: _special_gammainccinv
-    special_gammaincinv: _special_gammainccinv
+    special_gammainc: _special_agm
+    special_gammaincc: _special_agm
+    special_gammainccinv: _special_agm
+    special_gammaincinv: _special_agm
     special_gammaln: _special_bei
     special_gammasgn: _special_bei
-    special_gdtr: _special_betainc
-    special_gdtrc: _special_betainc
-    special_gdtria: _special_btdtria
-    special_gdtrib: _special_btdtrib
-    special_gdtrix: _special_gdtrix
-    special_hankel1: _special_hankel1
-    special_hankel1e: _special_hankel1
-    special_hankel2: _special_hankel1
-    special_hankel2e: _special_hankel1
-    special_huber: _special_huber
-    special_hyp0f1: _special_hankel1
-    special_hyp1f1: _special_hyp1f1
-    special_hyp2f1: _special_hyp2f1
-    special_hyperu: _special_betainc
+    special_gdtr: _linalg_solve_sylvester
+    special_gdtrc: _linalg_solve_sylvester
+    special_gdtria: _linalg_solve_sylvester
+    special_gdtrib: _linalg_solve_sylvester
+    special_gdtrix: _linalg_solve_sylvester
+    special_hankel1: _special_agm
+    special_hankel1e: _special_agm
+    special_hankel2: _special_agm
+    special_hankel2e: _special_agm
+    special_huber: _special_agm
+    special_hyp0f1: _special_agm
+    special_hyp1f1: _linalg_solve_sylvester
+    special_hyp2f1: _special_elliprj
+    special_hyperu: _linalg_solve_sylvester
     special_i0: _special_bei
     special_i0e: _special_bei
     special_i1: _special_bei
     special_i1e: _special_bei
-    special_inv_boxcox: _special_inv_boxcox
-    special_inv_boxcox1p: _special_inv_boxcox
+    special_inv_boxcox: _special_agm
+    special_inv_boxcox1p: _special_agm
     special_it2i0k0: _special_it2i0k0
     special_it2j0y0: _special_it2i0k0
     special_it2struve0: _special_bei
@@ -995,12 +415,12 @@ class Operators:
     special_itj0y0: _special_it2i0k0
     special_itmodstruve0: _special_bei
     special_itstruve0: _special_bei
-    special_iv: _special_hankel1
-    special_ive: _special_hankel1
+    special_iv: _special_agm
+    special_ive: _special_agm
     special_j0: _special_bei
     special_j1: _special_bei
-    special_jv: _special_hankel1
-    special_jve: _special_hankel1
+    special_jv: _special_agm
+    special_jve: _special_agm
     special_k0: _special_bei
     special_k0e: _special_bei
     special_k1: _special_bei
@@ -1009,26 +429,26 @@ class Operators:
     special_keip: _special_bei
     special_ker: _special_bei
     special_kerp: _special_bei
-    special_kl_div: _special_elliprc
-    special_kn: _special_eval_chebyc
+    special_kl_div: _special_agm
+    special_kn: _special_agm
     special_kolmogi: _special_ellipkm1
     special_kolmogorov: _special_erfcinv
     special_kolmogorov_slope: Packet
-    special_kv: _special_hankel1
-    special_kve: _special_hankel1
+    special_kv: _special_agm
+    special_kve: _special_agm
     special_lambertw: _special_lambertw
     special_log1p: _special_bei
     special_log_expit: _special_bei
     special_log_ndtr: _special_bei
     special_log_softmax: _special_log_softmax
-    special_log_wright_bessel: _special_betainc
+    special_log_wright_bessel: _linalg_solve_sylvester
     special_loggamma: _special_digamma
     special_logit: _special_bei
     special_logsumexp: _special_logsumexp
     special_logsumexp_signed: Packet
     special_logsumexp_weighted: Packet
     special_logsumexp_with_shares: Packet
-    special_lpmv: _special_lpmv
+    special_lpmv: _linalg_solve_sylvester
     special_mathieu_a_value: Packet
     special_mathieu_b_value: Packet
     special_mathieu_cem: _special_mathieu_cem
@@ -1038,64 +458,64 @@ class Operators:
     special_mathieu_modsem2: _special_mathieu_cem
     special_mathieu_sem: _special_mathieu_cem
     special_mills: Packet
-    special_modstruve: _special_chdtr
+    special_modstruve: _special_agm
     special_multigammaln: _special_multigammaln
-    special_nbdtr: _special_bdtr
-    special_nbdtrc: _special_bdtr
-    special_nbdtri: _special_bdtri
-    special_nbdtrik: _special_bdtrik
-    special_nbdtrin: _special_bdtrin
+    special_nbdtr: _linalg_solve_sylvester
+    special_nbdtrc: _linalg_solve_sylvester
+    special_nbdtri: _linalg_solve_sylvester
+    special_nbdtrik: _linalg_solve_sylvester
+    special_nbdtrin: _linalg_solve_sylvester
     special_ndtr: _special_bei
     special_ndtri: _special_erfcinv
     special_ndtri_exp: _special_erfcinv
-    special_nrdtrimn: _special_nrdtrimn
-    special_nrdtrisd: _special_nrdtrisd
-    special_owens_t: _special_owens_t
+    special_nrdtrimn: _linalg_solve_sylvester
+    special_nrdtrisd: _linalg_solve_sylvester
+    special_owens_t: _special_agm
     special_pbdv: _special_pbdv
     special_pbvv: _special_pbdv
-    special_pbwa: _special_pbwa
-    special_pdtr: _special_pdtr
-    special_pdtrc: _special_pdtr
-    special_pdtri: _special_pdtri
-    special_pdtrik: _special_pdtrik
-    special_poch: _special_poch
-    special_polygamma: _special_eval_chebyc
+    special_pbwa: _special_pbdv
+    special_pdtr: _special_agm
+    special_pdtrc: _special_agm
+    special_pdtri: _special_agm
+    special_pdtrik: _special_agm
+    special_poch: _special_agm
+    special_polygamma: _special_agm
     special_polygamma_of_any_order: Packet
-    special_powm1: _special_elliprc
-    special_pseudo_huber: _special_huber
-    special_radian: _special_radian
-    special_rel_entr: _special_elliprc
+    special_powm1: _special_agm
+    special_pseudo_huber: _special_agm
+    special_radian: _linalg_solve_sylvester
+    special_rel_entr: _special_agm
     special_rgamma: _special_digamma
     special_round: _special_bei
     special_shichi: _special_it2i0k0
     special_sici: _special_it2i0k0
     special_sindg: _special_bei
-    special_smirnov: _special_smirnov
+    special_smirnov: _special_agm
     special_smirnov_slope: Packet
-    special_smirnovi: _special_smirnovi
+    special_smirnovi: _special_agm
     special_softmax: _special_log_softmax
     special_spence: _special_digamma
     special_spherical_in: _special_spherical_in
     special_spherical_jn: _special_spherical_in
     special_spherical_kn: _special_spherical_in
     special_spherical_yn: _special_spherical_in
-    special_stdtr: _special_stdtr
-    special_stdtridf: _special_stdtridf
-    special_stdtrit: _special_stdtrit
-    special_struve: _special_chdtr
+    special_stdtr: _special_agm
+    special_stdtridf: _special_agm
+    special_stdtrit: _special_agm
+    special_struve: _special_agm
     special_tandg: _special_bei
-    special_tklmbda: _special_boxcox
-    special_voigt_profile: _special_voigt_profile
+    special_tklmbda: _special_agm
+    special_voigt_profile: _linalg_solve_sylvester
     special_wofz: _special_digamma
-    special_wright_bessel: _special_betainc
+    special_wright_bessel: _linalg_solve_sylvester
     special_wrightomega: _special_digamma
-    special_xlog1py: _special_elliprc
-    special_xlogy: _special_elliprc
+    special_xlog1py: _special_agm
+    special_xlogy: _special_agm
     special_y0: _special_bei
     special_y1: _special_bei
-    special_yn: _special_eval_chebyc
-    special_yv: _special_hankel1
-    special_yve: _special_hankel1
+    special_yn: _special_agm
+    special_yv: _special_agm
+    special_yve: _special_agm
     special_zeta: _special_zeta
     special_zeta_slope: Packet
     special_zetac: _special_bei

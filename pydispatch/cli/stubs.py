@@ -100,12 +100,24 @@ def _calls(schema: Schema) -> Iterator[str]:
 
 def _other_calls(schema: Schema) -> Iterator[str]:
     """Yield the call with arrays of other libraries, or with Tensors for optional arguments."""
-    if not any(argument.mutable for argument in schema.arguments) and any(
+    if _takes_arrays_only(schema):
+        yield f"self, *arrays: {VALUE}, **named: {VALUE}) -> Any"
+    elif not any(argument.mutable for argument in schema.arguments) and any(
             has_arrays(argument.type) for argument in schema.arguments):
         yield _call(schema, {}, "Any")
 
 
+def _takes_arrays_only(schema: Schema) -> bool:
+    """Return whether all of several arguments are required arrays. Such operators share classes, by position."""
+    return len(schema.arguments) > 1 and all(
+        str(argument.type) == "Tensor" and not (argument.has_default or argument.kw_only or argument.mutable)
+        for argument in schema.arguments)
+
+
 def _call(schema: Schema, arrays: dict[str, str], result: str) -> str:
+    if _takes_arrays_only(schema):
+        hints = [arrays.get(argument.name, VALUE) for argument in schema.arguments]
+        return f"self, {', '.join([f'x{i}: {each}' for i, each in enumerate(hints, 1)])}, /) -> {result}"
     parts = ["self"]
     for argument in schema.arguments:
         if argument.kw_only and "*" not in parts:
