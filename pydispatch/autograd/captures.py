@@ -9,7 +9,7 @@ import gc
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from types import (
     BuiltinMethodType,
     CellType,
@@ -65,17 +65,18 @@ def in_reach(function: Any) -> Iterator[Any]:
         found = parts
 
 
-def sources_in_reach(roots: Any) -> Iterator[Any]:
+def sources_in_reach(roots: Any, packs: Container[str]) -> Iterator[Any]:
     """Find the sources of random numbers that existed before functions ran, as far as can be determined.
 
     This search is slower than `in_reach`, and goes further: through objects of this package, modules and classes. It
-    may visit all objects of a program, so it finds near sources first.
+    finds near sources first, and leaves out the operators of `packs`: their kernels lead to all of a backend's modules.
     """
     seen: dict[int, Any] = {}
     left = deque([roots])
     while left:
         value = left.popleft()
-        if type(value) in _ATOMS or id(value) in seen:
+        if (type(value) in _ATOMS or id(value) in seen
+                or (isinstance(value, OpOverload) and value.namespace in packs)):
             continue
         seen[id(value)] = value
         if isinstance(value, sources()):

@@ -43,6 +43,7 @@ from pydispatch.func.functions import TransformedFunction, returned_by
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.higher_order.closures import Derived, Known, abstract_run_of, metas_of
 from pydispatch.modes import DispatchMode
+from pydispatch.operators.declare import PACKS
 from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.subclasses import flatten, is_traceable_wrapper
@@ -820,9 +821,9 @@ class TraceMode(DispatchMode):
         """
         if isinstance(value, np.random.Generator) and getattr(value, "_number", self._since) < self._since:
             return
-        if any(_identity(each) == _identity(value) for each in sources_in_reach(self._roots)):
+        if any(_identity(each) == _identity(value) for each in sources_in_reach(self._roots, PACKS)):
             return
-        if isinstance(value, np.random.SeedSequence) and not _is_fresh(value, sources_in_reach(self._roots)):
+        if isinstance(value, np.random.SeedSequence) and not _is_fresh(value, sources_in_reach(self._roots, PACKS)):
             return
         raise DispatchTypeError(
             f"make_fx: the traced function made {_core.a_type(value)} in a way that the trace does not record, so "

@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, compile
+from pydispatch import Tensor, autograd, compile, ops
 from pydispatch.autograd.captures import sources_in_reach
 from pydispatch.exceptions import CompilationError, DispatchTypeError
+from pydispatch.library import Library
+from pydispatch.operators.declare import PACKS
+from tests.together import together
 
 X, W = np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.0, 5.0])
 WEIGHT: Any = None
@@ -96,7 +99,7 @@ HOLDERS = [by_global, by_cell, by_cell_of_another_function, by_compiled_function
 
 
 @pytest.mark.parametrize("first", [lambda: W, lambda: Tensor(W), lambda: 2.0], ids=["array", "tensor", "number"])
-@pytest.mark.parametrize("hold", HOLDERS)
+@together("hold", HOLDERS)
 def test_what_is_captured_later_and_requires_grad_has_a_gradient(hold, first):
     f, put = hold(first())
     compiled = compile(f)
@@ -193,5 +196,13 @@ def test_arrays_of_other_classes_with_numpys_operators_are_compiled():
 
 def test_near_sources_are_found_without_a_search_of_the_whole_program():
     near, far = np.random.default_rng(0), np.random.default_rng(1)
-    for roots in ((near, [[[far]]]), ([[[far]]], near)):
-        assert [*sources_in_reach(roots)] == [near, far]
+    for roots in ((near, [[[far]]]), ([[[far]]], near), (near, ops.np.sin, [[[far]]])):
+        assert [*sources_in_reach(roots, PACKS)] == [near, far]
+
+
+def test_a_search_leaves_out_kernels_of_the_operators_of_packs():
+    source = np.random.default_rng(0)
+    with Library("np", "IMPL") as library:
+        library.impl("sin", lambda x, hidden=source: x, "A")
+        assert [*sources_in_reach(ops.np.sin, ())] == [source]
+        assert not [*sources_in_reach(ops.np.sin, PACKS)]
