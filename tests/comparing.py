@@ -1,7 +1,5 @@
 """Comparisons of arrays that tests share, and tests of what a value is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

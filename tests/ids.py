@@ -1,7 +1,5 @@
 """Ids of parametrized tests."""
 
-from __future__ import annotations
-
 import re
 
 

@@ -7,8 +7,6 @@ a test that is skipped for want of one fails.
 The conftest.py of the repository loads this as a plugin.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Tables of pages that `python tools/regenerate.py` writes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """What a test records about the calls of a function under test."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Conversions to Python's and NumPy's values: one check, one first line, and a remedy that fits the call."""
 
-from __future__ import annotations
-
 import array
 import cmath
 import hashlib

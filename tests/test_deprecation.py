@@ -1,7 +1,5 @@
 """What is deprecated warns where users call it, and goes when its version comes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

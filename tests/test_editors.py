@@ -1,7 +1,5 @@
 """What editors complete: names in IPython with and without jedi."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

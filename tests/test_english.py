@@ -5,8 +5,6 @@ First paragraphs ask no questions, and no sentence has more than 32 words. Tests
 to the same rules, in comments too.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import tokenize

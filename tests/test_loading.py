@@ -1,7 +1,5 @@
 """`import pydispatch` loads what a plain call needs. The rest comes when it is asked for, from any thread."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import operator

@@ -1,7 +1,5 @@
 """Where the elements of arrays lie: addresses, positions, overlaps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -3,8 +3,6 @@
 The path is without the underscores of private names.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

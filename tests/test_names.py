@@ -1,7 +1,5 @@
 """The names of tests say in words what they test, and no two classes of the package have one name."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

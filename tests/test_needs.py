@@ -1,7 +1,5 @@
 """`pytest --require NAME` turns skips for want of NAME into failures."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

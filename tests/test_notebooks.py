@@ -1,7 +1,5 @@
 """Notebooks: every cell runs twice, and shows what it should."""
 
-from __future__ import annotations
-
 import pytest
 
 CELLS = {

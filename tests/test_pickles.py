@@ -3,8 +3,6 @@
 `python -m tests.test_pickles` writes those of this version, once, when it is released.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import pickle

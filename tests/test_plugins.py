@@ -1,7 +1,5 @@
 """Libraries that look a backend up by name learn about Tensors, whichever is imported first."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import import_module

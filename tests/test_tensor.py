@@ -1,7 +1,5 @@
 """Tensor: what NumPy's arrays do, a Tensor does. NumPy itself is the oracle."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import io

@@ -1,7 +1,5 @@
 """Containers as trees."""
 
-from __future__ import annotations
-
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Cases that a test runs one by one as one item of pytest, which takes longer for an item than for most cases."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable

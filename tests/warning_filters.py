@@ -1,7 +1,5 @@
 """Filters of warnings that tests share."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Fixtures that the tests of the tape share."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What the tests of the tape share: leaves, constants, strict comparison of gradients, derivatives by differences."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pydispatch import Tensor

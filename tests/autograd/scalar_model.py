@@ -4,8 +4,6 @@ A `Scalar` knows its value and, per number that it was computed from, the deriva
 array is a NumPy array of Scalars, so NumPy alone decides what a view shows and what a write replaces.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

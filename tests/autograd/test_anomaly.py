@@ -1,7 +1,5 @@
 """Anomaly mode: errors name the line of the call whose backward raised or returned a NaN."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

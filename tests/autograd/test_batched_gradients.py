@@ -1,7 +1,5 @@
 """`is_grads_batched` of autograd.grad and `check_batched_grad` of gradcheck."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -4,8 +4,6 @@ A holomorphic f turns the gradient g of its result into g * conj(f'). Each close
 along the real and the imaginary axis as well.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Function: styles, context, what apply takes and returns, errors, interpreters."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import weakref

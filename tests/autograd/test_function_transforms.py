@@ -1,7 +1,5 @@
 """Function under transforms."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

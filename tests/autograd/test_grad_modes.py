@@ -1,7 +1,5 @@
 """Switches of recording: no_grad, enable_grad, set_grad_enabled, inference_mode, in every way to use them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import inspect

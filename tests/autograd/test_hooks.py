@@ -1,7 +1,5 @@
 """Hooks on tensors, on nodes, after accumulation, and on several tensors at once."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

@@ -3,8 +3,6 @@
 The same program runs on Tensors, whose gradients are asked for, and on arrays, for central differences.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from pathlib import Path

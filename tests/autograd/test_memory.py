@@ -1,7 +1,5 @@
 """Memory: what a node costs, what a graph keeps, what a backward pass gives back, and that training does not grow."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import tracemalloc

@@ -3,8 +3,6 @@
 The oracle is central differences of the program on raw arrays, of NumPy.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy

@@ -5,8 +5,6 @@ NumPy's own views of arrays of objects say which number is where. A backward pas
 value was written to, but only where a value that a formula needs has been written to.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings

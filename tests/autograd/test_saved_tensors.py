@@ -3,8 +3,6 @@
 test_in_place.py tests saved values that are written to.
 """
 
-from __future__ import annotations
-
 import gc
 import weakref
 

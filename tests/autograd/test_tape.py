@@ -1,7 +1,5 @@
 """The tape and its engine: the graph, the order of execution, backward() and grad(), leaves and `.grad`."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import itertools

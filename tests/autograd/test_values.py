@@ -1,7 +1,5 @@
 """Single values: the array that they hold, zeros beside them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

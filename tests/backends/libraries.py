@@ -1,7 +1,5 @@
 """Libraries of arrays that are not NumPy's, for tests: each with its pack, and how arrays go there and back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple

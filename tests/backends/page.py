@@ -3,8 +3,6 @@
 A table stands between `<!-- coverage of NAME: MODULE -->`, where the module registers the backend, and `<!-- end -->`.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 

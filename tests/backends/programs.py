@@ -4,8 +4,6 @@ Arrays of a library that stand left of an operator are asked first, and some rai
 know: so constants are passed to functions, and do not stand on the left.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 import pydispatch.numpy as pnp

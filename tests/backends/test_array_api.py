@@ -1,7 +1,5 @@
 """JAX, PyTorch and array-api-strict under the operators: results, gradients, batches, and what they do not take."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`check_backend`, with every operator that the backend of these tests has, and with one that is wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The tables of what a backend has: in Python, on the command line, on the page."""
 
-from __future__ import annotations
-
 import pytest
 
 from pydispatch import ops

@@ -1,7 +1,5 @@
 """How functions of other libraries take the arguments of operators: what is passed to them, by the core and by us."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

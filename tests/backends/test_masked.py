@@ -1,7 +1,5 @@
 """Masked arrays: operators of `numpy.ma`, masks through gradients, and other arrays beside them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from operator import attrgetter
 

@@ -1,7 +1,5 @@
 """Meta arrays and the ndarrays that stand for them."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import weakref

@@ -1,7 +1,5 @@
 """Kernels that come from the namespace of a backend, from decompositions, and from the backend's pack."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Three kinds of arrays in one call: rank decides, or the error names two kinds and the `above=` to write."""
 
-from __future__ import annotations
-
 import re
 from itertools import permutations
 

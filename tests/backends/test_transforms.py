@@ -4,8 +4,6 @@ LoneArrays have no methods and no operators, and refuse to be read by NumPy, so 
 an operator of ours.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Operators that write, on a backend whose arrays can be written to. Indices that a decomposition does not know."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Costs of compiling are those of new gradients, and each is right."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Contests time all their ways together, once, in a process that may use as many cores as they have threads."""
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import Future
 

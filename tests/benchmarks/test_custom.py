@@ -1,7 +1,5 @@
 """Custom operators of the benchmarks compute what operators of the library do, and sines with their gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Calls over the floor and over NumPy, and what other dispatchers add: the calls are what the rows say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

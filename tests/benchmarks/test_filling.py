@@ -1,7 +1,5 @@
 """Loops that fill an array give the same gradient in all ways that are timed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

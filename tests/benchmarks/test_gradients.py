@@ -1,7 +1,5 @@
 """Every way to compute a gradient computes that by hand, in the way that its row names."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Nodes are measured with what they keep. A backward pass goes through the whole chain."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

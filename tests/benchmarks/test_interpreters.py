@@ -1,7 +1,5 @@
 """Operators run at the depth that a row names, and the calls that remain of them are on arrays."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import numpy as np

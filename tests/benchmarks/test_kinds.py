@@ -1,7 +1,5 @@
 """Kinds of cases measure what they say, on a clock that only the measured calls move on."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.cases.kinds import Absolute, Added, Case, Effort, Excess, Ratio, Row

@@ -1,7 +1,5 @@
 """Programs over large arrays give the same in all ways, and are what their rows say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Loops that are timed give what the formulas give, in NumPy, as one operator and as a Python loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

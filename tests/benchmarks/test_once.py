@@ -1,7 +1,5 @@
 """Sizes and one-off costs are those of what the rows name."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """Tables and JSON of `python -m benchmarks`."""
 
-from __future__ import annotations
-
 import json
 import re
 

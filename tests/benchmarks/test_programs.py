@@ -1,7 +1,5 @@
 """The gradients written by hand are right: by finite differences, and by PyTorch's where it is installed."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The rows on dispatch to Python call the handlers that they name, as often as they say, and compute what they say."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

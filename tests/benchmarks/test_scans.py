@@ -1,7 +1,5 @@
 """Scans that are timed give the same in all ways, and their gradients by hand are those of finite differences."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

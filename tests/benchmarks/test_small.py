@@ -1,7 +1,5 @@
 """The small calls that are timed do what NumPy's do, on arrays and on Tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The rows and their bounds, chosen by a pattern. The report is JSON that tells all."""
 
-from __future__ import annotations
-
 import datetime
 import importlib
 import json

@@ -1,7 +1,5 @@
 """What is timed of transforms gives the values of closed forms, in every library."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

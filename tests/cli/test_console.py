@@ -1,7 +1,5 @@
 """What the console prints, with and without rich, and where Unicode cannot be printed."""
 
-from __future__ import annotations
-
 import io
 import os
 

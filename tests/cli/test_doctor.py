@@ -1,7 +1,5 @@
 """`python -m pydispatch doctor`: what it says of this installation, and of broken ones."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """The command line, as its users meet it: in a pipe, on a terminal, with mistakes in what they typed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

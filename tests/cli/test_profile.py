@@ -1,7 +1,5 @@
 """`python -m pydispatch profile SCRIPT`."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Loops, rounds and the clock, on a clock of our own, so that nothing here depends on time."""
 
-from __future__ import annotations
-
 import gc
 import math
 import os

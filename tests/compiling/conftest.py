@@ -1,7 +1,5 @@
 """Tests that hold from NumPy 2.3 on: older versions cut reductions into other pieces, and 2.0 compares in Python."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What compiled functions are compared with: the functions themselves, called step by step, bit for bit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

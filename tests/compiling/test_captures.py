@@ -1,7 +1,5 @@
 """What a compiled function captures may change from call to call: a Tensor that requires grad gets its gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

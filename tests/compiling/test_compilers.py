@@ -1,7 +1,5 @@
 """Other compilers: registered by name or by an entry point, on threads, and with results that are never shared."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from importlib.metadata import EntryPoint

@@ -1,7 +1,5 @@
 """Operators that are several steps of a plan, or a loop along an axis: the bits of the operators, in every layout."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

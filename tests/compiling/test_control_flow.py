@@ -1,7 +1,5 @@
 """Loops and branches inside plans, against Python's loops: without a call of Python between the steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings

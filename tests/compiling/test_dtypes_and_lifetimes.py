@@ -1,7 +1,5 @@
 """Compiled functions of arrays whose elements are not numbers, and what outlives a call of one."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

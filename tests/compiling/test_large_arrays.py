@@ -1,7 +1,5 @@
 """Large arrays: loops in blocks and on threads, around the borders of blocks, bit for bit as operator by operator."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import re

@@ -1,7 +1,5 @@
 """Compiled functions that call compiled functions: bodies run once for each program, however deep and often."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

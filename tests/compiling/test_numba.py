@@ -3,8 +3,6 @@
 Numba is no part of the extra `test`, since it and LLVM take 200 MB: `.ci/run` has it from the extra `dev`.
 """
 
-from __future__ import annotations
-
 import pickle
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Every operator of the library in a compiled function: the bits of the operator itself, and its errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

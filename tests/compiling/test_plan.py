@@ -1,7 +1,5 @@
 """The text of plans, what becomes a loop and what is called, and reports on compiled functions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Single elements at given positions are read, written and added to by loops of plans."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whole programs compiled: the twenty NumPy programs, the examples, and programs as forward and backward ones."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random programs of many operators, with views, writes, broadcasting and mixed dtypes: compiled, the bits of NumPy."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import pickle

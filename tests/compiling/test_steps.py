@@ -1,7 +1,5 @@
 """Kinds of steps: a new one needs a class, and no change of the passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

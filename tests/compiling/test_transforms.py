@@ -1,7 +1,5 @@
 """Compiled functions under transforms and over them, on the tape, in modes and traces, and in one another."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """What a function of `pydispatch.numpy` calls: NumPy's own, its loop, the operator, or the composition."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import operator

@@ -3,8 +3,6 @@
 `python -m tests.core.test_direction` prints the names that each chapter uses upwards.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

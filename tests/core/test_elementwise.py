@@ -1,7 +1,5 @@
 """Loops on every type and layout give what NumPy gives, bit for bit: values, dtype, layout, warnings, errors."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 

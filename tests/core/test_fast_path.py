@@ -3,8 +3,6 @@
 A trace keeps calls off the short cut, so whatever a call does under one is what it has to do without.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import sys

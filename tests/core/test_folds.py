@@ -1,7 +1,5 @@
 """Reductions of small arrays along any axes give what NumPy gives, bit for bit: values, dtype, layout, warnings."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

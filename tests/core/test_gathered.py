@@ -1,7 +1,5 @@
 """A row that was read at a number: a view, whatever is known of the number. Oracle: NumPy, with its scalars."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The parts of the core: each uses of its neighbours only what their headers declare, or what Python sees."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

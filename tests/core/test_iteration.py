@@ -3,8 +3,6 @@
 Before 2.3 NumPy cut iterations into loops in another way. There, only results and their layouts are compared.
 """
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small arrays are used again, and nobody can tell: whoever holds one, or memory of it, keeps it."""
 
-from __future__ import annotations
-
 import gc
 import random
 import weakref

@@ -1,7 +1,5 @@
 """Large results of plans lie in memory that is used again once they are gone."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import threading

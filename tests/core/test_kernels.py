@@ -1,7 +1,5 @@
 """Kernels in C give what NumPy's functions give: bits, dtype and layout, warnings and errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -3,8 +3,6 @@
 Other types and layouts: test_elementwise.py. Reductions: test_folds.py. The order of loops: test_iteration.py.
 """
 
-from __future__ import annotations
-
 import itertools
 import tracemalloc
 import warnings

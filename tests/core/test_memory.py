@@ -1,7 +1,5 @@
 """Which object the memory of a Tensor belongs to."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pydispatch import Tensor, ops

@@ -1,7 +1,5 @@
 """The table of elementary operations: one line makes an operation, in every kind of loop and in numba's sources."""
 
-from __future__ import annotations
-
 import ctypes
 import math
 import re

@@ -1,7 +1,5 @@
 """Plans and variants by hand: what leaves its memory, or does not fit together, is refused when it is made."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import signal

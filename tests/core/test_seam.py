@@ -1,7 +1,5 @@
 """Private parts of CPython and NumPy, and extensions of C, are in the seam, with the public way beside them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Loops over few elements, which a plan runs as one piece of code: the bits of NumPy, its errors, and repetitions."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import re

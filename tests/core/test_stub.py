@@ -1,7 +1,5 @@
 """What stubtest cannot see: the methods of Tensor that forward take the arguments of their operators."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

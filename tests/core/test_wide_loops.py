@@ -1,7 +1,5 @@
 """Wide loops of plans: the bits and the floating-point errors of NumPy's own, on all layouts and special values."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What notebooks show: HTML that is well formed, shows what the text shows, and loads nothing."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """What `debug.memory` measures, beside tracemalloc, which NumPy tells of every allocation."""
 
-from __future__ import annotations
-
 import contextvars
 import sys
 import threading

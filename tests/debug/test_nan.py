@@ -1,7 +1,5 @@
 """Which operator `debug.nan_detector` names, and which it lets pass."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

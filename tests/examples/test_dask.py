@@ -1,7 +1,5 @@
 """The Dask example learns, in little memory, and the death of a worker changes nothing."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

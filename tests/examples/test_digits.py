@@ -1,7 +1,5 @@
 """The convolution of the digits example is right. It learns in time on one core, and not with a gradient of zeros."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """The programs of examples/mathematics run, fit on a page, and agree with the independent methods that they name."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

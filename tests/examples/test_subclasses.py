@@ -1,7 +1,5 @@
 """The subclasses and modes of examples/subclasses: they run, they fit on a page, and each does what it says."""
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 import re

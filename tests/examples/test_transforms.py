@@ -1,7 +1,5 @@
 """The programs of examples/transforms run, fit on a page, and give the numbers of plain NumPy and SciPy."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

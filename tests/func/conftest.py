@@ -1,7 +1,5 @@
 """A fixture that tests of interpreters share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

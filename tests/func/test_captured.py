@@ -4,8 +4,6 @@ The results go on by Python's operators, which are NumPy's on raw arrays: an int
 only.
 """
 
-from __future__ import annotations
-
 import itertools
 import zlib
 

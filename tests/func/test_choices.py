@@ -3,8 +3,6 @@
 Every sequence of vmaps and derivatives, where each vmap maps both arguments or one of them, against loops.
 """
 
-from __future__ import annotations
-
 import itertools
 import zlib
 

@@ -1,7 +1,5 @@
 """Numbers from values of transforms: conversions of integers, `concrete_value`, and what is refused."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -4,8 +4,6 @@ d/dx f at a is the coefficient of ε in f(a + ε), with an ε of its own for eac
 interpreters. A batch is a loop. Programs detach, write in place, through views, and call Functions, at every depth.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

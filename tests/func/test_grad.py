@@ -1,7 +1,5 @@
 """grad and value_and_grad: arguments, outputs, auxiliary values, errors, what works inside."""
 
-from __future__ import annotations
-
 import collections
 from collections import namedtuple
 

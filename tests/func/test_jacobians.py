@@ -1,7 +1,5 @@
 """jacrev, jacfwd, hessian: shapes, containers, chunks, control flow, errors."""
 
-from __future__ import annotations
-
 import itertools
 from collections import namedtuple
 

@@ -1,7 +1,5 @@
 """jvp: primals, tangents, outputs, the switch of forward mode, in-place operators."""
 
-from __future__ import annotations
-
 import itertools
 from collections import namedtuple
 

@@ -1,7 +1,5 @@
 """Interpreters: nesting, wrappers and their life, modes, mutation, threads, tasks, exceptions."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import functools

@@ -1,7 +1,5 @@
 """linearize: the value, the derivative function again and again, inside other transforms, errors."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 import numpy as np

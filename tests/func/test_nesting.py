@@ -1,7 +1,5 @@
 """Transforms inside of transforms, with batches among them."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Arrays that a function makes are its own, whatever makes them: it writes numbers and followed values to them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Floats as arguments of transforms, results of one element, constants as results, and results without an array."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

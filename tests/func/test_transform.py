@@ -1,7 +1,5 @@
 """`func.Transform`: transforms of one's own, by rules, in all orders with those of the library."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Views of tangents, batches without a batch axis, values of dead interpreters, kernels that come and go."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """vjp: outputs, cotangents, calling vjp_fn again and later, modes."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 The oracle is a loop over the examples.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import NamedTuple

@@ -5,8 +5,6 @@ through the steps, so that it is known which program must be refused: one that w
 what is shared by them.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections import Counter

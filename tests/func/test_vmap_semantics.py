@@ -1,8 +1,6 @@
 """What happens inside of vmap: the life of batched values, numbers asked of them, writes, draws, nesting, the loop of
 operators without a rule."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 import threading

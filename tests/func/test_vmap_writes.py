@@ -4,8 +4,6 @@ Each program is run by NumPy, on one example after the other, and by `pydispatch
 other transforms around it or inside.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Functions that write to their arguments in forward mode: tangents follow, and the caller's array is written to."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ A program takes one array and returns arrays. The oracle never sees a higher-ord
 are taken apart by hand.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """associative_scan: values, contracts, every transform against plain loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

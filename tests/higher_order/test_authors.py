@@ -1,7 +1,5 @@
 """Functions of users that run later, inside of bodies: what they capture means what it does without control flow."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

@@ -3,8 +3,6 @@
 The oracle is a loop over the examples, each of which runs only what it takes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """One program with all operators in one another, under every chain of grad, jvp and vmap, against plain Python."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

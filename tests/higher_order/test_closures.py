@@ -1,7 +1,5 @@
 """What functions capture: found however they hold it, an argument to every interpreter. Draws, writes, memory."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref

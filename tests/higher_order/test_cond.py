@@ -1,7 +1,5 @@
 """cond: contracts, rules of every transform, what it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

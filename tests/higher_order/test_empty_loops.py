@@ -1,7 +1,5 @@
 """Loops without a step, and without a carry: what JAX makes of them. Shapes come from a run without data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """First and second derivatives of every operator against finite differences, complex numbers among them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

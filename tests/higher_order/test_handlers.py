@@ -1,7 +1,5 @@
 """What handlers and rules of operators on functions return: a tuple of arrays, as many as the operator returns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

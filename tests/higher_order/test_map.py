@@ -1,7 +1,5 @@
 """map: values, contracts, every transform against unrolled loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

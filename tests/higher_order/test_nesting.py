@@ -1,7 +1,5 @@
 """Operators on functions within one another: how often the innermost function runs."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """HigherOrderOperator: rules by key, transform, mode and class, the order of a call, and what is missing."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

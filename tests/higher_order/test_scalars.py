@@ -3,8 +3,6 @@
 Oracle: the same function of Python's numbers, in a loop.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Loops that nobody watches are recorded whole: still one node, with the gradients of the unrolled loop."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """Higher-order operators and what the tape has besides: fakes, checkpoints, hooks, anomaly detection, threads."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bodies that run again see the variables of their first run. Oracle: the same program with plain operators."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

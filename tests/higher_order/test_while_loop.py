@@ -1,7 +1,5 @@
 """while_loop: values, contracts, every transform against unrolled loops."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

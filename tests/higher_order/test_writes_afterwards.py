@@ -3,8 +3,6 @@
 Oracle: the same program without the write.
 """
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

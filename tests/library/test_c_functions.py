@@ -1,7 +1,5 @@
 """Functions in C are kernels: what their signatures say, how NumPy's rules apply to them, and what is refused."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

@@ -1,7 +1,5 @@
 """Universal functions of anybody, and functions that Numba compiles, are kernels as they are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

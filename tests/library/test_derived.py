@@ -1,7 +1,5 @@
 """Batching rules of custom operators: registered ones, generated ones, and loops ."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import warnings

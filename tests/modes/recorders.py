@@ -1,7 +1,5 @@
 """Modes, and subclasses, that tests share: each passes calls on, and tells what it was given."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from pydispatch import DispatchMode, OpOverload, Tensor

@@ -1,7 +1,5 @@
 """Modes and derivatives: the tape below every mode, transforms where they were entered."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

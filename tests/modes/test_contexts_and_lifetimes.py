@@ -1,7 +1,5 @@
 """Modes in copied contexts, on deep stacks, beside gradients that are added up, and what they keep alive."""
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import gc

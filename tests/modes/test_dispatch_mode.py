@@ -1,7 +1,5 @@
 """What a mode's handler sees, in which order, and what becomes of what it returns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Guards on the ambient state: nesting, leaving in any order, threads, tasks, generators."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import inspect

@@ -1,7 +1,5 @@
 """Rules for an operator and a class: of modes, subclasses, transforms. `py_impl`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

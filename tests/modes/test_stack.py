@@ -1,7 +1,5 @@
 """The stack of modes: entering, leaving in any order, threads, tasks, generators, turning modes off."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import gc

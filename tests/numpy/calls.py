@@ -1,7 +1,5 @@
 """Calls of functions: their arrays replaced, without warnings, and their results compared."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

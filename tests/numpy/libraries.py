@@ -3,8 +3,6 @@
 `python -m tests.numpy.libraries` in an environment with SCIPY_ARRAY_API=1, which both read when they are imported.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable

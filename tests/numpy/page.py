@@ -1,7 +1,5 @@
 """The tables of docs/numpy.md."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pydispatch.numpy import fft, lib, linalg, passed_on, random

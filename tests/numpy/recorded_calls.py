@@ -5,8 +5,6 @@ call of a public function to FILE, which is never committed. `python -m tests.nu
 the calls again, by NumPy and in each of `WAYS`, and prints what differs, by function and kind.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import contextlib

@@ -4,8 +4,6 @@
 what depends on more than that: `gradient` on the number of axes, `apply_along_axis` on a function.
 """
 
-from __future__ import annotations
-
 from pydispatch.numpy import linalg, sets
 
 NAMED = {each.__name__: each for each in (

@@ -4,8 +4,6 @@ A call is a function of a namespace and of arrays. `CALLS` has, by name, calls w
 Source: "Python array API standard", version 2025.12.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ that are written with operators. Of others, checkers know the names of parameter
 define in it from stubs of `pydispatch/_stubs`. Universal functions of as many arguments and results have one class.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -4,8 +4,6 @@ Each function is called, then each of its arguments and results is overwritten, 
 that change when NumPy does this.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Arguments that NumPy takes and that operators do not have. Oracle: NumPy, in values, shapes and dtypes."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

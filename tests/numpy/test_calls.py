@@ -3,8 +3,6 @@
 The calls are the samples of the functions, and those of the operators that are functions of NumPy's.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Each public function of NumPy is one of: an operator, written with operators, constant, passed on, refused."""
 
-from __future__ import annotations
-
 import inspect
 import operator
 

@@ -1,7 +1,5 @@
 """Transforms around transforms of functions of `pydispatch.numpy`, against loops and other ways to the same."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

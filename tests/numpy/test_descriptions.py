@@ -1,7 +1,5 @@
 """Text, files and memory of Tensors, and NumPy's indexing objects."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Calls that NumPy refuses: the functions refuse them on Tensors with an error of the same class."""
 
-from __future__ import annotations
-
 import operator
 import warnings
 

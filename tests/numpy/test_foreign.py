@@ -1,7 +1,5 @@
 """Objects of other libraries: as items of keys, and as arguments of functions inside transforms. Oracle: NumPy."""
 
-from __future__ import annotations
-
 import array
 from typing import Any
 

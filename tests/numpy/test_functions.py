@@ -1,7 +1,5 @@
 """Every function of `pydispatch.numpy` against NumPy's: values, gradients, batches, shapes, traces, by each way in."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions that write to their first argument, against NumPy's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Oracles: NumPy, finite differences for gradients, a Python loop for vmap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Each function is called with arguments that lie in memory in several ways. Its r
 arrays is overwritten, one after the other. Oracle: the arrays that change when NumPy does this.
 """
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """SciPy and scikit-learn take Tensors by the array API standard."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

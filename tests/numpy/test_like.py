@@ -1,7 +1,5 @@
 """NEP 35: NumPy's functions that make arrays make Tensors where `like` is one."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

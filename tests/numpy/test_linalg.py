@@ -1,7 +1,5 @@
 """`numpy.linalg` where samples do not reach: symmetric matrices, factors of vectors, singular matrices, residuals."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from itertools import product

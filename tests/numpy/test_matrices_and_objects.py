@@ -1,7 +1,5 @@
 """Matrices of NumPy, and arrays of objects that hold Tensors, as arguments."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Methods and attributes of `ndarray` on Tensors, against ndarray itself."""
 
-from __future__ import annotations
-
 import io
 import pickle
 

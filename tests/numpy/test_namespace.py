@@ -1,7 +1,5 @@
 """What each public name of NumPy's is in `pydispatch.numpy`: each is exactly one thing."""
 
-from __future__ import annotations
-
 import ast
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`order=`: in which order elements lie in memory, and functions that read them in that order. Oracle: NumPy."""
 
-from __future__ import annotations
-
 import numpy
 import pytest
 

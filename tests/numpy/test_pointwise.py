@@ -1,7 +1,5 @@
 """Functions of every element: what the samples do not show."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

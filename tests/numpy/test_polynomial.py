@@ -1,7 +1,5 @@
 """`numpy.polynomial`: values of NumPy's functions, on Tensors, and their gradients."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy

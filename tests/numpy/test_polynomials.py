@@ -1,7 +1,5 @@
 """Polynomials whose leading zeros are unknown: in traces, compiled, without data, and in batches."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Products: what the samples do not show."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

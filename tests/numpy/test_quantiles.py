@@ -1,7 +1,5 @@
 """Quantiles whose `q` is differentiated, batched or traced, by every method, against those of NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`pydispatch.numpy.random` against `numpy.random`: the same numbers from the same seed, and what Tensors add."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import pickle

@@ -3,8 +3,6 @@
 What may differ is in `KNOWN`, and on the page docs/numpy.md with its reason.
 """
 
-from __future__ import annotations
-
 import pickle
 import signal
 from collections import Counter

@@ -1,7 +1,5 @@
 """Reductions into `out` of another dtype. NumPy is the oracle: of values and of errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Functions whose results have as many elements as values say, and those that search."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

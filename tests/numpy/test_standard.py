@@ -1,7 +1,5 @@
 """The Python array API standard: every name, what a namespace tells about itself, and libraries that speak it."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys

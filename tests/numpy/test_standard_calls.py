@@ -1,7 +1,5 @@
 """Functions and operators of the array API standard on Tensors, against `array-api-strict`. Special cases."""
 
-from __future__ import annotations
-
 import cmath
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Universal functions: their methods and options on Tensors."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

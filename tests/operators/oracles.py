@@ -4,8 +4,6 @@ What is perturbed for a derivative are all floating-point and complex arrays in 
 differentiable. A gradient is dL/dRe + i dL/dIm of a real L, which here is Re(sum(conj(weights) * result)).
 """
 
-from __future__ import annotations
-
 import operator
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The tables of docs/operators.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from pydispatch._registry.operators import load_all

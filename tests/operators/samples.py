@@ -1,7 +1,5 @@
 """Sample calls of every operator in the library: by category where the arguments tell what to try, else listed here."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from functools import cache

@@ -4,8 +4,6 @@ An operator that is added to the library is covered by its samples. Every non-em
 mapped once, along the first axis, the last one, or one counted from the end. The others are the same for all examples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import combinations, count, islice

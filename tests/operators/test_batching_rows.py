@@ -3,8 +3,6 @@
 Sizes of batches are those of axes of the examples wherever that could be mistaken for broadcasting or a product.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """What the declarations promise: NumPy's parameters, samples, variants, and nothing done before it is needed."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Derivatives of every operator in the library against finite differences of NumPy, over sample calls."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

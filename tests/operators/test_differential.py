@@ -1,7 +1,5 @@
 """Every operator of the library against NumPy: values, dtypes, shapes and errors, over sample calls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every operator of the library without data: the shapes, dtypes, errors and gradients' shapes of a run with data."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reading and writing selected elements: which keys are whose, what is a view, what is written once or summed."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

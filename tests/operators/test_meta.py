@@ -1,7 +1,5 @@
 """Meta rules beyond single samples: no memory however large, mixtures with arrays, masks without values."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

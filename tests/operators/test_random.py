@@ -1,7 +1,5 @@
 """Operators that draw, against the methods of numpy.random.Generator from the same seed."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import pickle

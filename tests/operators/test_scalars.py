@@ -1,7 +1,5 @@
 """Whether a result without axes is a scalar is what NumPy decides, and is known without data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

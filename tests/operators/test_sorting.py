@@ -1,7 +1,5 @@
 """Sorting is differentiated as a composite: the forward pass computes the order once, and the tape keeps it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

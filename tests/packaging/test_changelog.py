@@ -1,7 +1,5 @@
 """CHANGELOG.md and SECURITY.md: their form, and that what they name exists."""
 
-from __future__ import annotations
-
 import re
 from functools import reduce
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Without its compiled core, the package says what is missing and what to do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

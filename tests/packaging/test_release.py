@@ -1,7 +1,5 @@
 """The workflow that releases names what the project has."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ordinary NumPy programs, on arrays, on Tensors, with gradients and in batches, none of them changed."""
 
-from __future__ import annotations
-
 import importlib
 import warnings
 from pathlib import Path

@@ -4,8 +4,6 @@
 and kind, the first program that differs.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 import warnings

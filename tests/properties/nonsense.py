@@ -7,8 +7,6 @@ calls until the seconds or the turns are over, in a process of its own, which a 
 that runs. What is printed at the end is JSON.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

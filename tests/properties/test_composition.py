@@ -3,8 +3,6 @@
 None of the rules is the true derivative, and no two agree, so that a value tells which of them was used.
 """
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

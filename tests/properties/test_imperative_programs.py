@@ -3,8 +3,6 @@
 Values, the arrays that a program returns, its arguments as it leaves them, and derivatives of first and second order.
 """
 
-from __future__ import annotations
-
 from textwrap import dedent
 
 import pytest

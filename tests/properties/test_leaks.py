@@ -4,8 +4,6 @@ By default each row runs a thousand times and the blocks that Python has allocat
 repeats it 100,000 times, and looks at the resident memory of the process as well.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gc

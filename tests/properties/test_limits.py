@@ -1,7 +1,5 @@
 """Where memory or the C stack comes to its end: an exception, and nothing is left on."""
 
-from __future__ import annotations
-
 import contextlib
 import contextvars
 import gc

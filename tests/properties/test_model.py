@@ -4,8 +4,6 @@ After every step both must hold the same registrations and the same tables, and 
 same kernels with the same arguments, or be refused for the same reason.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import re

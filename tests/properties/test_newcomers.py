@@ -1,7 +1,5 @@
 """What a newcomer mistypes: each error names what was called, what it found, what it expected, and what to write."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

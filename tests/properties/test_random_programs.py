@@ -1,7 +1,5 @@
 """Programs of many operators compute the same in every way to run them: bit for bit, what they write to included."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle

@@ -1,7 +1,5 @@
 """What calls itself through the core ends in RecursionError: no crash, no hang, and nothing is left behind."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Containers are matched by structure: dicts by key wherever a function's result meets what it has to fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Time is a counter that every thread advances, so "before" and "after" are exact.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 import random

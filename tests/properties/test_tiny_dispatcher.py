@@ -1,7 +1,5 @@
 """The model that the real dispatcher is compared with: its tables and calls, by examples."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 

@@ -1,7 +1,5 @@
 """The dispatcher of `docs/rebuild.md`, loaded from its file: the model that the real one is compared with."""
 
-from __future__ import annotations
-
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Lists of registered operators, for tests."""
 
-from __future__ import annotations
-
 from pydispatch._registry.registrations import definition_of, kernels_of, operators
 from pydispatch.keys import parse_key
 

@@ -1,7 +1,5 @@
 """Packs: found by entry points, loaded at the first use of their namespace. Errors name the pack."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

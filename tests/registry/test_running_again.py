@@ -1,7 +1,5 @@
 """The same code runs again: a cell of a notebook, a line at a prompt, a module that is reloaded."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import subprocess

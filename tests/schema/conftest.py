@@ -1,7 +1,5 @@
 """The classes that schemas of these tests name."""
 
-from __future__ import annotations
-
 import pytest
 
 from pydispatch.schema.user_types import register_opaque_type, unregister_opaque_type

@@ -1,7 +1,5 @@
 """The stricter dialect, and tags."""
 
-from __future__ import annotations
-
 import pytest
 
 from pydispatch.exceptions import SchemaError

@@ -1,7 +1,5 @@
 """Functions against the schema that they are kernels of."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import itertools

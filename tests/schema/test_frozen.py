@@ -1,7 +1,5 @@
 """Frozen values. Equality of converted ones."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle

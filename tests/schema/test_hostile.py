@@ -1,7 +1,5 @@
 """Schemas and names from strangers: whatever their text is, nothing of it runs and nothing is imported."""
 
-from __future__ import annotations
-
 import builtins
 import sys
 

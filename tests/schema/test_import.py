@@ -1,7 +1,5 @@
 """What importing costs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

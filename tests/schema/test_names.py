@@ -1,7 +1,5 @@
 """Names of operators, and namespaces."""
 
-from __future__ import annotations
-
 import pytest
 
 from pydispatch.exceptions import SchemaError

@@ -1,7 +1,5 @@
 """Conversion of values to types, with parts and without."""
 
-from __future__ import annotations
-
 from array import array
 from collections import ChainMap, UserList, deque
 from functools import partial

@@ -1,7 +1,5 @@
 """Registering classes that schemas can name."""
 
-from __future__ import annotations
-
 import enum
 
 import pytest

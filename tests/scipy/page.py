@@ -1,7 +1,5 @@
 """The tables of docs/scipy.md."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """SciPy's own functions with Tensors where SCIPY_ARRAY_API is set: they find `special` in the namespace of Tensors."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Each function of a family is one of: an operator, written with operators, constant, passed on, refused."""
 
-from __future__ import annotations
-
 import operator
 from importlib import import_module
 

@@ -1,7 +1,5 @@
 """Bad input raises SciPy's error with the name of the function, of arrays and Tensors, in eager and transformed."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 
 import numpy as np

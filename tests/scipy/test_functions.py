@@ -1,7 +1,5 @@
 """Every function of `pydispatch.scipy` against SciPy's: values, gradients, batches, shapes, traces, plans."""
 
-from __future__ import annotations
-
 import inspect
 import operator
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """linear_solve and the implicit function theorem: every transform against NumPy's dense solution."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

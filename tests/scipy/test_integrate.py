@@ -1,7 +1,5 @@
 """odeint and quad: closed forms, SciPy's values, and every transform against them."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Splines: values of SciPy's, gradients in values, points and places, closed forms, and errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.interpolate

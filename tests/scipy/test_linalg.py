@@ -1,7 +1,5 @@
 """Linear algebra: closed forms, stacks, other libraries, and errors in eager and under every transform."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.linalg

@@ -1,7 +1,5 @@
 """Filters and interpolation of images: closed forms, adjoints, batches, other libraries, errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import ndimage as theirs

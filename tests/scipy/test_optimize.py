@@ -1,7 +1,5 @@
 """root, minimize and fixed_point: values against SciPy, derivatives against closed forms and iterations by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import optimize as reference

@@ -1,7 +1,5 @@
 """Convolutions and linear filters: closed forms, adjoints, batches, other libraries, errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import signal as theirs

@@ -1,7 +1,5 @@
 """What all solvers have in common: one call to modes, one node of a trace, a step of a plan, a rule for every level."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

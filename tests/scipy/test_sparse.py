@@ -1,7 +1,5 @@
 """Sparse matrices: products and solutions against dense ones, with gradients at the stored positions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

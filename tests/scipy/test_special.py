@@ -1,7 +1,5 @@
 """Special functions: derivatives at edges and far out, orders that have none, sums of exponentials, classification."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Distributions: they add up to 1, have no gradient outside of their support, and are those of other libraries."""
 
-from __future__ import annotations
-
 import operator
 import pickle
 import subprocess

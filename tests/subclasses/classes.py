@@ -1,7 +1,5 @@
 """Subclasses of Tensor that several tests use."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Autograd above subclasses."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

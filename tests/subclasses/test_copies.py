@@ -1,7 +1,5 @@
 """Copies and pickles of subclasses."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Every operator with a derivative: gradients of subclasses are those of Tensors. No formula goes round a handler."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Tensors that are arrays, that have arrays, that have such Tensors. Taking them apart. Results that share memory."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from types import SimpleNamespace

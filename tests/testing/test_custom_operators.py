@@ -1,7 +1,5 @@
 """The sample custom operators: each is what its entry says, in both namespaces, by every rule that it has."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from types import SimpleNamespace

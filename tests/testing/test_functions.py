@@ -1,7 +1,5 @@
 """The sample Functions: each is what its entry says, by value, by finite differences, and under every transform."""
 
-from __future__ import annotations
-
 import itertools
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """LoggingTensor and LoggingMode: their logs and the format of a line."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

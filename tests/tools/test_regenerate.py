@@ -1,7 +1,5 @@
 """`python tools/regenerate.py` knows every generated file, and says which are stale."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What graphs take: values, shapes and dtypes that they were made for, of every kind of array."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import pickle

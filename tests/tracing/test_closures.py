@@ -4,8 +4,6 @@ Stacks of transforms, traces and bodies of control flow around a polynomial of t
 function captures one. The oracle is the polynomial itself, whose derivatives are known.
 """
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The source of a graph: its text for each kind of call, literals that evaluate to themselves."""
 
-from __future__ import annotations
-
 import builtins
 import enum
 import gc

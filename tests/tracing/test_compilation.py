@@ -1,7 +1,5 @@
 """Graphs as straight-line NumPy: the code, its results, Tensors as arguments, and what it costs."""
 
-from __future__ import annotations
-
 import copy
 import operator
 import pickle

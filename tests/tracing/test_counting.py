@@ -1,7 +1,5 @@
 """Gradients of loops whose number of steps a trace knows: compared with those that nothing traces."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

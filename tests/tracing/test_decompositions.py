@@ -1,7 +1,5 @@
 """Decompositions: each one gives what its operator gives, or declines. The table of them. What make_fx does with it."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of graphs."""
 
-from __future__ import annotations
-
 import html
 import re
 import stat

@@ -1,7 +1,5 @@
 """FakeMode and FakeTensor: programs on shapes alone."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

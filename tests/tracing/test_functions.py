@@ -3,8 +3,6 @@
 The derivative that the Functions here define is ten times that of what they compute, so a result shows which it is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

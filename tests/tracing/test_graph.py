@@ -1,7 +1,5 @@
 """Graphs by hand: nodes, names, editing, dead code, lint, structure of arguments and results, copies."""
 
-from __future__ import annotations
-
 import builtins
 import copy
 import keyword

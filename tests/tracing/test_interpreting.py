@@ -1,7 +1,5 @@
 """Running graphs node by node, and making graphs from graphs."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

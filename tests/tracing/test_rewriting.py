@@ -1,7 +1,5 @@
 """Replacing patterns in graphs."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every operator of the library, and its derivatives, under `make_fx`: the graph run on other values is the call."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any

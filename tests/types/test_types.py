@@ -1,7 +1,5 @@
 """mypy and pyright know the operators, and see an editable install without settings."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

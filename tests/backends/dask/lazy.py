@@ -1,7 +1,5 @@
 """Dask's arrays for tests: cut in several ways, and compared without that anything was computed before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

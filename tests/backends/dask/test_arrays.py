@@ -1,7 +1,5 @@
 """Every function of NumPy's on Dask's arrays, alone and under transforms: lazy, and equal to NumPy's."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable

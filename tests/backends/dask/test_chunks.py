@@ -1,7 +1,5 @@
 """`map_chunks` beside the same function of the whole arrays."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Arrays of Dask's whose chunks are masked: lazy, and what the same arrays are in one piece."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

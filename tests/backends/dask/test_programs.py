@@ -1,7 +1,5 @@
 """Whole programs on Dask's arrays: as few tasks as in Dask alone, modes, traces, explanations, several backends."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Arrays of Dask's whose chunks are sparse arrays of the library `sparse`: lazy, and equal to those of dense chunks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

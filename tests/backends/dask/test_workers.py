@@ -1,7 +1,5 @@
 """Operators and functions on workers that are processes of their own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

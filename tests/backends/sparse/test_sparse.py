@@ -3,8 +3,6 @@
 A gradient by a sparse array is that by the dense one, where values are stored.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

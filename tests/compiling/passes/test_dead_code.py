@@ -1,7 +1,5 @@
 """Dead-code elimination."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

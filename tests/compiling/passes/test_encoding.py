@@ -1,7 +1,5 @@
 """The description of steps that the core gets."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fusion of loops in blocks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

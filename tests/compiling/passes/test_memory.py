@@ -1,7 +1,5 @@
 """Places of values in memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

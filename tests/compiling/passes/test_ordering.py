@@ -1,7 +1,5 @@
 """The order of steps, and dependencies between them."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sample calls of the functions of `pydispatch.numpy`, by area. `SAMPLES` has those of each function."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

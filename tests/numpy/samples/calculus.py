@@ -1,7 +1,5 @@
 """Differences, gradients, integrals, interpolation and convolution."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.numpy.samples.sample import grid, sample

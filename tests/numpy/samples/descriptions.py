@@ -1,7 +1,5 @@
 """Samples of what arrays are. Functions that write files are in test_descriptions.py."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.numpy.samples.sample import grid, sample

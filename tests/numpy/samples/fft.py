@@ -1,7 +1,5 @@
 """Samples of `numpy.fft`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.numpy.samples.sample import grid, sample

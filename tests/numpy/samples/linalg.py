@@ -1,7 +1,5 @@
 """Samples of `numpy.linalg`. Test_linalg.py has decompositions whose vectors or triangles need more care."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.numpy.samples.sample import grid, sample

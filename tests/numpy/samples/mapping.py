@@ -1,7 +1,5 @@
 """Samples of functions that call functions of users."""
 
-from __future__ import annotations
-
 from pydispatch import ops
 from tests.numpy.samples.sample import grid, sample
 

@@ -1,7 +1,5 @@
 """Samples of functions of polynomials, and of windows."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.numpy.samples.sample import grid, sample

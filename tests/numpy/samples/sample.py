@@ -1,7 +1,5 @@
 """One sample call, and how an area declares them."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

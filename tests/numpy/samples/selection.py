@@ -1,7 +1,5 @@
 """Samples of functions that choose, sort and search."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pydispatch import ops

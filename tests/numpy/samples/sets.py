@@ -1,7 +1,5 @@
 """Samples of functions of sets. How many elements they give depends on values."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

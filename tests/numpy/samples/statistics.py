@@ -1,7 +1,5 @@
 """Samples of order statistics, averages, correlations, histograms, and of reductions without nan."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pydispatch.numpy.statistics import POSITIONS

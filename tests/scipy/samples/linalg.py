@@ -1,7 +1,5 @@
 """Linear algebra: well-conditioned matrices. Scaled by a number near 1 they stay triangular, definite or factored."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.scipy.samples.sample import between, sample

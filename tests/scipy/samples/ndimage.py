@@ -1,7 +1,5 @@
 """Filters of images, and coordinates between their elements."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.scipy.samples.sample import between, sample

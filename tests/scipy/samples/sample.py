@@ -1,7 +1,5 @@
 """How a family declares sample calls, and the arrays that it declares them with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.numpy.samples.sample import Samples

@@ -1,7 +1,5 @@
 """Convolutions and filters, of the latter, stable ones."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.scipy.samples.sample import between, sample

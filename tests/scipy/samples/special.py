@@ -1,7 +1,5 @@
 """Special functions, at points where they are smooth."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Distributions: inside of their support, and where their density or their functions have kinks or ends."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.scipy.samples.sample import between, sample
