@@ -126,11 +126,7 @@ def numpy_mul_vmap(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
 
 def save_mul(inputs: Any, output: Any) -> Any:
     needs_x, needs_y = requires_grad(inputs.x), requires_grad(inputs.y)
-    return {
-        "needs": (needs_x, needs_y),
-        "x": inputs.x if needs_y else None,
-        "y": inputs.y if needs_x else None,
-    }
+    return {"needs": (needs_x, needs_y), "x": inputs.x if needs_y else None, "y": inputs.y if needs_x else None}
 
 
 def backward_mul(ctx: Any, saved: Any, g: Any) -> Any:

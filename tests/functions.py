@@ -315,7 +315,7 @@ class Select(SelectGenerated):
         return Select.apply(ops.np.moveaxis(x, in_dims[0], 1), i), 0
 
 
-class ScaleGradient(Function):
+class ScaleGradient(Stateless):
     """A copy whose gradient is 3.14 times the true one: shows that the user's formula is the one in use."""
 
     generate_vmap_rule = True
@@ -323,10 +323,6 @@ class ScaleGradient(Function):
     @staticmethod
     def forward(x: Any) -> Any:
         return np.array(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -395,7 +391,7 @@ class SineCosine(Function):
         return tangent * cosine, -tangent * sine
 
 
-class Identity(Function):
+class Identity(Stateless):
     """Returns its argument itself: the result must be another object all the same."""
 
     generate_vmap_rule = True
@@ -403,10 +399,6 @@ class Identity(Function):
     @staticmethod
     def forward(x: Any) -> Any:
         return x
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -463,7 +455,7 @@ class RandomMask(Function):
         return tangent * ctx.saved_tensors[0], None
 
 
-class ScaleByCaptured(Function):
+class ScaleByCaptured(Stateless):
     """x times an array that is no argument: right for a constant, an error for a value of a live transform."""
 
     captured: ClassVar[Any] = np.array([2.0, 3.0, 4.0])
@@ -471,10 +463,6 @@ class ScaleByCaptured(Function):
     @staticmethod
     def forward(x: Any) -> Any:
         return x * ScaleByCaptured.captured
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:

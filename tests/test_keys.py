@@ -90,8 +90,7 @@ def test_slots_ascend_in_priority():
     assert keys[0] is DispatchKey.Undefined
     assert [key.slot for key in keys] == sorted({key.slot for key in keys})
     order = list(dict.fromkeys(key.functionality for key in keys))
-    assert order == [
-        "Undefined", "Dense", "Sparse", "BackendSelect", "Python", "Tracer", "AutogradOther", "Autograd"]
+    assert order == ["Undefined", "Dense", "Sparse", "BackendSelect", "Python", "Tracer", "AutogradOther", "Autograd"]
     dense = [key.backend for key in keys if key.functionality == "Dense"]
     assert [backend for backend in dense if backend in OURS] == ["CPU", "A", "B", "C", "Meta"]
     assert backend_names() == tuple(dense)
@@ -218,8 +217,7 @@ def test_full_key_set():
     assert set(DispatchKeySet.full()) == set(runtime_keys()) - {DispatchKey.Undefined}
 
 
-@pytest.mark.parametrize(
-    "key", ["SparseCPU", "BackendSelect", "Python", "Tracer", "AutogradOther", "AutogradA"])
+@pytest.mark.parametrize("key", ["SparseCPU", "BackendSelect", "Python", "Tracer", "AutogradOther", "AutogradA"])
 def test_full_after(key):
     key = parse_key(key)
     first = min(other.slot for other in runtime_keys() if other.functionality == key.functionality)
@@ -306,8 +304,7 @@ def test_keys_of_values(backends):
     assert keys_of({"a": (np.ones(1), [None, {"b": backends.ArrayB(1)}])}) == DispatchKeySet("CPU", "B")
 
 
-@pytest.mark.parametrize(
-    "value", [None, 1, 2.0, True, 1j, "text", b"bytes", [], (), {}, [1, 2], object(), int, np.add])
+@pytest.mark.parametrize("value", [None, 1, 2.0, True, 1j, "text", b"bytes", [], (), {}, [1, 2], object(), int, np.add])
 def test_values_that_bring_nothing(value):
     assert not is_array(value)
     assert keys_of(value) == DispatchKeySet()

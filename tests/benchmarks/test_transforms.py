@@ -160,8 +160,7 @@ def test_sizes_are_those_agreed():
     assert [len(example.tasks["vmap"].arguments[-1]) for example in examples()] == [BATCH] * 3 == [8] * 3
     assert LARGE_BATCH * 4 == 10_000
     assert (STEPS, STEP) == (100, 0.01)
-    assert [array.shape for array in PERCEPTRON.tasks["grad"].arguments] == [
-        (4, 4), (4,), (4, 1), (1,), (8, 4), (8, 1)]
+    assert [array.shape for array in PERCEPTRON.tasks["grad"].arguments] == [(4, 4), (4,), (4, 1), (1,), (8, 4), (8, 1)]
     assert {example.tasks["grad"].arguments[0].shape for example in (POLYNOMIAL, EULER)} == {(4,)}
     assert all(example.tasks.keys() == {*TRANSFORMS} for example in examples())
 

@@ -1535,13 +1535,7 @@ def test_arrays_in_containers_choose_the_kernel(fresh, define, token, backends, 
     assert op(place(Tensor(backends.ArrayA(X)))) == "AutogradA"
 
 
-EMPTY = [
-    ("Tensor[]", []),
-    ("Tensor?[]", [None]),
-    ("Tensor[]?", None),
-    ("Dict(str, Tensor)", {}),
-    ("Any", {"a": [1]}),
-]
+EMPTY = [("Tensor[]", []), ("Tensor?[]", [None]), ("Tensor[]?", None), ("Dict(str, Tensor)", {}), ("Any", {"a": [1]})]
 
 
 @pytest.mark.parametrize(("type_name", "value"), EMPTY, ids=str)

@@ -68,8 +68,7 @@ def test_a_part_uses_what_headers_declare(part: str) -> None:
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_header_declares_the_functions_that_others_use(header: str) -> None:
     functions = set(re.findall(r"^cdef (?!class)[^(\n]*?(\w+)\(", code_of(f"{header}.pxd"), re.MULTILINE))
-    elsewhere = set().union(*[
-        used_names(code_of(name)) for name in SOURCES if Path(name).stem != header])
+    elsewhere = set().union(*[used_names(code_of(name)) for name in SOURCES if Path(name).stem != header])
     assert sorted(functions - elsewhere) == []
 
 

@@ -91,8 +91,7 @@ def library(tmp_path_factory):
     loaded.text_of_table.restype = ctypes.c_char_p
     loaded.run_gamma.restype, loaded.run_gamma.argtypes = ctypes.c_double, [ctypes.c_double]
     for name, n_numbers in (("run_small", 3), ("run_fused", 1), ("run_wide", 1)):
-        getattr(loaded, name).argtypes = [
-            *[ctypes.c_int] * n_numbers, ctypes.c_ssize_t, *[ctypes.c_void_p] * 3]
+        getattr(loaded, name).argtypes = [*[ctypes.c_int] * n_numbers, ctypes.c_ssize_t, *[ctypes.c_void_p] * 3]
     return loaded
 
 

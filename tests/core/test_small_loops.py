@@ -369,8 +369,7 @@ def long(state, xs):
     return scan(step, state, xs)
 
 
-SCANS = {function.__name__: function for function in (
-    smoothed, swapped, kept, turned, chosen, nested, branching, long)}
+SCANS = {function.__name__: function for function in (smoothed, swapped, kept, turned, chosen, nested, branching, long)}
 
 
 @pytest.mark.parametrize("name", SCANS)

@@ -279,8 +279,7 @@ def test_the_hessian_times_a_vector_is_the_second_difference(problem):
         close(product, expected, 1e-6)
 
     def mean_along(step):
-        return losses_by_hand(
-            problem, *(p + step * v for p, v in zip(problem.parameters, vectors, strict=True))).mean()
+        return losses_by_hand(problem, *(p + step * v for p, v in zip(problem.parameters, vectors, strict=True))).mean()
 
     curvature = (mean_along(1e-5) - 2 * mean_along(0.0) + mean_along(-1e-5)) / 1e-10
     close(float(sum((p * v).sum() for p, v in zip(products, vectors, strict=True))), float(curvature), 1e-4)

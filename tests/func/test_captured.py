@@ -11,18 +11,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.func import (
-    functionalize,
-    grad,
-    hessian,
-    jacfwd,
-    jacrev,
-    jvp,
-    linearize,
-    value_and_grad,
-    vjp,
-    vmap,
-)
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from pydispatch.higher_order import associative_scan, cond, map, scan, while_loop
 from pydispatch.modes import DispatchMode
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs

@@ -9,18 +9,7 @@ import pytest
 
 from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.exceptions import DispatchError
-from pydispatch.func import (
-    functionalize,
-    grad,
-    hessian,
-    jacfwd,
-    jacrev,
-    jvp,
-    linearize,
-    value_and_grad,
-    vjp,
-    vmap,
-)
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from tests.comparing import close, is_raw
 from tests.func.forward_mode import set_forward_enabled
 

@@ -105,8 +105,7 @@ def test_random_factories(draw, numpy_draw, size):
 def test_factories_without_a_size(draw, numpy_draw):
     assert Drawn(mapped(lambda rng, x: draw(rng, None), "same", XS)) == Drawn(
         lambda rng: repeated(numpy_draw(rng, None)))
-    assert Drawn(mapped(lambda rng, x: draw(rng, None), "different", XS)) == Drawn(
-        lambda rng: numpy_draw(rng, (B,)))
+    assert Drawn(mapped(lambda rng, x: draw(rng, None), "different", XS)) == Drawn(lambda rng: numpy_draw(rng, (B,)))
 
 
 def test_one_draw_is_no_batch():
@@ -263,8 +262,7 @@ def test_like_with_parameters_that_differ():
     for xs, draw in ((XS, lambda rng, loc, scale: ops.np.random_normal_like(loc, rng, loc, scale)),
                      (XS, lambda rng, loc, scale: ops.np.random_normal_like(shared[0], rng, loc, scale))):
         assert_refused(mapped(draw, "same", xs, SCALE), NOT_ONE)
-        assert Drawn(mapped(draw, "different", xs, SCALE)) == Drawn(
-            lambda rng: rng.normal(XS, SCALE[:, np.newaxis]))
+        assert Drawn(mapped(draw, "different", xs, SCALE)) == Drawn(lambda rng: rng.normal(XS, SCALE[:, np.newaxis]))
     assert Drawn(mapped(lambda rng, loc: ops.np.random_normal_like(shared, rng, loc), "different", XS)) == Drawn(
         lambda rng: rng.normal(XS[:, np.newaxis, :], 1.0, (B, 4, 2)))
 
@@ -372,8 +370,7 @@ EACH_PAIR = pytest.mark.parametrize(("outer", "inner"), [(outer, inner) for oute
 
 def nested(draw: Callable[..., Any], outer: str, inner: str) -> Callable[..., Any]:
     """Return a program: draws for 2 x 3 examples."""
-    return lambda rng: vmap(lambda x: vmap(
-        lambda y: draw(rng, x, y), randomness=inner)(INNER), randomness=outer)(OUTER)
+    return lambda rng: vmap(lambda x: vmap(lambda y: draw(rng, x, y), randomness=inner)(INNER), randomness=outer)(OUTER)
 
 
 def nested_shape(outer: str, inner: str, size: tuple[int, ...]) -> tuple[tuple[int, ...], Callable[..., Any]]:
@@ -493,8 +490,7 @@ def test_nested_in_place(outer, inner, owner):
 def test_the_error_names_the_level_that_refuses():
     def program(outer: str, inner: str) -> None:
         rng = generator()
-        vmap(lambda x: vmap(
-            lambda y: ops.np.random_normal(rng), randomness=inner)(INNER), randomness=outer)(OUTER)
+        vmap(lambda x: vmap(lambda y: ops.np.random_normal(rng), randomness=inner)(INNER), randomness=outer)(OUTER)
 
     lines = []
     for modes in (("error", "different"), ("different", "error")):

@@ -231,8 +231,7 @@ def test_an_axis_may_be_an_int_of_numpy(dim):
 def test_in_dims_nested_as_the_arguments():
     params = {"w": X, "b": [Y, 2.0]}
     f = lambda p, q: p["w"] * q[0] + p["b"][0] * p["b"][1] - q[1]  # noqa: E731
-    found = vmap(f, ({"w": 0, "b": [1, None]}, (None, 0)))(
-        {"w": X, "b": [Y.T, 2.0]}, (np.arange(4.0), np.arange(3.0)))
+    found = vmap(f, ({"w": 0, "b": [1, None]}, (None, 0)))({"w": X, "b": [Y.T, 2.0]}, (np.arange(4.0), np.arange(3.0)))
     expected = np.stack([X[i] * np.arange(4.0) + params["b"][0][i] * 2.0 - i for i in range(3)])
     equal(found, expected)
 

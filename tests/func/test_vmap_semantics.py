@@ -796,8 +796,7 @@ def test_derivatives_are_transparent(randomness):
     close(found, expected.sum(1))
     found = run(lambda g: grad(lambda x: vmap(lambda y: y * draw(g), randomness=randomness)(x).sum())(V))
     close(found, expected.sum(1))
-    found = run(lambda g: vmap(lambda x: jvp(lambda y: y * draw(g), (x,), (np.ones(()),))[1],
-                               randomness=randomness)(V))
+    found = run(lambda g: vmap(lambda x: jvp(lambda y: y * draw(g), (x,), (np.ones(()),))[1], randomness=randomness)(V))
     close(found, expected)
     with pytest.raises(VmapError, match="randomness"):
         run(lambda g: vmap(grad(lambda x: (x * draw(g)).sum()))(V))

@@ -410,8 +410,7 @@ def test_changes_of_a_captured_generator_happen_once(construct, change):
     rng, plain = pnp.random.default_rng(7), np.random.default_rng(7)
     slope = sum(change(np.ones(3), plain) for _ in range(1 if construct in (once_by_checkpoint, once_by_cond) else 2))
     bits = rng.bit_generator            # in reach of the body, too
-    value, found = func.value_and_grad(
-        lambda x: construct(x, lambda h: change(h, rng) if bits else h).sum())(X)
+    value, found = func.value_and_grad(lambda x: construct(x, lambda h: change(h, rng) if bits else h).sum())(X)
     np.testing.assert_allclose((value, *found), (slope @ X, *slope))
     assert words(rng) == words(plain)
     assert rng.spawn(1)[0].normal() == plain.spawn(1)[0].normal()

@@ -629,8 +629,7 @@ def caching_constants(row, cache):
     return row * pnp.cos(cache["constant"] * row)
 
 
-ADDING = {f.__name__: f for f in (
-    caching, caching_deep, flagging, recording, differing_late, caching_constants)}
+ADDING = {f.__name__: f for f in (caching, caching_deep, flagging, recording, differing_late, caching_constants)}
 
 
 def by_hand(body):

@@ -368,8 +368,7 @@ def test_everything_is_afterwards_as_the_program_left_it():
     generator = np.random.default_rng(7)
 
     def f(x):
-        y = autograd.checkpoint(
-            lambda x: x * x * array * listed[0] * named["factor"] * generator.normal(size=3), x)
+        y = autograd.checkpoint(lambda x: x * x * array * listed[0] * named["factor"] * generator.normal(size=3), x)
         array[:] = 3.0
         listed[0] = 4.0
         listed.append(5.0)

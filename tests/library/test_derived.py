@@ -393,8 +393,7 @@ def test_lists_with_batched_and_constant_elements(ns, is_batchable):
     call = lambda y, w: f([w, None, y, y])  # noqa: E731
     close(vmap(call, (0, None))(Y, W), W + 7 * Y)
     close(grad(lambda y, w: total(vmap(call, (0, None))(y, w)), (0, 1))(Y, W), (np.full((4, 3), 7.0), np.full(3, 4.0)))
-    close(vmap(grad(lambda y, w: total(call(y, w)), (0, 1)), (0, None))(Y, W),
-          (np.full((4, 3), 7.0), np.ones((4, 3))))
+    close(vmap(grad(lambda y, w: total(call(y, w)), (0, 1)), (0, None))(Y, W), (np.full((4, 3), 7.0), np.ones((4, 3))))
 
 
 @loops_allowed

@@ -251,8 +251,7 @@ def test_an_operator_comes_back_from_where_it_arrived(process, cloudpickle, ns):
 
 def test_an_operator_whose_functions_cannot_be_pickled_is_found_by_name(process, cloudpickle, ns):
     lines = (line for line in ())
-    f = custom_op(f"{ns}::f", lambda x: x if lines is None else x * 2, mutates_args=(),
-                  schema="(Tensor x) -> Tensor")
+    f = custom_op(f"{ns}::f", lambda x: x if lines is None else x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
     assert pickle.loads(pickle.dumps(f)) is f
     with pytest.raises(RuntimeError, match=rf"no operator {ns}::f: its definition could not be pickled, and this "
                                            r"process does not have it: TypeError: .*generator.*\n.*cloudpickle"):

@@ -679,11 +679,7 @@ def test_a_composite_of_composites(fresh, define):
 
 # --- values that leave for NumPy --------------------------------------------------------------------------------
 
-CONVERSIONS = {
-    "numpy": lambda x: x.numpy(),
-    "asarray": np.asarray,
-    "tolist": lambda x: x.tolist(),
-}
+CONVERSIONS = {"numpy": lambda x: x.numpy(), "asarray": np.asarray, "tolist": lambda x: x.tolist()}
 
 
 @pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)

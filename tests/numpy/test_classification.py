@@ -53,8 +53,7 @@ def test_each_function_has_a_kind(name):
     assert (name in REASONS) == (KINDS[name] == "refused")
 
 
-ADDED = {
-    "flatnonzero", "nonzero", "argwhere", "unique", "bincount", "fft.fftfreq", "fft.rfftfreq", "polydiv", "roots"}
+ADDED = {"flatnonzero", "nonzero", "argwhere", "unique", "bincount", "fft.fftfreq", "fft.rfftfreq", "polydiv", "roots"}
 """Functions that take one more keyword, or two, which says how many elements to give."""
 OTHERWISE = {"arange", "array2string", "asmatrix", "bmat", "einsum", "save", "savetxt", "savez", "savez_compressed"}
 """Functions that hand on what they get, or whose signature NumPy 2.4 tells otherwise than it takes."""

@@ -390,8 +390,7 @@ def test_parameters_that_broadcast_get_gradients_of_their_shape(name):
     expected = grad(getattr(rng(), name)(*whole).sum(), whole)
     for gradient, leaf, parts in zip(found, leaves, expected, strict=True):
         assert gradient.shape == leaf.shape
-        axes = tuple(range(3 - leaf.ndim)) + tuple(
-            3 - leaf.ndim + i for i, n in enumerate(leaf.shape) if n == 1)
+        axes = tuple(range(3 - leaf.ndim)) + tuple(3 - leaf.ndim + i for i, n in enumerate(leaf.shape) if n == 1)
         summed = parts.array.sum(axes, keepdims=True).reshape(leaf.shape)
         np.testing.assert_allclose(gradient.array, summed, rtol=1e-12)
 
@@ -657,8 +656,7 @@ def test_generators_are_numpys():
     assert random.default_rng(Tensor(np.array(3))).normal() == np.random.default_rng(3).normal()
     children = rng().spawn(2)
     assert [type(child) for child in children] == [random.Generator] * 2
-    assert [child.normal() for child in children] == [
-        child.normal() for child in np.random.default_rng(SEED).spawn(2)]
+    assert [child.normal() for child in children] == [child.normal() for child in np.random.default_rng(SEED).spawn(2)]
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))],

@@ -175,8 +175,7 @@ EXAMPLES = [
     ("convolve", (F4, F4, "f"), {}), ("convolve", (F4, F4, None), {}), ("correlate", (F4, F4, 1), {}),
     ("dot", (SQUARE, SQUARE), {"out": np.zeros((2, 2), order="F")}), ("geomspace", (np.array([0.0, 1.0]), 2), {}),
 ]
-UNKNOWN_IN_BATCHES = ("cov", "histogram", "piecewise", "geomspace", "unique", "searchsorted",
-                      "dot", "array_equal")
+UNKNOWN_IN_BATCHES = ("cov", "histogram", "piecewise", "geomspace", "unique", "searchsorted", "dot", "array_equal")
 """Functions that decide by values, which are unknown under vmap and in traces, as memory layouts are."""
 
 

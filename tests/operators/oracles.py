@@ -17,12 +17,7 @@ from pydispatch import ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
-from tests.operators.samples import (
-    Sample,
-    functional_names,
-    numpy_function,
-    smooth_samples,
-)
+from tests.operators.samples import Sample, functional_names, numpy_function, smooth_samples
 
 # --- what NumPy gives -------------------------------------------------------------------------------------------------
 

@@ -312,8 +312,7 @@ class Writer:
             self.random.choice(statements)()
         values = [*(f"np.sum(np.tanh({name}))" for name in (*self.vectors, *self.matrices)), *self.scalars[1:]]
         arrays = ", ".join([*self.vectors[2:], *self.matrices[1:]])
-        body = "\n".join([*self.lines, f"loss = np.tanh(0.3 * ({' + '.join(values)}))",
-                          f"return loss, [{arrays}]"])
+        body = "\n".join([*self.lines, f"loss = np.tanh(0.3 * ({' + '.join(values)}))", f"return loss, [{arrays}]"])
         return text_of(body)
 
 

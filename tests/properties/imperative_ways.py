@@ -210,8 +210,7 @@ def batched(case: Case) -> list[Any]:
     return [loss, *arrays, *(numpy.moveaxis(x, dim, 0) for x, dim in zip(batch, case.batch_dims, strict=True))]
 
 
-VALUES = {way.__name__: way for way in (
-    raw, tensors, traced, functionalized, plan, python, numba, forward, reverse)}
+VALUES = {way.__name__: way for way in (raw, tensors, traced, functionalized, plan, python, numba, forward, reverse)}
 
 
 # --- gradients of the loss, or slopes in the directions ---------------------------------------------------------------

@@ -232,8 +232,7 @@ def probes(op: object) -> Iterator[tuple[str, str]]:
     with include_keys("Tracer"):
         yield "under Tracer", outcome(partial(op, *[ARRAYS["CPU"]] * n))
     for key in PROBED_KEYS:
-        yield f"redispatch to {key}", outcome(
-            partial(op.redispatch, DispatchKeySet(key), *[ARRAYS["CPU"]] * n))
+        yield f"redispatch to {key}", outcome(partial(op.redispatch, DispatchKeySet(key), *[ARRAYS["CPU"]] * n))
 
 
 def entries(table: str) -> dict[str, str]:
@@ -480,8 +479,7 @@ def test_registrations_of_2020(explore, row):
 
 def test_def_intermediate_states(explore):
     findings = explore(define(S1), impl(), impl("Autograd"))
-    assert without_sites(findings[{1, 2}].state) == state(
-        "(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
+    assert without_sites(findings[{1, 2}].state) == state("(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
     assert without_sites(findings[{0}].state) == state(S1, "FROM_SCHEMA")
     assert findings[{0}].names == ("by name", "with schema", "overloads: ['']", "kernels: []")
     assert findings[{1, 2}].names == ("by name", "overloads: None", "kernels: ['Autograd', 'CIA']")

@@ -45,8 +45,7 @@ def name(fresh):
 # --- the live table is the computed one --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("second", "after"), [("CEA", "CEA"), ("SparseCPU", "ambiguous"), ("SparseA", "ambiguous")])
+@pytest.mark.parametrize(("second", "after"), [("CEA", "CEA"), ("SparseCPU", "ambiguous"), ("SparseA", "ambiguous")])
 def test_live_table_after_a_composite(fresh, name, backends, token, second, after):
     # CIA then CEA, CIA then Sparse: upstream keeps CIA at the autograd key, and depends on the order.
     sparse = {"SparseCPU": backends.SparseArray, "SparseA": backends.SparseArrayA}

@@ -128,8 +128,7 @@ def test_single_precision_is_scipys(sample):
     args, kwargs = mapped(in_single, (sample.args, sample.kwargs))
     expected = quietly(scipys(sample.name), args, kwargs)
     found = quietly(ours(sample.name), *mapped(Tensor, (args, kwargs)))
-    check_same(tree_map(np.asarray, mapped_tensors(found)), tree_map(np.asarray, expected),
-               max(sample.tolerance, 2e-5))
+    check_same(tree_map(np.asarray, mapped_tensors(found)), tree_map(np.asarray, expected), max(sample.tolerance, 2e-5))
 
 
 def mapped_tensors(tree: Any) -> Any:

@@ -137,8 +137,7 @@ def test_a_signal_filtered_in_two_parts_is_filtered_as_a_whole():
     first, state = signal.lfilter(ZEROS, POLES, x[:4], zi=np.zeros(2))
     second, _ = signal.lfilter(ZEROS, POLES, x[4:], zi=state)
     found = ops.np.detach(ops.np.concatenate([first, second])).numpy()
-    np.testing.assert_allclose(found,
-                               theirs.lfilter(ZEROS, POLES, between(-1, 1, 9)))
+    np.testing.assert_allclose(found, theirs.lfilter(ZEROS, POLES, between(-1, 1, 9)))
 
 
 def test_sections_are_filters_in_a_row():

@@ -16,12 +16,7 @@ from tests.subclasses.classes import Around, Is, Two, Wrapped
 # NumPy's, of samples that ask for a real result of complex numbers
 pytestmark = pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 
-CLASSES = {
-    "is-a": Is,
-    "has-a": Wrapped,
-    "has has-a": lambda x: Wrapped(Wrapped(x)),
-    "two": lambda x: Two(x, x.copy()),
-}
+CLASSES = {"is-a": Is, "has-a": Wrapped, "has has-a": lambda x: Wrapped(Wrapped(x)), "two": lambda x: Two(x, x.copy())}
 IN_PLACE = [name for name in DIFFERENTIABLE if VARIANTS[name].in_place]
 
 

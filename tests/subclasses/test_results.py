@@ -126,12 +126,7 @@ def test_refused_results(ask, returns, value):
     assert "Says" in str(caught.value), "the message says whose handler it was"
 
 
-RAW_RESULTS = {
-    "Tensor": RAW,
-    "Tensor?": RAW,
-    "Tensor[]": [RAW, T],
-    "(Tensor, Tensor)": (RAW, T),
-}
+RAW_RESULTS = {"Tensor": RAW, "Tensor?": RAW, "Tensor[]": [RAW, T], "(Tensor, Tensor)": (RAW, T)}
 
 
 @pytest.mark.parametrize(("returns", "value"), RAW_RESULTS.items(), ids=RAW_RESULTS.keys())

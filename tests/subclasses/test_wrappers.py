@@ -75,12 +75,7 @@ def test_a_shell_pretends_a_device(backends):
     assert Wrapped(backends.ArrayA([1.0])).device == "A"
 
 
-WRONG = {
-    "empty": {},
-    "negative": {"shape": (-1,), "dtype": float},
-    "list": {"like": [1, 2]},
-    "number": {"like": 1.0},
-}
+WRONG = {"empty": {}, "negative": {"shape": (-1,), "dtype": float}, "list": {"like": [1, 2]}, "number": {"like": 1.0}}
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())

@@ -136,8 +136,7 @@ def test_it_does_the_same_without_compiling():
 def test_sums_are_computed_on_request():
     X, y = in_chunks(ROWS, (9, 11)), in_chunks(LABELS, (9, 11))
     with dask.config.set(scheduler="sync"):
-        value, gradient = func.value_and_grad(
-            lambda w: map_chunks(loss, X, y, w, reduce="sum", compute=True))(WEIGHTS)
+        value, gradient = func.value_and_grad(lambda w: map_chunks(loss, X, y, w, reduce="sum", compute=True))(WEIGHTS)
     assert type(value) is type(gradient) is np.ndarray
     assert_close((value, gradient), func.value_and_grad(loss, argnums=2)(ROWS, LABELS, WEIGHTS))
 

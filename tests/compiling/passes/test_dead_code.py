@@ -16,8 +16,7 @@ from tests.compiling.same import check_same
 def test_the_results_and_what_they_are_computed_from_remain(seed):
     # The oracle follows the reads of the results backwards until nothing changes.
     made = program(seed)
-    live = {i for i, step in enumerate(made.steps) if any(
-        storage.kind == "result" for storage in step.accesses()[1])}
+    live = {i for i, step in enumerate(made.steps) if any(storage.kind == "result" for storage in step.accesses()[1])}
     while True:
         needed = {i for i, step in enumerate(made.steps) if any(
             step.accesses()[1] & made.steps[k].accesses()[0] for k in live if k > i)}

@@ -44,5 +44,4 @@ sample("signal.lfilter", ZEROS, POLES, between(-2, 2, 4), zi=between(-1, 1, 2), 
 sample("signal.lfilter", ZEROS, POLES, between(-2, 2, 4, 2), 0, between(-1, 1, 2, 1), smooth=True, tolerance=ROUNDED)
 SECTIONS = [[1.0, 0.5, 0.2, 1.0, -0.3, 0.1], [0.5, 0.1, 0.3, 1.0, 0.2, 0.3]]   # SciPy writes to arrays
 sample("signal.sosfilt", SECTIONS, between(-2, 2, 5), smooth=True, tolerance=ROUNDED)
-sample("signal.sosfilt", SECTIONS, between(-2, 2, 5), zi=between(-1, 1, 2, 2), smooth=True,
-       tolerance=ROUNDED)
+sample("signal.sosfilt", SECTIONS, between(-2, 2, 5), zi=between(-1, 1, 2, 2), smooth=True, tolerance=ROUNDED)
