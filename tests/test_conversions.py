@@ -215,7 +215,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("fill", FILLS)
+@together("fill", FILLS)
 def test_what_the_user_writes_to_is_named(fill, way):
     target, call = FILLS[fill]
     run, what, remedy = WAYS[way]
@@ -334,7 +334,7 @@ def written(y):
 
 
 @pytest.mark.parametrize("name", [name for name in INSIDE if name not in ("tape", *BATCHED)])
-@pytest.mark.parametrize("constant", CONSTANTS)
+@together("constant", CONSTANTS)
 def test_constants_made_inside_are_given_to_any_library(constant, name):
     found = []
 
@@ -503,7 +503,7 @@ OTHERS = {"None": None, "a text": "a", "bytes": b"a", "a Fraction": Fraction(1, 
 
 
 @pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "pow"])
-@pytest.mark.parametrize("other", OTHERS)
+@together("other", OTHERS)
 def test_operators_with_other_objects_are_those_of_numpy(other, name):
     function = getattr(operator, name)
     for left, right in ((T, OTHERS[other]), (OTHERS[other], T)):

@@ -40,6 +40,7 @@ from pydispatch.keys import (
     runtime_keys,
 )
 from pydispatch.library import Library, custom_op
+from tests.together import together
 
 BACKEND_BITS = KeyLayout.backend_bits
 
@@ -78,7 +79,7 @@ def test_functionalities_that_code_asks_for_are_those_of_the_core():
     assert {DENSE, SPARSE, AUTOGRAD, AUTOGRAD_OTHER} <= set(KeyLayout.functionalities)
 
 
-@pytest.mark.parametrize("key", all_keys(), ids=lambda key: key.name)
+@together("key", all_keys(), ids=lambda key: key.name)
 def test_what_kind_of_key_it_is(key):
     kinds = {"is_dense": ("Dense",), "is_sparse": ("Sparse",), "is_autograd": ("Autograd", "AutogradOther")}
     assert {kind for kind in kinds if getattr(key, kind)} == {

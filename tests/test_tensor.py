@@ -243,10 +243,10 @@ def test_an_array_is_not_changed_in_place_by_a_tensor(method):
     assert array.tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
 @pytest.mark.parametrize("dtype", [int, float])
 @pytest.mark.parametrize("other", [2.0 * np.eye(2), 2 * np.eye(2, dtype=int), np.array([1.5, 2.5])],
                          ids=["matrix", "integers", "vector"])
+@together("method", IN_PLACE.values(), ids=IN_PLACE)
 def test_an_array_is_changed_in_place_by_an_untracked_tensor(method, dtype, other):
     found, expected = np.eye(2, dtype=dtype), np.eye(2, dtype=dtype)
     with np.errstate(all="ignore"):
@@ -262,10 +262,10 @@ def test_an_array_is_changed_in_place_by_an_untracked_tensor(method, dtype, othe
 UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert}
 
 
-@pytest.mark.parametrize("method", UNARY.values(), ids=UNARY)
 @pytest.mark.parametrize(
     "name", [name for name, value in OPERANDS.items() if isinstance(value, (np.ndarray, np.generic))]
 )
+@together("method", UNARY.values(), ids=UNARY)
 def test_unary_operators(method, name):
     assert_same(outcome(method, Tensor(OPERANDS[name])), as_arrays(outcome(method, OPERANDS[name])))
 
@@ -274,7 +274,7 @@ STRANGERS = {"str": "a", "bytes": b"a", "None": None, "object": object(), "dict"
 
 
 @pytest.mark.parametrize("name", [name for name in BINARY if name not in ("eq", "ne")])
-@pytest.mark.parametrize("other", STRANGERS.values(), ids=STRANGERS)
+@together("other", STRANGERS.values(), ids=STRANGERS)
 def test_strangers_are_left_to_python(name, other):
     calls = [(Tensor(np.ones(2)), other)]
     if not isinstance(other, (str, bytes)):  # texts have their own ideas of %
@@ -1066,8 +1066,8 @@ if os.environ.get("PYTHONMALLOC") != "debug":
     MODIFIERS["random out="] = lambda t: np.random.default_rng(0).random(out=t)
 
 
-@pytest.mark.parametrize("modify", MODIFIERS.values(), ids=list(MODIFIERS))
 @pytest.mark.parametrize("tracked", [False, True])
+@together("modify", MODIFIERS.values(), ids=list(MODIFIERS))
 def test_functions_of_numpy_that_write_refuse_or_are_right(modify, tracked):
     t = Tensor(np.arange(4.0), requires_grad=tracked)
     try:
@@ -1094,8 +1094,8 @@ ARRAYS = {
 ATTRIBUTES = ["shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "T", "mT", "real", "imag"]
 
 
-@pytest.mark.parametrize("attribute", ATTRIBUTES)
 @pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+@together("attribute", ATTRIBUTES)
 def test_attributes(attribute, array):
     get = operator.attrgetter(attribute)
     assert_same(outcome(get, Tensor(array)), outcome(get, array))

@@ -12,6 +12,7 @@ from pydispatch.func import vmap
 from pydispatch.library import register_autograd
 from pydispatch.testing import gradcheck, gradgradcheck
 from tests.comparing import close
+from tests.together import together
 
 X = np.array([[0.3, -1.2, 2.0], [0.5, 0.1, -0.7]])
 RNG = np.random.default_rng(11)
@@ -38,7 +39,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("size", [0, 1, 4])
-@pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+@together("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_batched_gradients_equal_a_loop(f, size):
     x = tracked()
     y = f(x)
@@ -190,7 +191,7 @@ class AsksForNumbers(Function):
 
 
 @pytest.mark.parametrize("fast_mode", [False, True])
-@pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+@together("f", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_gradcheck_of_batches(f, fast_mode):
     assert gradcheck(f, tracked(), check_batched_grad=True, fast_mode=fast_mode)
 

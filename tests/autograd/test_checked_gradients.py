@@ -16,6 +16,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.func import grad, hessian, jvp, vjp, vmap
 from pydispatch.packs import Joint, Pack
 from tests.functions import Stateless
+from tests.together import together
 
 pytestmark = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
 X = np.array([1.0, 2.0, 3.0])
@@ -114,7 +115,7 @@ ASKING = {
 
 @pytest.mark.parametrize("asking", ASKING.values(), ids=list(ASKING))
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("way", WAYS)
+@together("way", WAYS)
 def test_what_a_backward_returns_is_checked(way, fault, asking):
     formula, found = FAULTS[fault]
     with pytest.raises((AutogradError, RuntimeError), match=re.escape(found)):

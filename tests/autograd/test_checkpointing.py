@@ -15,6 +15,7 @@ from pydispatch.ops import ops
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves
 from tests.records import Runs
+from tests.together import together
 
 
 def leaf(*values):
@@ -206,8 +207,7 @@ TRANSFORMS = {**CHAINS, "tape": on_the_tape, "scan on the tape": in_a_scan_on_th
 REPLACED_IN_EACH_STEP = ("global", "map in vmap")
 
 
-@pytest.mark.parametrize(("holder", "chain"), [
-    pair for pair in itertools.product(HOLDERS, TRANSFORMS) if pair != REPLACED_IN_EACH_STEP])
+@together("holder, chain", [pair for pair in itertools.product(HOLDERS, TRANSFORMS) if pair != REPLACED_IN_EACH_STEP])
 def test_captured_tensors_are_differentiated(holder, chain):
     transform = TRANSFORMS[chain]
     found = transform(lambda x, w: checkpoint(HOLDERS[holder](w), x).sum())(X, WEIGHT)

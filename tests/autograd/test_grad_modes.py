@@ -21,6 +21,7 @@ from pydispatch.autograd import (
 )
 from pydispatch.exceptions import AutogradError, StateOrderError
 from tests.autograd.leaves import assert_gradient, constant, leaf
+from tests.together import together
 
 NP = ops.np
 
@@ -58,7 +59,7 @@ def test_what_is_recorded_inside_a_guard(name):
 
 
 @pytest.mark.parametrize("inner", SWITCHES)
-@pytest.mark.parametrize("outer", SWITCHES)
+@together("outer", SWITCHES)
 def test_the_innermost_guard_decides(outer, inner):
     (outer_guard, outer_records), (inner_guard, inner_records) = SWITCHES[outer], SWITCHES[inner]
     x = leaf([1.0])

@@ -11,6 +11,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import Function, backward, detect_anomaly, enable_grad, grad, no_grad, register_multi_grad_hook
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import assert_gradient, constant, leaf
+from tests.together import together
 
 NP = ops.np
 
@@ -601,7 +602,7 @@ OTHER_PASSES = {
 
 @pytest.mark.parametrize("inputs", [False, True], ids=["backward", "backward of inputs"])
 @pytest.mark.parametrize("on", ["w", "u", "v", "leaf"])
-@pytest.mark.parametrize("disturb", OTHER_PASSES.values(), ids=OTHER_PASSES)
+@together("disturb", OTHER_PASSES.values(), ids=OTHER_PASSES)
 def test_multi_grad_hook_all_waits_though_another_pass_goes_over_the_graph(disturb, on, inputs):
     calls = []
     values = {"leaf": leaf([1.0, 1.0])}

@@ -144,8 +144,8 @@ COMPLEX_VIEWS = {
 }
 
 
-@pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("view", COMPLEX_VIEWS)
+@together("write", WRITES)
 def test_a_write_through_a_part_of_complex_numbers(view, write):
     def program(x, s):
         base = x * (1.0 + 0.5j) + 0.25j
@@ -605,7 +605,7 @@ SELF_WRITES = {
 
 
 @pytest.mark.parametrize("through", ["value", "view"])
-@pytest.mark.parametrize("case", SELF_WRITES)
+@together("case", SELF_WRITES)
 def test_a_value_overwritten_by_what_needs_it(case, through):
     write, reference = SELF_WRITES[case]
     array = np.array([0.5, 1.5])
@@ -702,7 +702,7 @@ class ViewInFunction(Function):
 
 
 @pytest.mark.parametrize("write", WAYS_TO_WRITE)
-@pytest.mark.parametrize("case", REFUSED)
+@together("case", REFUSED)
 def test_writes_that_are_refused_change_nothing(case, write):
     target = REFUSED[case]()
     before, version = target.array.copy(), target._version
@@ -937,9 +937,9 @@ AUGMENTED = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("other", [lambda x: 0.7, lambda x: x[::-1] + 1.0], ids=["a number", "a value"])
 @pytest.mark.parametrize("augment", AUGMENTED.values(), ids=AUGMENTED)
+@together("way", WAYS.values(), ids=WAYS)
 def test_augmented_assignments(augment, other, way):
     def program(x):
         y = x * 1.1 + 2.0

@@ -6,6 +6,7 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, _core, autograd, compile, func
 from pydispatch.autograd.kinks import SQUARED
+from tests.together import together
 
 EYE = 2 * np.eye(2)
 SQUARES = {
@@ -49,8 +50,8 @@ def test_the_core_asks_for_each_square_that_is_known():
     assert SQUARED.keys() == _core.HAVE_KINKS
 
 
-@pytest.mark.parametrize("way", HESSIANS)
 @pytest.mark.parametrize("name", SQUARES)
+@together("way", HESSIANS)
 def test_the_second_derivative_of_a_square_at_zero(name, way):
     f, expected = SQUARES[name]
     assert np.asarray(HESSIANS[way](f)(np.zeros(2))).tolist() == expected.tolist()

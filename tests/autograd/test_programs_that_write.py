@@ -11,6 +11,7 @@ import pytest
 import pydispatch.numpy as np
 from pydispatch import Tensor, autograd, compile, debug, func, ops
 from pydispatch.autograd.residuals import watching_copies
+from tests.together import together
 
 X = numpy.array([[0.7, -0.4, 1.2, 0.3], [1.1, 0.5, -0.8, 0.9], [0.2, 1.3, 0.6, -0.7], [-0.5, 0.8, 0.4, 1.4]])
 POSITIONS = numpy.array([2, 0, 2])
@@ -274,7 +275,7 @@ def differences(f, x, step=1e-6):
     return found
 
 
-@pytest.mark.parametrize(("f", "way"), [
+@together("f, way", [
     (f, way) for f in PROGRAMS for way in WAYS if way != "vmap" or f not in NEED_FACTORIES
 ], ids=lambda value: getattr(value, "__name__", value))
 def test_gradient_of_a_program_that_writes(f, way):
@@ -287,7 +288,7 @@ def test_gradient_of_a_program_that_writes(f, way):
     func.hessian, lambda f: func.jacrev(func.grad(f)), lambda f: func.jacfwd(func.jacfwd(f)),
     lambda f: func.hessian(func.functionalize(f)),
 ], ids=["hessian", "jacrev of grad", "jacfwd of jacfwd", "functionalize"])
-@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+@together("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_second_derivatives_of_a_program_that_writes(f, way):
     numpy.testing.assert_allclose(way(f)(X.copy()), differences(func.grad(f), X), rtol=1e-5, atol=1e-5)
 

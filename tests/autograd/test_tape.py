@@ -16,6 +16,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import Function, TapeNode, backward, enable_grad, grad, is_grad_enabled, no_grad
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import SabotageError, assert_gradient, constant, leaf
+from tests.together import together
 
 NP = ops.np
 RNG = np.random.default_rng(0)
@@ -1199,7 +1200,7 @@ def assert_own_memory(results, strangers):
 
 @pytest.mark.parametrize("create_graph", [False, True], ids=["once", "create_graph"])
 @pytest.mark.parametrize("cotangent", ["raw", "Tensor"])
-@pytest.mark.parametrize("case", ALIASING)
+@together("case", ALIASING)
 def test_gradients_from_grad_share_no_memory(case, cotangent, create_graph):
     x, y = new_pair()
     given = COTANGENT.copy()
@@ -1218,7 +1219,7 @@ def test_gradients_from_grad_share_no_memory(case, cotangent, create_graph):
 
 
 @pytest.mark.parametrize("cotangent", ["raw", "Tensor"])
-@pytest.mark.parametrize("case", ALIASING)
+@together("case", ALIASING)
 def test_gradients_in_grad_share_no_memory(case, cotangent):
     x, y = new_pair()
     given = COTANGENT.copy()

@@ -22,6 +22,7 @@ from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.numpy.calls import quietly
 from tests.numpy.samples import SAMPLES
+from tests.together import together
 
 M = ma.masked_array([1.0, 2.0, 3.0, 4.0], [False, True, False, False])
 TABLE = ma.masked_array(np.arange(1.0, 7.0).reshape(2, 3), [[False, True, False], [True, True, False]])
@@ -72,7 +73,7 @@ AS_IN_MA = {
 }
 
 
-@pytest.mark.parametrize(("ours", "mas", "array"), AS_IN_MA.values(), ids=list(AS_IN_MA))
+@together("ours, mas, array", AS_IN_MA.values(), ids=list(AS_IN_MA))
 def test_results_are_those_of_numpy_ma(ours, mas, array):
     check(ours(array), mas(array))
 
@@ -180,8 +181,8 @@ REDUCTIONS = {"plain": {}, "keepdims": {"keepdims": True}, "dtype": {"dtype": np
               "where": {"where": np.ones(3, bool)}, "initial": {"initial": 2}}
 
 
-@pytest.mark.parametrize("dtype", [float, np.float32, int, np.int8, bool, complex])
 @pytest.mark.parametrize("name", list(pydispatch.backends.masked.COMPOSITES))
+@together("dtype", [float, np.float32, int, np.int8, bool, complex])
 def test_composites_compute_what_kernels_do(name, dtype):
     array = ma.masked_array(np.array([[3, -4, 1], [2, 5, 0], [7, -1, 6]]).astype(dtype),
                             [[False, True, False], [True, True, True], [False, False, False]])

@@ -13,6 +13,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators.meta import along, broadcastable, sample, stand_in
 from pydispatch.tracing import FakeMode
+from tests.together import together
 
 
 def test_attributes():
@@ -30,8 +31,8 @@ def test_attributes():
     lambda shape, dtype: ops.np.zeros_like(FakeMode().from_array(np.zeros((), dtype)), shape=shape),
     lambda shape, dtype: ops.np.zeros(shape, dtype=dtype, device="Meta"),
 ], ids=["MetaArray", "Shell", "FakeTensor", "zeros"])
-@pytest.mark.parametrize("shape", [(2**40, 2**40), (2**63,), (2**62,), (2**40, 0, 2**40), (2**63, 0), (2**60, 1),
-                                   (0, 2**62, 4), (2**31, 2**31, 4)], ids=str)
+@together("shape", [(2**40, 2**40), (2**63,), (2**62,), (2**40, 0, 2**40), (2**63, 0), (2**60, 1),
+                    (0, 2**62, 4), (2**31, 2**31, 4)], ids=str)
 def test_what_no_memory_could_hold_is_refused_as_by_numpy(make, shape):
     with pytest.raises(ValueError, match=r"array is too big|Maximum allowed") as expected:
         np.empty(shape)

@@ -14,6 +14,7 @@ from pydispatch.func import functionalize
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.backends.lone import LoneArray
+from tests.together import together
 
 RNG = np.random.default_rng(16)
 X, Y, W = RNG.normal(size=(8, 3)), (RNG.random(8) > 0.5).astype(float), RNG.normal(size=3)
@@ -88,8 +89,8 @@ def plain(leaf):
     return leaf.hidden if isinstance(leaf, LoneArray) else leaf
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("program", PROGRAMS)
+@together("transform", TRANSFORMS)
 def test_a_program_computes_what_it_does_on_numpys_arrays(program, transform):
     transformed = TRANSFORMS[transform](PROGRAMS[program])
     w = np.stack([W, 2 * W]) if transform in BATCHES else W

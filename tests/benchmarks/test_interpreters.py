@@ -23,6 +23,7 @@ from benchmarks.cases.kinds import Effort
 from pydispatch import Tensor, _core, func, ops
 from pydispatch._core import current_state
 from pydispatch.cli.timing import make_loop
+from tests.together import together
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -43,9 +44,9 @@ def test_nested_interpreters_are_around_the_body(transform, depth):
     assert shapes == [((4,), (*(LENGTH,) * depth, 4) if transform == "vmap" else (4,))]
 
 
-@pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("transform", NESTED)
+@together("depth", DEPTHS)
 def test_what_remains_of_a_call_is_on_arrays(transform, operator, depth):
     text, names, _ = OPERATORS[operator]
     turn, points = make_loop(text, {"x": None, **names}), []

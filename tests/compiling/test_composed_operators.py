@@ -9,6 +9,7 @@ from pydispatch import compile, func, ops
 from pydispatch.exceptions import CompilationError
 from pydispatch.higher_order import scan
 from tests.compiling.same import check_same
+from tests.together import together
 from tests.warning_filters import quiet
 
 np_ops = ops.np
@@ -106,7 +107,7 @@ def keys(rng: np.random.Generator, shape: tuple[int, ...]):
     return [part if not isinstance(part, slice) or part == slice(None) else slice(None) for part in parts]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@together("seed", range(60))
 def test_keys_of_arrays_and_whole_axes(seed):
     rng = np.random.default_rng(seed)
     shape = tuple(rng.integers(1, 6, rng.integers(1, 5)))
@@ -127,7 +128,7 @@ def test_keys_of_arrays_and_whole_axes(seed):
             x * 2, filled(arrays), values, accumulate=accumulate), x, values, *arrays)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@together("seed", range(30))
 def test_positions_along_an_axis(seed):
     rng = np.random.default_rng(seed)
     shape = tuple(rng.integers(1, 6, rng.integers(1, 4)))

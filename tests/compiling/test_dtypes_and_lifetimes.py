@@ -9,6 +9,7 @@ import pytest
 
 from pydispatch import Tensor, _core, compile, ops
 from pydispatch.exceptions import CompilationError
+from tests.together import together
 
 NP = ops.np
 
@@ -39,7 +40,7 @@ def test_the_straight_line_moves_objects(move):
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-@pytest.mark.parametrize("x", [
+@together("x", [
     np.array(["abc", "d"]), np.array([b"abcde", b"fghij"]), np.frombuffer(b"xabcdefghijklmnop", "S8", offset=1),
     np.array([(1.0, 2), (3.0, 4)], [("a", "f8"), ("b", "i4")]), np.array(["", ""]), np.array([1, 2], "m8[s]"),
     np.array(["2020-01-01", "NaT"], "M8[D]"), np.array([1, 2], np.longdouble), np.array([1, 2], np.clongdouble),

@@ -34,6 +34,7 @@ from pydispatch.tracing import make_fx
 from pydispatch.tree import register_pytree_node, tree_leaves
 from tests.comparing import raw
 from tests.compiling.same import BACKENDS, check_same
+from tests.together import together
 
 X = np.random.default_rng(3).standard_normal((2, 3))
 Pair = namedtuple("Pair", ["first", "second"])
@@ -258,7 +259,7 @@ def described(value):
 
 
 @backends
-@pytest.mark.parametrize("change", CHANGES)
+@together("change", CHANGES)
 def test_it_compiles_again(change, backend):
     one, other = CHANGES[change]
     got = []
@@ -477,7 +478,9 @@ def test_donated_memory_is_not_taken(name):
         check_same(found, X * 2 + (X[:1] if name == "another argument is a view of it" else X))
 
 
-@pytest.mark.parametrize("function", [
+@pytest.mark.parametrize("size", [2, 30_000], ids=["small", "in blocks"])
+@pytest.mark.parametrize("donate", [0, (0, 1), -1], ids=str)
+@together("function", [
     lambda x, y: x + x[::-1], lambda x, y: ops.np.flip(x), lambda x, y: (x + 1, x * 2), lambda x, y: (x[::-1] + 1, x),
     lambda x, y: ops.np.cumsum(x, 0) + x.T.T, lambda x, y: ops.np.take(x, np.array([1, 0]), 0),
     lambda x, y: x - x.sum(), lambda x, y: (x * 2, x.sum()), lambda x, y: (ops.np.exp(x), x * y),
@@ -485,8 +488,6 @@ def test_donated_memory_is_not_taken(name):
     lambda x, y: x @ (x.T @ y), lambda x, y: ops.np.concatenate([x[1:], x[:1]]),
     lambda x, y: ops.np.where(x > 0, y, x), lambda x, y: x.T[::-1].T + x, lambda x, y: (y * 2, x + 1, x - 1),
 ], ids=range(16))
-@pytest.mark.parametrize("size", [2, 30_000], ids=["small", "in blocks"])
-@pytest.mark.parametrize("donate", [0, (0, 1), -1], ids=str)
 def test_values_are_right_whatever_is_donated(function, size, donate):
     x, y = np.random.default_rng(1).standard_normal((2, size, 3))
     if size > 2:
@@ -1108,8 +1109,8 @@ WAYS_WITHOUT_AXES = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS_WITHOUT_AXES)
 @pytest.mark.parametrize("name", WITHOUT_AXES)
+@together("way", WAYS_WITHOUT_AXES)
 def test_results_without_axes_are_what_they_are_eagerly(name, way):
     f = WITHOUT_AXES[name]
     draws = name in ("normal", "normal around", "choice", "integers", "poisson", "sum of a draw")

@@ -97,8 +97,8 @@ SHAPES = ((1, 20_000), (20_000, 1), (3, 5000), (5000, 3), (127, 129), (4097, 2),
 
 
 @pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("n_threads", [1, 3])
+@together("shape", SHAPES, ids=str)
 def test_rows_with_reductions_inside(shape, name, n_threads):
     x = numbers(*shape)
     with quiet():
@@ -115,7 +115,7 @@ SHORT_ROWS = {
 
 @pytest.mark.parametrize("name", SHORT_ROWS)
 @pytest.mark.parametrize("dtype", [float, np.float32])
-@pytest.mark.parametrize("width", [2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33])
+@together("width", [2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33])
 def test_short_rows(name, dtype, width):
     x = numbers(3001, width).astype(dtype)
     x[5:9] = np.resize(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-310, 1e38], dtype), (4, width))
@@ -383,7 +383,7 @@ JOINED = {
 
 @pytest.mark.parametrize("name", JOINED)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize(("size", "n_threads"), [(8192, 1), (8193, 1), (20_011, 1), (100_003, 3)])
+@together("size, n_threads", [(8192, 1), (8193, 1), (20_011, 1), (100_003, 3)])
 def test_fused_loops(size, n_threads, dtype, name):
     x, y = numbers(2, size).astype(dtype)
     x[5], y[7], x[-1] = np.inf, np.nan, 0

@@ -53,8 +53,8 @@ def test_reads(read, dtype, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@together("dtype", DTYPES)
 def test_writes(write, dtype, shape):
     check(write, *arguments(shape, dtype))
 
@@ -67,7 +67,7 @@ def test_sums(dtype, shape):
 
 @pytest.mark.parametrize("shape", [(3, 4), (200, 100), (5, 1)], ids=str)
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
-@pytest.mark.parametrize("function", [
+@together("function", [
     lambda zeros, x: zeros + x, lambda zeros, x: x * 2.0 + zeros, lambda zeros, x: (x + zeros, zeros * x),
     lambda zeros, x: NP.reshape(zeros, -1) + NP.reshape(x, -1),
 ], ids=["left", "right", "of zeros used twice", "of another shape"])

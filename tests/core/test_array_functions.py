@@ -183,8 +183,8 @@ def test_conversions_are_numpys(name, x, call):
 
 
 @pytest.mark.parametrize("surrounding", [Noting, no_grad, lambda: default_backend("Meta")])
-@pytest.mark.parametrize("x", [x for x in CONVERTED.values() if type(x) is np.ndarray and x.ndim])
 @pytest.mark.parametrize("name", CONVERSIONS)
+@together("x", [x for x in CONVERTED.values() if type(x) is np.ndarray and x.ndim])
 def test_conversions_of_arrays_with_axes_are_numpys_whatever_is_active(name, x, surrounding):
     with surrounding():
         found = conversion(getattr(pnp, name), x, CALLED["alone"])
@@ -275,7 +275,7 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("name", ["zeros", "empty"])
-@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+@together("shape", SHAPES, ids=repr)
 def test_arrays_of_a_shape_are_numpys(name, shape):
     found, expected = [
         [described(lambda: function(shape, *args, **kwargs)) for kwargs in DTYPES for args in positional(kwargs)]  # noqa: B023
@@ -307,8 +307,8 @@ def test_zeros_are_zeros():
 ENDS = [0, 1, 5, 4096, 4097, -1, True, 2.5, np.int64(3), np.array(3), "3", None, [3], (3,)]
 
 
-@pytest.mark.parametrize("end", ENDS, ids=repr)
 @pytest.mark.parametrize("kwargs", [{}, {"dtype": float}, {"step": 2}], ids=repr)
+@together("end", ENDS, ids=repr)
 def test_numbers_below_one_are_numpys(end, kwargs):
     expected, found = [described(lambda: function(end, **kwargs)) for function in (np.arange, pnp.arange)]  # noqa: B023
     assert found == expected
@@ -334,13 +334,13 @@ def test_numbers_between_two_are_numpys(args, kwargs):
             assert pnp.arange(*args, **kwargs).tobytes() == np.arange(*args, **kwargs).tobytes()
 
 
-@pytest.mark.parametrize("array", [
+@pytest.mark.parametrize("dtype", [float, int, bool, complex, str, object, None, "f4"], ids=repr)
+@together("array", [
     np.arange(3), np.arange(6.0).reshape(2, 3).T, np.arange(6.0)[::2], np.array(1.5), np.array([]), np.array([1 + 2j]),
     np.array([1.5, np.nan, 1e300]), np.arange(3, dtype=">i4"), np.array(["1", "2"]), np.array(["x"]), np.array([None]),
     np.array([1, "2"], object), [1, 2], 3, np.array("2020", "M8[D]"),
     np.ones((2, 3), order="F"), np.ones(2, "f2"), np.array([True]),
 ], ids=repr)
-@pytest.mark.parametrize("dtype", [float, int, bool, complex, str, object, None, "f4"], ids=repr)
 def test_arrays_of_a_dtype_are_numpys(array, dtype):
     for args, kwargs in (((array, dtype), {}), ((array,), {"dtype": dtype})):
         with all_warnings() as expected_warnings, np.errstate(all="ignore"):

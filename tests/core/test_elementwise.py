@@ -139,10 +139,10 @@ def test_numbers_take_on_the_type_of_the_array(number, dtype):
             assert outcome(getattr(ops.np, name), *args) == outcome(getattr(np, name), *args), name
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.kind in "iu"], ids=str)
 @pytest.mark.parametrize("ufunc", [np.add, np.maximum, np.logical_and,
                                    *(() if IS_NUMPY_2_0 else (np.less, np.not_equal))],
                          ids=lambda ufunc: ufunc.__name__)
+@together("dtype", [dtype for dtype in TYPES if dtype.kind in "iu"], ids=str)
 def test_numbers_beside_integers_have_loops(ufunc, dtype):
     x = np.array([3, 1, 2, 0], dtype)
     for args in ((x, 3), (3, x)):
@@ -167,8 +167,8 @@ def test_masks_beside_numbers(data):
     assert outcome(operator, *args, of_layout=steps) == outcome(ufunc, *args, of_layout=steps)
 
 
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
+@together("shapes", SHAPES, ids=str)
 def test_masks_beside_numbers_have_loops(dtype, shapes):
     x, mask = numbers(np.dtype(dtype), shapes[0], 0), numbers(np.dtype(bool), shapes[1], 1)
     for args in ((x, mask), (mask, x), (x[..., ::-1] if x.ndim else x, mask), (x.T, mask.T)):
@@ -359,7 +359,6 @@ def test_out_is_the_result():
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "greater", "power"])
-@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
 @pytest.mark.parametrize("place", [
     pytest.param(lambda m: (m[:4], m[1:5]), id="ahead"), pytest.param(lambda m: (m[1:5], m[:4]), id="behind"),
     pytest.param(lambda m: (m[:4], m[:4]), id="same"), pytest.param(lambda m: (m[:4], m[3::-1]), id="backwards"),
@@ -367,6 +366,7 @@ def test_out_is_the_result():
     pytest.param(lambda m: (m.reshape(2, 4), m.reshape(4, 2).T), id="transposed"),
     pytest.param(lambda m: (m[3], m[:4]), id="an element"),
 ])
+@together("dtype", ["f8", "f4", "i8", "?"])
 def test_out_that_shares_memory_with_an_operand(name, dtype, place):
     def run(module):
         x, out = place(np.array([3, 1, 2, 0, 5, 4, 1, 2], dtype))

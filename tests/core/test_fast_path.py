@@ -18,6 +18,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError, NoKernelError, StaleOperatorError
 from pydispatch.library import Library
 from pydispatch.tree import tree_map
+from tests.together import together
 
 
 class Sub(Tensor):
@@ -678,7 +679,7 @@ def test_fast_paths_of_library_operators_are_not_seen(call):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("call", [
+@together("call", [
     name for name in LIBRARY_CALLS if name.startswith(("zeros", "ones", "full", "empty", "arange", "eye", "linspace"))])
 def test_every_fast_path_chooses_the_backend(call, backend):
     for operand in ("array", "constant", "without data"):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
 from tests.core.test_elementwise import LEFT_TO_NUMPY, TYPES, numbers, operands, outcome
+from tests.together import together
 
 FOLDS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "all": np.logical_and,
          "any": np.logical_or}
@@ -71,8 +72,8 @@ def test_other_types_are_left_to_numpy(name, dtype):
     assert np.array_equal(getattr(ops.np, name)(x, 0), FOLDS[name].reduce(x, 0))
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (3, 0), (65, 64), (1,) * 9], ids=str)
 @each_fold
+@together("shape", [(), (0,), (0, 3), (3, 0), (65, 64), (1,) * 9], ids=str)
 def test_arrays_that_are_left_to_numpy(name, shape):
     x = np.ones(shape)
     expected = outcome(FOLDS[name].reduce, x, None)

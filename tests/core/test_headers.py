@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pydispatch
+from tests.together import together
 
 PACKAGE = Path(pydispatch.__file__).parent
 SOURCES = {path.name: path for folder in ("core", "plans") for path in sorted((PACKAGE / folder).rglob("*.p[xy]*"))}
@@ -58,7 +59,7 @@ SEEN_BY_PYTHON = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+@together("part", PARTS)
 def test_a_part_uses_what_headers_declare(part: str) -> None:
     used = used_names(code_of(f"{part}.pyx")) - DEFINED[part] - set().union(*DECLARED.values()) - SEEN_BY_PYTHON
     private = {other: sorted(used & DEFINED[other]) for other in PARTS if other != part}

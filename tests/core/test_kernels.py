@@ -82,7 +82,7 @@ SOURCES = {"vector": (4,), "matrix": (3, 4), "cube": (2, 3, 4), "square": (3, 3)
 
 @pytest.mark.parametrize("function", ["concatenate", "stack"])
 @pytest.mark.parametrize("shape", SOURCES.values(), ids=SOURCES)
-@pytest.mark.parametrize("arrays", JOINED.values(), ids=JOINED)
+@together("arrays", JOINED.values(), ids=JOINED)
 def test_joining(arrays, shape, function):
     listed = tuple(arrays(np.arange(float(np.prod(shape))).reshape(shape)))
     for axis in range(-len(shape) - 2, len(shape) + 3):
@@ -90,8 +90,8 @@ def test_joining(arrays, shape, function):
         assert outcome(ours, listed, axis) == outcome(numpys, listed, axis), axis
 
 
-@pytest.mark.parametrize("dtype", [*TYPES, *LEFT_TO_NUMPY], ids=str)
 @pytest.mark.parametrize("function", ["concatenate", "stack"])
+@together("dtype", [*TYPES, *LEFT_TO_NUMPY], ids=str)
 def test_joining_every_dtype(function, dtype):
     listed = (np.arange(6).reshape(2, 3).astype(dtype), np.ones((2, 3), dtype))
     for axis in range(2):

@@ -74,7 +74,7 @@ def test_shapes_come_out_as_from_numpy(ufunc, shape):
 
 
 @pytest.mark.parametrize("ufunc", [np.add, np.divide, np.arctan2, np.power], ids=lambda ufunc: ufunc.__name__)
-@pytest.mark.parametrize("number", [
+@together("number", [
     2.0, -0.0, float("nan"), 3, 0, -7, 2**29, np.float64(1.5), np.array(0.25)
 ], ids=lambda number: f"{type(number).__name__} {number}")
 def test_numbers_stand_for_arrays(ufunc, number):
@@ -84,7 +84,7 @@ def test_numbers_stand_for_arrays(ufunc, number):
 
 
 @pytest.mark.parametrize("ufunc", [np.subtract, np.divide, np.hypot], ids=lambda ufunc: ufunc.__name__)
-@pytest.mark.parametrize(("left", "right"), [
+@together("left, right", [
     ((3, 4), (4,)), ((4,), (3, 4)), ((2, 3, 4), (3, 4)), ((2, 3, 4), (4,)), ((4,), (2, 3, 4)), ((5, 1), (1,)),
     ((3, 4), (1,)), ((1, 1), (3, 4)), ((1,), (1,)), ((1,), (1, 1)),
 ], ids=str)
@@ -94,11 +94,11 @@ def test_rows_are_repeated(ufunc, left, right):
     assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
 
 
-@pytest.mark.parametrize("shape", [
+@pytest.mark.parametrize("values", ["normal", "negative zeros", "infinities"])
+@together("shape", [
     (3, 4), (1, 4), (3, 1), (1, 1), (2, 7), (2, 8), (2, 9), (3, 127), (3, 129), (8, 500), (2, 3, 4), (2, 3, 1),
     (2, 1, 9),
 ], ids=str)
-@pytest.mark.parametrize("values", ["normal", "negative zeros", "infinities"])
 def test_sums_over_the_last_axes(shape, values):
     x = np.random.default_rng(0).normal(size=shape)
     if values == "negative zeros":
@@ -159,7 +159,7 @@ def test_arrays_without_elements_or_with_many_are_left_to_numpy(shape):
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "?"])
-@pytest.mark.parametrize("function", [np.add, np.subtract, np.divide, np.power, np.less, np.exp, np.sqrt, np.negative])
+@together("function", [np.add, np.subtract, np.divide, np.power, np.less, np.exp, np.sqrt, np.negative])
 def test_arrays_without_axes_have_loops_whose_results_are_scalars(function, dtype):
     op = getattr(ops.np, function.__name__)
     for numbers in ((2, 1), (0, 0), (-1, -1), (1, 0)):
@@ -247,8 +247,8 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("values", ["normal", "large", "negative zeros", "special"])
+@together("shape", SHAPES, ids=str)
 def test_sums_are_those_of_add_reduce(shape, values):
     random = np.random.default_rng(0)
     x = {
@@ -269,10 +269,10 @@ def test_sums_of_what_is_not_plain_are_those_of_add_reduce(name):
 # --- products of matrices --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (2, 3, 4), (8, 4, 16), (1, 5, 1), (7, 1, 3), (32, 32, 32)])
 @pytest.mark.parametrize("left", ["plain", "turned", "strided"])
 @pytest.mark.parametrize("right", ["plain", "turned", "strided"])
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
+@together("m, k, n", [(1, 1, 1), (2, 3, 4), (8, 4, 16), (1, 5, 1), (7, 1, 3), (32, 32, 32)])
 def test_products_are_those_of_matmul(m, k, n, left, right, dtype):
     def matrix(rows, columns, layout):
         random = np.random.default_rng(rows)
@@ -362,7 +362,7 @@ def test_products_are_the_formulas_of_matmul():
 OUTSIDE = 2.0
 
 
-@pytest.mark.parametrize("formula", [
+@together("formula", [
     lambda g: g,
     lambda g, x: g,
     lambda g, x: g * 2.0,

@@ -16,6 +16,7 @@ from pydispatch.exceptions import PerformanceWarning
 from pydispatch.higher_order import cond, map, scan, while_loop
 from pydispatch.library import Library
 from pydispatch.tree import tree_leaves
+from tests.together import together
 
 NP = ops.np
 X = np.arange(3.0)
@@ -203,7 +204,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("parts", WRONG.values(), ids=list(WRONG))
+@together("parts", WRONG.values(), ids=list(WRONG))
 def test_what_leaves_its_memory_is_no_plan(parts):
     with pytest.raises((TypeError, ValueError)):
         _core.Plan(*parts)

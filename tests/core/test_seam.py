@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import pydispatch
+from tests.together import together
 
 PACKAGE = Path(pydispatch.__file__).parent
 SOURCES = sorted(path for folder in ("core", "plans") for path in (PACKAGE / folder).rglob("*")
@@ -28,12 +27,12 @@ def without_comments(path: Path) -> str:
     return text if path.suffix == ".h" else re.sub(r"(?m)^ *# .*$|(?<=  )# .*$", "", text)
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.name)
+@together("path", OUTSIDE, ids=lambda path: path.name)
 def test_private_parts_are_used_only_in_the_seam(path):
     assert PRIVATE.findall(without_comments(path)) == []
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: path.name)
+@together("path", OUTSIDE, ids=lambda path: path.name)
 def test_extensions_of_c_are_used_only_where_there_is_another_way(path):
     text = without_comments(path)
     if re.search(r"#if.*\bHAS_GNU_C\b", text):

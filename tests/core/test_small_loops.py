@@ -63,8 +63,8 @@ def in_every_form(operator):
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)
-@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@together("n", SIZES)
 def test_arithmetic(name, dtype, n):
     if CLASSES[name] != "TWO_FLOATS" or dtype is not np.int64:
         check_everywhere(in_every_form(getattr(ops.np, name)), dtype, n)
@@ -121,7 +121,7 @@ def test_links(first, does):
         check_same(compile(lambda x, y: repeated(lambda xy: step(*xy)[-1], (x, y)))(x, y), step(x, y)[-1])
 
 
-@pytest.mark.parametrize("does", [*itertools.product(OF_LINKS, repeat=3)])
+@together("does", [*itertools.product(OF_LINKS, repeat=3)])
 def test_links_with_carries(does):
     one, two, three = [OF_LINKS[name] for name in does]
 
@@ -153,16 +153,16 @@ def test_comparisons(name, dtype, n):
 
 
 @pytest.mark.parametrize("name", OF_ONE)
-@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@together("n", SIZES)
 def test_functions_of_one_number(name, dtype, n):
     function = getattr(ops.np, name)
     if CLASSES[name] != "ROOT" or dtype is not np.int64:
         check_everywhere(lambda x, y: (function(x), function(function(x) + y), function(y)), dtype, n)
 
 
-@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("name", LOGICAL)
+@together("n", SIZES)
 def test_bools(name, n):
     function = getattr(ops.np, name)
     check_everywhere(lambda x, y: (function(x, y), ops.np.logical_not(function(y, x)), ops.np.invert(x)), np.bool_, n)
@@ -405,9 +405,9 @@ def test_gradients_of_repetitions(shape):
     check_same(compile(gradient)(state, xs), compile(gradient, backend="python")(state, xs))
 
 
-@pytest.mark.parametrize("length", [1, 2, 65, 256, 257, 513])
 @pytest.mark.parametrize("where", ["first", "last", "middle", "all"])
 @pytest.mark.parametrize("shape", [(), (3,)], ids=str)
+@together("length", [1, 2, 65, 256, 257, 513])
 def test_errors_in_repetitions(shape, where, length):
     def function(state, xs):
         def step(state, x):

@@ -65,7 +65,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", NAMES)
 @dtypes
-@pytest.mark.parametrize("layout", LAYOUTS)
+@together("layout", LAYOUTS)
 def test_bits_of_each_layout(name, layout, dtype):
     given = operands(dtype, 1000)[:NAMES[name]]
     of_numpy, of_ours = getattr(np, name), getattr(ops.np, name)

@@ -6,6 +6,7 @@ import pytest
 from pydispatch import Tensor, debug, func, ops
 from pydispatch.autograd import Function, detect_anomaly
 from pydispatch.exceptions import AutogradError
+from tests.together import together
 
 N = 10_000      # elements, more bytes than are copied
 X = np.linspace(0.5, 1.5, N)
@@ -51,9 +52,9 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("way", GRADIENTS)
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("writes", [True, False])
+@together("way", GRADIENTS)
 def test_a_write_to_what_is_saved_is_told(name, way, writes):
     def f(w):
         m = X * 1.0

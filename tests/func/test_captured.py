@@ -155,8 +155,8 @@ def test_a_mode_sees_what_is_done_with_the_result(row):
     np.testing.assert_allclose(np.asarray(found), np.asarray(function(HERE)) * 14.0)
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("body", BODIES)
+@together("transform", TRANSFORMS)
 def test_a_mode_sees_the_result_of_a_transform_itself(transform, body):
     captured = Tensor(HERE)
     with Doubled():
@@ -165,8 +165,8 @@ def test_a_mode_sees_the_result_of_a_transform_itself(transform, body):
         np.asarray(found), 14.0 * np.asarray(TRANSFORMS[transform](lambda y: BODIES[body](HERE, y), RAW)))
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("body", ["product", "sine", "reduced"])
+@together("transform", TRANSFORMS)
 def test_the_result_of_a_captured_subclass_is_one(transform, body):
     with capture_logs():
         captured = LoggingTensor(HERE)
@@ -211,7 +211,7 @@ def test_outside_of_all_levels_a_captured_constant_leaves_raw_arrays_raw(transfo
     assert isinstance(TRANSFORMS[transform](lambda y: captured * y * y, RAW), np.ndarray | np.generic)
 
 
-@pytest.mark.parametrize("transform", sorted(TRANSFORMS.keys() - {"vmap-shared"}))
+@together("transform", sorted(TRANSFORMS.keys() - {"vmap-shared"}))
 def test_a_mode_leaves_the_results_of_raw_arrays_alone_raw(transform):
     with LoggingMode():
         assert isinstance(TRANSFORMS[transform](lambda y: y * y * y, RAW), np.ndarray | np.generic)
@@ -246,7 +246,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("constant", CONSTANTS)
-@pytest.mark.parametrize("operation", OPERATIONS)
+@together("operation", OPERATIONS)
 def test_a_captured_constant_counts_as_its_array(constant, operation):
     captured, f = CONSTANTS[constant](), OPERATIONS[operation]
     raw = np.array(captured)

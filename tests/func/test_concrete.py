@@ -12,6 +12,7 @@ from pydispatch.modes import DispatchMode
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import make_fx
 from pydispatch.tracing.fake import FakeMode
+from tests.together import together
 
 X = np.array([3.0, 1.0, 2.0])
 TABLE = np.array([10.0, 20.0, 30.0])
@@ -51,8 +52,8 @@ CONVERSIONS = {
 }
 
 
-@pytest.mark.parametrize(("convert", "expected"), CONVERSIONS.values(), ids=CONVERSIONS)
 @pytest.mark.parametrize("call", INSIDE.values(), ids=INSIDE)
+@together("convert, expected", CONVERSIONS.values(), ids=CONVERSIONS)
 def test_integers_and_bools_can_be_converted(call, convert, expected):
     found = []
     call(lambda x: found.append(convert(x)))
@@ -60,16 +61,16 @@ def test_integers_and_bools_can_be_converted(call, convert, expected):
     assert found == [expected] * len(found)
 
 
-@pytest.mark.parametrize("convert", [convert for convert, _ in CONVERSIONS.values()], ids=CONVERSIONS)
 @pytest.mark.parametrize("call", IN_A_BATCH.values(), ids=IN_A_BATCH)
+@together("convert", [convert for convert, _ in CONVERSIONS.values()], ids=CONVERSIONS)
 def test_not_those_of_a_batch(call, convert):
     with pytest.raises((DataDependentError, ConversionError)):
         call(lambda x: convert(x) and None)
 
 
-@pytest.mark.parametrize("convert", [lambda x: float(x[0]), lambda x: complex(x[0]), np.asarray, lambda x: x.numpy()],
-                         ids=["float", "complex", "asarray", "numpy"])
 @pytest.mark.parametrize("name", sorted(INSIDE.keys() - {"tape"}))
+@together("convert", [lambda x: float(x[0]), lambda x: complex(x[0]), np.asarray, lambda x: x.numpy()],
+          ids=["float", "complex", "asarray", "numpy"])
 def test_a_value_with_a_derivative_is_refused_with_what_to_write(name, convert):
     with pytest.raises(ConversionError, match=r"\n.*pydispatch\.func\.concrete_value\(tensor\)"):
         INSIDE[name](lambda x: convert(x) and None)

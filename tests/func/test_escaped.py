@@ -34,6 +34,7 @@ from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, v
 from pydispatch.func.transform import Transform
 from pydispatch.tracing import FakeMode, make_fx
 from tests import comparing
+from tests.together import together
 
 close = partial(comparing.close, atol=0.0)
 
@@ -197,8 +198,8 @@ CONVERSIONS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 @EACH_BATCHED
+@together("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 def test_a_dead_batch_is_not_converted(run, convert):
     dead = got_out(run)
     with pytest.raises(DispatchError, match=DEAD):
@@ -296,8 +297,8 @@ VALUES: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("use", "expected"), VALUES.values(), ids=VALUES)
 @EACH_AD
+@together("use, expected", VALUES.values(), ids=VALUES)
 def test_a_dead_ad_value_is_its_value(run, use, expected):
     dead = got_out(run)
     assert not dead.requires_grad
@@ -398,8 +399,8 @@ def test_a_value_in_a_transform_of_another_thread(run, name):
     run(f)
 
 
-@pytest.mark.parametrize("outer", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("inner", ["grad", "jvp", "vmap"])
+@together("outer", EVERYWHERE.values(), ids=EVERYWHERE)
 def test_an_inner_value_at_an_outer_level(outer, inner):
     transform = EVERYWHERE[inner]
 

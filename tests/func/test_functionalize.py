@@ -27,6 +27,7 @@ from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.functions import Stateless
 from tests.operators.samples import numpy_function, samples, schema_of
+from tests.together import together
 
 REMOVE = ("mutations", "mutations_and_views")
 
@@ -529,7 +530,7 @@ def write_in_turn(np, *arrays):
 
 
 @pytest.mark.parametrize("program", [write_first_read_second, write_second_read_first, write_in_turn])
-@pytest.mark.parametrize("alias", ALIASES)
+@together("alias", ALIASES)
 def test_aliased_inputs(alias, program):
     # PyTorch gives the old values here: functorch issue 950.
     ours, theirs = line(12).reshape(4, 3), line(12).reshape(4, 3)
@@ -1131,7 +1132,7 @@ GRAPHS = {
 
 @pytest.mark.parametrize("mode", ["real", "fake"])
 @pytest.mark.parametrize("remove", REMOVE)
-@pytest.mark.parametrize("row", ROWS)
+@together("row", ROWS)
 def test_graphs(row, remove, mode):
     graph = make_fx(functionalize(functools.partial(ROWS[row], ops.np), remove=remove), tracing_mode=mode)(line())
     targets = [node.target for node in graph.nodes if node.op == "call_function"]
@@ -1281,7 +1282,7 @@ def test_zero_d_has_each_operator():
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("way", WAYS_TO_RUN)
+@together("way", WAYS_TO_RUN)
 def test_arrays_without_axes_are_arrays_after_a_write(name, way):
     def write_and_call(x):
         written = ops.np.multiply_(ops.np.copy(x), 2)

@@ -11,6 +11,7 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, value_and_grad
 from tests.comparing import close, is_raw
 from tests.ids import without_address
+from tests.together import together
 
 X = np.array([0.3, -1.2, 2.0])
 TWO, THREE = np.array(2.0), np.array(3.0)
@@ -359,8 +360,8 @@ REFUSED_OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("f", REFUSED_OUTPUTS.values(), ids=REFUSED_OUTPUTS)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
+@together("f", REFUSED_OUTPUTS.values(), ids=REFUSED_OUTPUTS)
 def test_outputs_that_are_no_real_scalars_are_refused(transform, f):
     with pytest.raises(RuntimeError) as caught:
         transform(f)(X)

@@ -12,6 +12,7 @@ from pydispatch.exceptions import AutogradError, DispatchError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from tests.comparing import all_close, close
 from tests.functions import Stateless
+from tests.together import together
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
@@ -66,7 +67,7 @@ def _in_place(x):
 
 
 @BOTH
-@pytest.mark.parametrize(("f", "x"), FUNCTIONS.values(), ids=FUNCTIONS)
+@together("f, x", FUNCTIONS.values(), ids=FUNCTIONS)
 def test_values_and_shapes(jacobian, f, x):
     found = jacobian(f)(x)
     assert type(found) is np.ndarray

@@ -12,6 +12,7 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from tests.comparing import close, is_raw
 from tests.func.forward_mode import set_forward_enabled
+from tests.together import together
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
@@ -46,7 +47,7 @@ TRIPLES = list(itertools.product(REVERSE_AND_FORWARD, repeat=3))
 # --- derivatives of derivatives -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+@together("names", PAIRS, ids=" of ".join)
 def test_second_derivatives_agree(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(inner(lambda x: x**2 * ops.np.sin(x)))(THREE), (2 - 9) * np.sin(3.0) + 12 * np.cos(3.0))
@@ -68,7 +69,7 @@ def test_five_derivatives_of_sine(way):
         close(derivative(np.array(0.7)), expected(0.7))
 
 
-@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+@together("names", PAIRS, ids=" of ".join)
 def test_perturbation_confusion(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(lambda x: x * inner(lambda y: x + y)(ONE))(ONE), 1.0)
@@ -87,14 +88,14 @@ def three_derivatives(one, two, three):
     return one(lambda x: x * two(lambda y: y**2 * three(lambda z: x * y * z)(np.array(5.0)))(THREE))(TWO)
 
 
-@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+@together("names", PAIRS, ids=" of ".join)
 def test_inner_function_that_returns_an_outer_value(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(lambda x: inner(lambda y: x)(ONE) + 0 * x)(TWO), 0.0)
     close(outer(lambda x: inner(lambda y: x)(ONE) + x**2)(TWO), 4.0)
 
 
-@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+@together("names", PAIRS, ids=" of ".join)
 def test_detach_cuts_every_level(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(lambda a: inner(lambda b: (a * b).detach() * b)(ONE))(TWO), 0.0)
@@ -623,8 +624,8 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("act", FORBIDDEN.values(), ids=FORBIDDEN)
+@together("run", RUNS.values(), ids=RUNS)
 def test_forbidden_inside(run, act):
     def f(x):
         act(x)
@@ -695,7 +696,7 @@ def test_autograd_grad_inside():
 
 
 @pytest.mark.parametrize("outer", RUNS.values(), ids=RUNS)
-@pytest.mark.parametrize("inner", RUNS.values(), ids=RUNS)
+@together("inner", RUNS.values(), ids=RUNS)
 def test_exception_in_the_middle(outer, inner):
     def fail(x):
         raise ZeroDivisionError

@@ -9,6 +9,7 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import AutogradError, DispatchError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from tests import comparing
+from tests.together import together
 
 close = partial(comparing.close, atol=0.0)
 
@@ -141,7 +142,7 @@ DERIVATIVES = {
 
 
 @pytest.mark.parametrize("result", WITHOUT_ARRAY.values(), ids=WITHOUT_ARRAY)
-@pytest.mark.parametrize("call", DERIVATIVES.values(), ids=DERIVATIVES)
+@together("call", DERIVATIVES.values(), ids=DERIVATIVES)
 def test_a_function_that_returns_no_array_is_refused(call, result):
     with pytest.raises(AutogradError, match=r"expected (an array|one real number)|returned no array") as caught:
         call(lambda x: result)
@@ -156,7 +157,7 @@ def test_a_function_that_returns_no_array_is_refused(call, result):
     ([0], r"\[0\], expected an int or a tuple of ints\n"), ((), "an empty tuple, expected at least one position\n"),
     ((True,), "expected an int or a tuple of ints\n"),
 ], ids=repr)
-@pytest.mark.parametrize("transform", [grad, value_and_grad, jacrev, jacfwd, hessian])
+@together("transform", [grad, value_and_grad, jacrev, jacfwd, hessian])
 def test_argnums_that_names_no_argument(transform, argnums, text):
     with pytest.raises(AutogradError, match=text):
         transform(lambda x: x.sum(), argnums=argnums)(X)

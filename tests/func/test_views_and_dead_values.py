@@ -18,6 +18,7 @@ from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, linearize,
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
+from tests.together import together
 
 X = np.array(2.0)
 
@@ -296,7 +297,7 @@ def gradient_on_the_tape(f: Callable[[Any], Any]) -> Any:
 @pytest.mark.parametrize("gradient", [lambda f: grad(lambda x: f(x).sum())(np.arange(1.0, 4.0)), gradient_on_the_tape],
                          ids=["grad", "tape"])
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("body", BODIES)
+@together("body", BODIES)
 def test_a_captured_value_is_that_of_the_body_everywhere(
     body: str, operator: str, gradient: Callable[[Any], Any]
 ) -> None:

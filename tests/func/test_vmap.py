@@ -15,6 +15,7 @@ from pydispatch.exceptions import AutogradError, DispatchError, VmapError
 from pydispatch.func import grad, vmap
 from pydispatch.tree import register_pytree_node, tree_leaves, tree_map
 from tests.comparing import raw
+from tests.together import together
 
 X = np.arange(12.0).reshape(3, 4)
 Y = np.linspace(-1, 1, 12).reshape(3, 4) ** 3
@@ -207,7 +208,7 @@ def test_a_call_that_is_refused_does_not_run_the_function(call):
 
 @pytest.mark.parametrize("kind", [np.asarray, Tensor], ids=["raw", "tensor"])
 @pytest.mark.parametrize("out_dim", [0, 1, 2, -1, -2, -3])
-@pytest.mark.parametrize("in_dim", [0, 1, 2, -1, -2, -3])
+@together("in_dim", [0, 1, 2, -1, -2, -3])
 def test_every_axis(kind, in_dim, out_dim):
     x = np.arange(24.0).reshape(2, 3, 4)
     result = vmap(lambda v: v * 2, in_dim, out_dim)(kind(x))
@@ -510,8 +511,8 @@ def test_messages_name_the_line_of_the_call():
 
 
 @pytest.mark.parametrize("out_dim", [0, 1, -1])
-@pytest.mark.parametrize("chunk_size", [1, 2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("kind", [np.asarray, Tensor], ids=["raw", "tensor"])
+@together("chunk_size", [1, 2, 3, 4, 5, 6, 7])
 def test_chunks_of_every_size(chunk_size, out_dim, kind):
     x, y = np.arange(12.0).reshape(2, 6), np.linspace(0, 1, 18).reshape(6, 3)
     f = lambda tree, c: {"sum": tree["x"].sum() * tree["y"] + c, "all": [tree["x"]]}  # noqa: E731

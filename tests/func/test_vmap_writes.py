@@ -410,7 +410,7 @@ def test_it_is_what_a_loop_does(program, way):
     numpy.testing.assert_allclose(numpy.asarray(found), looped(program), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@together("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_its_gradient_is_that_of_a_loop(program):
     def total(X):
         return np.sum(np.sin(func.vmap(example(program))(X, INDICES)))

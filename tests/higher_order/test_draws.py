@@ -25,6 +25,7 @@ from pydispatch.higher_order import map as map_slices
 from pydispatch.library import custom_op
 from pydispatch.tracing import make_fx
 from tests.modes.recorders import Passing
+from tests.together import together
 
 X = np.array([0.5, -1.0, 2.0])
 N = 4
@@ -404,7 +405,7 @@ def twice_by_while(x: Any, body: Any) -> Any:
 
 
 @pytest.mark.parametrize("construct", [once_by_checkpoint, once_by_cond, twice_by_scan, twice_by_map, twice_by_while])
-@pytest.mark.parametrize("change", [
+@together("change", [
     spawned, spawned_of_a_sequence, spawned_twice, advanced, advanced_between_draws, set_back, drawn_raw, written])
 def test_changes_of_a_captured_generator_happen_once(construct, change):
     rng, plain = pnp.random.default_rng(7), np.random.default_rng(7)
@@ -627,7 +628,7 @@ TRACES: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
-@pytest.mark.parametrize("draw", UNSEEN.values(), ids=UNSEEN)
+@together("draw", UNSEEN.values(), ids=UNSEEN)
 def test_traces_refuse_states_that_change_unseen(draw, trace):
     held = Held()
     with pytest.raises((DispatchTypeError, FunctionalizationError), match=r"the state of a [A-Z](.|\n)*draw by"):
@@ -655,7 +656,7 @@ SET_TO_THE_START = {"state of before, then a draw": Held.set_to_the_start}     #
 
 @pytest.mark.parametrize("ask", GRADIENTS.values(), ids=GRADIENTS)
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
-@pytest.mark.parametrize("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
+@together("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
 def test_loops_follow_states_that_change_unseen_or_refuse(draw, loop, ask):
     # NumPy's loop is the oracle: the value and the slope are the draws of each step, or there is an error.
     held = Held()
@@ -672,8 +673,8 @@ def test_loops_follow_states_that_change_unseen_or_refuse(draw, loop, ask):
         np.testing.assert_allclose(slope, factors @ X if np.ndim(slope) == 0 else factors)
 
 
-@pytest.mark.parametrize("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
 @pytest.mark.parametrize("way", ["checkpoint", "cond"])
+@together("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
 def test_one_run_follows_states_that_change_unseen_or_refuses(way, draw):
     factor, held = draw(Held()), Held()
     body = lambda x: x * draw(held)     # noqa: E731

@@ -135,8 +135,8 @@ def test_wrong_results(name, place, wrong):
 
 
 @pytest.mark.parametrize("kind", [tuple, list])
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("name", CALLS)
+@together("place", PLACES)
 def test_right_results(name, place, kind):
     operator, call, n = CALLS[name]
     answer = kind([X * k for k in range(n)])

@@ -12,6 +12,7 @@ from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import Graph, make_fx
 from tests.functions import Stateless
 from tests.records import Runs
+from tests.together import together
 
 X = np.array([1.0, 2.0])
 
@@ -89,7 +90,7 @@ HOLDERS = {
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-@pytest.mark.parametrize("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
+@together("around", [*AROUND.values(), *CAPTURING.values()], ids=[*AROUND, *CAPTURING])
 def test_the_outermost_call_finds_what_the_innermost_function_captures(around, holder):
     def loss(weight, x):
         function = HOLDERS[holder](weight)

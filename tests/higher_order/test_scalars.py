@@ -12,6 +12,7 @@ from pydispatch.autograd import checkpoint
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 X = np.array([0.5, 1.1, -0.4])
 YES = np.array(True)
@@ -66,8 +67,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("program", PROGRAMS)
+@together("way", WAYS)
 def test_assignments_to_scalars_rebind(program, way):
     here, in_a_loop = PROGRAMS[program]
     before = X.copy()

@@ -14,6 +14,7 @@ from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tree import tree_leaves
 from tests.modes.recorders import Passing
+from tests.together import together
 
 WEIGHTS = Tensor(np.array([[0.5, 0.1], [0.2, 0.3]]))
 RAW = np.array([1.0, 3.0])
@@ -147,7 +148,7 @@ def outcome(loop, make):
 
 
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
-@pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
+@together("make", CELLS.values(), ids=CELLS)
 def test_a_trial_changes_nothing_that_a_caller_sees(make, loop):
     found = outcome(loop, make)
     with pytest.MonkeyPatch.context() as patch:

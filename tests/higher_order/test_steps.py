@@ -16,6 +16,7 @@ from pydispatch.higher_order.steps import stacked
 from pydispatch.tracing import make_fx
 from tests.functions import Stateless
 from tests.higher_order import compositions
+from tests.together import together
 
 WEIGHT = np.array([[0.5, -0.3], [0.2, 0.8]])
 XS = np.array([[0.3, -1.2], [2.0, 0.4], [0.9, -0.7], [0.1, 0.2]])
@@ -148,7 +149,7 @@ def test_second_derivatives_on_the_tape(loop, unrolled):
 
 
 @every_loop
-@pytest.mark.parametrize("change", [
+@together("change", [
     lambda f: grad(lambda w: grad(f)(w).sum()),
     lambda f: jacrev(grad(f)),
     lambda f: jacfwd(grad(f)),

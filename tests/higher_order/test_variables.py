@@ -12,6 +12,7 @@ from pydispatch import Tensor, autograd, compile, func, ops
 from pydispatch.exceptions import AutogradError, DataDependentError, FunctionalizationError, VmapError
 from pydispatch.higher_order import associative_scan, cond, map, scan, while_loop
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 X = np.array([0.5, 1.1, -0.4])
 FACTORS = (1.0, 2.0, 3.0)
@@ -92,8 +93,8 @@ WAYS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
+@together("way", WAYS)
 def test_a_body_in_a_loop_sees_the_variables_of_its_turn(name, way):
     np.testing.assert_allclose(WAYS[way](PROGRAMS[name]), WAYS[way](plain), rtol=1e-12)
 
@@ -373,9 +374,9 @@ QUICK = ("value", "value_and_grad", "tape", "vmap", "jacfwd", "linearize", "comp
 SLOW = [way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in SEEN]
 
 
-@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("way", SLOW)
 @pytest.mark.parametrize("name", ONCE)
+@together("change", CHANGES)
 def test_what_a_body_changes_is_changed_once(name, way, change):
     body, count = CHANGES[change]()
     run, expected = SEEN[way]
@@ -384,9 +385,9 @@ def test_what_a_body_changes_is_changed_once(name, way, change):
     assert count() == 1
 
 
-@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("way", SLOW)
 @pytest.mark.parametrize("name", ONCE)
+@together("change", CHANGES)
 def test_what_a_body_changes_in_the_function_is_changed_once(name, way, change):
     run, expected = SEEN[way]
     for value, one in zip(run(lambda x: ONCE[name](x, CHANGES[change]()[0])), expected, strict=True):
@@ -404,12 +405,12 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("change", [
+@pytest.mark.parametrize("way", SLOW)
+@pytest.mark.parametrize("name", LOOPS)
+@together("change", [
     "counting_in_a_key", "popping_from_a_list", "binding_a_variable", "binding_a_variable_in_a_helper",
     "binding_a_global", "binding_a_global_in_a_helper", "counting_in_itself", "counting_in_a_class",
     "counting_in_the_class_of_an_object", "counting_in_a_slot"])
-@pytest.mark.parametrize("way", SLOW)
-@pytest.mark.parametrize("name", LOOPS)
 def test_what_changes_from_step_to_step_is_right_or_refused(name, way, change):
     def f(x):
         body, _ = CHANGES[change]()
@@ -672,9 +673,9 @@ def on_the_tape_of(f, value):
     return x.grad.array
 
 
-@pytest.mark.parametrize("way", RUNNING_AGAIN)
 @pytest.mark.parametrize("name", ADDING)
 @pytest.mark.parametrize("loop", BY_LOOP)
+@together("way", RUNNING_AGAIN)
 def test_a_step_that_adds_something_is_right_or_refused(loop, name, way):
     body, run = ADDING[name], RUNNING_AGAIN[way]
     try:
@@ -743,8 +744,8 @@ def kept_by(name):
 AFTERWARDS = {way: run for way, run in SEEN.items() if way not in ("vmap", "vmap of value_and_grad", "functionalize")}
 
 
-@pytest.mark.parametrize("way", AFTERWARDS)
 @pytest.mark.parametrize("name", KEEPING)
+@together("way", AFTERWARDS)
 def test_a_kept_value_has_its_gradient_or_is_refused(name, way):
     run = AFTERWARDS[way][0]
     try:

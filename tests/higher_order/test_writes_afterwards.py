@@ -15,6 +15,7 @@ from pydispatch.scipy.integrate import odeint, quad
 from pydispatch.scipy.optimize import fixed_point, root
 from pydispatch.tracing import make_fx
 from tests.records import Runs
+from tests.together import together
 
 X = np.array([0.5, 1.1, -0.4])
 
@@ -162,8 +163,8 @@ def with_capture(construct, holder):
 
 
 @pytest.mark.parametrize("way", SLOW)
-@pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("construct", CONSTRUCTS)
+@together("holder", HOLDERS)
 def test_a_body_finds_what_it_captured(construct, holder, way):
     assert_same(way, with_capture(CONSTRUCTS[construct], HOLDERS[holder]))
 
@@ -175,8 +176,8 @@ def test_a_function_of_a_solver_finds_what_it_captured(solver, holder, way):
     assert_same(way, with_capture(SOLVERS[solver], HOLDERS[holder]))
 
 
-@pytest.mark.parametrize("way", ["value", "grad", "tape", "hessian", "vjp", "linearize", "jvp", "vmap of grad"])
 @pytest.mark.parametrize("construct", ["checkpoint", "cond", "cond of a constant"])
+@together("way", ["value", "grad", "tape", "hessian", "vjp", "linearize", "jvp", "vmap of grad"])
 def test_a_body_draws_from_a_generator_of_numpy_as_in_its_first_run(construct, way):
     assert_same(way, with_capture(CONSTRUCTS[construct], of_a_generator_of_numpy))
 

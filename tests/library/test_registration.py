@@ -30,6 +30,7 @@ from pydispatch.library import (
 )
 from pydispatch.modes import DispatchMode
 from pydispatch.schema import parse_schema
+from tests.together import together
 
 S1 = "foo(Tensor x) -> str"
 ONE = np.ones(1)
@@ -165,8 +166,8 @@ def test_no_defining_library_on_the_wildcard(kind):
     refused(lambda: Library("_", kind), f"a {kind} library cannot define anything in it", "the namespace _")
 
 
-@pytest.mark.parametrize("namespace", ["", "a::b", "has space", "1x", "a.b", "for", "é", "a\n"])
 @pytest.mark.parametrize("kind", ["DEF", "FRAGMENT", "IMPL"])
+@together("namespace", ["", "a::b", "has space", "1x", "a.b", "for", "é", "a\n"])
 def test_the_namespace_of_a_library_is_an_identifier(namespace, kind):
     with pytest.raises(SchemaError) as raised:
         Library(namespace, kind)

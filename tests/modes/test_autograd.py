@@ -11,6 +11,7 @@ from pydispatch.exceptions import AutogradError, UntrackedResultWarning
 from pydispatch.modes import mode_stack
 from pydispatch.tree import tree_leaves
 from tests.modes.recorders import Declining, Polite, Recorder, Whole, wrapper_class
+from tests.together import together
 from tests.warning_filters import all_warnings
 
 NP = ops.np
@@ -113,7 +114,7 @@ STARTS = {
 }
 
 
-@pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
+@together("start", STARTS.values(), ids=list(STARTS))
 def test_what_derivatives_start_from_is_made_by_operators(start):
     x = Tensor(X.copy())
     with Follower(x) as follower:
@@ -123,7 +124,7 @@ def test_what_derivatives_start_from_is_made_by_operators(start):
     assert follower.others == []
 
 
-@pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
+@together("start", STARTS.values(), ids=list(STARTS))
 def test_of_a_raw_array_too(start):
     x = X.copy()
     with Follower(x) as follower:

@@ -13,6 +13,7 @@ from pydispatch.higher_order import cond, scan
 from pydispatch.library import Library, custom_op, register_pydispatch
 from pydispatch.modes import exclude_keys, mode_stack
 from pydispatch.testing import LoggingTensor
+from tests.together import together
 
 X = np.ones(3)
 
@@ -360,7 +361,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@together("place", PLACES.values(), ids=PLACES)
 def test_a_copy_of_the_context_finds_the_same_state(place, way):
     before, looks = _core.current_state(), []
 
@@ -374,7 +375,7 @@ def test_a_copy_of_the_context_finds_the_same_state(place, way):
     assert _core.current_state() is before
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@together("place", PLACES.values(), ids=PLACES)
 def test_an_exception_leaves_the_state_as_it_was(place):
     before = _core.current_state()
 
@@ -386,7 +387,7 @@ def test_an_exception_leaves_the_state_as_it_was(place):
     assert _core.current_state() is before
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@together("place", PLACES.values(), ids=PLACES)
 def test_other_context_variables_are_the_users(place):
     variable = contextvars.ContextVar("users", default=0)
 

@@ -383,7 +383,7 @@ READ_ONLY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("make", READ_ONLY)
-@pytest.mark.parametrize("write", WRITES_TO_IT)
+@together("write", WRITES_TO_IT)
 def test_read_only_views_refuse_writes(make, write):
     def program(np: Any, m: Any) -> Any:
         m = np.copy(m)

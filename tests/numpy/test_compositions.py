@@ -8,6 +8,7 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch.func import functionalize, grad, hessian, jacrev, jvp, linearize, vmap
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 POINTS, VALUES = np.linspace(-9, 9, 7), np.arange(7.0) ** 2
 FUNCTIONS = {
@@ -58,8 +59,8 @@ COMPOSITIONS = {
 }
 
 
-@pytest.mark.parametrize("composition", COMPOSITIONS)
 @pytest.mark.parametrize("name", FUNCTIONS)
+@together("composition", COMPOSITIONS)
 def test_transforms_compose(name, composition):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -7,6 +7,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.func import functionalize, vmap
+from tests.together import together
 
 ARRAY = np.arange(12.0).reshape(3, 4)
 WRITES = {
@@ -27,8 +28,8 @@ WRITES = {
 FLAT = np.linspace(20.0, 31.0, 12)
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
 @pytest.mark.parametrize("xp", [np, pnp], ids=["numpy", "pydispatch.numpy"])
+@together("write", WRITES.values(), ids=list(WRITES))
 def test_writes_are_numpys(xp, write):
     array, raw, t = ARRAY.copy(), ARRAY.copy(), Tensor(ARRAY.copy())
     write(np, array, FLAT), write(pnp, raw, FLAT), write(xp, t, Tensor(FLAT))

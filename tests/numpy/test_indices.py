@@ -13,6 +13,7 @@ import pydispatch.numpy as np
 from pydispatch import Tensor, compile, func
 from pydispatch.exceptions import DataDependentError
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 VECTOR = numpy.array([3.0, 1.0, 4.0, 1.5, 5.0, 9.0])
 MATRIX = numpy.arange(12.0).reshape(3, 4) + 1
@@ -191,8 +192,8 @@ def test_an_index_that_decides_about_a_shape_has_to_be_known(name):
 
 
 @pytest.mark.parametrize("name", [*BINARY, "negative", "exp"])
-@pytest.mark.parametrize("key", [2, numpy.int64(-1), slice(1, 5, 2), ..., (slice(None), 1), (1, 2), numpy.array([1, 1]),
-                                 [0, 2, 0], (slice(None), [1, 1, 3]), numpy.arange(12).reshape(3, 4) > 4, ()])
+@together("key", [2, numpy.int64(-1), slice(1, 5, 2), ..., (slice(None), 1), (1, 2), numpy.array([1, 1]),
+                  [0, 2, 0], (slice(None), [1, 1, 3]), numpy.arange(12).reshape(3, 4) > 4, ()])
 def test_at_takes_every_key(name, key):
     values = (2.25,) if name in BINARY else ()
     expected, tensor = MATRIX / 12, Tensor(MATRIX / 12)
@@ -212,7 +213,7 @@ def test_at_takes_every_key(name, key):
 
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("dtype", ["i8", "f4", "f8"])
-@pytest.mark.parametrize("value", [2, 0.5, numpy.array([0.5]), numpy.array([1.5, 2.5], "f4")])
+@together("value", [2, 0.5, numpy.array([0.5]), numpy.array([1.5, 2.5], "f4")])
 def test_at_casts_as_numpy_does(name, dtype, value):
     expected = numpy.array([1, 2, 3], dtype)
     tensor = Tensor(expected.copy())

@@ -19,6 +19,7 @@ from pydispatch.func import hessian, jacfwd, jacrev, jvp, vmap
 from pydispatch.operators import lapack
 from pydispatch.testing import gradcheck, gradgradcheck
 from tests.numpy.samples.linalg import regular
+from tests.together import together
 
 DTYPES = [pytest.param(float, id="real"), pytest.param(complex, id="complex")]
 
@@ -293,8 +294,8 @@ def outcome_of_empty(numpys, shape, **options):
 
 
 @pytest.mark.parametrize("shape", EMPTY, ids=str)
-@pytest.mark.parametrize("order", [None, 1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc"], ids=str)
 @pytest.mark.parametrize("name", ["norm", "matrix_norm", "vector_norm", "cond"])
+@together("order", [None, 1, -1, 2, -2, np.inf, -np.inf, "fro", "nuc"], ids=str)
 def test_norms_of_empty_matrices_are_numpys(name, order, shape):
     function, numpys = getattr(pnp.linalg, name), getattr(np.linalg, name)
     options = {"p" if name == "cond" else "ord": order}
@@ -306,7 +307,7 @@ def test_norms_of_empty_matrices_are_numpys(name, order, shape):
 
 @pytest.mark.parametrize("name", ["det", "slogdet", "inv", "pinv", "svd", "svdvals", "qr", "eigh", "eigvalsh", "eig",
                                   "eigvals", "cholesky", "matrix_rank"])
-@pytest.mark.parametrize("shape", EMPTY, ids=str)
+@together("shape", EMPTY, ids=str)
 def test_decompositions_of_empty_matrices_are_numpys(shape, name):
     function, numpys = getattr(pnp.linalg, name), getattr(np.linalg, name)
     assert outcome(function, Tensor(np.zeros(shape))) == outcome_of_empty(numpys, shape)

@@ -12,6 +12,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor, compile, func, ops
 from pydispatch.exceptions import AutogradError, DataDependentError, DispatchTypeError
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 X = np.array([1.0, 2.0, 3.0])
 WAYS: dict[str, Callable[..., Any]] = {
@@ -46,7 +47,7 @@ ON_MATRICES: dict[str, Callable[..., Any]] = {
     lambda f: func.vmap(f)(SQUARE[None]), lambda f: func.vmap(func.grad(lambda x: pnp.sum(f(x))))(SQUARE[None]),
     lambda f: func.functionalize(f)(SQUARE), lambda f: make_fx(f)(SQUARE)(2 * SQUARE),
 ], ids=["tensors", "grad", "hessian", "jvp", "vmap", "vmap of grad", "functionalize", "make_fx"])
-@pytest.mark.parametrize("function", ON_MATRICES.values(), ids=ON_MATRICES)
+@together("function", ON_MATRICES.values(), ids=ON_MATRICES)
 def test_functions_of_matrices_are_those_of_arrays(function, way):
     matrix = np.matrix([[3.0, 1.0], [2.0, 5.0]])
     found, expected = way(lambda x: function(x, matrix)), way(lambda x: function(x, np.asarray(matrix)))
@@ -99,8 +100,8 @@ def gradient_on_the_tape(f):
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("way", DERIVATIVES)
-@pytest.mark.parametrize("function", BY_OPERATORS)
 @pytest.mark.parametrize("subclass", SUBCLASSES)
+@together("function", BY_OPERATORS)
 def test_formulas_compute_with_plain_arrays(subclass, function, way):
     other, f = SUBCLASSES[subclass](OTHER), BY_OPERATORS[function]
     found, expected = DERIVATIVES[way](lambda x: f(x, other)), DERIVATIVES[way](lambda x: f(x, OTHER))
@@ -141,16 +142,16 @@ ON_OBJECTS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("function", ON_OBJECTS.values(), ids=ON_OBJECTS)
 @pytest.mark.parametrize("trace", [make_fx, lambda f: make_fx(f, tracing_mode="fake"), compile],
                          ids=["real", "fake", "compile"])
+@together("function", ON_OBJECTS.values(), ids=ON_OBJECTS)
 def test_traces_refuse_objects_that_hold_their_values(function, trace):
     with pytest.raises(DataDependentError, match=r"array of objects that holds values of the traced(.|\n)*np\.stack"):
         trace(lambda x: function(x, of_objects(x)))(X)
 
 
-@pytest.mark.parametrize("function", ON_OBJECTS.values(), ids=ON_OBJECTS)
 @pytest.mark.parametrize("transform", ["grad", "vmap", "jvp"])
+@together("function", ON_OBJECTS.values(), ids=ON_OBJECTS)
 def test_transforms_refuse_objects_that_hold_their_values(function, transform):
     with pytest.raises(AutogradError, match=f"is a value of {transform}"):
         WAYS[transform](lambda x: pnp.sum(function(x, of_objects(x))))
@@ -174,7 +175,7 @@ TO_OBJECTS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("way", ["tape", "grad", "jvp", "vjp", "hessian"])
-@pytest.mark.parametrize("function", TO_OBJECTS)
+@together("function", TO_OBJECTS)
 def test_results_of_objects_do_not_lose_a_gradient(function, way):
     f = TO_OBJECTS[function]
     ways = {

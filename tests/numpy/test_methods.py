@@ -11,6 +11,7 @@ from pydispatch.autograd import grad
 from pydispatch.exceptions import AutogradError, ConversionError, DispatchTypeError
 from pydispatch.numpy import methods
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 ARRAY = np.array([[3.0, 1.0, 2.0], [2.0, 5.0, 4.0]])
 RESULTS = {
@@ -200,8 +201,7 @@ def test_conjugates_have_the_dtype_of_what_they_are_of(dtype):
 
 
 @pytest.mark.parametrize("dtype", [bool, int, float, complex, object])
-@pytest.mark.parametrize("value", [None, (None,), [1], [1, 2], True, 2.5, 1j, "3", "a", np.array([1, 2]), np.array(1)],
-                         ids=repr)
+@together("value", [None, (None,), [1], [1, 2], True, 2.5, 1j, "3", "a", np.array([1, 2]), np.array(1)], ids=repr)
 def test_fill_reads_a_value_as_numpy_does(dtype, value):
     array, tensor = np.zeros(2, dtype), Tensor(np.zeros(2, dtype))
     try:
@@ -242,7 +242,7 @@ PART_WRITERS = {
 
 
 @pytest.mark.parametrize("write", PART_WRITES)
-@pytest.mark.parametrize("transform", PART_WRITERS)
+@together("transform", PART_WRITERS)
 def test_parts_of_complex_numbers_are_written_by_assignment(write, transform):
     def written(z, v):
         z = z.copy()

@@ -17,6 +17,7 @@ import pytest
 import pydispatch.numpy as face
 from pydispatch import Tensor
 from tests.numpy.recorded_calls import Call, by_numpy, differences, look_up, on_tensors, stop
+from tests.together import together
 
 SMALL, LARGE = ("i1", "u1", "f2", "f4"), ("?", "i2", "u2", "i4", "u4", "i8", "u8", "f8", "F", "D")
 NUMBERS, MORE_NUMBERS = (1, 300, 0.1, float("nan"), 1j), (True, -1, 3, 2.5, float("inf"))
@@ -260,7 +261,7 @@ STATEMENTS = """
 """
 
 
-@pytest.mark.parametrize("statement", [line.strip() for line in STATEMENTS.strip().splitlines()])
+@together("statement", [line.strip() for line in STATEMENTS.strip().splitlines()])
 def test_writes_and_dtypes(statement):
     def run(library: Any, made: Any) -> Any:
         names = {"np": library, "numpy": np, "t": made(np.array([1, 2, 3], "i1")),

@@ -7,6 +7,7 @@ import pydispatch.numpy as face
 from pydispatch import Tensor, compile, func
 from pydispatch.exceptions import DataDependentError
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 READ = {
     "ravel, K": lambda np, m: m.ravel("K"),
@@ -75,12 +76,12 @@ def test_elements_are_read_in_the_order_of_memory(name, order):
         numpy.testing.assert_allclose(numpy.asarray(found), expected, err_msg=way)
 
 
-@pytest.mark.parametrize("read", [
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("order", ["C", "F"])
+@together("read", [
     lambda np, m: np.exp(m).ravel("A"), lambda np, m: np.exp(np.cos(m), order="A").ravel("K"),
     lambda np, m: np.copy(np.exp(m), order="A").ravel("K"), lambda np, m: np.pad(np.exp(m), 1).ravel("K"),
     lambda np, m: np.round(np.exp(m), 1).ravel("K"), lambda np, m: m.ravel("A"), lambda np, m: np.copy(m).ravel("K")])
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("order", ["C", "F"])
 def test_a_batch_between_the_elements_of_an_example_is_in_no_order(read, axis, order):
     numbers = numpy.arange(12.0)
     batch = numpy.moveaxis(

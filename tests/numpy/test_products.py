@@ -12,13 +12,14 @@ from pydispatch.func import jvp, vmap
 from pydispatch.operators.products import product_of_two
 from pydispatch.testing import gradcheck, gradgradcheck
 from tests.numpy.samples.sample import grid
+from tests.together import together
 
 SUBSCRIPTS = (
     "ij,jk->ik", "ij,kj->ki", "aij,ajk->aik", "aij,akj->kia", "ai,ai->a", "abi,bci->cab", "ij,ji->", "ij,jk->j")
 
 
-@pytest.mark.parametrize("subscripts", SUBSCRIPTS)
 @pytest.mark.parametrize("n", [2, 9, 16])
+@together("subscripts", SUBSCRIPTS)
 def test_products_of_matrices_are_einsum(subscripts, n):
     terms = subscripts.split("->")[0].split(",")
     x, y = (grid(*[n + ord(letter) % 5 for letter in term], seed=i) for i, term in enumerate(terms))
@@ -44,8 +45,8 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("dtypes", [("d", "d"), ("f", "f"), ("D", "D"), ("d", "f"), ("l", "l"), (">d", ">d")])
 @pytest.mark.parametrize("name", PAIRS)
+@together("dtypes", [("d", "d"), ("f", "f"), ("D", "D"), ("d", "f"), ("l", "l"), (">d", ">d")])
 def test_large_products_of_two_by_blas(name, dtypes):
     subscripts, *shapes = PAIRS[name]
     x, y = [(9 * grid(*shape, seed=i)).astype(dtypes[i]) for i, shape in enumerate(shapes)]
@@ -86,7 +87,7 @@ def test_operands_that_are_constant_have_no_gradient(tracked):
         np.testing.assert_allclose(grad(function(x).sum(), x)[0].array, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("in_axes", [axes for axes in product((0, 1, None), repeat=3) if axes != (None,) * 3])
+@together("in_axes", [axes for axes in product((0, 1, None), repeat=3) if axes != (None,) * 3])
 def test_batches_of_each_operand(in_axes):
     arrays = [grid(4, 4, 4, seed=i) if axis is not None else grid(4, 4, seed=i) for i, axis in enumerate(in_axes)]
     found = vmap(lambda *xs: pnp.einsum("ij,jk,kl->il", *xs), in_dims=in_axes)(*arrays)

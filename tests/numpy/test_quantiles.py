@@ -35,8 +35,8 @@ def test_values_are_numpys(name, method, run):
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
 
 
-@pytest.mark.parametrize("method", POSITIONS)
 @pytest.mark.parametrize("name", NAMES)
+@together("method", POSITIONS)
 def test_slopes_are_those_of_differences(name, method):
     data, whole = NAMES[name]
     q, step = np.array([0.23, 0.61]) * whole, 1e-6

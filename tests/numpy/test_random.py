@@ -21,6 +21,7 @@ from pydispatch.numpy import random
 from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_map
+from tests.together import together
 
 SEED = 11
 A, B = np.array([0.5, 1.5, 4.0]), np.array([[2.0], [0.75]])
@@ -758,8 +759,8 @@ TRACES = {
 }
 
 
-@pytest.mark.parametrize("trace", TRACES)
 @pytest.mark.parametrize("name", BEHIND_THE_TRACE)
+@together("trace", TRACES)
 def test_what_a_trace_does_not_record_of_a_generator_is_refused(name, trace):
     outer = rng()
     with pytest.raises(DispatchTypeError, match=r"trace(.|\n)*np\.random\.default_rng\(seed\)(.|\n)*argument"):

@@ -6,6 +6,7 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, compile, func
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 REDUCTIONS = ("sum", "prod", "mean", "std", "max", "ptp", "nansum", "any", "argmax", "cumsum", "cumprod", "nancumsum",
               "median")
@@ -27,9 +28,9 @@ def into(library, name, dtype, x):
 
 
 @pytest.mark.filterwarnings("ignore")       # complex numbers become real ones
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("x", [np.array([1.5, 2.5, 3.0]), np.array([1.5 + 1j, 2.5, 3.0])], ids=["real", "complex"])
 @pytest.mark.parametrize("name", REDUCTIONS)
+@together("way", WAYS.values(), ids=WAYS)
 def test_out_of_another_dtype(name, x, way):
     for dtype in DTYPES:
         try:

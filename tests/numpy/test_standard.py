@@ -252,8 +252,8 @@ def test_a_scalar_takes_no_writes_where_nothing_asked_for_its_namespace():
 
 
 @pytest.mark.parametrize("name", ["sort", "argsort"])
-@pytest.mark.parametrize("dtype", [float, np.float32, complex, int, np.uint8, bool])
 @pytest.mark.parametrize(("shape", "axis"), [((7,), -1), ((3, 4), 0), ((3, 4), None), ((0,), 0), ((2, 0), 1)])
+@together("dtype", [float, np.float32, complex, int, np.uint8, bool])
 def test_descending_order_has_nan_last_and_keeps_equal_elements_in_order(name, dtype, shape, axis):
     x = np.random.default_rng(0).integers(0, 3, shape).astype(dtype)
     if np.issubdtype(dtype, np.inexact):

@@ -16,6 +16,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.numpy import tensors
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from tests.numpy.standard_calls import CALLS, FLOATING
+from tests.together import together
 
 OTHERWISE_IN_NUMPY_2_0 = ("ceil", "floor", "trunc", "clip")
 """Functions of which NumPy 2.0 gives floating-point numbers for integers, or that it calls with a bound only."""
@@ -215,11 +216,11 @@ def test_what_the_standard_refuses(call):
         call(Tensor(np.ones(3)))
 
 
-@pytest.mark.parametrize("options", [
+@pytest.mark.parametrize("dtype", ["bool", "int8", *FLOATING])
+@together("options", [
     {}, {"stream": None}, {"max_version": (0, 8)}, {"max_version": (1, 0)}, {"max_version": (2, 0)}, {"copy": True},
     {"copy": False}, {"copy": None, "dl_device": (1, 0)},
 ], ids=str)
-@pytest.mark.parametrize("dtype", ["bool", "int8", *FLOATING])
 def test_dlpack(dtype, options):
     x = Tensor(np.ones((2, 3), dtype))
     assert type(x.__dlpack__(**options)).__name__ == "PyCapsule"

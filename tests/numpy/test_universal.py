@@ -12,6 +12,7 @@ from pydispatch.autograd import grad
 from pydispatch.func import grad as func_grad
 from pydispatch.func import jvp, vmap
 from pydispatch.numpy.declare import FUNCTIONS
+from tests.together import together
 
 IS_NUMPY_2_3 = np.lib.NumpyVersion(np.__version__) >= "2.3.0"
 BINARY = [name for name, function in FUNCTIONS.items() if "outer" in function.__dict__ and name != "ldexp"]
@@ -40,8 +41,8 @@ def one_by_one(method, name, array):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
 @pytest.mark.parametrize("name", BINARY)
+@together("method", METHODS.values(), ids=list(METHODS))
 def test_methods_of_binary_functions(name, method):
     array = ARRAY.astype(DTYPES.get(name.split("_")[0].removesuffix("wise"), float))
     expected = one_by_one(method, name, array)
@@ -73,8 +74,8 @@ def outcome(method, array, **options):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::numpy.exceptions.ComplexWarning")
-@pytest.mark.parametrize("dtype", ["f8", "i4", "u1", "?", "c16"])
 @pytest.mark.parametrize("name", [name for name in BINARY if name not in WITHOUT_LOOPS_OF_THEIR_OWN])
+@together("dtype", ["f8", "i4", "u1", "?", "c16"])
 def test_folds_are_numpys_in_value_dtype_and_error(name, dtype):
     numpys, ours = getattr(np, name), getattr(pnp, name)
     for shape in SHAPES:

@@ -14,6 +14,7 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, VmapError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, vmap
 from pydispatch.operators import DECLARATIONS
+from tests.together import together
 
 op = ops.np
 
@@ -95,8 +96,8 @@ def test_a_number_of_each_example_has_its_dtype(shape):
 # --- reductions and accumulations ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ndim", range(4))
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "var", "any", "all"])
+@together("ndim", range(4))
 def test_batched_reductions(name, ndim):
     x = values(*(2,) * (ndim + 1))
     axes = [None, (), *range(-ndim, ndim), *([(0, 1), (-1, 0)] if ndim > 1 else [])]
@@ -237,7 +238,7 @@ VECTOR, MATRIX, STACK = (2,), (2, 2), (2, 2, 2)
 
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize(("one", "other"), list(product((VECTOR, MATRIX, STACK), repeat=2)))
+@together("one, other", list(product((VECTOR, MATRIX, STACK), repeat=2)))
 def test_all_extents_are_alike(one, other, batched):
     for dims in product((0, -1, 1), repeat=2):
         in_dims = [dim if flag else None for dim, flag in zip(dims, batched, strict=True)]
@@ -246,7 +247,7 @@ def test_all_extents_are_alike(one, other, batched):
 
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize(("one", "other"), [
+@together("one, other", [
     ((3,), (3,)), ((4, 3), (3,)), ((3,), (3, 5)), ((4, 3), (3, 5)), ((6, 4, 3), (3,)), ((3,), (6, 3, 5)),
     ((6, 4, 3), (3, 5)), ((4, 3), (6, 3, 5)), ((6, 4, 3), (6, 3, 5)), ((7, 1, 4, 3), (6, 3, 5)),
     ((6, 4, 3), (7, 1, 3, 5)), ((0, 3), (3, 2)), ((2, 0), (0, 3)),
@@ -323,8 +324,8 @@ ADVANCED = {
 }
 
 
-@pytest.mark.parametrize("key", ADVANCED.values(), ids=ADVANCED)
 @pytest.mark.parametrize("x_is_mapped", [True, False])
+@together("key", ADVANCED.values(), ids=ADVANCED)
 def test_index_arrays(key, x_is_mapped):
     places = [i for i, item in enumerate(key) if isinstance(item, np.ndarray)]
     for flags in product((True, False), repeat=len(places)):
@@ -370,8 +371,8 @@ def test_an_index_out_of_bounds_is_that_of_an_example():
 
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
+@together("axis", [None, 0, 1, -1])
 def test_batched_take(axis, mode, batched):
     x = values(2, 2, 3) if batched[0] else values(2, 3)
     for indices in (1, [1, 0], [[1, 0], [0, 0]]):
@@ -580,9 +581,9 @@ def test_examples_are_sequences():
 # --- joins, and factories -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batched", [flags for flags in product((True, False), repeat=3) if any(flags)])
 @pytest.mark.parametrize("name", ["stack", "concatenate"])
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
+@together("batched", [flags for flags in product((True, False), repeat=3) if any(flags)])
 def test_joins_with_some_that_are_not_mapped(name, axis, batched):
     if (name, axis) == ("stack", None):
         axis = 2
@@ -603,8 +604,8 @@ def test_numbers_of_examples_are_no_vectors():
 
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-@pytest.mark.parametrize(("start", "stop"), [((), ()), ((), (2,)), ((2,), ()), ((2, 1), (2,))])
 @pytest.mark.parametrize("axis", [0, -1])
+@together("start, stop", [((), ()), ((), (2,)), ((2,), ()), ((2, 1), (2,))])
 def test_batched_linspace(start, stop, axis, batched):
     arrays = arrays_of((start, stop), batched)
     check(lambda a, b: op.linspace(a, b, 3, axis=axis), dims_of(batched), *arrays)

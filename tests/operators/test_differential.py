@@ -28,6 +28,7 @@ from tests.operators.oracles import (
     unless_mask,
 )
 from tests.operators.samples import DTYPES, Sample, array, numpy_function, samples, schema_of
+from tests.together import together
 
 
 def with_metas(name: str, sample: Sample) -> Sample:
@@ -203,7 +204,7 @@ EXACT_KINDS = (int, float, np.longdouble, complex, np.complex128, np.clongdouble
 
 
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
-@pytest.mark.parametrize(("kind", "others"), [
+@together("kind, others", [
     *[(kind, REAL_KINDS) for kind in BOOL_KINDS], *[(kind, BOOL_KINDS + REAL_KINDS) for kind in REAL_KINDS],
     *[(kind, EXACT_KINDS) for kind in EXACT_KINDS],
 ], ids=lambda kind: getattr(kind, "__name__", ""))

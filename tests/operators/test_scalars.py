@@ -8,6 +8,7 @@ from pydispatch.ops import ops
 from pydispatch.tracing import FakeMode
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import functional_names, samples
+from tests.together import together
 
 
 def with_arrays(change, sample):
@@ -68,15 +69,15 @@ def seen(f, way):
     return found[0], float(value)
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", [*ELEMENTS, *ARRAYS])
+@together("way", WAYS)
 def test_every_way_to_run(name, way):
     f = (ELEMENTS | ARRAYS)[name]
     assert seen(f, way) == (name in ELEMENTS, float(f(Tensor(np.array([1.0, 2.0, 3.0])))))
 
 
 @pytest.mark.parametrize("view", [lambda s: s.reshape(1), lambda s: s[None], lambda s: s[...], np.atleast_1d, np.ravel])
-@pytest.mark.parametrize("way", WAYS)
+@together("way", WAYS)
 def test_a_view_of_a_scalar_is_a_copy(view, way):
     def f(x):
         scalar = x[0]
@@ -95,7 +96,7 @@ WRITES = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+@together("write", WRITES.values(), ids=list(WRITES))
 def test_a_scalar_is_not_written_to(write, way):
     def f(x):
         scalar = x[0]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import pydispatch
+from tests.together import together
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
@@ -48,7 +49,7 @@ def test_what_the_changelog_names_exists(name):
     assert found(name) is not None
 
 
-@pytest.mark.parametrize(("page", "target"), TARGETS)
+@together("page, target", TARGETS)
 def test_links_lead_to_files(page, target):
     if not target.startswith("https://"):
         assert (ROOT / target.partition("#")[0]).is_file()

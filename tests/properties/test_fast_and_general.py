@@ -41,6 +41,7 @@ from tests.modes.recorders import Passing
 from tests.operators.oracles import DIFFERENTIABLE, IN_PLACE, NAMES, UNDEFINED, WITH_OUT, to_meta
 from tests.operators.samples import Sample, call, samples, schema_of, smooth_samples
 from tests.operators.test_batching import mapped_calls
+from tests.together import together
 from tests.warning_filters import all_warnings
 
 # --- general paths ----------------------------------------------------------------------------------------------------
@@ -662,7 +663,7 @@ SURROUNDINGS = {
 @pytest.mark.parametrize(("surroundings", "step"), [
     pytest.param("plain", 5, id="plain, some"),
     *[pytest.param(name, 1, id=name, marks=pytest.mark.slow) for name in SURROUNDINGS]])
-@pytest.mark.parametrize("edge_call", EDGE_CALLS)
+@together("edge_call", EDGE_CALLS)
 def test_arguments_of_all_sorts(edge_call, surroundings, step):
     name, arguments = EDGE_CALLS[edge_call]
     op = getattr(ops.np, name)
@@ -767,7 +768,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
-@pytest.mark.parametrize("kernel", KERNELS)
+@together("kernel", KERNELS)
 def test_results_are_fresh(schema, kernel, new_library):
     text, arguments = SCHEMAS[schema]
 
@@ -860,7 +861,7 @@ PRIMALS = [name for name in OPERANDS if name not in ("uninitialized", "objects",
 
 
 @pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+@together("entry_point", ENTRY_POINTS)
 def test_entry_points(entry_point, around):
     fast, general = ENTRY_POINTS[entry_point]
     for name, function in TRANSFORMED.items():
@@ -1044,8 +1045,8 @@ USES = list(uses_of_function(len))
 SAMPLES = {sample.name: (sample.function, sample.arguments) for sample in FUNCTIONS if sample.deterministic}
 
 
-@pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("name", [*SAMPLES, *GIVEN])
+@together("use", USES)
 def test_functions_of_users(name, use):
     if name in SAMPLES:
         function, arguments = SAMPLES[name]
@@ -1086,7 +1087,7 @@ SETUPS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("setup", SETUPS)
-@pytest.mark.parametrize("backward", BACKWARD_OF_OPERATORS)
+@together("backward", BACKWARD_OF_OPERATORS)
 def test_custom_operators(backward, setup, new_library):
     with new_library() as lib:
         op = library.custom_op(f"{lib.namespace}::f", lambda x, y, other: x * y, mutates_args=(),

@@ -124,7 +124,7 @@ def test_a_number_among_arrays_that_are_written_into(fresh, place):
 # --- objects ---
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@together("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_methods_check_self(cls):
     methods = [member for member in vars(cls).values() if type(member).__name__ == "method_descriptor"]
     for method in methods:
@@ -146,7 +146,7 @@ def test_objects_are_never_empty(cls):
         cls.__new__(cls)
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+@together("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_no_class_pickles_its_memory(cls):
     assert not hasattr(cls, "__reduce_cython__")
     assert not hasattr(cls, "__setstate_cython__")

@@ -11,6 +11,7 @@ from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_map
 from tests.functions import Stateless
+from tests.together import together
 
 ONE, TWO, THREE = np.array(1.0), np.array(2.0), np.array(3.0)
 PAIR = {"a": TWO, "b": THREE}
@@ -128,7 +129,7 @@ XS = {"p": np.array([1, 2, 3]), "q": np.array([1, 1, 1])}
 BATCH = {"a": np.array([2.0, 5.0]), "b": np.array([3.0, 7.0])}
 
 
-@pytest.mark.parametrize(("call", "expected"), [
+@together("call, expected", [
     (of_scan, stepped(3)),
     (lambda: of_scan(needs_data), stepped(3)),
     (lambda: vmap(lambda x: scan(lambda c, _: (step(c), None), {"a": x, "b": x + 1}, length=3)[0])(np.array([0, 0])),

@@ -11,6 +11,7 @@ import pytest
 from pydispatch.schema import fitting, parse_signature
 from pydispatch.schema.fitting import Fit, compare_signature, first_difference
 from tests.schema.samples import ARRAY, assert_says
+from tests.together import together
 
 
 @pytest.mark.parametrize(
@@ -62,8 +63,8 @@ class Method:
     def __call__(self, x, y, n, *, alpha=1, out): ...
 
 
-@pytest.mark.parametrize(
-    ("schema", "function", "fill"),
+@together(
+    "schema, function, fill",
     [
         (SCHEMA, lambda x, y, n=1, *, alpha=1, out: x, ""),
         (SCHEMA, lambda a, b, c=1, *, out, alpha=1: a, ""),

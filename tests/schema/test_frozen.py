@@ -9,6 +9,7 @@ import pytest
 from pydispatch.schema import parse_schema
 from pydispatch.schema.frozen import same_value
 from tests.schema.samples import ACCEPTED, ARRAY
+from tests.together import together
 
 
 def test_values_are_frozen():
@@ -24,7 +25,7 @@ def test_values_are_frozen():
         assert str(value) in repr(value)
 
 
-@pytest.mark.parametrize("text", [text for text, _ in ACCEPTED], ids=str)
+@together("text", [text for text, _ in ACCEPTED], ids=str)
 def test_pickle_and_copy(text):
     schema = parse_schema(text)
     assert pickle.loads(pickle.dumps(schema)) == schema

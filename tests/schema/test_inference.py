@@ -18,6 +18,7 @@ from pydispatch.exceptions import SchemaError
 from pydispatch.schema import DEVICE, parse_schema, parse_signature
 from pydispatch.schema.inference import infer_kernel_schema, infer_schema
 from tests.schema.samples import Access, Color, Plan, SubArray, assert_says
+from tests.together import together
 
 Alias = list[np.ndarray]
 
@@ -54,7 +55,7 @@ def with_annotations(ret=None, **annotations):
     return function
 
 
-@pytest.mark.parametrize(("annotation", "spelled"), ANNOTATIONS, ids=lambda x: str(x)[:40])
+@together("annotation, spelled", ANNOTATIONS, ids=lambda x: str(x)[:40])
 def test_annotation_of_a_parameter(annotation, spelled):
     function = with_annotations(x=annotation)
     assert str(infer_schema(function)) == f"({spelled} x) -> ()"

@@ -7,10 +7,11 @@ from pydispatch.schema import OperatorName, parse_name, parse_schema, parse_sign
 from pydispatch.schema.names import validate_namespace
 from pydispatch.schema.scanner import RESERVED_WORDS
 from tests.schema.samples import assert_says, caret, message_of
+from tests.together import together
 
 
-@pytest.mark.parametrize(
-    ("text", "fields"),
+@together(
+    "text, fields",
     [
         ("foo", (None, "foo", "")),
         ("_foo", (None, "_foo", "")),
@@ -37,8 +38,8 @@ def test_name(text, fields):
     assert str(name) == text.split("#")[0].replace(" ", "").replace("\t", "").strip()
 
 
-@pytest.mark.parametrize(
-    ("text", "at", "parts"),
+@together(
+    "text, at, parts",
     [
         ("a::b::c", "::c", ["the end of the name", "found '::'"]),
         ("ns:foo", ":foo", ["found ':'"]),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from pydispatch.schema import OperatorName, parse_schema, parse_schema_or_name, parse_signature
 from tests.schema.samples import ACCEPTED, SAME, assert_says, caret, message_of
+from tests.together import together
 
 
 def test_schema_or_name():
@@ -16,7 +15,7 @@ def test_schema_or_name():
     assert_says(message, "expected a schema, found a name", "ns::foo(Tensor x) -> Tensor")
 
 
-@pytest.mark.parametrize(("text", "printed"), ACCEPTED, ids=[text for text, _ in ACCEPTED])
+@together("text, printed", ACCEPTED, ids=[text for text, _ in ACCEPTED])
 def test_accepted(text, printed):
     schema = parse_schema(text)
     assert str(schema) == (text if printed is SAME else printed)
@@ -190,7 +189,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "at", "parts"), REFUSED, ids=[text[:60] for text, _, _ in REFUSED])
+@together("text, at, parts", REFUSED, ids=[text[:60] for text, _, _ in REFUSED])
 def test_refused(text, at, parts):
     message = message_of(text)
     assert_says(message, *parts)

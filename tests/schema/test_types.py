@@ -13,10 +13,11 @@ from pydispatch.schema.base_types import BASE_TYPES
 from pydispatch.schema.frozen import same_value
 from tests.ids import without_address
 from tests.schema.samples import ARRAY, Color, Plan, SubArray, argument, assert_says
+from tests.together import together
 
 
-@pytest.mark.parametrize(
-    ("text", "contains"),
+@together(
+    "text, contains",
     [
         *[(name, name in ("Tensor", "Any")) for name in BASE_TYPES],
         ("Tensor?", True), ("Tensor[]", True), ("Tensor?[]", True), ("Tensor[]?", True), ("Tensor[][]", True),
@@ -82,7 +83,7 @@ CONVERTED = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "value", "converted"), CONVERTED, ids=lambda x: without_address(x)[:25])
+@together("declared, value, converted", CONVERTED, ids=lambda x: without_address(x)[:25])
 def test_conversion(declared, value, converted):
     found = argument(f"{declared} x").convert(value)
     assert same_value(found, converted)
@@ -128,7 +129,7 @@ NOT_CONVERTED = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "value"), NOT_CONVERTED, ids=lambda x: without_address(x)[:25])
+@together("declared, value", NOT_CONVERTED, ids=lambda x: without_address(x)[:25])
 def test_no_conversion(declared, value):
     found = argument(f"{declared} x")
     with pytest.raises(TypeError) as raised:

@@ -103,8 +103,8 @@ def test_wrong_shapes(name, way):
     assert issubclass(caught.type, ValueError if issubclass(expected, ValueError) else expected)
 
 
-@pytest.mark.parametrize("way", {**WAYS, **BATCHES})
 @pytest.mark.parametrize("name", VALUES)
+@together("way", {**WAYS, **BATCHES})
 def test_bad_values(name, way):
     call, good, bad = VALUES[name]
     function, error_for = call_of(name, call)
@@ -116,8 +116,8 @@ def test_bad_values(name, way):
         assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
 
 
-@pytest.mark.parametrize("way", {**WAYS, **BATCHES})
 @pytest.mark.parametrize("name", COVARIANCES)
+@together("way", {**WAYS, **BATCHES})
 def test_covariances(name, way):
     bad = COVARIANCES[name]
     function, error_for = call_of("stats.multivariate_normal.logpdf", lambda f, x: f(THREE, 0 * THREE, x))

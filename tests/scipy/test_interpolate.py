@@ -11,6 +11,7 @@ from pydispatch.scipy import interpolate
 from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tracing import make_fx
 from tests.scipy.samples.linalg import entries
+from tests.together import together
 
 POINTS = np.array([-0.4, 0.5, 1.1, 2.5, 3.0, 4.2])
 PLACES = np.array([[-1.0, -0.4, 0.2, 1.1], [2.0, 2.9, 4.2, 5.0]])
@@ -42,7 +43,7 @@ def check_like_scipys(found, expected):
 
 @pytest.mark.parametrize("dtype", [float, complex])
 @pytest.mark.parametrize("n", [2, 3, 4, 6])
-@pytest.mark.parametrize("bc", CONDITIONS)
+@together("bc", CONDITIONS)
 def test_cubic_splines_are_scipys(bc, n, dtype):
     y = values(n, is_periodic=bc == "periodic", dtype=dtype)
     found = interpolate.CubicSpline(POINTS[:n], y, bc_type=CONDITIONS[bc])
@@ -163,9 +164,9 @@ def test_energy_is_quadratic_in_the_values():
 # --- transforms ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("in_dims", [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0)],
-                         ids=["points", "values", "places", "all"])
 @pytest.mark.parametrize("name", SPLINES)
+@together("in_dims", [(0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0)],
+          ids=["points", "values", "places", "all"])
 def test_vmap_is_a_loop(name, in_dims):
     def function(x, y, at):
         spline = SPLINES[name](x, y)
@@ -236,8 +237,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ERRORS)
+@together("way", WAYS)
 def test_errors_name_the_spline(name, way):
     function, message = ERRORS[name]
     with pytest.raises(ValueError, match=message):
@@ -262,8 +263,8 @@ LATER = {
 }
 
 
-@pytest.mark.parametrize("way", LATER)
 @pytest.mark.parametrize("name", VALUES)
+@together("way", LATER)
 def test_bad_values_are_found_where_a_transform_or_a_trace_has_them(name, way):
     function, bad, message = VALUES[name]
     with pytest.raises(ValueError, match=message) as caught:

@@ -10,6 +10,7 @@ from pydispatch.func import grad, jvp, vmap
 from pydispatch.scipy import linalg
 from pydispatch.testing import gradcheck, gradgradcheck
 from tests.scipy.samples.linalg import definite, entries, regular
+from tests.together import together
 
 DTYPES = pytest.mark.parametrize("dtype", [float, complex])
 
@@ -257,8 +258,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ERRORS)
+@together("way", WAYS)
 def test_bad_values_are_named(name, way):
     function, bad, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message) as caught:
@@ -267,8 +268,8 @@ def test_bad_values_are_named(name, way):
         assert caught.value.__notes__ == ["in example 2 of a batch of 3"]
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", SHAPES)
+@together("way", WAYS)
 def test_wrong_shapes_are_named(name, way):
     operator = "solve_triangular" if name == "right-hand side" else name
     with pytest.raises(ValueError, match=rf"^linalg.{operator}: "):

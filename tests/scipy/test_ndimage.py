@@ -10,14 +10,15 @@ from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.scipy import ndimage
 from pydispatch.testing import opcheck
 from tests.scipy.samples.sample import between
+from tests.together import together
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap"]
 IMAGE = between(-1, 1, 5, 6)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 5), (9, 13)], ids=str)
 @pytest.mark.parametrize("origin", ["first", "middle", "last"])
+@together("mode", MODES)
 def test_gradients_are_adjoints(shape, mode, origin):
     sign = {"first": -1, "middle": 0, "last": 1}[origin]
     shifts = [sign * ((m - 1) // 2) for m in shape]
@@ -60,9 +61,9 @@ def test_many_weights_have_the_gradient_of_few():
         np.testing.assert_allclose(gradient[place], (theirs.convolve(IMAGE, unit) * slopes).sum(), atol=1e-12)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("batched", [(0, None), (None, 0), (0, 0)], ids=["images", "weights", "both"])
 @pytest.mark.parametrize("shape", [(3, 2), (1, 3), (9, 8)], ids=str)
+@together("mode", MODES)
 def test_gradients_of_batches_are_those_of_a_loop(shape, batched, mode):
     values = [between(-1, 1, *(3,) * (dim == 0), *each, seed=seed)
               for seed, (dim, each) in enumerate(zip(batched, (IMAGE.shape, shape), strict=True))]
@@ -132,9 +133,9 @@ def test_integers_are_averaged_as_scipy_does(size):
 EVERY_MODE = [*MODES, "grid-constant", "grid-wrap", "grid-mirror"]
 
 
-@pytest.mark.parametrize("mode", EVERY_MODE)
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("n", [1, 2, 5])
+@together("mode", EVERY_MODE)
 def test_what_is_differentiated_is_what_is_interpolated(mode, order, n):
     row = between(-1, 1, n)
     points = np.concatenate([np.linspace(-3 * n - 0.013, 4 * n + 0.017, 101), np.arange(-3 * n, 4 * n)])[None]
@@ -210,10 +211,10 @@ def test_filters_are_those_of_torch():
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-12)
 
 
-@pytest.mark.parametrize("mode", [*MODES, "grid-wrap", "grid-constant"])
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 5), (1, 1), (9, 13)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("is_one_image", [True, False])
+@together("mode", [*MODES, "grid-wrap", "grid-constant"])
 def test_each_example_has_weights_of_its_own(shape, mode, dtype, is_one_image):
     weights, images = between(-1, 1, 3, *shape).astype(dtype), between(-1, 1, 3, 5, 6).astype(dtype)
     images = images[[0, 0, 0]] if is_one_image else images
@@ -235,9 +236,9 @@ def test_weights_of_0_leave_out_what_is_not_finite():
     np.testing.assert_allclose(found, expected, atol=1e-13)
 
 
-@pytest.mark.parametrize("mode", [*MODES, "grid-wrap", "grid-constant", "grid-mirror"])
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@together("mode", [*MODES, "grid-wrap", "grid-constant", "grid-mirror"])
 def test_many_images_have_points_of_their_own(mode, order, dtype):
     images = (10 * between(-1, 1, 12, 5, 6)).astype(dtype)
     points = between(-7, 13, 12, 2, 4)
@@ -271,7 +272,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize(("function", "error", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
+@together("function, error, message", BAD_CALLS.values(), ids=BAD_CALLS)
 def test_errors_name_the_function(function, error, message, way):
     with pytest.raises(error, match=message):
         way(function, IMAGE)

@@ -9,6 +9,7 @@ from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.scipy import signal
 from pydispatch.testing import opcheck
 from tests.scipy.samples.sample import between
+from tests.together import together
 
 MODES = ["full", "same", "valid"]
 METHODS = ["direct", "fft"]
@@ -32,7 +33,7 @@ def test_convolution_with_a_delta_is_the_array(shapes, mode):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+@together("shapes", SHAPES.values(), ids=SHAPES)
 def test_gradients_are_adjoints(shapes, mode, method):
     # <conv(x, k), g> = <x, gradient of x> = <k, gradient of k>.
     x, k = [between(-1, 1, *shape, seed=seed) for seed, shape in enumerate(shapes)]
@@ -47,7 +48,7 @@ def test_gradients_are_adjoints(shapes, mode, method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("batched", [(0, None), (None, 0), (0, 0)], ids=["first", "second", "both"])
-@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+@together("shapes", SHAPES.values(), ids=SHAPES)
 def test_gradients_of_batches_are_those_of_a_loop(shapes, batched, mode, method):
     values = [between(-1, 1, *(4,) * (dim == 0), *shape, seed=seed)
               for seed, (dim, shape) in enumerate(zip(batched, shapes, strict=True))]
@@ -236,7 +237,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize(("function", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
+@together("function, message", BAD_CALLS.values(), ids=BAD_CALLS)
 def test_errors_name_the_function(function, message, way):
     with pytest.raises(ValueError, match=message):
         way(function, np.ones(4))

@@ -14,6 +14,7 @@ from pydispatch.scipy.sparse.arrays import Structure
 from pydispatch.testing import gradcheck, gradgradcheck, opcheck
 from pydispatch.tracing import make_fx
 from tests.scipy.samples.linalg import entries, regular
+from tests.together import together
 
 DTYPES = pytest.mark.parametrize("dtype", [float, complex])
 OPERATORS = [name for name in SCIPY.of_families if name.startswith("sparse")]
@@ -234,8 +235,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ERRORS)
+@together("way", WAYS)
 def test_errors_name_the_function(name, way):
     function, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):

@@ -366,7 +366,7 @@ def with_warnings(function, *args):
 
 
 @pytest.mark.parametrize("name", ["logsumexp", "softmax", "log_softmax"])
-@pytest.mark.parametrize("values", [*SPECIAL_SUMS, [math.nan, 1.0]], ids=str)
+@together("values", [*SPECIAL_SUMS, [math.nan, 1.0]], ids=str)
 def test_they_warn_as_scipys(name, values):
     for axis in (None, 0):
         _, expected = with_warnings(getattr(scipy.special, name), np.array(values), axis)
@@ -385,7 +385,7 @@ IN_PLANS = {
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
-@pytest.mark.parametrize("kind", IN_PLANS)
+@together("kind", IN_PLANS)
 def test_they_are_steps_of_a_plan(name, kind):
     operator, a = getattr(ops.scipy, f"special_{name}"), IN_PLANS[kind]
     for axis in (None, *range(-1, a.ndim), tuple(range(a.ndim))):

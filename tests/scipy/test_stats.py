@@ -15,6 +15,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import grad, jacfwd, vmap
 from pydispatch.scipy import stats
 from tests.scipy.samples.sample import between
+from tests.together import together
 
 SHAPES = {"norm": (), "t": (3.5,), "gamma": (1.7,), "beta": (1.5, 2.5), "expon": (), "uniform": (), "laplace": (),
           "chi2": (3.3,)}
@@ -56,8 +57,8 @@ def test_quantiles_are_the_inverse(name):
     np.testing.assert_allclose(vmap(grad(back))(q), np.ones(4), rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", BOUNDED)
+@together("method", METHODS)
 def test_outside_of_the_support_there_is_no_gradient(name, method):
     function = method_of(f"{name}.{method}")
     x, shapes = np.array(BOUNDED[name]), [np.float64(value) for value in SHAPES[name]]

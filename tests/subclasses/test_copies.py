@@ -11,6 +11,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.subclasses import Shell
 from pydispatch.testing import LoggingTensor
 from tests.subclasses.classes import Around, Is, Two, Wrapped, bottom
+from tests.together import together
 
 
 class Plain(Tensor):
@@ -129,7 +130,7 @@ def state_of(tensor):
 
 
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
-@pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
+@together("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_class_values_and_state_are_kept(make, copied):
     x = make()
     y = copied(x)
@@ -150,7 +151,7 @@ def test_class_values_and_state_are_kept(make, copied):
 
 
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
-@pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
+@together("make", OBJECTS.values(), ids=OBJECTS.keys())
 def test_leaves_stay_leaves(make, copied):
     x = make().requires_grad_()
     y = copied(x)
@@ -173,7 +174,7 @@ SELF = {
 
 
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
-@pytest.mark.parametrize("make", SELF.values(), ids=SELF.keys())
+@together("make", SELF.values(), ids=SELF.keys())
 def test_an_object_that_refers_to_itself(make, copied):
     x, name = make()
     setattr(x, name, [x])

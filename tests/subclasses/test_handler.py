@@ -20,6 +20,7 @@ from pydispatch.modes import no_dispatch, restore_entry_state
 from pydispatch.subclasses import Shell
 from pydispatch.tree import tree_map
 from tests.subclasses.classes import Is, Wrapped, bottom, calls_of
+from tests.together import together
 
 ONES = np.ones((2, 2))
 
@@ -173,7 +174,7 @@ EXPRESSIONS = {
 
 
 @pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
-@pytest.mark.parametrize(("expression", "expected"), EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
+@together("expression, expected", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
 def test_what_reaches_the_handler(cls, expression, expected):
     x = cls(np.ones((2, 2)))
     with calls_of(cls) as calls:

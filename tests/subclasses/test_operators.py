@@ -12,6 +12,7 @@ from pydispatch.tree import tree_leaves
 from tests.numpy.calls import case_named
 from tests.operators.oracles import DIFFERENTIABLE, cases, is_single, likewise, weights
 from tests.subclasses.classes import Around, Is, Two, Wrapped
+from tests.together import together
 
 # NumPy's, of samples that ask for a real result of complex numbers
 pytestmark = pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
@@ -103,7 +104,7 @@ def gradients_in_place(name, case, wrap):
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-@pytest.mark.parametrize("wrap", [Is, Wrapped, Around, CLASSES["two"]], ids=["is-a", "has-a", "WrapperTensor", "two"])
+@together("wrap", [Is, Wrapped, Around, CLASSES["two"]], ids=["is-a", "has-a", "WrapperTensor", "two"])
 def test_gradients_in_place(name, wrap):
     usable = 0
     for case in cases(name):

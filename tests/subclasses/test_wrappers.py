@@ -18,6 +18,7 @@ from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
 from tests.operators.samples import samples
 from tests.subclasses.classes import Around, Is, NaiveTwo, Two, Wrapped, bottom, calls_of, noting_arguments
+from tests.together import together
 
 CUBE = np.arange(24.0).reshape(2, 3, 4)
 
@@ -188,8 +189,8 @@ WRAPS = {
 }
 
 
-@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS.keys())
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+@together("wrap", WRAPS.values(), ids=WRAPS.keys())
 def test_programs_give_what_they_give_plain(wrap, program):
     x = wrap(CUBE.copy())
     result, expected = program(x), program(CUBE.copy())

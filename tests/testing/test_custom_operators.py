@@ -17,6 +17,7 @@ from pydispatch.testing import gradcheck, gradgradcheck, opcheck
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from tests import custom_operators
 from tests.custom_operators import CUSTOM_OPERATORS
+from tests.together import together
 
 NAMESPACES = ("samples", "samples_by_name")
 BY_NAME = {sample.name: sample for sample in CUSTOM_OPERATORS}
@@ -110,7 +111,7 @@ def test_values(sample, number, namespace, wrap):
 
 
 @each(lambda sample: sample.name != "numpy_nms")
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8", "?"])
+@together("dtype", ["i1", "i2", "i4", "i8", "u1", "f2", "f4", "f8", "?"])
 def test_values_of_other_dtypes(sample, number, namespace, dtype):
     arguments, keywords = arguments_of(sample, number)
     arguments = tree_map(lambda leaf: (3 * leaf).astype(dtype) if is_float(leaf) else leaf, arguments)
@@ -292,7 +293,7 @@ def batched(leaf, dim, seed):
 
 
 @each(lambda sample: sample.has_fake, namespaces=("samples",))
-@pytest.mark.parametrize("pattern", ["front", "behind", "mixed", "some"])
+@together("pattern", ["front", "behind", "mixed", "some"])
 def test_batching_rules_agree_with_a_loop(sample, number, namespace, pattern):
     arguments, keywords = arguments_of(sample, number)
     leaves, spec = tree_flatten(arguments)

@@ -13,6 +13,7 @@ from pydispatch.testing import gradcheck, gradgradcheck
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 from tests import functions
 from tests.functions import FUNCTIONS
+from tests.together import together
 from tests.warning_filters import loops_allowed
 
 STEP = 1e-5
@@ -609,7 +610,7 @@ def mappable(**flags):
 
 @loops_allowed
 @pytest.mark.parametrize("sample", mappable(), ids=lambda sample: sample.name)
-@pytest.mark.parametrize("composition", COMPOSITIONS)
+@together("composition", COMPOSITIONS)
 def test_compositions_with_vmap_against_a_loop(sample, composition):
     program, loop = COMPOSITIONS[composition]
     for batch in batches(sample):

@@ -15,6 +15,7 @@ from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.higher_order import associative_scan, cond, map, scan, while_loop
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import ArraySpec, FakeMode, Graph, GraphInterpreter, Transformer, make_fx
+from tests.together import together
 
 WAYS = {
     "called": lambda graph: graph,
@@ -139,7 +140,7 @@ ONE_NEGATIVE, NONE_NEGATIVE = np.array([1.0, -2.0, 3.0]), np.array([1.0, 2.0, 3.
 
 
 @each_way
-@pytest.mark.parametrize("select", SELECTIONS.values(), ids=SELECTIONS)
+@together("select", SELECTIONS.values(), ids=SELECTIONS)
 def test_a_size_of_other_data_is_refused(way, select):
     # The trace has sizes as numbers: it would divide the sum of three elements by 2.
     mean = mean_of(select)
@@ -214,7 +215,7 @@ def test_sizes_that_are_known_are_not_checked():
 
 
 @each_way
-@pytest.mark.parametrize(("dtype", "number"), [
+@together("dtype, number", [
     ("f8", 2.0), ("f4", 2.0), ("f4", 2), ("f8", True), ("i1", 2), ("u2", 2), ("c8", 2.0), ("c16", 2j), ("?", True),
     ("i8", True),
 ])
@@ -302,8 +303,8 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "interpreter"])
 @pytest.mark.parametrize("function", BODIES)
+@together("way", [way for name, way in WAYS.items() if name != "interpreter"])
 def test_bodies_of_control_flow(function, way):
     x = np.linspace(0.1, 1.0, 8)
     run = way(make_fx(function)(np.ones(8)))

@@ -14,6 +14,7 @@ from pydispatch.func import functionalize, grad, jacfwd, jvp, linearize, vjp, vm
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 ONE, TRUE = np.array(1.0), np.array(True)
 
@@ -175,7 +176,7 @@ ONCE_WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("names", "where"), [*ONCE_WRONG, *stacks(60, 1)])
+@together("names, where", [*ONCE_WRONG, *stacks(60, 1)])
 def test_stacks(names, where):
     check(names, where)
 

@@ -9,6 +9,7 @@ from pydispatch.exceptions import DataDependentError
 from pydispatch.func import grad, hessian, jacrev, vmap
 from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.tracing import make_fx
+from tests.together import together
 
 X = np.array([0.5, -1.0, 2.0])
 LIMIT = np.array(3)
@@ -55,7 +56,7 @@ LOOPS = [counted, to_a_captured_limit, of_no_step, by_two_counters, nested, in_a
 @pytest.mark.parametrize("transform", [
     grad, lambda f: jacrev(grad(f)), hessian, lambda f: lambda x: vmap(grad(f))(pnp.stack([x, x + 1])),
 ], ids=["grad", "jacrev of grad", "hessian", "vmap of grad"])
-@pytest.mark.parametrize("f", LOOPS)
+@together("f", LOOPS)
 def test_the_gradient_of_a_loop_of_known_length_compiles(f, transform):
     expected = transform(f)(X)
     np.testing.assert_allclose(compile(transform(f))(X), expected, rtol=1e-12)

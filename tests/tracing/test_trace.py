@@ -25,6 +25,7 @@ from pydispatch.subclasses import Shell
 from pydispatch.tracing import ArraySpec, FakeMode, FakeTensor, Graph, Transformer, get_decompositions, make_fx
 from pydispatch.tree import register_pytree_node, tree_flatten, tree_leaves, tree_map, tree_unflatten
 from tests.functions import Stateless
+from tests.together import together
 
 THREE = np.array([0.25, -1.5, 2.0])
 SQUARE = np.array([[0.5, -1.0, 2.0], [1.5, 0.75, -0.25], [3.0, 0.1, 1.0]])
@@ -830,7 +831,7 @@ def _written_by_view(x):
 
 
 @pytest.mark.parametrize("tracing_mode", ["real", "fake"])
-@pytest.mark.parametrize("f", NUMBERS.values(), ids=NUMBERS)
+@together("f", NUMBERS.values(), ids=NUMBERS)
 def test_number_of_a_traced_value(f, tracing_mode):
     with pytest.raises(DataDependentError):
         make_fx(f, tracing_mode=tracing_mode)(THREE)

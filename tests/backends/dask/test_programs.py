@@ -9,6 +9,7 @@ from pydispatch.exceptions import DispatchTypeError, NoKernelError
 from pydispatch.func import grad, hessian, jvp, value_and_grad, vjp, vmap
 from pydispatch.library import impl
 from tests.backends.dask.lazy import check_lazy, computed, da, dask, lazily, n_tasks, uneven
+from tests.together import together
 
 RNG = np.random.default_rng(0)
 N, D, H, C = 40, 6, 5, 3
@@ -263,7 +264,7 @@ SOLVERS = {
 
 
 @pytest.mark.parametrize("chunks", MATRICES.values(), ids=list(MATRICES))
-@pytest.mark.parametrize("solver", SOLVERS.values(), ids=list(SOLVERS))
+@together("solver", SOLVERS.values(), ids=list(SOLVERS))
 def test_matrices_of_many_chunks(solver, chunks):
     a = DATA[:8] @ DATA[:8].T + 3 * np.eye(8)
     check_lazy(lazily(solver, chunks(da.from_array(a))), solver(a))

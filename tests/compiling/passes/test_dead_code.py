@@ -3,16 +3,16 @@
 import re
 
 import numpy as np
-import pytest
 
 from pydispatch import compile, ops
 from pydispatch.compiling.passes.dead_code import without_dead
 from pydispatch.higher_order import scan
 from tests.compiling.passes.interpreter import SEEDS, program
 from tests.compiling.same import check_same
+from tests.together import together
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 def test_the_results_and_what_they_are_computed_from_remain(seed):
     # The oracle follows the reads of the results backwards until nothing changes.
     made = program(seed)

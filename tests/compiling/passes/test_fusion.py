@@ -23,7 +23,7 @@ def test_blocks_compute_the_same_in_an_order_that_fits(block, seed):
     np.testing.assert_equal(made.run(found), made.run(made.steps))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 def test_no_other_step_uses_local_memory(seed):
     found = in_blocks(program(seed).steps, Fusion(smallest=1))
     for step in found:

@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import pytest
 
 from pydispatch import compile, ops
 from pydispatch.compiling.passes.ordering import dependencies, ordered
@@ -11,9 +10,10 @@ from pydispatch.compiling.steps import RepeatStep
 from pydispatch.higher_order import scan
 from tests.compiling.passes.interpreter import SEEDS, assert_reordered, may_swap, program
 from tests.compiling.same import check_same
+from tests.together import together
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 def test_dependencies_are_those_of_each_pair(seed):
     steps = program(seed).steps
     waiting, followers = dependencies(steps)
@@ -22,7 +22,7 @@ def test_dependencies_are_those_of_each_pair(seed):
     assert waiting == [sum(i in following for following in followers) for i in range(len(steps))]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@together("seed", SEEDS)
 def test_a_body_keeps_its_steps_and_their_dependencies(seed):
     made = program(seed)
     repeated, = ordered([RepeatStep(made.steps, 1, [], [], "scan")])
