@@ -130,7 +130,7 @@ def _under(guard, function):
 @needs_whole_entrances
 @pytest.mark.parametrize("make", GUARDS.values(), ids=GUARDS)
 def test_an_interrupted_block_is_left(make, count):
-    logs = _logs.get()
+    logs = _logs.get()      # private: nothing public lists the open logs, and one left open only costs time
     hit, changed = run_interrupted(entering(make), 5_000, 1e-4)
     count("interrupts", hit)
     assert changed == 0

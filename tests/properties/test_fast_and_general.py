@@ -993,7 +993,7 @@ def general_function(function: type[autograd.Function]) -> Callable[[], Any]:
     """Return a guard: calls of the Function go through `autograd/function.py` and `autograd/custom_derivatives.py`."""
     @contextmanager
     def inside():
-        _parts_of(function)     # which makes them
+        _parts_of(function)     # makes them. Private: public calls would run the fast path that this guard avoids
         rule = UserFunction(function)
         parts = _core.FunctionParts(
             rule, function, function.forward, function.setup_context, rule._n_parameters(), False)

@@ -135,6 +135,7 @@ def state():
         "array types": is_array(Array()),
         "types": dict(user_types.type_of_name),
         "containers": dict(tree._nodes),
+        # private, as most here: no public call shows half of a registration
         "decompositions": dict(decompositions._table),
         "rules of Functions": list(_parts_of(Doubled).derivative.interpreter_rules),
         "rules of an operator on functions": (dict(TOTAL._rules), dict(TOTAL._sites)),

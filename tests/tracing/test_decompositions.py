@@ -16,6 +16,7 @@ from pydispatch.tracing.decompositions import _table, decomposition_of, get_deco
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import samples
 
+# Private, since the public `get_decompositions` neither lists nor removes.
 NAMES = sorted(str(op.name).removeprefix("np::") for op in _table)
 
 
