@@ -1,7 +1,5 @@
 """Python numbers among the arguments of compiled functions: those that vary become arguments of the plan."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

@@ -1,7 +1,5 @@
 """Carries in place. The oracle is the repetition itself, run step by step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
