@@ -25,8 +25,8 @@ class Kernel:
     """
 
     __slots__ = (
-        "_inferred", "applies", "boxed", "checks_aliasing", "fallthrough", "fitting", "function", "is_composite",
-        "is_of_user", "with_keyset", "written",
+        "_inferred", "applies", "boxed", "checks_aliasing", "fallthrough", "fits", "fitting", "function",
+        "is_composite", "is_of_user", "with_keyset", "written",
     )
     is_fake = False     # the function computes the metadata of the results only
 
@@ -44,6 +44,7 @@ class Kernel:
         self.is_composite = is_composite            # transforms and the tape see the calls that it makes
         self.applies = applies                      # used only if applies(*args); None: for all calls
         self.fitting = fitting
+        self.fits: Schema | None = None             # the schema that it was last checked for
         self._inferred: Schema | bool | None = False
 
     @property
@@ -124,11 +125,14 @@ def make_kernel(
 
 def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
     """Raise RegistrationError if a kernel cannot take the arguments of a schema or its annotations contradict it."""
+    if kernel.fits is schema:
+        return
     inferred = kernel.inferred
     reason = None if inferred is None else first_difference(schema, inferred)
     if reason is None:
         try:
             kernel.fit(schema)
+            kernel.fits = schema
             return
         except ValueError as error:
             reason = str(error)

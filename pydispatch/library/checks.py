@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 from pydispatch._core import OpOverload
@@ -72,6 +73,8 @@ def as_kernel(name: OperatorName, role: str, function: Callable[..., Any]) -> Ke
 
 
 def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: Iterable[str]) -> str | None:
+    if _takes_exactly(function, len(positional), keywords):
+        return None
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):     # C functions may have no signature
@@ -85,6 +88,15 @@ def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: 
     except TypeError as error:
         return str(error)
     return None
+
+
+def _takes_exactly(function: Callable[..., Any], n: int, keywords: Iterable[str]) -> bool:
+    """Return whether a function has `n` parameters, then these keywords. `inspect` is much slower."""
+    code = function.__code__ if type(function) is FunctionType and not function.__dict__ else None
+    return code is not None and not (
+        code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_kwonlyargcount
+        or code.co_posonlyargcount) and code.co_argcount >= n and (
+        set(code.co_varnames[n:code.co_argcount]) == set(keywords))
 
 
 def gradient_names(schema: Schema) -> list[str]:

@@ -181,7 +181,11 @@ class CustomOpDef(_core.Callee):
             fn = kernel_function(f"operator {self.name}: argument fn", fn, 'write op.register_kernel("CPU", fn)')
             kernel = _kernel(fn, definition.schema)
             check_kernel(definition.schema, definition.site, kernel)
-            return self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
+            return self.put_kernel(keys, kernel, site)
+
+    def put_kernel(self, keys: Collection[DispatchKey], kernel: Kernel, site: str) -> Handle:
+        """Register a checked kernel, as `add_kernels` does."""
+        return self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
 
     def replace(self, registering: Mapping[object, Callable[[], Handle]]) -> Handle:
         """Register by kind and replace the previous registrations. If one is refused, restore the previous ones."""
@@ -415,7 +419,8 @@ def define_custom(
     """Define an operator from a checked schema and tags, and replace a custom operator of the same name."""
     name = schema.name
     assert name is not None
-    check_kernel(schema, site, _kernel(fn, schema))
+    kernel = _kernel(fn, schema)
+    check_kernel(schema, site, kernel)
     with registrations.lock:
         previous = definitions.get(str(name))
         if previous is not None:
@@ -428,7 +433,7 @@ def define_custom(
         op = defined.operator
         definition = CustomOpDef(op, fn, schema)
         definition.replace({"definition": lambda: defined})
-        definition.add_kernels(keys, fn, site)
+        definition.put_kernel(keys, kernel, site)
         missing = _missing_derivative(op, schema, tags)
         definition.replace({"no formula": partial(registrations.add_derivative, op.name, missing, site)})
         registrations.assign_item(definitions, str(name), definition)
