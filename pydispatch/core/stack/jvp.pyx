@@ -95,7 +95,10 @@ cdef object call_and_propagate(
 
 
 cdef bint is_simple(derivative, Signature signature, Frame* frame) except -1:
-    """Return whether this is an operator of the library with one new result, and no pytree holds wrappers."""
+    """Return whether this is an operator of the library with one new result, and no pytree holds wrappers.
+
+    A linear operator may take a tuple of them.
+    """
     cdef Py_ssize_t i
     if not isinstance(derivative, Derivative) or (<Derivative>derivative).in_place:
         return False
@@ -106,7 +109,8 @@ cdef bint is_simple(derivative, Signature signature, Frame* frame) except -1:
     if signature.lists:
         for i in range(frame.count):
             if (signature.arrays & bit(i) and frame.values[i] != NULL and not is_tensor_type(Py_TYPE(frame.values[i]))
-                    and word_of_value(frame.values[i]) & WRAPPER_FLAG):
+                    and word_of_value(frame.values[i]) & WRAPPER_FLAG and not (
+                        (<Derivative>derivative).forward == LINEAR and are_arrays(frame.values[i]))):
                 return False
     return True
 
@@ -138,6 +142,7 @@ cdef object propagate_simply(
     cdef Cell around
     cdef State lower = lowered_state(state)
     cdef JvpTensor result
+    cdef list kept = []
     for i in range(frame.count):
         values[i + 1] = frame.values[i]
         tangents[i] = NULL
@@ -147,6 +152,12 @@ cdef object propagate_simply(
                 values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
                 tangent = tangent_of(<JvpTensor>frame.values[i])
                 if tangent is not None and PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i) != Py_None:
+                    tangents[i] = new_reference(tangent)
+            elif frame.values[i] != NULL and signature.kind[i] & KIND == ARRAYS:
+                below, tangent = values_and_tangents(<tuple>frame.values[i], interpreter)
+                kept.append(below)
+                values[i + 1] = <PyObject*>below
+                if tangent is not None:
                     tangents[i] = new_reference(tangent)
         push_state(&around, lower)
         try:
@@ -172,6 +183,29 @@ cdef object propagate_simply(
         for i in range(frame.count):
             Py_XDECREF(tangents[i])
     return result
+
+
+cdef tuple values_and_tangents(tuple values, Jvp interpreter):
+    """Return the values below, and their tangents, or None if none has one."""
+    cdef list below = [], tangents = []
+    cdef bint moves = False
+    for value in values:
+        tangent = None
+        if owned_by(<PyObject*>value, interpreter):
+            tangent = tangent_of(<JvpTensor>value)
+            value = (<Tensor>value).array
+        moves = moves or tangent is not None
+        below.append(value)
+        tangents.append(tangent)
+    return tuple(below), tuple(tangents) if moves else None
+
+
+cdef tuple all_tangents(tuple values, tuple tangents):
+    """Return the tangents, with zeros for None."""
+    cdef list found = []
+    for value, tangent in zip(values, tangents):
+        found.append(upcalls.zeros_like(value) if tangent is None else tangent)
+    return tuple(found)
 
 
 cdef object square_with_tangent(Derivative derivative, Frame* frame, JvpTensor result, State state):
@@ -272,6 +306,10 @@ cdef object tangent_of_linear(
         replaced[i + 1] = values[i]
         if tangents[i] != NULL:
             replaced[i + 1] = tangents[i]
+            if Py_TYPE(tangents[i]) == &PyTuple_Type:
+                completed = all_tangents(<tuple>values[i], <tuple>tangents[i])
+                kept.append(completed)
+                replaced[i + 1] = <PyObject*>completed
         elif values[i] != NULL and derivative.formulas[i] is not None and values[i] != Py_None:
             zeros = upcalls.zeros_like(<object>values[i])
             kept.append(zeros)
