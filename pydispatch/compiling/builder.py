@@ -35,10 +35,10 @@ class QuietSite(str):
 class Builder:
     """Collects the steps of a plan. `site` is the user's line that the next steps belong to.
 
-    `compile_function(graph)` compiles the functions that operators call.
+    `compile_function(graph)` returns the PlanFunction of a function that an operator calls.
     """
 
-    def __init__(self, compile_function: Callable[[Graph], Callable[..., Any]]) -> None:
+    def __init__(self, compile_function: Callable[[Graph], Any]) -> None:
         self.compile_function = compile_function
         self.steps: list[Step] = []
         self.inputs: list[Value] = []

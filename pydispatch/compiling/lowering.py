@@ -150,24 +150,19 @@ def _planned(builder: Builder, function: Callable[..., Any], args: tuple[Any, ..
 class FunctionOfOperator:
     """The function of a graph that an operator calls: a plan for arrays like those of the trace, else the graph."""
 
-    def __init__(self, plan: Callable[..., Any], graph: Graph) -> None:
+    def __init__(self, plan: _core.Plan, graph: Graph) -> None:
         self._plan = plan
         self._graph = graph
-        specs = [node.meta["val"] for node in graph.placeholders]
-        self._metas = [(spec.shape, spec.dtype) for spec in specs]
 
     def __call__(self, *values: Any) -> Any:
-        is_known = len(values) == len(self._metas) and all(
-            type(value) is np.ndarray and value.shape == shape and value.dtype == dtype
-            for value, (shape, dtype) in zip(values, self._metas, strict=True))
-        return self._plan(*values) if is_known else self._graph(*values)
+        return self._plan.run(*values) if self._plan.fits(*values) else self._graph(*values)
 
 
 def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
     """Compile the graph for an operator that calls it, or return the graph if that fails."""
     read_numbers(graph)     # its plan does not take them
     try:
-        return FunctionOfOperator(builder.compile_function(graph), graph)
+        return FunctionOfOperator(builder.compile_function(graph).plan, graph)
     except CompilationError as error:
         builder.notes.append(f"a function that an operator calls is no plan: {error}")
         return graph

@@ -118,6 +118,16 @@ cdef class Plan:
                 raise TypeError("a plan with machine code cannot be pickled\npickle the compiled function instead")
         return Plan, self.described
 
+    def fits(self, *arrays):
+        """Return whether `run` takes these arrays."""
+        if len(arrays) != len(self.inputs):
+            return False
+        for array, (shape, dtype) in zip(arrays, self.inputs):
+            if type(array) is not numpy.ndarray or not is_array_like(
+                    <PyArrayObject*><PyObject*>array, <PyObject*>shape, <PyObject*>dtype):
+                return False
+        return True
+
     def run(self, *arrays):
         """Return the results as a tuple of new arrays. Raise TypeError unless the arrays match `inputs` one by one."""
         if len(arrays) != len(self.inputs):
