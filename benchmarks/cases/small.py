@@ -57,6 +57,9 @@ ROWS = (
     ("clip", "ours.clip(x, 0.0, 1.0)", "X.clip(0.0, 1.0)", "x.clip(0.0, 1.0)"),
     ("astype", "ours.astype(x, np.float32)", "X.astype(np.float32)", "x.astype(np.float32)"),
     ("copy", "ours.copy(x)", "X.copy()", "x.copy()"),
+    ("array * scalar", "ours.multiply(x, s)", "X * s", "x * s"),
+    ("scalar * array", "ours.multiply(s, x)", "s * X", "s * x"),
+    ("scalar * scalar", "ours.multiply(s, s)", "S * S", "np.multiply(s, s)"),
     ("take", "ours.take(x, key)", "X.take(key)", "x.take(key)"),
 )
 
@@ -67,6 +70,7 @@ def small_cases() -> Iterator[Excess]:
     names: dict[str, Any] = {
         "np": np, "ours": ops.np, "x": x, "y": y, "m": m, "out": out, "key": np.array([0, 2]), "mask": x > 1,
         "X": Tensor(x.copy()), "Y": Tensor(y.copy()), "M": Tensor(m.copy()), "OUT": Tensor(out.copy()),
+        "s": np.float64(3.0), "S": Tensor(np.float64(3.0)),
     }
     for tensor in ("X", "Y", "M"):
         names[tensor][...]

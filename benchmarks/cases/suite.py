@@ -26,6 +26,7 @@ from benchmarks.cases.peers import NAMESPACE
 from benchmarks.cases.python_dispatch import compiled_cases, handler_cases, torch_cases, tracing_cases
 from benchmarks.cases.scans import scan_cases
 from benchmarks.cases.small import small_cases
+from benchmarks.cases.solvers import solver_cases
 from benchmarks.cases.transforms import transform_cases
 from pydispatch import __version__
 from pydispatch.cli.timing import quiet
@@ -44,7 +45,7 @@ def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iter
         custom_cases(library, left_out, pattern), handler_cases(), tracing_cases(),
         torch_cases(left_out, pattern), compiled_cases(pattern),
         transform_cases(left_out, pattern), interpreter_cases(), loop_cases(),
-        scan_cases(left_out, pattern), filling_cases(left_out, pattern), large_cases(left_out, pattern),
+        scan_cases(left_out, pattern), solver_cases(), filling_cases(left_out, pattern), large_cases(left_out, pattern),
         (Absolute(GRAPHS, *row) for row in GRAPH_ROWS), (Absolute(ONCE, *row) for row in ONCE_ROWS),
     )
     return (case for case in chained if matches(case.group, case.name, pattern))
