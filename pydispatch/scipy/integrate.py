@@ -626,7 +626,7 @@ def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options)
     if not size:
         return (*map(np.zeros_like, likes), np.zeros(()))
     if size == 1 and likes[0].dtype.kind == "f":
-        y, error, *more = integrate.quad(lambda x: raw(func(np.asarray(x, low.dtype), *args)[0]).item(), float(low),
+        y, error, *more = integrate.quad(lambda x: func(np.asarray(x, low.dtype), *args)[0].item(), float(low),
                                          float(high), full_output=1, limit=options["limit"], **given)
         problem = more[1] if len(more) > 1 else None
         y = np.asarray([y])
