@@ -204,7 +204,7 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
     if function is None and rule is None and not is_foldable:
         raise CannotLowerError("a kernel replaces that of the library")
     before = builder.mark()
-    problem = CannotLowerError("no loop computes it")
+    problem = "no loop computes it"     # not an exception, which would keep the frames alive
     try:
         if function is not None and not kwargs and len(args) == function.nin:
             return pointwise(builder, spec, function, args)
@@ -217,10 +217,10 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
             return rule(builder, spec, **arguments)
     except CannotLowerError as error:
         builder.roll_back(before)
-        problem = error
+        problem = str(error)
     result = _folded(builder, op, spec, args, kwargs) if is_foldable else None
     if result is None:
-        raise problem
+        raise CannotLowerError(problem)
     return result
 
 

@@ -54,7 +54,7 @@ class Names:
         found = NUMBERED.fullmatch(name) if name[-1].isdigit() else None
         base, number = (found[1], int(found[2])) if found else (name, 0)
         number = max(number, self._last.get(base, 0)) + 1
-        while f"{base}_{number}" in self._taken:        # no reserved name ends in a number
+        while (numbered := f"{base}_{number}") in self._taken:      # no reserved name ends in a number
             number += 1
         self._last[base] = number
-        return f"{base}_{number}"
+        return numbered
