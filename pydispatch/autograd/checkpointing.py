@@ -16,7 +16,7 @@ from pydispatch._registry.derivatives import CustomDerivative
 from pydispatch.autograd.backward import gradients_in_interpreter
 from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
-from pydispatch.autograd.randomness import Draws
+from pydispatch.autograd.randomness import Draws, check_untouched
 from pydispatch.autograd.surroundings import Surroundings
 from pydispatch.autograd.trials import cut_off_kept
 from pydispatch.autograd.values import as_tensor, check_no_fake, values_below
@@ -227,5 +227,10 @@ class _CheckpointDerivative(CustomDerivative):
         """Return the leaves of the output for these arguments and captured Tensors."""
         n = len(values) - len(self._captured)
         meanings = {id(tensor): value for tensor, value in zip(self._captured, values[n:], strict=True)}
-        return tree_leaves(self._surroundings.again(
-            self._draws.replay, self._run, _core.Substitution(meanings), values[:n]))
+
+        def run() -> Any:
+            output = self._run(_core.Substitution(meanings), values[:n])
+            check_untouched()
+            return output
+
+        return tree_leaves(self._surroundings.again(self._draws.replay, run))

@@ -24,7 +24,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Vmap, Wrapper
 from pydispatch._sites import caller_site, describe_interpreter
-from pydispatch.exceptions import AutogradError, VmapError
+from pydispatch.exceptions import AutogradError, FunctionalizationError, VmapError
 from pydispatch.ops import ops
 
 T = TypeVar("T")
@@ -120,6 +120,7 @@ class Draws:
         self.drawn: list[np.random.Generator] = []
         self.copies: list[Any] = []
         self.not_repeatable: dict[str, str] = {}    # the names of operators, and where they were called
+        self.handed_out: set[int] = set()           # the ids of bit generators that it asked for, see `bits_here`
         # the interpreters of vmap around the first run
         self.batches = _batches() - _foreign() if batches is None else batches
 
@@ -147,10 +148,14 @@ class Draws:
         """Call a function for other examples of a batch than the recorded ones, with draws from the recorded start."""
         return _core.drawing(_Restarting(self), function, *args) if self.copies else function(*args)
 
-    def rewind(self) -> None:
-        """Reset the generators to their states before the recorded run."""
+    def rewind(self, *, without_data: bool = False) -> None:
+        """Reset the generators to their states before the recorded run.
+
+        In a run without data, only the function itself has changed states.
+        """
         for generator, copied in zip(self.drawn, self.copies, strict=True):
-            bits_of(generator).state = bits_of(copied).state
+            if not without_data or id(bits_of(generator)) in self.handed_out:
+                bits_of(generator).state = bits_of(copied).state
 
     def copy_of(self, generator: np.random.Generator, claimed: set[int]) -> Any:
         """Return a generator in the state in which the recorded run first drew from this one.
@@ -270,6 +275,7 @@ class _Recording(_Redirecting):
         self.outer = _core.current_state().generators
         super().__init__(_foreign())
         self.recorded = draws
+        self.handed_out = draws.handed_out
 
     def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
         meant = generator if self.outer is None else self.outer.generator(generator)
@@ -295,9 +301,20 @@ class _Replay(_Redirecting):
         super().__init__((_batches() - draws.batches) | _foreign())
         self._draws = draws
         self._claimed: set[int] = set()
+        self._untouched: list[tuple[Any, Any]] = []     # bit generators of which copies draw now, and their states
+
+    def check(self, sources: Sequence[Any] | None) -> None:
+        """Raise FunctionalizationError if the state of one of these has changed since operators drew from a copy."""
+        for bits, state in self._untouched:
+            is_meant = sources is None or any(bits is source for source in sources)
+            if is_meant and not are_same_states(bits.state, state):
+                raise FunctionalizationError(
+                    f"a function that runs again changes the state of a {type(bits).__name__} by something other than "
+                    f"the draw of an operator, after operators drew from it\n{REMEDY}")
 
     def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
-        found: np.random.Generator = _core.drawing(None, self._draws.copy_of, generator, self._claimed)
+        self._untouched.append((bits_of(generator), bits_of(generator).state))
+        found: np.random.Generator = _core.drawing(_Copying(frozenset()), self._draws.copy_of, generator, self._claimed)
         return found
 
 
@@ -317,6 +334,12 @@ class _Sharing(_Redirecting):
 
     def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
         return generator
+
+
+class _Copying(_Sharing):
+    """Makes copies of generators for a run that repeats draws."""
+
+    repeats = True
 
 
 def for_another_context(function: Callable[..., T]) -> Callable[..., T]:
@@ -345,6 +368,23 @@ def is_handed_out(bits: Any) -> bool:
     return draws is not None and id(bits) in draws.handed_out
 
 
+def forget_handed_out(sources: Sequence[Any]) -> None:
+    """Note that the states of these bit generators have been restored."""
+    draws: Any = _core.current_state().generators
+    if draws is not None:
+        draws.handed_out.difference_update(map(id, sources))
+
+
+def check_untouched(sources: Sequence[Any] | None = None) -> None:
+    """Raise FunctionalizationError if a function that repeats draws has changed the state of a source otherwise.
+
+    Check these sources, or all from which it draws.
+    """
+    draws: Any = _core.current_state().generators
+    if isinstance(draws, _Replay):
+        draws.check(sources)
+
+
 def is_repeating() -> bool:
     """Return whether the running function repeats the draws of an earlier run."""
     draws: Any = _core.current_state().generators
@@ -357,16 +397,6 @@ def bits_of(generator: np.random.Generator) -> Any:
     The attribute of that name is refused to functions that are traced.
     """
     return np.random.Generator.bit_generator.__get__(generator)
-
-
-def forget_advance(bits: Any, old: Any, advanced: Any) -> None:
-    """Set the copies that running functions have made of a generator in the advanced state to the old state."""
-    draws: Any = _core.current_state().generators
-    while isinstance(draws, _Recording):
-        for drawn, copied in zip(draws.recorded.drawn, draws.recorded.copies, strict=True):
-            if bits_of(drawn) is bits and are_same_states(bits_of(copied).state, advanced):
-                bits_of(copied).state = old
-        draws = draws.outer
 
 
 def note_made(generator: np.random.Generator) -> None:
@@ -416,15 +446,19 @@ def words_of_state(generator: np.random.Generator) -> np.ndarray:
     return np.array(words, np.uint64)
 
 
-def state_of(source: Any) -> tuple[Any, ...]:
-    """Return the state of a source other than a Generator for comparisons, with the number of its children."""
+def state_of(source: Any, unused: int | None = None) -> tuple[Any, ...]:
+    """Return the state of a source other than a Generator for comparisons, with the number of its children.
+
+    `unused` replaces the unused part of the state of a bit generator.
+    """
     if isinstance(source, np.random.RandomState):
         state = full_state_of(source)
         return state if isinstance(state, tuple) else (state["gauss"], *[
             leaf if isinstance(leaf, int) else leaf.tobytes() for leaf in _leaves_of_state(state)])
     sequence = getattr(source, "seed_seq", source)
     children = sequence.n_children_spawned if type(sequence) is np.random.SeedSequence else 0
-    leaves = [] if sequence is source else _leaves_of_state(source.state)
+    leaves = [] if sequence is source else _leaves_of_state(
+        source.state if unused is None else with_unused_part(source.state, unused))
     return (children, *[leaf if isinstance(leaf, int) else leaf.tobytes() for leaf in leaves])
 
 
@@ -464,6 +498,53 @@ def _filled_state(state: Any, words: Iterator[int]) -> Any:
 
 def _size_of_state(generator: np.random.Generator) -> int:
     return len(words_of_state(generator))
+
+
+# --- the unused parts of states --------------------------------------------------------------------------------------
+
+# Programs cannot see a change of this part, so it shows that a state was set, even to an equal one.
+
+
+def unused_part(state: Any) -> tuple[str, int]:
+    """Return the name of the part of a bit generator's state that does not influence what is drawn, and its value.
+
+    The name is empty if no part is known.
+    """
+    if state.get("has_uint32"):                             # half a word waits: any other number says so, too
+        return "has_uint32", state["has_uint32"] >> 1
+    if "has_uint32" in state:                               # the half that was drawn last
+        return "uinteger", state["uinteger"]
+    if state["bit_generator"] == "MT19937" and state["state"]["pos"]:      # all but one bit of the first word
+        return "key", int(state["state"]["key"][0]) & _LOW_BITS
+    return "", 0
+
+
+def with_unused_part(state: Any, value: int) -> Any:
+    """Return the state with another value of the unused part."""
+    name, _ = unused_part(state)
+    if name == "key":
+        key = state["state"]["key"].copy()
+        key[0] = int(key[0]) & ~_LOW_BITS | value & _LOW_BITS
+        return {**state, "state": {**state["state"], "key": key}}
+    parts = {"has_uint32": {"has_uint32": 1 | value << 1}, "uinteger": {"uinteger": value & (_LOW_BITS << 1 | 1)}}
+    return {**state, **parts.get(name, {})}
+
+
+def count_in_unused_part(bits: Any) -> None:
+    """Add one to the unused part of the state of a bit generator."""
+    state = bits.state
+    bits.state = with_unused_part(state, unused_part(state)[1] + 1)
+
+
+def restore_unused_part(bits: Any, old: tuple[str, int]) -> None:
+    """Set the unused part of the state of a bit generator to the old one, unless draws have replaced it."""
+    name, value = unused_part(bits.state)
+    if name == old[0] and (value - old[1]) & _LOW_BITS < _MANY:
+        bits.state = with_unused_part(bits.state, old[1])
+
+
+_LOW_BITS = (1 << 31) - 1
+_MANY = 1 << 20         # calls that are counted
 
 
 # --- vmap ------------------------------------------------------------------------------------------------------------

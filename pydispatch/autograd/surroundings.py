@@ -22,12 +22,16 @@ from pydispatch.autograd.captures import attributes_of, classes_of, in_reach, sl
 from pydispatch.autograd.randomness import (
     are_same_states,
     bits_of,
-    forget_advance,
+    check_untouched,
+    count_in_unused_part,
+    forget_handed_out,
     full_state_of,
     hidden_source,
     is_handed_out,
+    restore_unused_part,
     set_full_state,
     sources,
+    unused_part,
 )
 from pydispatch.tree import tree_leaves
 
@@ -53,6 +57,7 @@ class Surroundings:
         self.drawn: set[int] | None = None  # the ids of bit generators that operators drew from, None: unknown
         self.n_spawned = 0                  # the children of SeedSequences in the first run
         self.n_children_drawn = 0           # how many of these operators drew from
+        self._repeats = False
         self._arrays: list[tuple[np.ndarray, np.ndarray]] = []
         self._lists: list[tuple[list[Any], list[Any]]] = []
         # (object, what holds its names, which of them, their values)
@@ -133,43 +138,33 @@ class Surroundings:
     def _is_drawn(self, generator: Any) -> bool:
         """Return whether operators may have changed the state, or code that runs again with a copy of the generator.
 
-        Operators draw nothing without data.
+        Operators draw nothing without data, and from copies in later runs.
         """
-        if _core.current_state().default_backend == "Meta":
+        if self._repeats or _core.current_state().default_backend == "Meta":
             return is_handed_out(generator)
         return self.drawn is None or id(generator) in self.drawn
 
     def again(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function with the surroundings reset, and restore their present state afterwards."""
         changes = self.restore()
-        is_without_data = _core.current_state().default_backend == "Meta"
-        advanced = self._advance() if is_without_data else []
+        marked = [bits for bits, _ in self._generators.values() if isinstance(bits, np.random.BitGenerator)]
+        for bits in marked:
+            count_in_unused_part(bits)
+        self._repeats = True
         try:
-            return function(*args)
+            result = function(*args)
+            check_untouched(marked)
+            return result
         finally:
-            self._undo_advance(advanced)
+            for bits in marked:
+                _, old = self._generators[id(bits)]
+                if are_same_states(bits.state, old) and not self._is_drawn(bits):
+                    self._note([_set_state(bits, old, False)])      # it was set
+                restore_unused_part(bits, unused_part(old))
             self._note(self.restore())
+            self._repeats = False
+            forget_handed_out(marked)
             undo(changes)
-
-    def _advance(self) -> list[tuple[Any, Any, Any]]:
-        """Advance bit generators before a run in which operators draw nothing, and return them with both states.
-
-        If the function sets the state in which the run begins, that is a change, too.
-        """
-        found = []
-        for bits, old in self._generators.values():
-            if isinstance(bits, np.random.BitGenerator):
-                bits.random_raw()
-                found.append((bits, old, bits.state))
-        return found
-
-    def _undo_advance(self, advanced: list[tuple[Any, Any, Any]]) -> None:
-        for bits, old, state in advanced:
-            forget_advance(bits, old, state)
-            if are_same_states(bits.state, state):
-                bits.state = old
-            elif not self._is_drawn(bits):
-                self._note([_set_state(bits, old, False)])
 
     def note(self) -> None:
         """Note what the first run has replaced, and what it has lost."""

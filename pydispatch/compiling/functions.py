@@ -278,9 +278,8 @@ class Compiled(CompiledFunction):
         return program, arguments
 
     def _traced(self, arguments: _Arguments) -> Program:
-        sources = Sources("compile", arguments.reach)
-        program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend)
-        sources.check()     # nothing is drawn
+        program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend,
+                              Sources("compile", arguments.reach))
         program.numbers = arguments.numbers
         placeholders = program.graph.placeholders
         for meta, positions in (("donated", arguments.donated if self.donate else ()), ("number", program.numbers)):

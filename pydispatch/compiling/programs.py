@@ -40,6 +40,7 @@ from pydispatch.tracing import ArraySpec, FakeMode, Graph, Node
 from pydispatch.tracing.effects import SharedMemory, effects_of, is_pure, makes_other_numbers, written_nodes
 from pydispatch.tracing.numbers import TracedNumber, plain
 from pydispatch.tracing.rewriting import eliminate_dead_code
+from pydispatch.tracing.sources import Sources
 from pydispatch.tracing.targets import name_of
 from pydispatch.tracing.trace import PARAMETERS, graph_of_call
 from pydispatch.tracing.values import map_values, spec_of
@@ -267,13 +268,17 @@ class Functional:
 
 
 def of_function(
-    f: Callable[..., Any], names: Sequence[str], arrays: Sequence[Any], backend: ChosenCompiler
+    f: Callable[..., Any], names: Sequence[str], arrays: Sequence[Any], backend: ChosenCompiler,
+    sources: Sources | None = None,
 ) -> Program:
-    """Return the program of a function of these arrays, which returns a pytree of arrays and literals."""
+    """Return the program of a function of these arrays, which returns a pytree of arrays and literals.
+
+    Only operators may change the `sources`.
+    """
     noting = NotingOutput(f, names)
     program = traced(noting, tuple([(tuple(array.shape), dtype_of(array)) for array in arrays]), backend,
                      # in the context where transforms run
-                     layouts=partial(contextvars.copy_context().run, layouts_of, arrays))
+                     layouts=partial(contextvars.copy_context().run, layouts_of, arrays), sources=sources)
     assert noting.unflatten is not None
     flat = FlatFunction(f, names, noting.unflatten.leaves)
     program.flat = program.smooth = flat if program.flat is noting else Functional(flat)
@@ -290,19 +295,20 @@ def layouts_of(arrays: Iterable[Any]) -> Layouts:
 
 def traced(
     flat: Flat, specs: Specs, backend: ChosenCompiler, smooth: Flat | None = None, n_smooth: int | None = None, *,
-    layouts: Layouts | Callable[[], Layouts] | None = None,
+    layouts: Layouts | Callable[[], Layouts] | None = None, sources: Sources | None = None,
 ) -> Program:
     """Return the program of a function of arrays that returns a tuple. `layouts` may be a function that finds them."""
     # without guard, mode or transform
-    flat, graph, layouts = contextvars.Context().run(_traced, flat, specs, layouts)
+    flat, graph, layouts = contextvars.Context().run(_traced, flat, specs, layouts, sources=sources)
     return Program(flat, specs, backend, graph, None, smooth, n_smooth, layouts)
 
 
 def _traced(
     flat: Flat, specs: Specs, layouts: Layouts | Callable[[], Layouts] | None, keeps_functions: bool = False,
+    sources: Sources | None = None,
 ) -> tuple[Flat, Graph, Layouts | None]:
     """Return a function that writes to nothing (the given one if possible), its graph, and the layouts that matter."""
-    tracer = ProgramTracer(specs, layouts, keeps_functions)
+    tracer = ProgramTracer(specs, layouts, keeps_functions, sources)
     with np.errstate(all="ignore"):     # runs report errors, also in folded calls
         graph = tracer.graph_of(flat)
         if any(map(writes, _nodes_of(graph))):
@@ -331,12 +337,13 @@ class ProgramTracer:
     """
 
     def __init__(
-        self, specs: Specs, layouts: Layouts | Callable[[], Layouts] | None, keeps_functions: bool
+        self, specs: Specs, layouts: Layouts | Callable[[], Layouts] | None, keeps_functions: bool,
+        sources: Sources | None = None,
     ) -> None:
         self.specs = specs
         self.find_layouts = layouts if callable(layouts) else lambda: layouts or (None,) * len(specs)
         self.layouts = None if callable(layouts) else layouts
-        self.keeps_functions = keeps_functions
+        self._trace = partial(graph_of_call, keeps_functions=keeps_functions, sources=sources)
 
     def graph_of(
         self, flat: Flat, *, on_data: bool = False, layouts_matter: bool = True, bodies_reshape: bool = False,
@@ -348,8 +355,8 @@ class ProgramTracer:
         try:
             if not on_data and self.layouts is None:
                 mode = FakeMode(allow_real_inputs=True)
-                return graph_of_call(flat, tuple([mode.new_fake(shape, dtype) for shape, dtype in self.specs]), True,
-                                     keeps_functions=self.keeps_functions, are_new=True)
+                fakes = tuple([mode.new_fake(shape, dtype) for shape, dtype in self.specs])
+                return self._trace(flat, fakes, True, are_new=True)
         except (AutogradError, DataDependentError, FunctionalizationError) as error:
             if not needs_memory(error):
                 raise
@@ -360,8 +367,7 @@ class ProgramTracer:
         draws = Draws()
         try:
             with OnMadeUpData(bodies_reshape):
-                return draws.record(partial(
-                    graph_of_call, flat, tuple(arrays), False, keeps_functions=self.keeps_functions))
+                return draws.record(self._trace, flat, tuple(arrays), False)
         finally:
             draws.rewind()      # the operators have drawn
 

@@ -206,7 +206,16 @@ class FlatFunction:
         if self.surroundings.extended and not are_alike(function, args, self.surroundings, n_steps):
             self.refuse_steps(remedy)
         self.surroundings.extended = ""         # the steps are alike
-        return self.surroundings.again(function, *args)
+        return self.again_as_a_step(function, *args)
+
+    def again_as_a_step(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function for a step of another run of a loop. Raise if a step begins with other draws than the first.
+        """
+        assert self.surroundings is not None
+        result = self.surroundings.again(function, *args)
+        if self.surroundings.source:
+            self.refuse_state("")
+        return result
 
     def note_stack(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function, and note the interpreters of this call. Only a value of an earlier step is lost."""
@@ -690,7 +699,7 @@ def noting_draws(draws: Draws, function: Callable[..., Any], *args: Any) -> Any:
     try:
         return contextvars.Context().run(for_another_context(_on_meta), draws, function, args)
     finally:
-        draws.rewind()          # the function may set their states itself
+        draws.rewind(without_data=True)
 
 
 def _on_meta(draws: Draws, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -781,7 +790,7 @@ def _prepare_later_runs(
 ) -> None:
     """Let later runs of a function find the surroundings of its first run, or refuse them."""
     cut_off_kept(function.who, function.function, function.example_arguments, surroundings, inputs)
-    again: Callable[..., Any] = surroundings.again
+    again: Callable[..., Any] = function.again_as_a_step if state else surroundings.again
     is_traced = any(mode._knows_bodies for mode in _core.active_modes())
     if surroundings.source and (is_traced or surroundings.drawn):
         function.refuse_state("")       # draws of operators began in other states than those of one run

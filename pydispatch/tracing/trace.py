@@ -158,7 +158,7 @@ def graph_of_call(
     mode.sources = sources
     for name, value in zip(names, inputs, strict=True):
         mode.add_placeholder(name, value)
-    with nullcontext() if fake_mode is None or is_active else fake_mode, mode:
+    with sources or nullcontext(), nullcontext() if fake_mode is None or is_active else fake_mode, mode:
         result = f(*tree_unflatten(inputs, in_spec))
     graph = mode.finish(result, is_body)
     graph.in_spec, graph.check_shapes = in_spec, check_shapes
@@ -371,8 +371,6 @@ class TraceMode(DispatchMode):
     def finish(self, result: Any, is_body: bool = False) -> Graph:
         """Return the graph that returns `result` in its structure. With `is_body`, it may become a body, see `Graph`.
         """
-        if self.sources is not None:
-            self.sources.check()
         self.graph.output(map_values(self._output, result))
         for constant in self._constants.values():
             if constant.copied:

@@ -627,8 +627,11 @@ TRACES: dict[str, Callable[..., Any]] = {
 }
 
 
+SET_TO_THE_START = {"state of before, then a draw": Held.set_to_the_start}
+
+
 @pytest.mark.parametrize("trace", TRACES.values(), ids=TRACES)
-@together("draw", UNSEEN.values(), ids=UNSEEN)
+@together("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
 def test_traces_refuse_states_that_change_unseen(draw, trace):
     held = Held()
     with pytest.raises((DispatchTypeError, FunctionalizationError), match=r"the state of a [A-Z](.|\n)*draw by"):
@@ -649,9 +652,6 @@ GRADIENTS: dict[str, Callable[..., Any]] = {
     "second derivative": lambda f: (None, func.grad(lambda s: func.grad(lambda x: f(s * x))(X) @ X)(1.0)),
     "vmap of grad": lambda f: (None, func.vmap(func.grad(f), randomness="same")(X[None])[0]),
 }
-
-
-SET_TO_THE_START = {"state of before, then a draw": Held.set_to_the_start}     # which no trace of one run can know
 
 
 @pytest.mark.parametrize("ask", GRADIENTS.values(), ids=GRADIENTS)
@@ -687,6 +687,56 @@ def test_one_run_follows_states_that_change_unseen_or_refuses(way, draw):
         assert "the state of a" in str(error)       # noqa: PT017
         return
     np.testing.assert_allclose(slope, np.full(3, factor))
+
+
+@pytest.mark.parametrize("trace", [TRACES[name] for name in ("real", "fake", "compile", "grad")])
+def test_traces_refuse_a_state_that_is_set_back_after_a_draw(trace):
+    held = Held()
+
+    def drawn_twice(x: Any) -> Any:
+        state = held.bits.state
+        first = x * held.rng.normal()
+        held.bits.state = state
+        return first * held.rng.normal()
+
+    with pytest.raises(DispatchTypeError, match=r"the state of a PCG64"):
+        trace(drawn_twice)
+
+
+@pytest.mark.parametrize("bit_generator", [np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64])
+@pytest.mark.parametrize("is_half_drawn", [False, True])
+def test_traces_leave_states_as_they_are(bit_generator, is_half_drawn):
+    rng = pnp.random.Generator(bit_generator(3))
+    bits = rng.bit_generator
+    rng.integers(0, 9, size=2 + is_half_drawn, dtype=np.int32)
+    before = repr(bits.state)
+    make_fx(lambda x: x * rng.normal(size=3) if bits else x, tracing_mode="fake")(X)
+    assert repr(bits.state) == before
+
+
+LOOPS["checkpoint"] = lambda f, x: sum(autograd.checkpoint(f, x[i, ...]) for i in range(3))
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("draw", [*UNSEEN.values(), *SET_TO_THE_START.values()], ids=[*UNSEEN, *SET_TO_THE_START])
+def test_bodies_that_need_data_follow_states_that_change_unseen_or_refuse(draw, is_first, loop):
+    def body(v: Any, held: Held) -> Any:
+        first = draw(held) if is_first else 1.0
+        scale = 2.0 if float(held.rng.uniform(size=1)[0]) < 0.5 else 1.0
+        return v * first * scale * (1.0 if is_first else draw(held))
+
+    held = Held()
+    factors = np.array([body(1.0, held) for _ in X])
+    for ask in (GRADIENTS["grad"], GRADIENTS["jvp"], GRADIENTS["vjp"]):
+        held = Held()
+        try:
+            value, slope = ask(lambda x, held=held: loop(lambda v: body(v, held), x))
+        except FunctionalizationError as error:
+            assert "the state of a" in str(error)       # noqa: PT017
+            continue
+        np.testing.assert_allclose(value, factors @ X)
+        np.testing.assert_allclose(slope, factors @ X if np.ndim(slope) == 0 else factors)
 
 
 def test_the_state_of_the_hidden_generator_is_read_as_numpy_reads_it():
