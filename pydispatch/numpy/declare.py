@@ -211,8 +211,6 @@ def as_array(value: Any) -> Any:
 
 def as_nonscalar(value: Any) -> Any:
     """Convert a value like `as_array`, but a number to a 0-d array, for code that reads shape or dtype."""
-    if is_array(value):
-        return value
     value = as_array(value)
     return value if is_array(value) else np.asarray(value)
 

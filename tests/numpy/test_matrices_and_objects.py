@@ -37,6 +37,10 @@ ON_MATRICES: dict[str, Callable[..., Any]] = {
     "matmul": lambda x, m: m @ x,
     "where": lambda x, m: pnp.where(x > 0, m, x) * x,
     "einsum": lambda x, m: pnp.einsum("ik,jk->ij", x, m),
+    "outer": lambda x, m: pnp.outer(m, x),
+    "append": lambda x, m: pnp.append(x, m),
+    "stack": lambda x, m: pnp.sin(pnp.stack([m, x])),
+    "nested sequence": lambda x, m: pnp.exp([x, m]),
 }
 
 
