@@ -322,10 +322,10 @@ def as_key(key: Any) -> Any:
 def as_index(item: Any) -> Any:
     """Convert an item of a key: an object with `__index__` to a number, other sequences and objects to arrays.
 
-    A single integer of a Tensor becomes a number if its value is known.
+    An integer scalar becomes a number if its value is known. An array of one integer selects a copy, as in NumPy.
     """
     if isinstance(item, Tensor):
-        return item if item.ndim or item.dtype.kind not in "iu" else number_of(item)
+        return number_of(item) if _core.is_scalar(item) and item.dtype.kind in "iu" else item
     if item is None or item is Ellipsis or isinstance(item, (slice, str, bytes)) or is_array(item) or is_number(item):
         return item
     if hasattr(type(item), "__index__"):
@@ -439,7 +439,7 @@ def holds_arrays_of_others(values: Iterable[Any]) -> bool:
 
 def columns_of(arrays: list[Any]) -> tuple[Any, ...]:
     """Return indices for each axis. As in NumPy, they are views of the columns of one table."""
-    if len(arrays) < 2:
+    if len(arrays) < 2 or not arrays[0].ndim:       # numbers are scalars
         return tuple(arrays)
     table = ops.np.stack(arrays, -1)
     return tuple([ops.np.getitem(table, (..., i)) for i in range(len(arrays))])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pydispatch import _core
 from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import (
@@ -91,7 +92,9 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
         raise TypeError("only int indices permitted")
     known = known_values(indices)
     if type(indices) is Tensor and known is not None:
-        return tuple(map(Tensor, np.unravel_index(known, shape, order)))    # type: ignore[call-overload]
+        return tuple([
+            _core.wrap_value_at(None, each)
+            for each in np.unravel_index(known, shape, order)])      # type: ignore[call-overload]
     size = math.prod(shape)
     if known is not None and known.size and not 0 <= known.min() <= known.max() < size:
         worst = known.min() if known.min() < 0 else known.max()

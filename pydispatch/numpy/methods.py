@@ -10,7 +10,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import ConversionError, DispatchTypeError
-from pydispatch.numpy.declare import FUNCTIONS, as_elements, as_key, as_order, chosen_order, in_order
+from pydispatch.numpy.declare import FUNCTIONS, as_elements, as_key, as_order, as_scalar, chosen_order, in_order
 from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.ops import ops
 from pydispatch.schema import Schema
@@ -91,8 +91,9 @@ def astype(self: Tensor, dtype: Any = None, order: Any = "K", casting: Any = "un
 
 
 def copy(self: Tensor, order: Any = "C") -> Any:
-    """Return a copy, in C order by default."""
-    return in_order(self, order, copy=True)
+    """Return a copy, in C order by default. That of a scalar is a scalar."""
+    found = in_order(self, order, copy=True)
+    return as_scalar(found) if _core.is_scalar(self) else found
 
 
 def take(self: Tensor, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:

@@ -126,7 +126,7 @@ def is_infinite(name: str, x: Any, out: Any, *, negative: bool) -> Any:
     if x.dtype.kind == "c":
         raise TypeError(f"This operation is not supported for {x.dtype} values because it would be ambiguous.")
     if x.dtype.kind != "f":
-        return into(out, ops.np.zeros_like(x, dtype=bool), repeats=True)
+        return into(out, as_scalar(ops.np.zeros_like(x, dtype=bool)), repeats=True)
     limit = -math.inf if negative else math.inf
     return into(out, ops.np.equal(x, limit), repeats=True)
 

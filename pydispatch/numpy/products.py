@@ -13,7 +13,16 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import is_array, known_array
 from pydispatch._registry.operators import packet
-from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, as_order, chosen_order, in_order, into
+from pydispatch.numpy.declare import (
+    array_function,
+    as_array,
+    as_nonscalar,
+    as_order,
+    as_scalar,
+    chosen_order,
+    in_order,
+    into,
+)
 from pydispatch.operators.declare import HAS_NUMPY_2_5
 from pydispatch.operators.layouts import in_c_order
 from pydispatch.operators.products import Terms, path_of, result_of_step, taken_off, terms_of
@@ -349,7 +358,7 @@ def kron(a: Any, b: Any) -> Any:
     left, right = ((1,) * (ndim - x.ndim) + tuple(x.shape) for x in (a, b))
     a = ops.np.reshape(a, tuple([n for extent in left for n in (extent, 1)]))
     b = ops.np.reshape(b, tuple([n for extent in right for n in (1, extent)]))
-    return ops.np.reshape(ops.np.multiply(a, b), tuple([m * n for m, n in zip(left, right, strict=True)]))
+    return as_scalar(ops.np.reshape(ops.np.multiply(a, b), tuple([m * n for m, n in zip(left, right, strict=True)])))
 
 
 @array_function()

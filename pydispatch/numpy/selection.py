@@ -292,7 +292,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
         raise ValueError("all keys need to be the same shape")
     normalize_axis_index(axis, max(keys[0].ndim, 1))
     if not keys[0].ndim:
-        return ops.np.zeros_like(keys[0], dtype=np.dtype(np.intp))
+        return as_scalar(ops.np.zeros_like(keys[0], dtype=np.dtype(np.intp)))
     order = ops.np.argsort(keys[0], axis, None, stable=True)
     for key in keys[1:]:
         step = ops.np.argsort(ops.np.take_along_axis(key, order, axis), axis, None, stable=True)

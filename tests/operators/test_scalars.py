@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import pydispatch.numpy as pnp
 from pydispatch import Tensor, _core, func
 from pydispatch.ops import ops
 from pydispatch.tracing import FakeMode
@@ -43,6 +44,9 @@ ELEMENTS = {
     "getitem": lambda x: x[1], "sum": lambda x: x.sum(), "sin of an element": lambda x: np.sin(x[0]),
     "iteration": lambda x: next(iter(x)), "astype": lambda x: x[0].astype("f4"), "detach": lambda x: x.sum().real,
     "squeeze": lambda x: x[0].squeeze(), "dot": lambda x: x @ x, "empty key": lambda x: x.sum()[()],
+    "copy of an element": lambda x: x[0].copy(), "kron": lambda x: pnp.kron(x[0], x[1]),
+    "unravel_index": lambda x: pnp.unravel_index(pnp.argmax(x), (3, 1))[0], "lexsort": lambda x: pnp.lexsort((x[0],)),
+    "isposinf": lambda x: pnp.isposinf(pnp.argmax(x)),
 }
 ARRAYS = {
     "Ellipsis": lambda x: x[1, ...], "zeros": lambda x: ops.np.zeros_like(x, shape=()),
@@ -124,3 +128,26 @@ def test_what_a_user_makes_can_be_written_to():
         t += 1.0
         assert t == 2.0
         assert not _core.is_scalar(t)
+
+
+KEYS = {
+    "argmax": (lambda x: ops.np.argmax(x), True),
+    "unravel_index": (lambda x: pnp.unravel_index(ops.np.argmax(x), (3, 1))[0], True),
+    "NumPy's scalar": (lambda x: np.int64(2), True), "NumPy's array": (lambda x: np.array(2), False),
+    "Tensor": (lambda x: Tensor(np.array(2)), False), "made inside": (lambda x: ops.np.full((), 2), False),
+    "reshaped": (lambda x: ops.np.reshape(ops.np.argmax(x), ()), False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", KEYS)
+def test_a_scalar_selects_a_view_and_an_array_a_copy(name, way):
+    key, is_view = KEYS[name]
+
+    def f(x):
+        rows = (x * 1.0).reshape(3, 1)
+        row = rows[key(x)]
+        row += 10.0
+        return rows.sum()
+
+    assert seen(f, way)[1] == (16.0 if is_view else 6.0)

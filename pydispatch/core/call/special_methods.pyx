@@ -160,9 +160,13 @@ cdef PyObject* call_as_method(PyObject* method, PyObject* const* args, size_t na
 
 
 cdef PyObject* call_copy(PyObject* method, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
-    """Call the method `copy`. Its result has C order, as NumPy's does. The operator keeps the order of the Tensor."""
+    """Call the method `copy`. Its result has C order, as NumPy's does, and that of a scalar is a scalar.
+
+    The operator keeps the order of the Tensor.
+    """
     cdef PyObject* array
-    if kwnames == NULL and PyVectorcall_NARGS(nargsf) == 1 and is_tensor_type(Py_TYPE(args[0])):
+    if (kwnames == NULL and PyVectorcall_NARGS(nargsf) == 1 and is_tensor_type(Py_TYPE(args[0]))
+            and not (<Tensor>args[0]).word & SCALAR_FLAG):
         array = bottom_of(<Tensor>args[0])
         if Py_TYPE(array) != &PyArray_Type or PyArray_FLAGS(<PyArrayObject*>array) & NPY_ARRAY_C_CONTIGUOUS:
             return call_as_method(method, args, nargsf, NULL)
