@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import Tensor, _core, func
+from pydispatch import Tensor, _core, compile, func
+from pydispatch.higher_order import scan, while_loop
 from pydispatch.ops import ops
 from pydispatch.tracing import FakeMode
 from pydispatch.tree import tree_leaves, tree_map
@@ -151,3 +152,16 @@ def test_a_scalar_selects_a_view_and_an_array_a_copy(name, way):
         return rows.sum()
 
     assert seen(f, way)[1] == (16.0 if is_view else 6.0)
+
+
+def test_loops_whose_bodies_make_arrays_return_scalars():
+    def step(total, v):
+        pair = ops.np.zeros(2)
+        pair[0] = v
+        return total + pair[0] + ops.np.ones(2)[1], None
+
+    for loop in (lambda x: scan(step, 0.5, x)[0],
+                 lambda x: while_loop(lambda i, t: i < 3, lambda i, t: (i + 1, step(t, x[i])[0]), (0, 0.5))[1]):
+        found = compile(loop)(np.array([1.0, 2.0, 3.0]))
+        assert type(found) is np.float64
+        assert found == 9.5

@@ -110,7 +110,9 @@ cdef inline object result_of_entry(
     if not entry.convention & (HANDLERS | ASKS_DEVICE):
         return finish(op, table.signature, entry, frame, call_kernel(op, table.signature, entry, frame, keys))
     if entry.convention & ASKS_DEVICE:
-        return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, BY_SELECTION)
+        result = run(op, table, frame, keys_on_backend(table, frame, keys, state), state, BY_SELECTION)
+        # a function that runs without data may index the array and write to it
+        return wrap(result) if state.substitute is not None and type(result) is MetaArray else result
     if not frame.word & PYTHON_BIT:     # called with the Python key, which no argument has
         raise upcalls.ran_fallthrough(op, slot_keys[highest_slot(keys)], entry)
     return call_handlers(op, table, frame, keys, state, kind)
