@@ -155,7 +155,7 @@ class FunctionOfOperator:
         self._graph = graph
 
     def __call__(self, *values: Any) -> Any:
-        return self._plan.run(*values) if self._plan.fits(*values) else self._graph(*values)
+        return self._plan.run(*values) if self._plan.accepts(*values) else self._graph(*values)
 
 
 def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:

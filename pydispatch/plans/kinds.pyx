@@ -3,6 +3,8 @@
 # A kind has a name, a struct of the numbers that describe it, and two functions. One raises ValueError for a step that
 # could leave its memory, the other runs the step. A new kind adds these here, and a line at the end of this file.
 
+# tests: tests/core/test_plans.py
+
 cdef enum:
     MOST_KINDS = 16
     MOST_FIELDS = 16

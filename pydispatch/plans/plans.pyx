@@ -118,7 +118,7 @@ cdef class Plan:
                 raise TypeError("a plan with machine code cannot be pickled\npickle the compiled function instead")
         return Plan, self.described
 
-    def fits(self, *arrays):
+    def accepts(self, *arrays):
         """Return whether `run` takes these arrays."""
         if len(arrays) != len(self.inputs):
             return False
