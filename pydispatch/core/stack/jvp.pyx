@@ -110,7 +110,8 @@ cdef bint is_simple(derivative, Signature signature, Frame* frame) except -1:
         for i in range(frame.count):
             if (signature.arrays & bit(i) and frame.values[i] != NULL and not is_tensor_type(Py_TYPE(frame.values[i]))
                     and word_of_value(frame.values[i]) & WRAPPER_FLAG and not (
-                        (<Derivative>derivative).forward == LINEAR and are_arrays(frame.values[i]))):
+                        (<Derivative>derivative).forward == LINEAR and signature.kind[i] & KIND == ARRAYS
+                        and are_arrays(frame.values[i]))):
                 return False
     return True
 
