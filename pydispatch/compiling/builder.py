@@ -209,7 +209,7 @@ class Builder:
     def can_fold(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         """Return whether all values are constants or literals, and the result is small enough to fold."""
         for value in values:
-            if type(value) is TracedNumber or (isinstance(value, Value) and value.constant is None):
+            if value.constant is None if isinstance(value, Value) else type(value) is TracedNumber:
                 return False
         return math.prod(shape) * dtype.itemsize <= LARGEST_FOLDED
 

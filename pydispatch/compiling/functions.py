@@ -29,10 +29,10 @@ from pydispatch.compiling.programs import (
     NUMBER,
     SCALAR,
     ChosenCompiler,
+    GarbageKept,
     Mark,
     Program,
     filled,
-    garbage_kept,
     layouts_of,
     of_function,
 )
@@ -237,7 +237,7 @@ class Compiled(CompiledFunction):
                 if program is not None:
                     self._general_hits += counts
                     return program, known
-            with garbage_kept():
+            with GarbageKept():
                 return self._compiled(arguments)
 
     def _ways(self, arguments: _Arguments) -> Iterator[_Arguments]:
@@ -281,10 +281,9 @@ class Compiled(CompiledFunction):
         program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend,
                               Sources("compile", arguments.reach))
         program.numbers = arguments.numbers
-        placeholders = program.graph.placeholders
         for meta, positions in (("donated", arguments.donated if self.donate else ()), ("number", program.numbers)):
             for position in positions:
-                placeholders[position].meta[meta] = True
+                program.graph.placeholders[position].meta[meta] = True
         return program
 
     def _general(self, arguments: _Arguments, program: Program) -> tuple[Program, _Arguments] | None:

@@ -84,6 +84,9 @@ def _constant(builder: Builder, value: Any) -> Any:
 
 def _filled(value: Any, values: dict[Node, Any]) -> Any:
     """Replace nodes by their values in arguments."""
+    if type(value) is tuple:        # all positional arguments, without a call for each
+        return tuple([values[item] if type(item) is Node else item if type(item) in LEAVES else _filled(item, values)
+                      for item in value])
     return map_values(lambda leaf: values[leaf] if type(leaf) is Node else leaf, value)
 
 

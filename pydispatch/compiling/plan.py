@@ -58,7 +58,10 @@ class PlanFunction:
                  for node in self._graph.placeholders]
         builder.numbers = {i for i, node in enumerate(self._graph.placeholders) if node.meta.get("number")}
         results = placed_results(builder, lower_graph(builder, self._graph, given))
-        steps = ordered(self.grouped(builder, with_carries_in_place(without_dead(builder.steps))))
+        steps = without_dead(builder.steps)
+        if builder.n_entries:
+            steps = with_carries_in_place(steps)
+        steps = ordered(self.grouped(builder, steps))
         donated = donations(builder, results, steps)
         same = {results[i].storage: builder.inputs[number].storage for i, number in enumerate(donated) if number >= 0}
         steps = self.replaced(builder, steps, same)

@@ -10,7 +10,6 @@ import contextvars
 import gc
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,15 +51,15 @@ Layouts = tuple[tuple[int, ...] | None, ...]
 """The layouts of arrays in memory: the strides of each, None for C order."""
 
 
-@contextmanager
-def garbage_kept() -> Iterator[None]:
-    """Disable Python's garbage collector, which would go through the graph and the steps again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
+class GarbageKept:
+    """Disables Python's garbage collector, which would go through the graph and the steps again and again."""
+
+    def __enter__(self) -> None:
+        self._was_enabled = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: Any) -> None:
+        if self._was_enabled:
             gc.enable()
 
 
@@ -123,14 +122,14 @@ class Program:
     def run(self) -> Callable[..., tuple[Any, ...]]:
         """The compiled function of raw arrays."""
         if self.compiled is None:
-            with self._lock, garbage_kept():
+            with self._lock, GarbageKept():
                 # outside transforms and modes, so that constants which operators make are raw arrays
                 self.compiled = self.compiled or contextvars.Context().run(self.backend.compile, self.graph)
         return self.compiled
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, called without guard, mode or transform when this key is first requested."""
-        with self._lock, garbage_kept():
+        with self._lock, GarbageKept():
             if key not in self._derived:
                 self._derived[key] = contextvars.Context().run(make)
             return self._derived[key]

@@ -76,7 +76,10 @@ class Sources:
         for bits in self._marked:
             count_in_unused_part(bits)
         self._last = {key: state_of(source) for key, source in self._sources.items()}
-        self._add_known()
+        if self._marked:
+            self._add_known()
+        else:
+            self._known.update(map(hash, self._last.items()))
 
     def _add_known(self) -> None:
         self._known.update(map(_hash_of, self._sources.values()))

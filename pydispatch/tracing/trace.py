@@ -48,7 +48,7 @@ from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.subclasses import flatten, is_traceable_wrapper
 from pydispatch.tracing.arguments import written_arrays
-from pydispatch.tracing.effects import effects_of, makes_other_numbers
+from pydispatch.tracing.effects import OperatorEffects, effects_of, makes_other_numbers
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.interpreting import GraphInterpreter
@@ -430,10 +430,11 @@ class TraceMode(DispatchMode):
         if isinstance(func, HigherOrderOperator):
             with self._draws():
                 return self._record_higher_order(func, args, kwargs)
-        if self.sources is None or effects_of(func).is_repeatable:
-            return self._record(func, args, kwargs)
+        effects = effects_of(func)
+        if self.sources is None or effects.is_repeatable:
+            return self._record(func, effects, args, kwargs)
         with self._draws():
-            return self._record(func, args, kwargs)
+            return self._record(func, effects, args, kwargs)
 
     def on_conversion(self, tensor: Tensor, what: str) -> None:
         """Raise if a value that depends on the arguments is converted. Results of NumPy would become constants."""
@@ -475,8 +476,9 @@ class TraceMode(DispatchMode):
             )
         return len(with_nodes) == len(objects)
 
-    def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        effects = effects_of(func)
+    def _record(
+        self, func: OpOverload, effects: OperatorEffects, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if not effects.is_repeatable and has_state(func.schema, func.tags):
             self._is_open = False
         nodes = self._nodes

@@ -9,17 +9,17 @@ after the first write to the copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pydispatch.compiling.steps import Carry, LoopStep, RepeatStep, Step, flat
+from pydispatch.compiling.steps import Carry, LoopStep, RepeatStep, Step
 from pydispatch.compiling.values import Storage
 
 
-def with_carries_in_place(steps: Sequence[Step]) -> Sequence[Step]:
+def with_carries_in_place(steps: list[Step]) -> list[Step]:
     """Return the steps, with one memory for each carry that needs no other."""
-    for step in flat(steps):
+    for step in steps:
         if isinstance(step, RepeatStep):
             step.carries = [carry for carry in step.carries if not _stays(step, carry)]
+        if not isinstance(step, LoopStep):
+            step.map_bodies(with_carries_in_place)
     return steps
 
 
