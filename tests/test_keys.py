@@ -97,14 +97,11 @@ def test_slots_ascend_in_priority():
     assert backend_names() == tuple(dense)
 
 
-@pytest.mark.parametrize(
-    ("short", "name"),
-    [
-        ("CIA", "CompositeImplicitAutograd"),
-        ("CEA", "CompositeExplicitAutograd"),
-        ("CEANF", "CompositeExplicitAutogradNonFunctional"),
-    ],
-)
+@pytest.mark.parametrize(("short", "name"), [
+    ("CIA", "CompositeImplicitAutograd"),
+    ("CEA", "CompositeExplicitAutograd"),
+    ("CEANF", "CompositeExplicitAutogradNonFunctional"),
+])
 def test_short_names(short, name):
     assert parse_key(short) is parse_key(name)
 
@@ -186,23 +183,20 @@ def test_the_other_operations_are_bitwise():
     assert left | "Python" == DispatchKeySet(left, "Python")
 
 
-@pytest.mark.parametrize(
-    ("keys", "highest"),
-    [
-        ("", "Undefined"),
-        ("CPU", "CPU"),
-        ("CPU Meta", "Meta"),
-        ("CPU SparseCPU", "SparseCPU"),
-        ("SparseCPU Meta", "SparseMeta"),           # a key that none of the two had
-        ("CPU A", "A"),
-        ("A AutogradCPU", "AutogradA"),
-        ("CPU Python BackendSelect", "Python"),
-        ("Python Tracer", "Tracer"),
-        ("CPU Tracer AutogradCPU", "AutogradCPU"),
-        ("AutogradOther AutogradCPU", "AutogradCPU"),
-        ("SparseCPU AutogradOther Tracer", "AutogradOther"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "highest"), [
+    ("", "Undefined"),
+    ("CPU", "CPU"),
+    ("CPU Meta", "Meta"),
+    ("CPU SparseCPU", "SparseCPU"),
+    ("SparseCPU Meta", "SparseMeta"),           # a key that none of the two had
+    ("CPU A", "A"),
+    ("A AutogradCPU", "AutogradA"),
+    ("CPU Python BackendSelect", "Python"),
+    ("Python Tracer", "Tracer"),
+    ("CPU Tracer AutogradCPU", "AutogradCPU"),
+    ("AutogradOther AutogradCPU", "AutogradCPU"),
+    ("SparseCPU AutogradOther Tracer", "AutogradOther"),
+])
 def test_highest_key(keys, highest):
     assert DispatchKeySet(*keys.split()).highest is parse_key(highest)
 
@@ -623,14 +617,11 @@ assert slots == sorted(set(slots))
 # --- register_array_type -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        pytest.param(("Nowhere",), UnknownKeyError, "unknown backend 'Nowhere'", id="unknown_backend"),
-        pytest.param(("CPU", "Quantized"), RegistrationError, "not 'Quantized'", id="unknown_functionality"),
-        pytest.param(("CPU", "Autograd"), RegistrationError, "not 'Autograd'", id="no_functionality_of_arrays"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    pytest.param(("Nowhere",), UnknownKeyError, "unknown backend 'Nowhere'", id="unknown_backend"),
+    pytest.param(("CPU", "Quantized"), RegistrationError, "not 'Quantized'", id="unknown_functionality"),
+    pytest.param(("CPU", "Autograd"), RegistrationError, "not 'Autograd'", id="no_functionality_of_arrays"),
+])
 def test_register_array_type_refuses(arguments, error, message):
     array_type = new_type()
     with pytest.raises(error, match=message):
@@ -667,17 +658,14 @@ def test_backend_names_are_found_in_any_case():
 # --- register_functionality --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("Tracer", "the key name 'Tracer' is taken"),
-        ("CPU", "the key name 'CPU' is taken"),
-        ("AutogradA", "the key name 'AutogradA' is taken"),
-        ("Sparse", "the key name 'Sparse' is taken"),
-        ("CEA", "the key name 'CEA' is taken"),
-        ("no name", "'no name' is not an identifier"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("Tracer", "the key name 'Tracer' is taken"),
+    ("CPU", "the key name 'CPU' is taken"),
+    ("AutogradA", "the key name 'AutogradA' is taken"),
+    ("Sparse", "the key name 'Sparse' is taken"),
+    ("CEA", "the key name 'CEA' is taken"),
+    ("no name", "'no name' is not an identifier"),
+])
 def test_register_functionality_refuses(name, message):
     before = state()
     with pytest.raises(RegistrationError, match=message):

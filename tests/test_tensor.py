@@ -66,25 +66,8 @@ def assert_same(got, expected):
 BINARY = {
     name: getattr(operator, name)
     for name in (
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "pow",
-        "matmul",
-        "and_",
-        "or_",
-        "xor",
-        "lshift",
-        "rshift",
-        "lt",
-        "le",
-        "eq",
-        "ne",
-        "gt",
-        "ge",
+        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+        "lt", "le", "eq", "ne", "gt", "ge",
     )
 } | {"divmod": divmod}
 OPERANDS = {
@@ -141,18 +124,7 @@ def test_the_result_of_an_operator_is_a_tensor(method):
 IN_PLACE = {
     name: getattr(operator, name)
     for name in (
-        "iadd",
-        "isub",
-        "imul",
-        "itruediv",
-        "ifloordiv",
-        "imod",
-        "ipow",
-        "imatmul",
-        "iand",
-        "ior",
-        "ixor",
-        "ilshift",
+        "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
         "irshift",
     )
 }
@@ -344,13 +316,7 @@ def test_hash_by_identity_and_equality_by_element():
 # --- protocols ----------------------------------------------------------------------------------------------
 
 PROTOCOLS = {
-    "bool": bool,
-    "int": int,
-    "float": float,
-    "complex": complex,
-    "index": operator.index,
-    "len": len,
-    "str": str,
+    "bool": bool, "int": int, "float": float, "complex": complex, "index": operator.index, "len": len, "str": str,
     "format": format,
     "format .2f": lambda t: format(t, ".2f"),
     "format d": lambda t: format(t, "d"),
@@ -618,22 +584,19 @@ def test_numpys_functions_that_have_no_operator_refuse(function):
         function(Tensor(np.arange(3.0)))
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda t: np.add(t, 1),
-        lambda t: np.add(1, t),
-        lambda t: np.add(np.ones((2, 3)), t),
-        lambda t: np.add(np.float32(2), t),
-        lambda t: np.sin(t),
-        lambda t: np.matmul(t, t),
-        lambda t: np.absolute(t),
-        lambda t: np.power(t, 2),
-        lambda t: np.divmod(t, 2),
-        lambda t: divmod(np.ones(3), t + 1),
-        lambda t: np.less(t, np.ones(3)),
-    ],
-)
+@pytest.mark.parametrize("call", [
+    lambda t: np.add(t, 1),
+    lambda t: np.add(1, t),
+    lambda t: np.add(np.ones((2, 3)), t),
+    lambda t: np.add(np.float32(2), t),
+    lambda t: np.sin(t),
+    lambda t: np.matmul(t, t),
+    lambda t: np.absolute(t),
+    lambda t: np.power(t, 2),
+    lambda t: np.divmod(t, 2),
+    lambda t: divmod(np.ones(3), t + 1),
+    lambda t: np.less(t, np.ones(3)),
+])
 def test_ufuncs_are_operators(call):
     array = np.arange(3.0)
     found, expected = call(Tensor(array)), call(array)
@@ -1246,9 +1209,7 @@ def test_indexing_with_arrays_is_a_copy(key):
     "value", [np.array([8.0, 9.0, 10.0]), Tensor(np.array([8.0, 9.0, 10.0])), np.float64(8), 8, True]
 )
 @pytest.mark.parametrize(
-    "key",
-    [0, np.array([1]), (0, slice(None)), np.array([True, False])],
-    ids=["int", "array", "tuple", "mask"],
+    "key", [0, np.array([1]), (0, slice(None)), np.array([True, False])], ids=["int", "array", "tuple", "mask"]
 )
 def test_what_is_assigned(key, value):
     t, expected = Tensor(GRID.copy()), GRID.copy()
@@ -1410,9 +1371,7 @@ def test_a_tensor_of_a_tensor_wraps_the_same_array():
 
 
 @pytest.mark.parametrize(
-    "scalar",
-    [np.float32(2), np.int8(3), np.True_, np.complex64(1j), np.str_("a"), np.datetime64(0, "D")],
-    ids=repr,
+    "scalar", [np.float32(2), np.int8(3), np.True_, np.complex64(1j), np.str_("a"), np.datetime64(0, "D")], ids=repr
 )
 def test_a_numpy_scalar_becomes_0_d(scalar):
     t = Tensor(scalar)
@@ -1421,9 +1380,7 @@ def test_a_numpy_scalar_becomes_0_d(scalar):
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, "a", b"a", {}, {1.0}, range(3), object()],
-    ids=lambda value: type(value).__name__,
+    "value", [None, "a", b"a", {}, {1.0}, range(3), object()], ids=lambda value: type(value).__name__
 )
 def test_nothing_else_becomes_a_tensor(value):
     with pytest.raises(DispatchTypeError, match=rf"not {type(value).__name__}[\s\S]*asarray"):

@@ -153,21 +153,15 @@ MIXED = {
     "sum": (lambda x, z: x + z, lambda x, z, g: (g.real, g)),
     "difference": (lambda x, z: z - x, lambda x, z, g: (-g.real, g)),
     "quotient": (lambda x, z: x / z, lambda x, z, g: ((g * np.conj(1 / z)).real, g * np.conj(-x / z**2))),
-    "quotient by the real one": (
-        lambda x, z: z / x, lambda x, z, g: ((g * np.conj(-z / x**2)).real, g / x)
-    ),
-    "power": (
-        lambda x, z: z**x, lambda x, z, g: ((g * np.conj(np.log(z) * z**x)).real, g * np.conj(x * z ** (x - 1)))
-    ),
+    "quotient by the real one": (lambda x, z: z / x, lambda x, z, g: ((g * np.conj(-z / x**2)).real, g / x)),
+    "power": (lambda x, z: z**x, lambda x, z, g: ((g * np.conj(np.log(z) * z**x)).real, g * np.conj(x * z ** (x - 1)))),
     "made of parts": (lambda x, z: x * 1j + z, lambda x, z, g: (g.imag, g)),
     "where": (
         lambda x, z: NP.where(np.array([True, False, True]), x, z),
         lambda x, z, g: (g.real * [1, 0, 1], g * [0, 1, 0]),
     ),
     "in place": (lambda x, z: NP.multiply_(z * 1.0, x), lambda x, z, g: ((g * np.conj(z)).real, g * x)),
-    "real part in place": (
-        lambda x, z: with_real_part(z * 1.0, x), lambda x, z, g: (g.real, 1j * g.imag)
-    ),
+    "real part in place": (lambda x, z: with_real_part(z * 1.0, x), lambda x, z, g: (g.real, 1j * g.imag)),
 }
 
 

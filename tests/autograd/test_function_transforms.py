@@ -95,14 +95,10 @@ PROGRAMS = {
     "jvp(vmap)": (lambda f: lambda x: jvp(vmap(f), (x,), (x,))[1], 3 * np.cos(X) * X),
     "vmap(jvp)": (lambda f: vmap(lambda x: jvp(f, (x,), (x,))[1]), 3 * np.cos(X) * X),
     "vmap(vjp)": (lambda f: vmap(lambda x: vjp(f, x)[1](x)[0]), 3 * np.cos(X) * X),
-    "jvp(grad(vmap))": (
-        lambda f: lambda x: jvp(grad(lambda y: total(vmap(f)(y))), (x,), (x,))[1], -3 * np.sin(X) * X),
-    "grad(jvp(vmap))": (
-        lambda f: grad(lambda x: total(jvp(vmap(f), (x,), (np.ones((3, 3)),))[1])), -3 * np.sin(X)),
-    "grad(vmap(grad))": (
-        lambda f: grad(lambda x: total(vmap(grad(lambda y: total(f(y))))(x))), -3 * np.sin(X)),
-    "vmap(jvp(vmap(grad)))": (
-        lambda f: vmap(lambda x: jvp(vmap(grad(f)), (x,), (x,))[1]), -3 * np.sin(X) * X),
+    "jvp(grad(vmap))": (lambda f: lambda x: jvp(grad(lambda y: total(vmap(f)(y))), (x,), (x,))[1], -3 * np.sin(X) * X),
+    "grad(jvp(vmap))": (lambda f: grad(lambda x: total(jvp(vmap(f), (x,), (np.ones((3, 3)),))[1])), -3 * np.sin(X)),
+    "grad(vmap(grad))": (lambda f: grad(lambda x: total(vmap(grad(lambda y: total(f(y))))(x))), -3 * np.sin(X)),
+    "vmap(jvp(vmap(grad)))": (lambda f: vmap(lambda x: jvp(vmap(grad(f)), (x,), (x,))[1]), -3 * np.sin(X) * X),
 }
 
 

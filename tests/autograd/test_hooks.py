@@ -32,9 +32,7 @@ class Silent(Function):
 
 RUNS = {
     "backward": (lambda a, y, z: z.backward(), ["tensor", "pre", "post", "leaf", "accumulated"]),
-    "backward to the leaf": (
-        lambda a, y, z: z.backward(inputs=[a]), ["tensor", "pre", "post", "leaf", "accumulated"]
-    ),
+    "backward to the leaf": (lambda a, y, z: z.backward(inputs=[a]), ["tensor", "pre", "post", "leaf", "accumulated"]),
     "backward to the result": (lambda a, y, z: z.backward(inputs=[y]), ["tensor", "pre", "post"]),
     "grad of the result": (lambda a, y, z: grad(z, [y]), ["tensor"]),
     "grad of the leaf": (lambda a, y, z: grad(z, [a]), ["tensor", "pre", "post", "leaf"]),

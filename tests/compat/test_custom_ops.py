@@ -840,8 +840,7 @@ GRADIENTS = {
     "98": ("(Tensor x) -> Tensor", lambda: [tracked()], lambda g: g, "to be a dict"),
     "98 None": ("(Tensor x) -> Tensor", lambda: [tracked()], lambda g: None, "to be a dict"),
     "98 tuple": ("(Tensor x) -> Tensor", lambda: [tracked()], lambda g: (g,), "to be a dict"),
-    "98 mapping": (
-        "(Tensor x) -> Tensor", lambda: [tracked()], lambda g: collections.UserDict(x=g), "to be a dict"),
+    "98 mapping": ("(Tensor x) -> Tensor", lambda: [tracked()], lambda g: collections.UserDict(x=g), "to be a dict"),
     "99": ("(Tensor x) -> Tensor", lambda: [tracked()], lambda g: {"x": g, "y": g}, r"to have keys \{'x'\}"),
     "100": (
         "(Tensor x, int n) -> Tensor", lambda: [tracked(), 1], lambda g: {"x": g, "n": None}, "non-Tensor-like types"),

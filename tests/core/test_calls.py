@@ -1297,18 +1297,14 @@ FALLBACK_CONVENTIONS = [
         "boxed with_keyset",
         {"boxed": True, "with_keyset": True},
         lambda log: (
-            lambda op, keys, stack: stack.push(
-                (log.append((keys, op, stack.pop_arguments(3))), "fallback")[1]
-            )
+            lambda op, keys, stack: stack.push((log.append((keys, op, stack.pop_arguments(3))), "fallback")[1])
         ),
     ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("options", "make"),
-    [row[1:] for row in FALLBACK_CONVENTIONS],
-    ids=[row[0] for row in FALLBACK_CONVENTIONS],
+    ("options", "make"), [row[1:] for row in FALLBACK_CONVENTIONS], ids=[row[0] for row in FALLBACK_CONVENTIONS]
 )
 @pytest.mark.parametrize("boxed_call", [False, True], ids=["call", "call_boxed"])
 def test_calling_convention_of_fallbacks(fresh, define, token, tracer, options, make, boxed_call):
@@ -1384,19 +1380,8 @@ PLACES = [
     ("Dict(str, Tensor[])", lambda x: {"a": (x,)}),
 ]
 PLACE_IDS = [
-    "Tensor",
-    "Tensor?",
-    "Tensor[]",
-    "Tensor?[]",
-    "Tensor[]?",
-    "Tensor[][]",
-    "Dict",
-    "tuple",
-    "Union",
-    "Any",
-    "Any nested",
-    "Any namedtuple",
-    "Dict of lists",
+    "Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "Tensor[]?", "Tensor[][]", "Dict", "tuple", "Union", "Any",
+    "Any nested", "Any namedtuple", "Dict of lists",
 ]
 
 
@@ -1493,9 +1478,7 @@ class Crate(Box):
 def own_containers():
     for cls in (Box, Crate):
         register_pytree_node(
-            cls,
-            lambda box: ((box.content,), box.label),
-            lambda children, label, cls=cls: cls(children[0], label),
+            cls, lambda box: ((box.content,), box.label), lambda children, label, cls=cls: cls(children[0], label)
         )
     register_opaque_type(Opaque, "CallsOpaque")
     register_opaque_type(Crate, "CallsCrate")

@@ -47,11 +47,7 @@ def known_values(backends):
         "Sparse": backends.SparseArray(array),
         "Meta": MetaArray(3),
         "Tensor of Meta": Tensor(MetaArray(3)),
-        "1": 1,
-        "True": True,
-        "2.5": 2.5,
-        "1j": 1j,
-        "5": 5,
+        "1": 1, "True": True, "2.5": 2.5, "1j": 1j, "5": 5,
         "Whole": Whole(7),
         "None": None,
         "s": "s",
@@ -79,17 +75,7 @@ TYPES = {
 }
 FITTING = {
     "Tensor": [
-        "array",
-        "Tensor",
-        "Tensor",
-        "matrix",
-        "Tensor of matrix",
-        "2.5",
-        "1",
-        "A",
-        "Tensor of A",
-        "Sub",
-        "np.float64",
+        "array", "Tensor", "Tensor", "matrix", "Tensor of matrix", "2.5", "1", "A", "Tensor of A", "Sub", "np.float64",
         "Meta",
     ],
     "Tensor?": ["array", "Tensor", "None", "Tensor of A", "1"],
@@ -167,9 +153,7 @@ def schemas(draw):
 def calls(draw, types, n_positional):
     """Draw names of values by position and by keyword. Mostly of the right types and number."""
     chosen = [
-        draw(
-            st.sampled_from(FITTING[type_name]) if draw(st.integers(0, 9)) else st.sampled_from(sorted(NAMES))
-        )
+        draw(st.sampled_from(FITTING[type_name]) if draw(st.integers(0, 9)) else st.sampled_from(sorted(NAMES)))
         for type_name in types
     ]
     n = draw(st.integers(0, n_positional)) if draw(st.booleans()) else n_positional
@@ -183,34 +167,9 @@ def calls(draw, types, n_positional):
 
 
 NAMES = [
-    "array",
-    "matrix",
-    "Tensor",
-    "Tensor of matrix",
-    "Sub",
-    "masked",
-    "np.float64",
-    "np.int64",
-    "A",
-    "Tensor of A",
-    "B",
-    "Sparse",
-    "Meta",
-    "Tensor of Meta",
-    "1",
-    "True",
-    "2.5",
-    "1j",
-    "5",
-    "Whole",
-    "None",
-    "s",
-    "t",
-    "list",
-    "Tensors",
-    "ints",
-    "dict",
-    "object",
+    "array", "matrix", "Tensor", "Tensor of matrix", "Sub", "masked", "np.float64", "np.int64", "A", "Tensor of A", "B",
+    "Sparse", "Meta", "Tensor of Meta", "1", "True", "2.5", "1j", "5", "Whole", "None", "s", "t", "list", "Tensors",
+    "ints", "dict", "object",
 ]
 
 
@@ -271,8 +230,7 @@ def observe(op, call, guard, values, names, seen):
     try:
         with GUARDS[guard]():
             answer = told(
-                op(*(values[name] for name in args), **{key: values[name] for key, name in kwargs.items()}),
-                names,
+                op(*(values[name] for name in args), **{key: values[name] for key, name in kwargs.items()}), names
             )
     except Exception as error:
         answer = type(error), str(error)

@@ -193,13 +193,11 @@ WRONG = {
     "a gather of no layers": with_step("gather", "loop", SIZES, with_number(3, 0)),
     "a call of nothing": with_step("call", "call", NUMBERS, (7,)),
     "calls that are none": changed("call", CALLS, (None,)),
-    "an array of a call beyond its memory": changed("call", CALLS, (
-        (print, ((1, 0, (300,), (8,), FLOAT),), ()),)),
+    "an array of a call beyond its memory": changed("call", CALLS, ((print, ((1, 0, (300,), (8,), FLOAT),), ()),)),
     "an array of a call of a hundred axes": changed("call", CALLS, (
         (print, ((1, 0, (1,) * 100, (8,) * 100, FLOAT),), ()),)),
     "an array of a call without strides": changed("call", CALLS, ((print, ((1, 0, (3,), (), FLOAT),), ()),)),
-    "an array of a call of objects": changed("call", CALLS, (
-        (print, ((1, 0, (3,), (8,), np.dtype(object)),), ()),)),
+    "an array of a call of objects": changed("call", CALLS, ((print, ((1, 0, (3,), (8,), np.dtype(object)),), ()),)),
     "an array of a call that is a list": changed("call", CALLS, ((print, ([1, 0, (3,), (8,), FLOAT],), ()),)),
 }
 

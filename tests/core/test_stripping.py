@@ -320,9 +320,7 @@ def spelled(draw, arguments, values):
     by_position = draw(st.integers(0, n_positional))
     kwargs = {
         name: value
-        for (name, has_default, default, _), value in zip(
-            arguments[by_position:], values[by_position:], strict=True
-        )
+        for (name, has_default, default, _), value in zip(arguments[by_position:], values[by_position:], strict=True)
         if not (has_default and same_kind_and_value(value, default) and draw(st.booleans()))
     }
     names = draw(st.permutations(list(kwargs)))
@@ -372,13 +370,7 @@ def test_the_inverses_refuse_what_a_call_refuses(fresh, define, spy, method):
     wrong = {
         "strip_defaults": [((X, 1),), ((X, 1, 1, 2, 3),), ((X, "a", 1, 2),)],
         "bind": [((),), ((X, 1, 2, 3, 4),), ((X,), {"a": "b"}), ((X, 1), {"z": 1}), ((X, 1), {"a": 1})],
-        "fill_defaults": [
-            ((),),
-            ((X, 1, 2, 3, 4),),
-            ((X,), {"a": "b"}),
-            ((X, 1), {"z": 1}),
-            ((X, 1), {"a": 1}),
-        ],
+        "fill_defaults": [((),), ((X, 1, 2, 3, 4),), ((X,), {"a": "b"}), ((X, 1), {"z": 1}), ((X, 1), {"a": 1})],
     }
     for arguments in wrong[method]:
         with pytest.raises(DispatchTypeError, match=r"operator .*::q"):

@@ -665,22 +665,8 @@ def test_explain_of_a_packet_and_of_refused_arguments(fresh, define):
 
 
 KEYS = [
-    "CPU",
-    "A",
-    "B",
-    "C",
-    "Meta",
-    "SparseCPU",
-    "BackendSelect",
-    "Python",
-    "Tracer",
-    "AutogradOther",
-    "AutogradCPU",
-    "AutogradA",
-    "Autograd",
-    "CIA",
-    "CEA",
-    "CEANF",
+    "CPU", "A", "B", "C", "Meta", "SparseCPU", "BackendSelect", "Python", "Tracer", "AutogradOther", "AutogradCPU",
+    "AutogradA", "Autograd", "CIA", "CEA", "CEANF",
 ]
 GUARDS = {
     "include Tracer": lambda: include_keys("Tracer"),

@@ -423,10 +423,8 @@ TANGENTS = {
     "jacfwd": (lambda: jacfwd(lambda x: ops.np.sin(x) * 2.0)(X[0]), {"SinTangent": 1, "MultiplyTangent": 1}),
     "hessian": (lambda: hessian(lambda x: ops.np.sum(ops.np.sin(x)))(X[0]), {"SinTangent": 1, "SumTangent": 1}),
     "list of arrays": (lambda: jvp(lambda x: ops.np.concatenate([x, x]), (X,), (X,)), {"ConcatenateTangent": 1}),
-    "several results": (lambda: jvp(lambda x: ops.np.linalg_qr(x), (np.eye(2),), (np.eye(2),)), {
-        "LinalgQrTangent": 1}),
-    "written": (lambda: jvp(lambda x: ops.np.sin_(ops.np.copy(x)), (X,), (X,)), {
-        "CopyTangent": 1, "SinTangent": 1}),
+    "several results": (lambda: jvp(lambda x: ops.np.linalg_qr(x), (np.eye(2),), (np.eye(2),)), {"LinalgQrTangent": 1}),
+    "written": (lambda: jvp(lambda x: ops.np.sin_(ops.np.copy(x)), (X,), (X,)), {"CopyTangent": 1, "SinTangent": 1}),
     "Function": (lambda: jvp(Doubled.apply, (X,), (X,)), {"DoubledTangent": 1}),
     "cond": (lambda: jvp(scaled, (X,), (X,)), {"SumTangent": 1, "TanhTangent": 1}),
     "scan": (lambda: jvp(lambda x: scan(lambda carry, y: (carry * y, carry + y), x[0], x), (X,), (X,)), {

@@ -675,8 +675,7 @@ LOOPS = {
     "cond": lambda x: cond(np.array(True), written_by_neighbours, lambda y: y * 1, (x[0],)),
     "captured": lambda x: map_slices(lambda v: written_by_neighbours(v * x[0]), x),
     "nested": lambda x: map_slices(lambda v: map_slices(lambda w: written_by_neighbours(v * w), v), x),
-    "draws": lambda x: map_slices(
-        lambda v: written_by_neighbours(v * pnp.random.default_rng(1).random(3)), x),
+    "draws": lambda x: map_slices(lambda v: written_by_neighbours(v * pnp.random.default_rng(1).random(3)), x),
 }
 
 

@@ -622,8 +622,7 @@ TRACES: dict[str, Callable[..., Any]] = {
     "map": lambda f: make_fx(lambda x: map_slices(f, x))(X),
     "cond": lambda f: compile(lambda x: cond(np.array(True), f, lambda x: x * 1, (x,)))(X),
     "scan": lambda f: compile(lambda x: scan(lambda c, x: (c + f(x), None), 0.0, x)[0])(X),
-    "while_loop": lambda f: compile(lambda x: while_loop(
-        lambda i, c: i < 3, lambda i, c: (i + 1, f(c)), (0, x))[1])(X),
+    "while_loop": lambda f: compile(lambda x: while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, f(c)), (0, x))[1])(X),
 }
 
 

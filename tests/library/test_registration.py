@@ -253,21 +253,18 @@ def test_tags_that_say_something_are_checked(fresh, tag):
 # --- impl and keys -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("library_key", "key", "registered"),
-    [
-        (None, None, "CompositeImplicitAutograd"),
-        (None, "CPU", "CPU"),
-        (None, "CIA", "CompositeImplicitAutograd"),
-        (None, "Undefined", "CompositeImplicitAutograd"),
-        (None, DispatchKey.AutogradCPU, "AutogradCPU"),
-        ("CPU", None, "CPU"),
-        ("CPU", "CPU", "CPU"),
-        (DispatchKey.Autograd, None, "Autograd"),
-        ("CPU", "Meta", None),
-        ("CPU", "CIA", None),
-    ],
-)
+@pytest.mark.parametrize(("library_key", "key", "registered"), [
+    (None, None, "CompositeImplicitAutograd"),
+    (None, "CPU", "CPU"),
+    (None, "CIA", "CompositeImplicitAutograd"),
+    (None, "Undefined", "CompositeImplicitAutograd"),
+    (None, DispatchKey.AutogradCPU, "AutogradCPU"),
+    ("CPU", None, "CPU"),
+    ("CPU", "CPU", "CPU"),
+    (DispatchKey.Autograd, None, "Autograd"),
+    ("CPU", "Meta", None),
+    ("CPU", "CIA", None),
+])
 def test_the_key_of_a_kernel(namespace, library_key, key, registered):
     with Library(namespace, "IMPL", library_key) as lib:
         if registered is None:
@@ -415,17 +412,14 @@ def test_impl_as_a_module_level_decorator(namespace):
         handle.remove()
 
 
-@pytest.mark.parametrize(
-    ("device_types", "keys"),
-    [
-        ("CPU", ["CPU"]),
-        ("cpu", ["CPU"]),
-        ("default", ["CompositeExplicitAutograd"]),
-        (None, ["CompositeExplicitAutograd"]),
-        (["CPU", "a", "Meta"], ["CPU", "A", "Meta"]),
-        (("B", None), ["B", "CompositeExplicitAutograd"]),
-    ],
-)
+@pytest.mark.parametrize(("device_types", "keys"), [
+    ("CPU", ["CPU"]),
+    ("cpu", ["CPU"]),
+    ("default", ["CompositeExplicitAutograd"]),
+    (None, ["CompositeExplicitAutograd"]),
+    (["CPU", "a", "Meta"], ["CPU", "A", "Meta"]),
+    (("B", None), ["B", "CompositeExplicitAutograd"]),
+])
 def test_register_kernel(namespace, device_types, keys):
     handle = register_kernel(f"{namespace}::foo", device_types, kernel)
     op = find(f"{namespace}::foo")

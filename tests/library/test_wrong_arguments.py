@@ -180,8 +180,7 @@ ORDERS = {      # arguments in the order of the other function, and the order th
     "Library.impl": (lambda ns: lib(ns).impl("f", "CPU", kernel), r'write lib.impl("{ns}::f", fn, "CPU")'),
     "Library.fallback": (
         lambda ns: Library("_", "IMPL").fallback("AutogradCPU", kernel), r'write lib.fallback(fn, "AutogradCPU")'),
-    "register_kernel": (
-        lambda ns: library.register_kernel(f"{ns}::f", kernel, "CPU"), r'write device_types="CPU"'),
+    "register_kernel": (lambda ns: library.register_kernel(f"{ns}::f", kernel, "CPU"), r'write device_types="CPU"'),
 }
 
 

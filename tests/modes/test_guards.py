@@ -71,11 +71,7 @@ GUARDS = [
         (INITIAL | "Tracer" | "CPU", frozenset(), "CPU"),
     ),
     ("exclude_keys", lambda: exclude_keys("CPU"), (INITIAL, frozenset({"CPU"}), "CPU")),
-    (
-        "exclude a functionality",
-        lambda: exclude_keys("BackendSelect"),
-        (INITIAL, frozenset({"BackendSelect"}), "CPU"),
-    ),
+    ("exclude a functionality", lambda: exclude_keys("BackendSelect"), (INITIAL, frozenset({"BackendSelect"}), "CPU")),
     (
         "exclude a set",
         lambda: exclude_keys(DispatchKeySet("CPU", "Tracer")),
@@ -85,11 +81,7 @@ GUARDS = [
     ("below_autograd", below_autograd, (INITIAL, AUTOGRAD, "CPU")),
     ("default_backend", lambda: default_backend("meta"), (INITIAL, frozenset(), "Meta")),
     ("force_keys", force_keys, (DispatchKeySet(), frozenset(), "CPU")),
-    (
-        "force some",
-        lambda: force_keys(("Tracer",), ("CPU",)),
-        (DispatchKeySet("Tracer"), frozenset({"CPU"}), "CPU"),
-    ),
+    ("force some", lambda: force_keys(("Tracer",), ("CPU",)), (DispatchKeySet("Tracer"), frozenset({"CPU"}), "CPU")),
 ]
 
 

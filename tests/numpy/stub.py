@@ -336,8 +336,7 @@ def of_module(name: str) -> str:
     module = importlib.import_module(f"pydispatch.{name}")
     errors = ["from numpy.linalg import LinAlgError as LinAlgError\n"] if hasattr(module, "LinAlgError") else []
     lines = of_functions(NUMPY, name.partition(".")[2], set(module.__all__) - {"LinAlgError"})
-    return "\n".join([HEAD, *errors, "__all__: list[str]\n",
-                      *named_results(lines), *lines, ""])
+    return "\n".join([HEAD, *errors, "__all__: list[str]\n", *named_results(lines), *lines, ""])
 
 
 def helpers() -> set[str]:

@@ -156,9 +156,7 @@ def kit(fresh, define, backends, tracer):
         ),
         "bad_result": define(fresh, "bad_result(Tensor x) -> Tensor", CPU=lambda x: 1),
         "bad_results": define(fresh, "bad_results(Tensor x) -> (Tensor, Tensor)", CPU=lambda x: (x, "a")),
-        "make": define(
-            fresh, "make(int n, *, Device? device=None) -> Tensor", CPU=lambda n, *, device=None: X
-        ),
+        "make": define(fresh, "make(int n, *, Device? device=None) -> Tensor", CPU=lambda n, *, device=None: X),
     }
     fresh.impl("boxed", boxed, "CPU", boxed=True)
     fresh.impl("boxed_with_keyset", boxed_with_keyset, "CPU", boxed=True, with_keyset=True)
@@ -511,18 +509,10 @@ def watched_in(kit):
     """Return the objects whose references are counted: arguments, kernels, key sets, operators, and common constants.
     """
     return {
-        "the array": kit.x,
-        "the Tensor": kit.t,
-        "its array": kit.t.array,
-        "the array of A": kit.a,
-        "the index": kit.i,
+        "the array": kit.x, "the Tensor": kit.t, "its array": kit.t.array, "the array of A": kit.a, "the index": kit.i,
         "the kernel": kit.kernel,
         "the fallback": kit.fallback,
-        "the key set": kit.keys,
-        "the operator": kit.plain,
-        "None": None,
-        "True": True,
-        "Tensor": Tensor,
+        "the key set": kit.keys, "the operator": kit.plain, "None": None, "True": True, "Tensor": Tensor,
         "ndarray": np.ndarray,
         "()": (),
         "CPU": DispatchKey.CPU,

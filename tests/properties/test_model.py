@@ -291,8 +291,7 @@ class Comparison(RuleBasedStateMachine):
     def define_one(self, operator, which, library):
         schema = SCHEMAS[operator][which % len(SCHEMAS[operator])]
         handle, registrations, _ = self.agree(
-            lambda: self.libraries[library].define(operator + schema),
-            lambda: self.define_in_model(operator, schema),
+            lambda: self.libraries[library].define(operator + schema), lambda: self.define_in_model(operator, schema)
         )
         return self.keep(library, handle, registrations)
 

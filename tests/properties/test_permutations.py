@@ -457,17 +457,13 @@ def test_invariants_of_all_operators():
 
 TABLE_9_4 = {
     "def": Row(
-        [define(S1), impl(), impl("Autograd")],
-        state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t"),
+        [define(S1), impl(), impl("Autograd")], state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
     ),
     "def_with_inference": Row(
-        [define_by_name(), impl("Autograd")],
-        state(INFERRED, "CONSERVATIVE", f"{AUTOGRAD}: impl_t_t", f"{CIA}: math"),
+        [define_by_name(), impl("Autograd")], state(INFERRED, "CONSERVATIVE", f"{AUTOGRAD}: impl_t_t", f"{CIA}: math")
     ),
     "def_only": Row([define(S2)], state(S2, "FROM_SCHEMA")),
-    "impl_only": Row(
-        [impl(), impl("Autograd")], state("(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
-    ),
+    "impl_only": Row([impl(), impl("Autograd")], state("(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")),
     "def_with_explicit_alias": Row([define(S2, "PURE_FUNCTION")], state(S2, "PURE_FUNCTION")),
 }
 
@@ -526,19 +522,10 @@ TABLE_9_5 = {
         state(INFERRED, "CONSERVATIVE", *FOUR_KERNELS[:3], f"{CIA}: math"),
     ),
     "def_only": Row([define(S2)], state(S2, "FROM_SCHEMA"), "- - - - FB FB FB FB"),
-    "impl_only": Row(
-        [impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
-        state("(none)", "", *FOUR_KERNELS),
-    ),
+    "impl_only": Row([impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")], state("(none)", "", *FOUR_KERNELS)),
     "computed_table": Row(
-        [
-            define_by_name(), impl("CPU", "cpu"), impl("B", "b"), impl("Autograd", "ag"),
-            impl("AutogradCPU", "agcpu"),
-        ],
-        state(
-            INFERRED, "CONSERVATIVE", "CPU: cpu", "B: b", "AutogradCPU: agcpu", f"{AUTOGRAD}: ag",
-            f"{CIA}: math",
-        ),
+        [define_by_name(), impl("CPU", "cpu"), impl("B", "b"), impl("Autograd", "ag"), impl("AutogradCPU", "agcpu")],
+        state(INFERRED, "CONSERVATIVE", "CPU: cpu", "B: b", "AutogradCPU: agcpu", f"{AUTOGRAD}: ag", f"{CIA}: math"),
         "math cpu math b math agcpu math ag",
     ),
     "computed_table_with_cpu_math_autogradcpu_fallthrough": Row(
@@ -557,9 +544,7 @@ TABLE_9_5 = {
         "math cpu math math math FB math math",
     ),
     "computed_table_with_autograd": Row(
-        [define(S1), impl("Autograd", "ag")],
-        state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: ag"),
-        "- - - - ag ag ag ag",
+        [define(S1), impl("Autograd", "ag")], state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: ag"), "- - - - ag ag ag ag"
     ),
     "computed_table_with_cpu_autograd_math": Row(
         [define(S1), impl("CPU", "cpu"), impl("Autograd", "ag"), impl("CIA", "math")],
@@ -939,13 +924,10 @@ BEYOND = {
         define(S1), impl("CIA", "math"), impl("CEA", "default"), impl("CEANF", "nf"), impl("Autograd", "ag")],
     "ambiguous_and_resolved": [
         define(S1), impl("CIA", "math"), impl("SparseA", "sparse"), impl("AutogradOther", "other")],
-    "ambiguous_with_autograd": [
-        define(S1), impl("CIA", "math"), impl("SparseA", "sparse"), impl("Autograd", "ag")],
-    "ambiguous_with_default": [
-        define(S1), impl("CIA", "math"), impl("SparseA", "sparse"), impl("CEA", "default")],
+    "ambiguous_with_autograd": [define(S1), impl("CIA", "math"), impl("SparseA", "sparse"), impl("Autograd", "ag")],
+    "ambiguous_with_default": [define(S1), impl("CIA", "math"), impl("SparseA", "sparse"), impl("CEA", "default")],
     "fallthrough_counts_as_kernel": [define(S1), impl("CIA", "math"), impl_fallthrough("CPU")],
-    "fallthrough_and_fallback": [
-        define(S1), impl_fallthrough("Tracer"), fallback("Tracer"), impl("CPU", "cpu")],
+    "fallthrough_and_fallback": [define(S1), impl_fallthrough("Tracer"), fallback("Tracer"), impl("CPU", "cpu")],
     "meta": [define(S1), impl("CEA", "default"), impl("Meta", "meta"), impl("CIA", "math")],
     "name_only": [only_name(), define(S1), impl("CPU")],
     "composite_registrations": [
@@ -1014,16 +996,13 @@ def check_too_late(monkeypatch):
     monkeypatch.setattr(registrations, "check_kernel", broken)
 
 
-@pytest.mark.parametrize(
-    ("sabotage", "actions"),
-    [
-        (keep_table_of_kernels, [define(S1), impl("CIA", "math"), impl("CEA", "default")]),
-        (keep_table_of_removed_kernels, [define(S1), impl("CIA", "math"), impl("CEA", "default")]),
-        (keep_tables_of_fallbacks, [define(S1), impl("CPU"), fallback("A")]),
-        (leave_overloads, [define(S1), impl("CPU")]),
-        (check_too_late, [define(S2), impl("CPU")]),
-    ],
-)
+@pytest.mark.parametrize(("sabotage", "actions"), [
+    (keep_table_of_kernels, [define(S1), impl("CIA", "math"), impl("CEA", "default")]),
+    (keep_table_of_removed_kernels, [define(S1), impl("CIA", "math"), impl("CEA", "default")]),
+    (keep_tables_of_fallbacks, [define(S1), impl("CPU"), fallback("A")]),
+    (leave_overloads, [define(S1), impl("CPU")]),
+    (check_too_late, [define(S2), impl("CPU")]),
+])
 def test_a_defect_would_be_seen(explore, monkeypatch, sabotage, actions):
     sabotage(monkeypatch)
     before = dict(registrations.operators), {name: dict(family) for name, family in registrations.packets.items()}

@@ -155,8 +155,7 @@ ROWS = {
                 return run(ops.np.add(x, 1.0))
     """,
     "forward": FUNCTION.format(forward="F.apply(x)", backward="g") + "run = F.apply",
-    "backward of a Function": FUNCTION.format(
-        forward="x * 1.0", backward="autograd.enable_grad()(run)(g)") + """
+    "backward of a Function": FUNCTION.format(forward="x * 1.0", backward="autograd.enable_grad()(run)(g)") + """
 run = lambda x: F.apply(leaf()).sum().backward()
 """,
     "checkpoint": "run = lambda x: autograd.checkpoint(run, x)",

@@ -144,20 +144,13 @@ def test_the_newest_kernel_in_force_is_active(tiny, order):
     assert tiny.active("f", "CPU") is None
 
 
-@pytest.mark.parametrize(
-    ("reason", "first", "second"),
-    [
-        ("duplicate definition", lambda t: t.define(ONE), lambda t: t.define(ONE)),
-        ("duplicate definition", lambda t: t.define(ONE), lambda t: t.define(TWO)),
-        ("unknown key", lambda t: t.define(ONE), lambda t: t.register("f", "Dense", kernel_of_one)),
-        ("fallback taken", lambda t: t.register("*", "A", says(1)), lambda t: t.register("*", "A", says(2))),
-        (
-            "fallback taken",
-            lambda t: t.register("*", "AutogradA", says(1)),
-            lambda t: t.register("*", "Autograd", says(2)),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("reason", "first", "second"), [
+    ("duplicate definition", lambda t: t.define(ONE), lambda t: t.define(ONE)),
+    ("duplicate definition", lambda t: t.define(ONE), lambda t: t.define(TWO)),
+    ("unknown key", lambda t: t.define(ONE), lambda t: t.register("f", "Dense", kernel_of_one)),
+    ("fallback taken", lambda t: t.register("*", "A", says(1)), lambda t: t.register("*", "A", says(2))),
+    ("fallback taken", lambda t: t.register("*", "AutogradA", says(1)), lambda t: t.register("*", "Autograd", says(2))),
+])
 def test_what_is_refused_leaves_no_trace(tiny, reason, first, second):
     registration = first(tiny)
     assert outcome(tiny, second, tiny) == reason
@@ -174,19 +167,16 @@ def test_a_removed_registration_cannot_be_removed_again(tiny):
 # --- key sets -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("names", "highest"),
-    [
-        ("", "Undefined"),
-        ("CPU Meta", "Meta"),
-        ("CPU SparseCPU", "SparseCPU"),
-        ("SparseCPU Meta", "SparseMeta"),
-        ("CPU A AutogradCPU", "AutogradA"),
-        ("CPU BackendSelect", "BackendSelect"),
-        ("AutogradOther AutogradCPU", "AutogradCPU"),
-        ("CPU Python Tracer", "Tracer"),
-    ],
-)
+@pytest.mark.parametrize(("names", "highest"), [
+    ("", "Undefined"),
+    ("CPU Meta", "Meta"),
+    ("CPU SparseCPU", "SparseCPU"),
+    ("SparseCPU Meta", "SparseMeta"),
+    ("CPU A AutogradCPU", "AutogradA"),
+    ("CPU BackendSelect", "BackendSelect"),
+    ("AutogradOther AutogradCPU", "AutogradCPU"),
+    ("CPU Python Tracer", "Tracer"),
+])
 def test_the_highest_key(tiny, names, highest):
     assert next(iter(tiny.ladder(tiny.keyset(*names.split()))), "Undefined") == highest
 
@@ -235,19 +225,16 @@ def test_added_backends_mix_only_as_declared(tiny, operator):
 # --- calls --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("include", "exclude", "runs"),
-    [
-        ((), (), "AutogradCPU"),
-        ((), ("Autograd",), "CPU"),
-        ((), ("AutogradCPU",), "CPU"),
-        ((), ("AutogradA", "A"), "AutogradCPU"),
-        ((), ("Autograd", "CPU"), "Undefined"),
-        (("Meta",), ("Autograd",), "Meta"),
-        (("Tracer",), ("Autograd",), "Tracer"),
-        (("Tracer",), ("Autograd", "Tracer"), "CPU"),
-    ],
-)
+@pytest.mark.parametrize(("include", "exclude", "runs"), [
+    ((), (), "AutogradCPU"),
+    ((), ("Autograd",), "CPU"),
+    ((), ("AutogradCPU",), "CPU"),
+    ((), ("AutogradA", "A"), "AutogradCPU"),
+    ((), ("Autograd", "CPU"), "Undefined"),
+    (("Meta",), ("Autograd",), "Meta"),
+    (("Tracer",), ("Autograd",), "Tracer"),
+    (("Tracer",), ("Autograd", "Tracer"), "CPU"),
+])
 def test_what_is_included_and_excluded(tiny, operator, include, exclude, runs):
     operator("CPU A AutogradCPU Meta Tracer Undefined")
     excluded = [key for name in exclude for key in tiny.MEMBERS[name]]
@@ -294,10 +281,7 @@ def test_a_kernel_gets_the_keys_below_and_a_fallback_the_operator(tiny):
 
 @pytest.mark.parametrize(
     ("key", "sees_raw"),
-    [
-        ("CPU", True), ("CEA", True), ("CEANF", True),
-        ("CIA", False), ("Autograd", False), ("AutogradCPU", False),
-    ],
+    [("CPU", True), ("CEA", True), ("CEANF", True), ("CIA", False), ("Autograd", False), ("AutogradCPU", False)],
 )
 def test_kernels_of_backends_see_raw_arrays(tiny, key, sees_raw):
     seen = []
@@ -315,18 +299,15 @@ def test_raw_in_raw_out(tiny):
     assert tiny.call("f", ARRAY) is ARRAY
 
 
-@pytest.mark.parametrize(
-    ("args", "kwargs", "delivered"),
-    [
-        ((1,), {}, ((1,), {})),
-        ((1, 2, 2.0), {}, ((1,), {})),
-        ((1, 2, 3.0), {}, ((1, 2, 3.0), {})),
-        ((1,), {"b": 2}, ((1, 2, 2), {})),
-        ((1,), {"c": [1, 2], "k": 1}, ((1,), {})),
-        ((1,), {"c": [], "k": True}, ((1, 2, 2.0, ()), {"k": True})),
-        ((), {"a": 3, "x": 1}, ((1, 3), {})),
-    ],
-)
+@pytest.mark.parametrize(("args", "kwargs", "delivered"), [
+    ((1,), {}, ((1,), {})),
+    ((1, 2, 2.0), {}, ((1,), {})),
+    ((1, 2, 3.0), {}, ((1, 2, 3.0), {})),
+    ((1,), {"b": 2}, ((1, 2, 2), {})),
+    ((1,), {"c": [1, 2], "k": 1}, ((1,), {})),
+    ((1,), {"c": [], "k": True}, ((1, 2, 2.0, ()), {"k": True})),
+    ((), {"a": 3, "x": 1}, ((1, 3), {})),
+])
 def test_defaults_are_not_delivered(tiny, args, kwargs, delivered):
     tiny.define("f(Scalar x, int a=2, Scalar b=2.0, int[] c=[1, 2], *, Scalar k=1) -> Scalar")
     tiny.register("f", "CPU", lambda *args, **kwargs: (args, kwargs))

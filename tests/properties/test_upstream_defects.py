@@ -273,13 +273,10 @@ def test_every_key_that_prints_parses():
 # --- schemas -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "int[] x=[1,1]", "Tensor(a|b) x", "Tensor(a|*) x", "Tensor! x", "Tensor(a)?[] x", "Device x='cpu'",
-        "Device? x='cpu'", "complex x=1j", "str x='a'", "Dict(str, Tensor(a)) x", "(Tensor(a), Tensor) x",
-    ],
-)
+@pytest.mark.parametrize("argument", [
+    "int[] x=[1,1]", "Tensor(a|b) x", "Tensor(a|*) x", "Tensor! x", "Tensor(a)?[] x", "Device x='cpu'",
+    "Device? x='cpu'", "complex x=1j", "str x='a'", "Dict(str, Tensor(a)) x", "(Tensor(a), Tensor) x",
+])
 def test_printing_round_trips(argument):
     try:
         schema = parse_schema(f"ns::foo({argument}) -> ()")
@@ -290,13 +287,10 @@ def test_printing_round_trips(argument):
     assert str(parse_schema(str(schema))) == str(schema)
 
 
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "int x=1.5", "int x='a'", "int x=None", "int x=0x10", "str x=1", "str x=None", "float x='a'", "bool x=2",
-        "Tensor x=1", "int[] x=[1.5]", "int[1.5] x", "int x=99999999999999999999",
-    ],
-)
+@pytest.mark.parametrize("argument", [
+    "int x=1.5", "int x='a'", "int x=None", "int x=0x10", "str x=1", "str x=None", "float x='a'", "bool x=2",
+    "Tensor x=1", "int[] x=[1.5]", "int[1.5] x", "int x=99999999999999999999",
+])
 def test_a_default_is_a_value_of_its_type(argument):
     with pytest.raises(SchemaError):
         parse_schema(f"ns::foo({argument}) -> ()")

@@ -301,18 +301,15 @@ def active(foo) -> str:
 
 
 @overrides
-@pytest.mark.parametrize(
-    ("dropped", "actives"),
-    [
-        ([], ["k3"]),
-        ([2, 1, 0], ["k3", "k2", "k1", None]),
-        ([0, 1, 2], ["k3", "k3", "k3", None]),
-        ([1, 2, 0], ["k3", "k3", "k1", None]),
-        ([1, 0, 2], ["k3", "k3", "k3", None]),
-        ([2, 0, 1], ["k3", "k2", "k2", None]),
-        ([0, 2, 1], ["k3", "k3", "k2", None]),
-    ],
-)
+@pytest.mark.parametrize(("dropped", "actives"), [
+    ([], ["k3"]),
+    ([2, 1, 0], ["k3", "k2", "k1", None]),
+    ([0, 1, 2], ["k3", "k3", "k3", None]),
+    ([1, 2, 0], ["k3", "k3", "k1", None]),
+    ([1, 0, 2], ["k3", "k3", "k3", None]),
+    ([2, 0, 1], ["k3", "k2", "k2", None]),
+    ([0, 2, 1], ["k3", "k3", "k2", None]),
+])
 def test_the_newest_is_active_and_the_older_comes_back(foo, dropped, actives):
     foo.define()
     handles = [foo.impl(fn=self_naming(name)) for name in ("k1", "k2", "k3")]
@@ -430,8 +427,7 @@ def failures(foo):
             (), lambda: foo.define(f"foo({', '.join(f'int a{i}' for i in range(65))}) -> ()"), SchemaError),
         "fallback_on_alias": ((), fallback_on_alias, RegistrationError),
         "override_as_error": (("impl",), foo.impl, OverrideWarning),
-        "override_by_define_as_error": (
-            ("impl",), lambda: foo.define(S1, tensor_to_tensor, "CPU"), OverrideWarning),
+        "override_by_define_as_error": (("impl",), lambda: foo.define(S1, tensor_to_tensor, "CPU"), OverrideWarning),
         "override_by_register_kernel_as_error": (
             ("impl",), lambda: register_kernel(foo.name, ["A", "B", "CPU"], tensor_to_tensor), OverrideWarning),
         "unknown_backend_of_several": (

@@ -99,29 +99,26 @@ def test_labels_of_the_computed_table(operator, registered, row):
             assert rows[parse_key(key).slot].label == labels.get(expected, Label.KERNEL)
 
 
-@pytest.mark.parametrize(
-    ("registered", "key", "runs"),
-    [
-        ("CPU CEANF CEA CIA", "CPU", "CPU"),
-        ("CEANF CEA CIA", "CPU", "CEANF"),
-        ("CEA CIA", "CPU", "CEA"),
-        ("CIA Autograd", "CPU", "CIA"),
-        ("AutogradCPU Autograd CIA", "AutogradCPU", "AutogradCPU"),
-        ("Autograd CIA", "AutogradCPU", "CIA"),
-        ("Autograd CEA CIA", "AutogradCPU", "Autograd"),
-        ("CEANF CEA", "SparseCPU", "CEA"),
-        ("CEANF CIA", "SparseCPU", "CIA"),
-        ("CEANF", "SparseCPU", "-"),
-        ("CEANF CEA", "Meta", "-"),
-        ("CEANF CEA CIA", "Meta", "CIA"),
-        ("CEANF CEA CIA Meta", "Meta", "Meta"),
-        ("CEA", "SparseMeta", "-"),
-        ("CEA CIA", "SparseMeta", "CIA"),
-        ("CIA CEA CEANF Autograd", "BackendSelect", "_select_backend"),
-        ("CIA CEA CEANF Autograd", "Python", "_handlers_of_classes"),
-        ("CIA CEA CEANF Autograd", "Tracer", "FB"),
-    ],
-)
+@pytest.mark.parametrize(("registered", "key", "runs"), [
+    ("CPU CEANF CEA CIA", "CPU", "CPU"),
+    ("CEANF CEA CIA", "CPU", "CEANF"),
+    ("CEA CIA", "CPU", "CEA"),
+    ("CIA Autograd", "CPU", "CIA"),
+    ("AutogradCPU Autograd CIA", "AutogradCPU", "AutogradCPU"),
+    ("Autograd CIA", "AutogradCPU", "CIA"),
+    ("Autograd CEA CIA", "AutogradCPU", "Autograd"),
+    ("CEANF CEA", "SparseCPU", "CEA"),
+    ("CEANF CIA", "SparseCPU", "CIA"),
+    ("CEANF", "SparseCPU", "-"),
+    ("CEANF CEA", "Meta", "-"),
+    ("CEANF CEA CIA", "Meta", "CIA"),
+    ("CEANF CEA CIA Meta", "Meta", "Meta"),
+    ("CEA", "SparseMeta", "-"),
+    ("CEA CIA", "SparseMeta", "CIA"),
+    ("CIA CEA CEANF Autograd", "BackendSelect", "_select_backend"),
+    ("CIA CEA CEANF Autograd", "Python", "_handlers_of_classes"),
+    ("CIA CEA CEANF Autograd", "Tracer", "FB"),
+])
 def test_a_kernel_beats_an_alias_which_beats_a_fallback(operator, token, registered, key, runs):
     with Library("_", "IMPL") as everywhere:
         if parse_key(key).functionality in ("Dense", "Sparse", "Autograd"):
@@ -199,8 +196,7 @@ def test_default_kernels_exclude_meta(operator):
 
 
 @pytest.mark.parametrize(
-    ("registered", "runs"),
-    [("CEANF CEA CIA", "CEANF"), ("CEA CIA", "CEA"), ("CIA", "CIA"), ("CPU A Autograd", None)],
+    ("registered", "runs"), [("CEANF CEA CIA", "CEANF"), ("CEA CIA", "CEA"), ("CIA", "CIA"), ("CPU A Autograd", None)]
 )
 def test_which_kernel_undefined_runs(operator, registered, runs):
     op = operator(registered)
@@ -366,18 +362,15 @@ def test_operators_share_the_entries_of_fallbacks_while_these_are_in_force(opera
 # --- keeping fresh ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("registered", "added", "key", "before", "after"),
-    [
-        pytest.param("", "CPU", "CPU", "-", "CPU", id="key_to_itself"),
-        pytest.param("", "Autograd", "AutogradA", "FB", "Autograd", id="alias_to_members"),
-        pytest.param("", "CIA", "Undefined", "-", "CIA", id="alias_to_Undefined"),
-        pytest.param("CIA", "CPU", "AutogradCPU", "CIA", "FB", id="backend_to_its_autograd"),
-        pytest.param("CIA", "CEA", "AutogradCPU", "CIA", "FB", id="default_to_every_autograd"),
-        pytest.param("CIA", "CEA", "AutogradOther", "CIA", "FB", id="default_to_AutogradOther"),
-        pytest.param("CIA", "SparseA", "AutogradOther", "CIA", "ambiguous", id="sparse_to_AutogradOther"),
-    ],
-)
+@pytest.mark.parametrize(("registered", "added", "key", "before", "after"), [
+    pytest.param("", "CPU", "CPU", "-", "CPU", id="key_to_itself"),
+    pytest.param("", "Autograd", "AutogradA", "FB", "Autograd", id="alias_to_members"),
+    pytest.param("", "CIA", "Undefined", "-", "CIA", id="alias_to_Undefined"),
+    pytest.param("CIA", "CPU", "AutogradCPU", "CIA", "FB", id="backend_to_its_autograd"),
+    pytest.param("CIA", "CEA", "AutogradCPU", "CIA", "FB", id="default_to_every_autograd"),
+    pytest.param("CIA", "CEA", "AutogradOther", "CIA", "FB", id="default_to_AutogradOther"),
+    pytest.param("CIA", "SparseA", "AutogradOther", "CIA", "ambiguous", id="sparse_to_AutogradOther"),
+])
 def test_a_change_reaches_every_entry_that_depends_on_it(operator, fresh, token, registered, added, key, before, after):
     op = operator(registered)
     assert live(op, key) == before

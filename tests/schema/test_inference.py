@@ -62,15 +62,12 @@ def test_annotation_of_a_parameter(annotation, spelled):
     assert str(infer_kernel_schema(function)) == f"({spelled} _0) -> ()"
 
 
-@pytest.mark.parametrize(
-    ("annotation", "returns"),
-    [
-        (None, "()"), (type(None), "()"), ("None", "()"), (np.ndarray, "Tensor"), (list[np.ndarray], "Tensor[]"),
-        (int, "int"), (float, "float"), (bool, "bool"), (numbers.Number, "Scalar"), (np.ndarray | None, "Tensor?"),
-        (tuple[np.ndarray, int], "(Tensor, int)"), (tuple[np.ndarray, ...], "Tensor[]"),
-        (tuple[np.ndarray, tuple[int, int]], "(Tensor, (int, int))"), (Plan, "Plan"),
-    ],
-)
+@pytest.mark.parametrize(("annotation", "returns"), [
+    (None, "()"), (type(None), "()"), ("None", "()"), (np.ndarray, "Tensor"), (list[np.ndarray], "Tensor[]"),
+    (int, "int"), (float, "float"), (bool, "bool"), (numbers.Number, "Scalar"), (np.ndarray | None, "Tensor?"),
+    (tuple[np.ndarray, int], "(Tensor, int)"), (tuple[np.ndarray, ...], "Tensor[]"),
+    (tuple[np.ndarray, tuple[int, int]], "(Tensor, (int, int))"), (Plan, "Plan"),
+])
 def test_annotation_of_the_return(annotation, returns):
     function = with_annotations(ret=annotation)
     assert str(infer_schema(function)) == f"() -> {returns}"
@@ -138,22 +135,19 @@ def struct_default(x: np.dtype = np.dtype("i4,f8")) -> int: ...  # noqa: B008
 def reserved_name(Ellipsis: int) -> int: ...
 
 
-@pytest.mark.parametrize(
-    ("function", "parts"),
-    [
-        (no_annotation, ["function no_annotation: parameter 'x' has no annotation", "`x: np.ndarray`"]),
-        (no_return, ["the return has no annotation", "`-> np.ndarray`"]),
-        (positional_only, ["parameter 'x' is positional-only", "without `/`"]),
-        (star, ["parameter 'x' is variadic", "`*args`"]),
-        (stars, ["parameter 'x' is variadic", "`**kwargs`"]),
-        (none_default, ["parameter 'x' cannot have its default", "expected int, found NoneType None"]),
-        (array_default, ["parameter 'x'", "default 1.0", "`x=None`"]),
-        (flag_default, ["parameter 'x'", "cannot spell", "`x=None`"]),
-        (big_default, ["parameter 'x'", "1180591620717411303424", "cannot spell"]),
-        (struct_default, ["parameter 'x'", "cannot spell"]),
-        (reserved_name, ["'Ellipsis'", "another name"]),
-    ],
-)
+@pytest.mark.parametrize(("function", "parts"), [
+    (no_annotation, ["function no_annotation: parameter 'x' has no annotation", "`x: np.ndarray`"]),
+    (no_return, ["the return has no annotation", "`-> np.ndarray`"]),
+    (positional_only, ["parameter 'x' is positional-only", "without `/`"]),
+    (star, ["parameter 'x' is variadic", "`*args`"]),
+    (stars, ["parameter 'x' is variadic", "`**kwargs`"]),
+    (none_default, ["parameter 'x' cannot have its default", "expected int, found NoneType None"]),
+    (array_default, ["parameter 'x'", "default 1.0", "`x=None`"]),
+    (flag_default, ["parameter 'x'", "cannot spell", "`x=None`"]),
+    (big_default, ["parameter 'x'", "1180591620717411303424", "cannot spell"]),
+    (struct_default, ["parameter 'x'", "cannot spell"]),
+    (reserved_name, ["'Ellipsis'", "another name"]),
+])
 def test_no_inference(function, parts):
     with pytest.raises(SchemaError) as raised:
         infer_schema(function)
@@ -169,30 +163,24 @@ def test_too_many_parameters():
 def writes(x: np.ndarray, ys: list[np.ndarray], z: np.ndarray | None, n: int, d: dict[str, np.ndarray]) -> None: ...
 
 
-@pytest.mark.parametrize(
-    ("mutates_args", "arguments"),
-    [
-        ((), "Tensor x, Tensor[] ys, Tensor? z, int n, Dict(str, Tensor) d"),
-        (("x",), "Tensor(a0!) x, Tensor[] ys, Tensor? z, int n, Dict(str, Tensor) d"),
-        ({"ys", "z"}, "Tensor x, Tensor(a1!)[] ys, Tensor(a2!)? z, int n, Dict(str, Tensor) d"),
-        ("unknown", "Tensor(a0!) x, Tensor(a1!)[] ys, Tensor(a2!)? z, int n, Dict(str, Tensor)(a4!) d"),
-    ],
-)
+@pytest.mark.parametrize(("mutates_args", "arguments"), [
+    ((), "Tensor x, Tensor[] ys, Tensor? z, int n, Dict(str, Tensor) d"),
+    (("x",), "Tensor(a0!) x, Tensor[] ys, Tensor? z, int n, Dict(str, Tensor) d"),
+    ({"ys", "z"}, "Tensor x, Tensor(a1!)[] ys, Tensor(a2!)? z, int n, Dict(str, Tensor) d"),
+    ("unknown", "Tensor(a0!) x, Tensor(a1!)[] ys, Tensor(a2!)? z, int n, Dict(str, Tensor)(a4!) d"),
+])
 def test_mutates_args(mutates_args, arguments):
     schema = infer_schema(writes, mutates_args=mutates_args)
     assert str(schema) == f"({arguments}) -> ()"
     assert parse_signature(str(schema)) == schema
 
 
-@pytest.mark.parametrize(
-    ("mutates_args", "parts"),
-    [
-        ("x", ["mutates_args is a string, 'x'", "('x',)"]),
-        (("w",), ["{'w'} in mutates_args were not found", "Parameters: x, ys, z, n, d"]),
-        ({"w": 1, "v": 2}, ["{'v', 'w'} in mutates_args were not found"]),
-        (("n",), ["parameter 'n' is in mutates_args", "type is int", "can be mutated", "np.ndarray"]),
-    ],
-)
+@pytest.mark.parametrize(("mutates_args", "parts"), [
+    ("x", ["mutates_args is a string, 'x'", "('x',)"]),
+    (("w",), ["{'w'} in mutates_args were not found", "Parameters: x, ys, z, n, d"]),
+    ({"w": 1, "v": 2}, ["{'v', 'w'} in mutates_args were not found"]),
+    (("n",), ["parameter 'n' is in mutates_args", "type is int", "can be mutated", "np.ndarray"]),
+])
 def test_mutates_args_refused(mutates_args, parts):
     with pytest.raises(SchemaError) as raised:
         infer_schema(writes, mutates_args=mutates_args)
@@ -255,20 +243,17 @@ def test_annotations_may_name_what_the_function_captures():
 def keyset_first(keys, x: np.ndarray, *, b: int, a: str) -> np.ndarray: ...
 
 
-@pytest.mark.parametrize(
-    ("function", "inferred"),
-    [
-        (lambda x, y: x, None),
-        (no_annotation, None),
-        (no_return, None),
-        (star, None),
-        (stars, None),
-        (positional_only, "(int _0) -> int"),
-        (array_default, "(Tensor _0) -> int"),
-        (writes, "(Tensor _0, Tensor[] _1, Tensor? _2, int _3, Dict(str, Tensor) _4) -> ()"),
-        (keyset_first, None),
-    ],
-)
+@pytest.mark.parametrize(("function", "inferred"), [
+    (lambda x, y: x, None),
+    (no_annotation, None),
+    (no_return, None),
+    (star, None),
+    (stars, None),
+    (positional_only, "(int _0) -> int"),
+    (array_default, "(Tensor _0) -> int"),
+    (writes, "(Tensor _0, Tensor[] _1, Tensor? _2, int _3, Dict(str, Tensor) _4) -> ()"),
+    (keyset_first, None),
+])
 def test_inferred_kernel_schema(function, inferred):
     found = infer_kernel_schema(function)
     assert (None if found is None else str(found)) == inferred

@@ -98,19 +98,16 @@ def test_equality(one, other, equal):
     assert not equal or hash(a) == hash(b)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "equal"),
-    [
-        ("f() -> Tensor", "f() -> (Tensor)", True),
-        ("f() -> Tensor", "f() -> Tensor y", False),
-        ("f() -> Tensor x", "f() -> Tensor y", False),
-        ("f() -> ((int, int))", "f() -> (int, int)", False),
-        ("f() -> ()", "g() -> ()", False),
-        ("f() -> ()", "f.a() -> ()", False),
-        ("f() -> ()", "ns::f() -> ()", False),
-        ("f(\nint x) -> ()", "f(int x) -> ()  # the same", True),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "equal"), [
+    ("f() -> Tensor", "f() -> (Tensor)", True),
+    ("f() -> Tensor", "f() -> Tensor y", False),
+    ("f() -> Tensor x", "f() -> Tensor y", False),
+    ("f() -> ((int, int))", "f() -> (int, int)", False),
+    ("f() -> ()", "g() -> ()", False),
+    ("f() -> ()", "f.a() -> ()", False),
+    ("f() -> ()", "ns::f() -> ()", False),
+    ("f(\nint x) -> ()", "f(int x) -> ()  # the same", True),
+])
 def test_equality_of_schemas(one, other, equal):
     assert (parse_schema(one) == parse_schema(other)) is equal
 

@@ -10,27 +10,24 @@ from tests.schema.samples import assert_says, caret, message_of
 from tests.together import together
 
 
-@together(
-    "text, fields",
-    [
-        ("foo", (None, "foo", "")),
-        ("_foo", (None, "_foo", "")),
-        ("foo2", (None, "foo2", "")),
-        ("ns::foo", ("ns", "foo", "")),
-        ("ns::foo.ov", ("ns", "foo", "ov")),
-        ("foo.ov", (None, "foo", "ov")),
-        ("_::foo", ("_", "foo", "")),
-        ("ns::foo._x", ("ns", "foo", "_x")),
-        ("ns :: foo .ov", ("ns", "foo", "ov")),
-        ("ns\t::foo. ov", ("ns", "foo", "ov")),
-        ("foo\n", (None, "foo", "")),
-        ("foo  # a comment", (None, "foo", "")),
-        ("foo # a comment\n", (None, "foo", "")),
-        *[(word, (None, word, "")) for word in ("lambda", "from", "try", "except", "yield", "async", "await")],
-        *[(word, (None, word, "")) for word in ("nonlocal", "finally", "match", "type", "print", "inf", "self")],
-        ("Tensor::out.Tensor", ("Tensor", "out", "Tensor")),
-    ],
-)
+@together("text, fields", [
+    ("foo", (None, "foo", "")),
+    ("_foo", (None, "_foo", "")),
+    ("foo2", (None, "foo2", "")),
+    ("ns::foo", ("ns", "foo", "")),
+    ("ns::foo.ov", ("ns", "foo", "ov")),
+    ("foo.ov", (None, "foo", "ov")),
+    ("_::foo", ("_", "foo", "")),
+    ("ns::foo._x", ("ns", "foo", "_x")),
+    ("ns :: foo .ov", ("ns", "foo", "ov")),
+    ("ns\t::foo. ov", ("ns", "foo", "ov")),
+    ("foo\n", (None, "foo", "")),
+    ("foo  # a comment", (None, "foo", "")),
+    ("foo # a comment\n", (None, "foo", "")),
+    *[(word, (None, word, "")) for word in ("lambda", "from", "try", "except", "yield", "async", "await")],
+    *[(word, (None, word, "")) for word in ("nonlocal", "finally", "match", "type", "print", "inf", "self")],
+    ("Tensor::out.Tensor", ("Tensor", "out", "Tensor")),
+])
 def test_name(text, fields):
     name = parse_name(text)
     assert (name.namespace, name.name, name.overload) == fields
@@ -38,33 +35,30 @@ def test_name(text, fields):
     assert str(name) == text.split("#")[0].replace(" ", "").replace("\t", "").strip()
 
 
-@together(
-    "text, at, parts",
-    [
-        ("a::b::c", "::c", ["the end of the name", "found '::'"]),
-        ("ns:foo", ":foo", ["found ':'"]),
-        ("::foo", "::foo", ["the name of an operator", "found '::'"]),
-        ("ns::", "", ["after '::'", "the end of the text"]),
-        ("ns::foo.", "", ["the name of an overload", "the end of the text"]),
-        ("ns.x::foo", "::foo", ["found '::'"]),
-        ("ns::foo.a.b", ".b", ["found '.'"]),
-        ("foo-bar", "-bar", ["found '-'"]),
-        ("1foo", "1foo", ["found '1foo'"]),
-        ("ns::foo.2", ".2", ["found '.2'"]),
-        ("ns::foo.default", "default", ["'default' is not a legal overload name"]),
-        ("ns::foo.__x", "__x", ["'__x' is not a legal overload name"]),
-        ("ns::for", "for", ["reserved word 'for'"]),
-        ("if::foo", "if::foo", ["reserved word 'if'"]),
-        ("ns::foo.is", "is", ["reserved word 'is'"]),
-        ("ns::None", "None", ["reserved word 'None'"]),
-        ("", "", ["the name of an operator", "found the end of the text"]),
-        ("naïve", "ïve", ["found 'ï'"]),
-        ("foo bar", "bar", ["the end of the name", "found 'bar'"]),
-        ("foo\nbar", "", ["the end of the name", "the end of the line"]),
-        ("foo(Tensor x) -> ()", "(Tensor x) -> ()", ["expected a name, found a schema", "`foo`"]),
-        *[(word, word, [f"reserved word {word!r}"]) for word in sorted(RESERVED_WORDS)],
-    ],
-)
+@together("text, at, parts", [
+    ("a::b::c", "::c", ["the end of the name", "found '::'"]),
+    ("ns:foo", ":foo", ["found ':'"]),
+    ("::foo", "::foo", ["the name of an operator", "found '::'"]),
+    ("ns::", "", ["after '::'", "the end of the text"]),
+    ("ns::foo.", "", ["the name of an overload", "the end of the text"]),
+    ("ns.x::foo", "::foo", ["found '::'"]),
+    ("ns::foo.a.b", ".b", ["found '.'"]),
+    ("foo-bar", "-bar", ["found '-'"]),
+    ("1foo", "1foo", ["found '1foo'"]),
+    ("ns::foo.2", ".2", ["found '.2'"]),
+    ("ns::foo.default", "default", ["'default' is not a legal overload name"]),
+    ("ns::foo.__x", "__x", ["'__x' is not a legal overload name"]),
+    ("ns::for", "for", ["reserved word 'for'"]),
+    ("if::foo", "if::foo", ["reserved word 'if'"]),
+    ("ns::foo.is", "is", ["reserved word 'is'"]),
+    ("ns::None", "None", ["reserved word 'None'"]),
+    ("", "", ["the name of an operator", "found the end of the text"]),
+    ("naïve", "ïve", ["found 'ï'"]),
+    ("foo bar", "bar", ["the end of the name", "found 'bar'"]),
+    ("foo\nbar", "", ["the end of the name", "the end of the line"]),
+    ("foo(Tensor x) -> ()", "(Tensor x) -> ()", ["expected a name, found a schema", "`foo`"]),
+    *[(word, word, [f"reserved word {word!r}"]) for word in sorted(RESERVED_WORDS)],
+])
 def test_name_refused(text, at, parts):
     message = message_of(text, parse_name)
     assert_says(message, *parts)

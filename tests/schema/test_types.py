@@ -16,16 +16,13 @@ from tests.schema.samples import ARRAY, Color, Plan, SubArray, argument, assert_
 from tests.together import together
 
 
-@together(
-    "text, contains",
-    [
-        *[(name, name in ("Tensor", "Any")) for name in BASE_TYPES],
-        ("Tensor?", True), ("Tensor[]", True), ("Tensor?[]", True), ("Tensor[]?", True), ("Tensor[][]", True),
-        ("(int, Tensor)", True), ("Dict(str, Tensor)", True), ("Union(int, Tensor)", True), ("Any[]", True),
-        ("int[]", False), ("(int, str)", False), ("Dict(str, int)", False), ("Union(int, str)?", False),
-        ("Color", False), ("Plan", True),
-    ],
-)
+@together("text, contains", [
+    *[(name, name in ("Tensor", "Any")) for name in BASE_TYPES],
+    ("Tensor?", True), ("Tensor[]", True), ("Tensor?[]", True), ("Tensor[]?", True), ("Tensor[][]", True),
+    ("(int, Tensor)", True), ("Dict(str, Tensor)", True), ("Union(int, Tensor)", True), ("Any[]", True),
+    ("int[]", False), ("(int, str)", False), ("Dict(str, int)", False), ("Union(int, str)?", False),
+    ("Color", False), ("Plan", True),
+])
 def test_contains_arrays(text, contains):
     assert argument(f"{text} x").type.contains_arrays is contains
 
@@ -139,15 +136,12 @@ def test_no_conversion(declared, value):
     assert "\n" not in message
 
 
-@pytest.mark.parametrize(
-    ("declared", "value", "message"),
-    [
-        ("float", 10**400, "expected float, found int 1000"),
-        ("complex", 10**400, "expected complex, found int 1000"),
-        ("Device", "abacus", "expected Device, found str 'abacus' (backends: CPU"),
-        ("(int, str)", [1], "expected (int, str), found list [1] of length 1"),
-    ],
-)
+@pytest.mark.parametrize(("declared", "value", "message"), [
+    ("float", 10**400, "expected float, found int 1000"),
+    ("complex", 10**400, "expected complex, found int 1000"),
+    ("Device", "abacus", "expected Device, found str 'abacus' (backends: CPU"),
+    ("(int, str)", [1], "expected (int, str), found list [1] of length 1"),
+])
 def test_values_out_of_range(declared, value, message):
     with pytest.raises(ValueError, match="expected") as raised:
         argument(f"{declared} x").convert(value)
@@ -161,17 +155,14 @@ def test_lists_are_not_arrays(value):
     assert_says(str(raised.value), repr(value), "lists are not arrays", "np.asarray(...)")
 
 
-@pytest.mark.parametrize(
-    ("declared", "value", "parts"),
-    [
-        ("int[]", [1, "a"], ["expected int[], found list [1, 'a']", "element 1: expected int, found str 'a'"]),
-        ("int[]?", [1.5], ["expected int[]?, found list [1.5]", "element 0: expected int"]),
-        ("(int, str)", (1, 2), ["expected (int, str), found tuple (1, 2)", "element 1: expected str"]),
-        ("Dict(str, int)", {"a": "b"}, ["expected Dict(str, int), found", "element 0: expected int, found str 'b'"]),
-        ("int", "x" * 1000, ["expected int, found str 'xxx", "xxx'"]),
-        ("int", np.zeros((100, 100)), ["expected int, found ndarray array([[0., 0."]),
-    ],
-)
+@pytest.mark.parametrize(("declared", "value", "parts"), [
+    ("int[]", [1, "a"], ["expected int[], found list [1, 'a']", "element 1: expected int, found str 'a'"]),
+    ("int[]?", [1.5], ["expected int[]?, found list [1.5]", "element 0: expected int"]),
+    ("(int, str)", (1, 2), ["expected (int, str), found tuple (1, 2)", "element 1: expected str"]),
+    ("Dict(str, int)", {"a": "b"}, ["expected Dict(str, int), found", "element 0: expected int, found str 'b'"]),
+    ("int", "x" * 1000, ["expected int, found str 'xxx", "xxx'"]),
+    ("int", np.zeros((100, 100)), ["expected int, found ndarray array([[0., 0."]),
+])
 def test_what_a_refusal_says(declared, value, parts):
     with pytest.raises(TypeError) as raised:
         argument(f"{declared} x").convert(value)

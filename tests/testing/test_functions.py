@@ -503,8 +503,7 @@ COMPOSITIONS = {
     "vmap(vjp)": (lambda b: vmap(b.pull, b.dims)(*b.arrays), lambda b: b.loop(b.pull)),
     "vmap(jvp)": (lambda b: vmap(b.push, b.dims)(*b.arrays), lambda b: b.loop(b.push)),
     "grad(vmap)": (lambda b: grad(b.total_loss, b.which)(*b.arrays), lambda b: b.gradients_of_all(b.slope)),
-    "vjp(vmap)": (
-        lambda b: pull_batch(b), lambda b: b.gradients_of_all(b.pull)),
+    "vjp(vmap)": (lambda b: pull_batch(b), lambda b: b.gradients_of_all(b.pull)),
     "jvp(vmap)": (lambda b: push_batch(b), lambda b: b.loop(b.push)),
     "vmap(vmap)": (
         lambda b: vmap(vmap(b.outputs, b.dims), nested(b))(*doubled(b)),

@@ -66,8 +66,7 @@ def test_a_node_that_is_used_twice_is_one_input():
     pytest.param(["sum", "all", "abs"], ["sum_1", "all_1", "abs_1"], id="builtins"),
     pytest.param(["lambda", "None", "np", "ops", "inf"], ["lambda_1", "None_1", "np_1", "ops_1", "inf_1"],
                  id="keywords, globals of the code"),
-    pytest.param(["a.b", "<lambda>", "1st", "", "é"], ["a_b", "_lambda_", "_1st", "_", "__1"],
-                 id="illegal characters"),
+    pytest.param(["a.b", "<lambda>", "1st", "", "é"], ["a_b", "_lambda_", "_1st", "_", "__1"], id="illegal characters"),
 ])
 def test_names(wanted, names):
     fresh = Names()

@@ -337,8 +337,7 @@ def write_to_argument(a):
     pytest.param(lambda a: ops.np.split(a, 2)[0], lambda a: a, GraphError, r"np::split returns Tensor\[\]", id="list"),
     pytest.param(lambda a, *, b: a + b, lambda a: a, DispatchTypeError, r"has the parameters \(a, \*, b\)",
                  id="keyword-only"),
-    pytest.param(lambda *a: a[0] + 1, lambda a: a, DispatchTypeError, r"has the parameters \(\*a\)",
-                 id="varargs"),
+    pytest.param(lambda *a: a[0] + 1, lambda a: a, DispatchTypeError, r"has the parameters \(\*a\)", id="varargs"),
     pytest.param(3, lambda a: a, DispatchTypeError, "pattern is an int, expected a function", id="no function"),
 ])
 def test_errors(pattern, replacement, error, message):

@@ -167,35 +167,17 @@ TEXTS = {
         "copy = ops.np.copy(add)",
         "return copy",
     ]),
-    "out=": (written_out, (THREE, np.zeros(3)), [
-        "absolute = ops.np.absolute.out(x_1, out=o_1)",
-        "return absolute",
-    ]),
-    "input that is written to": (mutating, (THREE,), [
-        "add_ = ops.np.add_(x_1, 1)",
-        "return add_",
-    ]),
-    "branch on a shape": (by_shape, (THREE,), [
-        "multiply = ops.np.multiply(x_1, 2)",
-        "return multiply",
-    ]),
+    "out=": (written_out, (THREE, np.zeros(3)), ["absolute = ops.np.absolute.out(x_1, out=o_1)", "return absolute",]),
+    "input that is written to": (mutating, (THREE,), ["add_ = ops.np.add_(x_1, 1)", "return add_",]),
+    "branch on a shape": (by_shape, (THREE,), ["multiply = ops.np.multiply(x_1, 2)", "return multiply",]),
     "shape as a number": (lambda x: x.reshape(-1) * x.shape[0], (SQUARE,), [
         "reshape = ops.np.reshape(x_1, (-1,))",
         "multiply = ops.np.multiply(reshape, 3)",
         "return multiply",
     ]),
-    "no_grad": (switched, (THREE,), [
-        "multiply = ops.np.multiply(x_1, 2)",
-        "return multiply",
-    ]),
-    "one array for two parameters": (lambda a, b: a + b, (THREE, THREE), [
-        "add = ops.np.add(a_1, b_1)",
-        "return add",
-    ]),
-    "a number is baked in": (lambda x, n: x * n, (THREE, 3), [
-        "multiply = ops.np.multiply(x_1, 3)",
-        "return multiply",
-    ]),
+    "no_grad": (switched, (THREE,), ["multiply = ops.np.multiply(x_1, 2)", "return multiply",]),
+    "one array for two parameters": (lambda a, b: a + b, (THREE, THREE), ["add = ops.np.add(a_1, b_1)", "return add",]),
+    "a number is baked in": (lambda x, n: x * n, (THREE, 3), ["multiply = ops.np.multiply(x_1, 3)", "return multiply"]),
     "unused operators stay": (lambda x: (np_ops.sin(x), x * 2)[1], (THREE,), [
         "sin = ops.np.sin(x_1)",
         "multiply = ops.np.multiply(x_1, 2)",

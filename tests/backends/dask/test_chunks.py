@@ -75,8 +75,7 @@ PROGRAMS = {
     "grad of a pytree": lambda run, X, y: func.grad(
         lambda p: run(network, X, y, p, reduce={"loss": "sum", "hidden": None})["loss"])(PARAMETERS),
     "grad of what is joined": lambda run, X, y: func.grad(lambda w: ops.np.sum(run(predicted, X, w)))(WEIGHTS),
-    "grad of chunked arrays": lambda run, X, y: func.grad(
-        lambda X: run(loss, X, y, WEIGHTS, reduce="sum"))(X),
+    "grad of chunked arrays": lambda run, X, y: func.grad(lambda X: run(loss, X, y, WEIGHTS, reduce="sum"))(X),
     "grad of a chain": lambda run, X, y: func.grad(
         lambda w: run(lambda p, y: pnp.sum((p - y) ** 2), run(predicted, X, w), y, reduce="sum"))(WEIGHTS),
     "value_and_grad": lambda run, X, y: func.value_and_grad(lambda w: run(loss, X, y, w, reduce="sum"))(WEIGHTS),
