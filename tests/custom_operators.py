@@ -268,8 +268,7 @@ def numpy_take_vmap(info: Any, in_dims: Any, x: Any, ind: Any, ind_inv: Any, dim
     axis = logical_axis(dim, x, in_dims[0])
     x, ind, ind_inv = (
         repeated_in_front(value, batch, info.batch_size)
-        for value, batch in zip((x, ind, ind_inv), in_dims[:3], strict=True)
-    )
+        for value, batch in zip((x, ind, ind_inv), in_dims[:3], strict=True))
     return numpy_take(x, ind, ind_inv, axis + 1), 0
 
 
@@ -685,8 +684,7 @@ CUSTOM_OPERATORS = [
     CustomOperatorSample(numpy_split_copy, array_and_sections, pieces_by_slicing),
     CustomOperatorSample(
         numpy_split_copy_with_int, array_and_sections,
-        lambda x, sections, dim: (pieces_by_slicing(x, sections, dim), len(sections)), (True, False),
-    ),
+        lambda x, sections, dim: (pieces_by_slicing(x, sections, dim), len(sections)), (True, False)),
     CustomOperatorSample(numpy_nonzero, some_zeros, np.argwhere, (), has_fake=False),
     CustomOperatorSample(numpy_nms, boxes_and_scores, kept_by_pairs, (), has_fake=False),
 ]

@@ -691,8 +691,7 @@ def test_a_functionality_lies_between_python_and_autograd(tracer, fresh, define,
 def mixed(fresh, define, token):
     return define(
         fresh, "f(Tensor x, Tensor y) -> str",
-        **{key: token(key) for key in ("CPU", "A", "B", "C", "Meta", "SparseCPU", "SparseA")},
-    )
+        **{key: token(key) for key in ("CPU", "A", "B", "C", "Meta", "SparseCPU", "SparseA")})
 
 
 @pytest.fixture

@@ -67,8 +67,7 @@ BINARY = {
     name: getattr(operator, name)
     for name in (
         "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
-        "lt", "le", "eq", "ne", "gt", "ge",
-    )
+        "lt", "le", "eq", "ne", "gt", "ge")
 } | {"divmod": divmod}
 OPERANDS = {
     "int array": np.array([1, 2, 3]),
@@ -95,8 +94,7 @@ OPERANDS = {
 @together("method", BINARY.values(), ids=BINARY)
 @together("other", OPERANDS.values(), ids=OPERANDS)
 @pytest.mark.parametrize(
-    "array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5]), np.array(3)], ids=["int", "float", "0-d"]
-)
+    "array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5]), np.array(3)], ids=["int", "float", "0-d"])
 def test_binary_operators(method, other, array):
     with np.errstate(all="ignore"):
         assert_same(outcome(method, Tensor(array), other), as_arrays(outcome(method, array, other)))
@@ -125,8 +123,7 @@ IN_PLACE = {
     name: getattr(operator, name)
     for name in (
         "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
-        "irshift",
-    )
+        "irshift")
 }
 
 
@@ -235,8 +232,7 @@ UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operato
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, value in OPERANDS.items() if isinstance(value, (np.ndarray, np.generic))]
-)
+    "name", [name for name, value in OPERANDS.items() if isinstance(value, (np.ndarray, np.generic))])
 @together("method", UNARY.values(), ids=UNARY)
 def test_unary_operators(method, name):
     assert_same(outcome(method, Tensor(OPERANDS[name])), as_arrays(outcome(method, OPERANDS[name])))
@@ -1206,11 +1202,9 @@ def test_indexing_with_arrays_is_a_copy(key):
 
 
 @pytest.mark.parametrize(
-    "value", [np.array([8.0, 9.0, 10.0]), Tensor(np.array([8.0, 9.0, 10.0])), np.float64(8), 8, True]
-)
+    "value", [np.array([8.0, 9.0, 10.0]), Tensor(np.array([8.0, 9.0, 10.0])), np.float64(8), 8, True])
 @pytest.mark.parametrize(
-    "key", [0, np.array([1]), (0, slice(None)), np.array([True, False])], ids=["int", "array", "tuple", "mask"]
-)
+    "key", [0, np.array([1]), (0, slice(None)), np.array([True, False])], ids=["int", "array", "tuple", "mask"])
 def test_what_is_assigned(key, value):
     t, expected = Tensor(GRID.copy()), GRID.copy()
     t[key] = value
@@ -1371,8 +1365,7 @@ def test_a_tensor_of_a_tensor_wraps_the_same_array():
 
 
 @pytest.mark.parametrize(
-    "scalar", [np.float32(2), np.int8(3), np.True_, np.complex64(1j), np.str_("a"), np.datetime64(0, "D")], ids=repr
-)
+    "scalar", [np.float32(2), np.int8(3), np.True_, np.complex64(1j), np.str_("a"), np.datetime64(0, "D")], ids=repr)
 def test_a_numpy_scalar_becomes_0_d(scalar):
     t = Tensor(scalar)
     assert type(t.array) is np.ndarray
@@ -1380,8 +1373,7 @@ def test_a_numpy_scalar_becomes_0_d(scalar):
 
 
 @pytest.mark.parametrize(
-    "value", [None, "a", b"a", {}, {1.0}, range(3), object()], ids=lambda value: type(value).__name__
-)
+    "value", [None, "a", b"a", {}, {1.0}, range(3), object()], ids=lambda value: type(value).__name__)
 def test_nothing_else_becomes_a_tensor(value):
     with pytest.raises(DispatchTypeError, match=rf"not {type(value).__name__}[\s\S]*asarray"):
         Tensor(value)
@@ -1448,8 +1440,7 @@ def test_a_subclass_made_without_its_constructor_holds_nothing():
 
 
 @pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))], ids=["deepcopy", "pickle"]
-)
+    "duplicate", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))], ids=["deepcopy", "pickle"])
 def test_copies_of_a_subclass_keep_class_and_attributes(duplicate):
     length = Length(np.ones(2), "km")
     other = duplicate(length)

@@ -275,8 +275,7 @@ def test_leaves_in_the_order_of_another_container(value, like, expected):
 
 
 @pytest.mark.parametrize(("value", "expected"), [
-    (((1, 2), [3]), [1, 2, 3]), (([1, 2], (3,)), [1, 2, 3]), (((1, 2), 3), None), (((1,), [3]), None),
-], ids=str)
+    (((1, 2), [3]), [1, 2, 3]), (([1, 2], (3,)), [1, 2, 3]), (((1, 2), 3), None), (((1,), [3]), None)], ids=str)
 def test_lists_and_tuples_may_match_each_other(value, expected):
     assert in_order_of(spec_of(((0, 0), [0])), *tree_flatten(value), any_sequence=True) == expected
 
@@ -462,8 +461,7 @@ def test_classes_that_take_themselves_apart():
 
 
 @pytest.mark.parametrize("value", [
-    3, [], (), {}, {"a": [1, (2, 3)], "b": {"c": 4}}, (1, [2], Pair(3, {"d": 5})), [[[], 1], ()],
-], ids=repr)
+    3, [], (), {}, {"a": [1, (2, 3)], "b": {"c": 4}}, (1, [2], Pair(3, {"d": 5})), [[[], 1], ()]], ids=repr)
 def test_functions_answer_as_those_of_jax(value):
     util = pytest.importorskip("jax.tree_util")
     assert tree_leaves(value) == util.tree_leaves(value)

@@ -86,8 +86,7 @@ REAL_LINEAR = {
     "real of the square": (lambda z: NP.square(z).real, lambda z, g: g * np.conj(2 * z)),
     "imag of exp": (lambda z: NP.exp(z).imag, lambda z, g: 1j * g * np.conj(np.exp(z))),
     "quotient by the conjugate": (
-        lambda z: z / z.conj(), lambda z, g: g * np.conj(1 / np.conj(z)) + np.conj(g) * (-z / np.conj(z) ** 2)
-    ),
+        lambda z: z / z.conj(), lambda z, g: g * np.conj(1 / np.conj(z)) + np.conj(g) * (-z / np.conj(z) ** 2)),
 }
 # A function of a real x with a complex result, and its gradient for the gradient g of the result.
 REAL_TO_COMPLEX = {
@@ -158,8 +157,7 @@ MIXED = {
     "made of parts": (lambda x, z: x * 1j + z, lambda x, z, g: (g.imag, g)),
     "where": (
         lambda x, z: NP.where(np.array([True, False, True]), x, z),
-        lambda x, z, g: (g.real * [1, 0, 1], g * [0, 1, 0]),
-    ),
+        lambda x, z, g: (g.real * [1, 0, 1], g * [0, 1, 0])),
     "in place": (lambda x, z: NP.multiply_(z * 1.0, x), lambda x, z, g: ((g * np.conj(z)).real, g * x)),
     "real part in place": (lambda x, z: with_real_part(z * 1.0, x), lambda x, z, g: (g.real, 1j * g.imag)),
 }

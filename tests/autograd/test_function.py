@@ -257,8 +257,7 @@ def test_grad_mode_in_each_method():
 
     function = define_function(
         lambda x: note("forward", np.asarray(x) * 2), lambda ctx, g: note("backward", g * 2),
-        setup=lambda ctx, inputs, output: note("setup_context"),
-    )
+        setup=lambda ctx, inputs, output: note("setup_context"))
     x = tracked()
     y = function.apply(x).sum()
     y.backward(retain_graph=True)
@@ -339,8 +338,7 @@ def test_needs_input_grad(needs):
 def test_needs_input_grad_of_raw_arrays_is_false():
     seen = []
     function = define_function(
-        lambda x, y: np.asarray(x) + np.asarray(y), setup=lambda ctx, *_: seen.append(ctx.needs_input_grad)
-    )
+        lambda x, y: np.asarray(x) + np.asarray(y), setup=lambda ctx, *_: seen.append(ctx.needs_input_grad))
     function.apply(tracked(), Y)
     assert seen == [(True, False)]
 
@@ -492,8 +490,7 @@ def test_saved_value_changed_in_place(which):
 def test_intermediate_saved_gives_the_first_derivative():
     function = define_function(
         lambda x: (np.asarray(x) ** 3), lambda ctx, g: g * ctx.saved_tensors[0],
-        setup=lambda ctx, inputs, output: ctx.save_for_backward(3 * inputs[0] ** 2),
-    )
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(3 * inputs[0] ** 2))
     x = tracked()
     function.apply(x).sum().backward()
     close(x.grad, 3 * X**2)
@@ -502,8 +499,7 @@ def test_intermediate_saved_gives_the_first_derivative():
 def test_intermediate_saved_is_a_constant_of_the_second_derivative():
     function = define_function(
         lambda x: (np.asarray(x) ** 3), lambda ctx, g: g * ctx.saved_tensors[0],
-        setup=lambda ctx, inputs, output: ctx.save_for_backward(3 * inputs[0] ** 2),
-    )
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(3 * inputs[0] ** 2))
     x = tracked()
     (slope,) = autograd.grad(function.apply(x).sum(), x, create_graph=True)
     assert not slope.requires_grad
@@ -546,8 +542,7 @@ class Watched(np.ndarray):
 def test_second_derivative_through_a_saved_output():
     exponential = define_function(
         lambda x: np.exp(np.asarray(x)), lambda ctx, g: g * ctx.saved_tensors[0],
-        setup=lambda ctx, inputs, output: ctx.save_for_backward(output),
-    )
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(output))
     x = tracked()
     for _ in range(3):
         y = exponential.apply(x).sum()
@@ -560,8 +555,7 @@ def test_second_derivative_through_a_saved_output():
 def test_saved_output_under_nested_grads():
     exponential = define_function(
         lambda x: np.exp(np.asarray(x)), lambda ctx, g: g * ctx.saved_tensors[0],
-        setup=lambda ctx, inputs, output: ctx.save_for_backward(output),
-    )
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(output))
     close(grad(grad(grad(exponential.apply)))(TWO), np.exp(2.0))
 
 
@@ -629,8 +623,7 @@ def test_gradient_of_another_shape(shape):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "given"), [(np.float64, np.float32), (np.float32, np.float64), (np.float64, np.int64)]
-)
+    ("dtype", "given"), [(np.float64, np.float32), (np.float32, np.float64), (np.float64, np.int64)])
 def test_gradient_is_cast(dtype, given):
     x = tracked(np.ones(3, dtype))
     returning(np.array([1, 2, 3], given)).apply(x).sum().backward()
@@ -801,8 +794,7 @@ def test_outputs_of_integers_are_not_differentiable(dtype):
 def test_two_outputs_one_non_differentiable_under_grad():
     function = define_function(
         lambda x: (np.asarray(x) ** 2, np.argsort(np.asarray(x))), lambda ctx, g, _: 2 * g * ctx.saved_tensors[0],
-        setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
-    )
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
 
     def f(x):
         square, order = function.apply(x)
@@ -890,8 +882,7 @@ def test_container_of_arguments_that_needs_no_gradient():
 def test_containers_forward_mode():
     function = define_function(
         lambda arrays: [np.asarray(arrays[0]) * 2, np.asarray(arrays[1]) * 3],
-        jvp=lambda ctx, tangents: [2 * tangents[0], 3 * tangents[1]],
-    )
+        jvp=lambda ctx, tangents: [2 * tangents[0], 3 * tangents[1]])
     _, (a, b) = jvp(lambda x, y: function.apply([x, y]), (X, Y), (Y, X))
     close(a, 2 * Y)
     close(b, 3 * X)
@@ -1493,8 +1484,7 @@ def test_attribute_set_at_one_level_is_not_seen_at_another():
     contexts = []
     function = define_function(
         lambda x: np.asarray(x) ** 2, lambda ctx, g: 2 * g * ctx.x,
-        setup=lambda ctx, inputs, output: contexts.append(ctx) or setattr(ctx, "x", inputs[0]),
-    )
+        setup=lambda ctx, inputs, output: contexts.append(ctx) or setattr(ctx, "x", inputs[0]))
     close(grad(grad(lambda x: function.apply(x) * x))(TWO), 12.0)
     assert len(set(map(id, contexts))) == len(contexts) >= 2
 
@@ -1595,8 +1585,7 @@ def test_once_differentiable_of_several_arguments():
     function = define_function(
         lambda x, n, y: np.asarray(x) * np.asarray(y) * n,
         once_differentiable(lambda ctx, g: (g * ctx.saved_tensors[1], None, None)),
-        setup=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0], inputs[2]),
-    )
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0], inputs[2]))
     by_x, by_y = grad(lambda x, y: function.apply(x, 1, y).sum(), argnums=(0, 1))(X, Y)
     close(by_x, Y)
     close(by_y, np.zeros(3))

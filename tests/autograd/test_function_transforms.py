@@ -155,8 +155,7 @@ class OldStyle(Function):
 
 
 @pytest.mark.parametrize("program", [
-    lambda f: grad(lambda x: total(f(x))), vmap, lambda f: lambda x: jvp(f, (x,), (x,)),
-], ids=["grad", "vmap", "jvp"])
+    lambda f: grad(lambda x: total(f(x))), vmap, lambda f: lambda x: jvp(f, (x,), (x,))], ids=["grad", "vmap", "jvp"])
 def test_old_style_under_every_transform(program):
     with pytest.raises(RuntimeError, match=r"OldStyle(.|\n)*setup_context"):
         program(OldStyle.apply)(X)

@@ -328,8 +328,7 @@ def test_generators_that_take_turns():
 
     one, other = silent(), loud()
     assert [next(generator) for generator in (one, other, other, one, one, other)] == [
-        False, True, True, False, False, True
-    ]
+        False, True, True, False, False, True]
 
 
 def test_a_guard_inside_a_generator_is_the_callers_too_until_a_decorator_restores_it():

@@ -26,8 +26,7 @@ def test_the_floor_is_the_kernel_itself(library):
 
 
 @pytest.mark.parametrize(("call", "expected"), [
-    ("four(x, 5)", (5, 0, 0, 0)), ("four(x, c=5)", (0, 0, 5, 0)), ("named(x, c=5)", (0, 0, 5, 0)),
-])
+    ("four(x, 5)", (5, 0, 0, 0)), ("four(x, c=5)", (0, 0, 5, 0)), ("named(x, c=5)", (0, 0, 5, 0))])
 def test_one_argument_of_four_reaches_the_kernel(library, monkeypatch, call, expected):
     received = []
 

@@ -101,8 +101,7 @@ def test_peers_that_are_installed_agree(program, name):
 
 def test_ours_have_bounds():
     assert [(case.name, case.bound) for case in gradient_cases({}, "*euler*") if case.name in OURS] == [
-        ("Tensor.backward", 0.5), ("func.grad", 0.55), ("compile", 0.05),
-    ]
+        ("Tensor.backward", 0.5), ("func.grad", 0.55), ("compile", 0.05)]
 
 
 def test_a_library_that_needs_a_compiler_is_left_out_without_one(monkeypatch):

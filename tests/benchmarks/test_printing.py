@@ -19,8 +19,7 @@ def test_bench_prints_a_table_per_group(capsys):
 
 def test_bench_names_the_peers_that_it_leaves_out(capsys, monkeypatch):
     monkeypatch.setattr(
-        bench, "measure", lambda effort, pattern, left_out: iter(left_out.update(plum="not there") or ())
-    )
+        bench, "measure", lambda effort, pattern, left_out: iter(left_out.update(plum="not there") or ()))
     assert main([]) == 0
     assert capsys.readouterr().out.strip() == "left out: plum: not there"
 

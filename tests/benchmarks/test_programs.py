@@ -60,7 +60,6 @@ def test_by_hand_leaves_its_arguments_alone(program):
 def test_the_sizes_are_those_of_the_titles():
     shapes = [[array.shape for array in program.arguments.values()] for program in programs()]
     assert shapes == [
-        [(4,)], [(4, 16), (16,), (16, 2), (2,), (8, 4), (8, 2)], [(4,)], [(COLUMNS,), (ROWS, COLUMNS), (ROWS,)],
-    ]
+        [(4,)], [(4, 16), (16,), (16, 2), (2,), (8, 4), (8, 2)], [(4,)], [(COLUMNS,), (ROWS, COLUMNS), (ROWS,)]]
     assert (ROWS, COLUMNS, STEPS) == (20_000, 50, 100)
     assert STEP > 0

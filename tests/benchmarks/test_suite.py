@@ -139,8 +139,7 @@ OF_FILLING = {
 }
 EVERYTHING = (
     OF_DISPATCHES | OF_GRADIENTS | OF_COMPILATION | OF_THE_REST | OF_PYTHON_DISPATCH | OF_TRANSFORMS | OF_LOOPS
-    | OF_LARGE | OF_SCANS | OF_FILLING
-)
+    | OF_LARGE | OF_SCANS | OF_FILLING)
 BOUNDS = {(group, name): bound for group, rows in EVERYTHING.items() for name, bound in rows.items()}
 ALWAYS_INSTALLED = {"__array_function__", "functools.singledispatch"}
 

@@ -36,8 +36,7 @@ def printed(kind, method, *args, encoding="utf-8", terminal=False):
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0, "    │ "), (0.5, "██  │ "), (0.25, "█   │ "), (1, "████│ "), (1.25, "█████ "), (1.5, "██████"), (9, "█████▸")],
-)
+    [(0, "    │ "), (0.5, "██  │ "), (0.25, "█   │ "), (1, "████│ "), (1.25, "█████ "), (1.5, "██████"), (9, "█████▸")])
 def test_a_bar_has_its_mark_at_its_place(value, expected):
     assert bar(value, 1, width=6, mark_at=4) == expected
 

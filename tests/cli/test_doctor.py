@@ -273,8 +273,7 @@ def test_a_compiler_that_fails_to_load_says_why(monkeypatch, look_up, found, is_
 
 
 @pytest.mark.parametrize(("number", "remedy"), [
-    (1, ""), (4, ""), (5, "start Python with fewer: OPENBLAS_NUM_THREADS=4 OMP_NUM_THREADS=4"),
-])
+    (1, ""), (4, ""), (5, "start Python with fewer: OPENBLAS_NUM_THREADS=4 OMP_NUM_THREADS=4")])
 def test_more_threads_than_cores_are_too_many(number, remedy):
     assert threads.examine_threads("openblas", number, cores=4) == ("openblas", f"{number} threads, 4 cores", remedy)
 

@@ -597,8 +597,7 @@ def test_functions_that_cannot_be_called_are_refused_at_registration(ns, registe
 
 def test_inputs_of_save(ns):
     foo = defined(
-        ns, "(Tensor x, int[] n, Tensor? y=None, *, float by=2.0) -> Tensor", lambda x, n, y=None, *, by: x * by
-    )
+        ns, "(Tensor x, int[] n, Tensor? y=None, *, float by=2.0) -> Tensor", lambda x, n, y=None, *, by: x * by)
     calls = []
 
     def save(inputs, output):
@@ -639,8 +638,7 @@ def test_save_does_not_run_when_nothing_needs_a_gradient(ns):
 def test_keyword_only_arguments_and_defaults(ns):
     foo = defined(
         ns, "(Tensor x, int n=3, *, Tensor weight, float by=2.0) -> Tensor",
-        lambda x, n=3, *, weight, by=2.0: x * n * weight * by,
-    )
+        lambda x, n=3, *, weight, by=2.0: x * n * weight * by)
 
     def save(inputs, output):
         return inputs
@@ -891,8 +889,7 @@ def test_gradients_of_numbers_and_constants_are_dropped(ns, other):
     foo = defined(ns, "(Tensor x, Tensor y, Tensor[] zs) -> Tensor", lambda x, y, zs: x * y)
     differentiate(
         f"{ns}::foo", lambda inputs, output: (inputs.x, inputs.y),
-        lambda ctx, saved, g: {"x": g * saved[1], "y": g * saved[0], "zs": [g, g]},
-    )
+        lambda ctx, saved, g: {"x": g * saved[1], "y": g * saved[0], "zs": [g, g]})
     x = tracked()
     foo(x, other, [other, other]).backward(Tensor(ONE))
     assert np.array_equal(x.grad.numpy(), 2 * ONE)

@@ -267,8 +267,7 @@ def test_no_call_of_python_between_the_steps(name):
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("smoothing", "repeat 6 times"), ("newton", "while"), ("a_branch", "if "), ("slice_by_slice", "repeat 6 times"),
-])
+    ("smoothing", "repeat 6 times"), ("newton", "while"), ("a_branch", "if "), ("slice_by_slice", "repeat 6 times")])
 def test_loops_and_branches_are_steps_of_the_plan(name, words):
     assert words in compile(lambda xs: PROGRAMS[name](Library, xs)).plan(ROWS)
 

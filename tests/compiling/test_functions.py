@@ -1182,8 +1182,7 @@ def count_instructions(call):
 
 
 @pytest.mark.parametrize("make", [
-    chain, wide, leaves, pytest.param(lambda n: leaves(n, donate=0), id="donated leaves"),
-])
+    chain, wide, leaves, pytest.param(lambda n: leaves(n, donate=0), id="donated leaves")])
 def test_a_compilation_is_linear_in_the_program(make):
     # All but the loops inside of C functions is counted.
     make(3)()

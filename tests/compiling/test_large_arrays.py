@@ -248,8 +248,7 @@ def test_threads_take_no_more_than_a_block_each():
 
 
 @pytest.mark.parametrize("function", [
-    lambda x, y: -x + y, lambda x, y: x + -y, lambda x, y: x - -y, lambda x, y: -x * 2.0, lambda x, y: 0.0 * -y,
-])
+    lambda x, y: -x + y, lambda x, y: x + -y, lambda x, y: x - -y, lambda x, y: -x * 2.0, lambda x, y: 0.0 * -y])
 def test_negative_operands_need_no_loop(function):
     x, y = map(np.ravel, np.meshgrid([0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan], [0.0, -0.0, 3.0, np.inf, 1e308]))
     for dtype in (np.float64, np.float32):

@@ -114,8 +114,7 @@ REFUSED_CALLS = [
 
 
 @pytest.mark.parametrize(
-    ("spelling", "fragments"), [row[1:] for row in REFUSED_CALLS], ids=[row[0] for row in REFUSED_CALLS]
-)
+    ("spelling", "fragments"), [row[1:] for row in REFUSED_CALLS], ids=[row[0] for row in REFUSED_CALLS])
 def test_refused_calls(fresh, define, token, spelling, fragments):
     op = define(fresh, "strict(Tensor x, int n, int a=2, *, int k) -> str", CIA=token("ran"))
     args, kwargs = spelling
@@ -374,8 +373,7 @@ def test_what_a_transform_would_lose_is_no_number(number_operator, schema, hold,
 
 
 @pytest.mark.parametrize(
-    "shape", [range(1, 3), deque([1, 2]), np.array([1, 2]), array("i", [1, 2]), [np.array(1), np.array([2])]], ids=repr
-)
+    "shape", [range(1, 3), deque([1, 2]), np.array([1, 2]), array("i", [1, 2]), [np.array(1), np.array([2])]], ids=repr)
 def test_shapes_are_any_sequence_as_in_numpy(shape):
     assert ops.np.zeros(shape).shape == (1, 2)
     assert ops.np.reshape(np.ones(2), shape).shape == (1, 2)
@@ -639,17 +637,13 @@ def test_a_number_of_a_fake(fresh, define):
     assert (meta.shape, meta.dtype) == (fake.shape, fake.dtype) == ((), int)
 
 
-@pytest.mark.parametrize(
-    ("returns", "result", "numbers"),
-    [
-        ("(Tensor, Tensor?)", (1, 2.0), lambda out: out),
-        ("Tensor[]", [1, 2.0], lambda out: out),
-        ("Tensor?[]", [None, 1], lambda out: out[1:]),
-        ("((Tensor, int))", (1.0, 3), lambda out: out[:1]),
-        ("Dict(str, Tensor)", {"a": 1}, lambda out: (out["a"],)),
-    ],
-    ids=without_address,
-)
+@pytest.mark.parametrize(("returns", "result", "numbers"), [
+    ("(Tensor, Tensor?)", (1, 2.0), lambda out: out),
+    ("Tensor[]", [1, 2.0], lambda out: out),
+    ("Tensor?[]", [None, 1], lambda out: out[1:]),
+    ("((Tensor, int))", (1.0, 3), lambda out: out[:1]),
+    ("Dict(str, Tensor)", {"a": 1}, lambda out: (out["a"],)),
+], ids=without_address)
 def test_numbers_for_arrays_inside_of_results(fresh, define, returns, result, numbers):
     op = result_of(fresh, define, returns, result)
     assert [type(array) for array in numbers(op(X))] == [np.ndarray] * len(numbers(result))
@@ -670,8 +664,7 @@ def test_a_number_has_the_gradient_of_its_array(fresh, returned):
     op = custom_op(f"{fresh.namespace}::total", returned, mutates_args=(), schema="(Tensor x) -> Tensor")
     op.register_autograd(
         lambda ctx, g: g * ops.np.ones_like(ctx.saved_tensors[0]),
-        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
-    )
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
     x = Tensor(X, requires_grad=True)
     op(x).backward()
     assert x.grad.tolist() == [1, 1, 1]
@@ -942,20 +935,16 @@ def test_a_view_found_in_a_list_argument_shares_its_version(fresh, define):
 # --- which kernel -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("makers", "backend"),
-    [
-        (("CPU", "CPU"), "CPU"),
-        (("CPU", "A"), "A"),
-        (("A", "CPU"), "A"),
-        (("A", "Meta"), "Meta"),
-        (("CPU", "Meta"), "Meta"),
-        (("B", "C"), "C"),
-        (("C", "B"), "C"),
-        (("B", "C", "Meta"), "Meta"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("makers", "backend"), [
+    (("CPU", "CPU"), "CPU"),
+    (("CPU", "A"), "A"),
+    (("A", "CPU"), "A"),
+    (("A", "Meta"), "Meta"),
+    (("CPU", "Meta"), "Meta"),
+    (("B", "C"), "C"),
+    (("C", "B"), "C"),
+    (("B", "C", "Meta"), "Meta"),
+], ids=str)
 @pytest.mark.parametrize("wrap", [lambda x: x, Tensor], ids=["raw", "Tensor"])
 def test_the_highest_backend_runs(fresh, define, token, backends, makers, backend, wrap):
     op = define(fresh, "f(Tensor[] xs) -> str", **{name: token(name) for name in ("CPU", "A", "B", "C", "Meta")})
@@ -1069,16 +1058,12 @@ def chain_boxed(name, log, op):
     return kernel, {"with_keyset": True, "boxed": True}
 
 
-@pytest.mark.parametrize(
-    "styles",
-    [
-        (chain_plain,) * 3,
-        (chain_boxed,) * 3,
-        (chain_plain, chain_boxed, chain_plain),
-        (chain_boxed, chain_plain, chain_boxed),
-    ],
-    ids=["plain", "boxed", "boxed in the middle", "plain in the middle"],
-)
+@pytest.mark.parametrize("styles", [
+    (chain_plain,) * 3,
+    (chain_boxed,) * 3,
+    (chain_plain, chain_boxed, chain_plain),
+    (chain_boxed, chain_plain, chain_boxed),
+], ids=["plain", "boxed", "boxed in the middle", "plain in the middle"])
 @pytest.mark.parametrize("boxed_call", [False, True], ids=["call", "call_boxed"])
 def test_a_chain_of_kernels_by_key_sets(fresh, define, tracer, styles, boxed_call):
     op = define(fresh, "f(Tensor x) -> str")
@@ -1286,26 +1271,22 @@ FALLBACK_CONVENTIONS = [
     (
         "with_keyset",
         {"with_keyset": True},
-        lambda log: lambda keys, op, *args, **kwargs: log.append((keys, op, args, kwargs)) or "fallback",
-    ),
+        lambda log: lambda keys, op, *args, **kwargs: log.append((keys, op, args, kwargs)) or "fallback"),
     (
         "boxed",
         {"boxed": True},
-        lambda log: lambda op, stack: stack.push((log.append((op, stack.pop_arguments(3))), "fallback")[1]),
-    ),
+        lambda log: lambda op, stack: stack.push((log.append((op, stack.pop_arguments(3))), "fallback")[1])),
     (
         "boxed with_keyset",
         {"boxed": True, "with_keyset": True},
         lambda log: (
-            lambda op, keys, stack: stack.push((log.append((keys, op, stack.pop_arguments(3))), "fallback")[1])
-        ),
+            lambda op, keys, stack: stack.push((log.append((keys, op, stack.pop_arguments(3))), "fallback")[1])),
     ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("options", "make"), [row[1:] for row in FALLBACK_CONVENTIONS], ids=[row[0] for row in FALLBACK_CONVENTIONS]
-)
+    ("options", "make"), [row[1:] for row in FALLBACK_CONVENTIONS], ids=[row[0] for row in FALLBACK_CONVENTIONS])
 @pytest.mark.parametrize("boxed_call", [False, True], ids=["call", "call_boxed"])
 def test_calling_convention_of_fallbacks(fresh, define, token, tracer, options, make, boxed_call):
     log = []
@@ -1478,8 +1459,7 @@ class Crate(Box):
 def own_containers():
     for cls in (Box, Crate):
         register_pytree_node(
-            cls, lambda box: ((box.content,), box.label), lambda children, label, cls=cls: cls(children[0], label)
-        )
+            cls, lambda box: ((box.content,), box.label), lambda children, label, cls=cls: cls(children[0], label))
     register_opaque_type(Opaque, "CallsOpaque")
     register_opaque_type(Crate, "CallsCrate")
 

@@ -230,8 +230,7 @@ def observe(op, call, guard, values, names, seen):
     try:
         with GUARDS[guard]():
             answer = told(
-                op(*(values[name] for name in args), **{key: values[name] for key, name in kwargs.items()}), names
-            )
+                op(*(values[name] for name in args), **{key: values[name] for key, name in kwargs.items()}), names)
     except Exception as error:
         answer = type(error), str(error)
     written = [t._version - version for t, version in zip(tensors, before, strict=True)]

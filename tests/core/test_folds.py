@@ -12,8 +12,7 @@ from tests.together import together
 FOLDS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "all": np.logical_and,
          "any": np.logical_or}
 SHAPES = [
-    (1,), (5,), (8,), (200,), (8, 16), (16, 8), (1, 7), (7, 1), (1, 1), (2, 3, 4), (3, 1, 9), (2, 3, 2, 5), (64, 64),
-]
+    (1,), (5,), (8,), (200,), (8, 16), (16, 8), (1, 7), (7, 1), (1, 1), (2, 3, 4), (3, 1, 9), (2, 3, 2, 5), (64, 64)]
 each_fold = pytest.mark.parametrize("name", FOLDS)
 
 

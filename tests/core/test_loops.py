@@ -21,8 +21,7 @@ from tests.warning_filters import all_warnings
 cos, sin, total = operators("cos", "sin", "sum")
 
 SPECIAL = np.array([
-    0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1e308, -1e308, 710.0, 1e-8,
-])
+    0.0, -0.0, 1.0, -1.0, 0.5, -2.5, np.inf, -np.inf, np.nan, 5e-324, -1e-310, 1e308, -1e308, 710.0, 1e-8])
 UFUNCS = [
     ufunc for ufunc in (getattr(np, name, None) for name in DECLARATIONS)
     if isinstance(ufunc, np.ufunc) and ufunc is not np.matmul and "d" * ufunc.nin + "->d" in ufunc.types
@@ -173,8 +172,7 @@ def test_arrays_without_axes_have_loops_whose_results_are_scalars(function, dtyp
 
 
 @pytest.mark.parametrize("function", [
-    np.sum, np.divmod, np.modf, lambda x, y: x, np.vecdot, np.frompyfunc(max, 2, 1), np.ldexp, np.bitwise_and,
-])
+    np.sum, np.divmod, np.modf, lambda x, y: x, np.vecdot, np.frompyfunc(max, 2, 1), np.ldexp, np.bitwise_and])
 def test_a_function_without_one_result_for_float64_has_no_loop(function):
     assert _core.loop_result(function, PLAIN, PLAIN) is NotImplemented
     assert _core.loop_result(function, PLAIN) is NotImplemented
@@ -320,8 +318,7 @@ def test_the_common_formulas_have_shortcuts():
 
 
 @pytest.mark.parametrize(
-    ("formula", "fused"), [row[2:] for row in FORMULAS], ids=[f"{name} {i}" for name, i, *_ in FORMULAS]
-)
+    ("formula", "fused"), [row[2:] for row in FORMULAS], ids=[f"{name} {i}" for name, i, *_ in FORMULAS])
 def test_a_shortcut_gives_what_the_formula_gives(formula, fused):
     random = np.random.default_rng(0)
     count = formula.__code__.co_argcount

@@ -110,33 +110,26 @@ STATES = {
     "def": (lambda lib: lib.define("f(Tensor x) -> Tensor"), DEFINED),
     "alias analysis": (
         lambda lib: lib.define("f(Tensor x) -> Tensor", alias_analysis="PURE_FUNCTION"),
-        DEFINED.replace("FROM_SCHEMA", "PURE_FUNCTION"),
-    ),
+        DEFINED.replace("FROM_SCHEMA", "PURE_FUNCTION")),
     "def with kernel": (
         lambda lib: lib.define("f(Tensor x) -> Tensor", on_cpu, "CPU"),
-        DEFINED + "CPU: on_cpu at test_debug.py :: (Tensor _0) -> Tensor [ boxed unboxed ]\n",
-    ),
+        DEFINED + "CPU: on_cpu at test_debug.py :: (Tensor _0) -> Tensor [ boxed unboxed ]\n"),
     "def by name": (
         lambda lib: lib.define("f", on_cpu, "CPU"),
         DEFINED.replace("Tensor x", "Tensor _0").replace("FROM_SCHEMA", "CONSERVATIVE")
-        + "CPU: on_cpu at test_debug.py :: (Tensor _0) -> Tensor [ boxed unboxed ]\n",
-    ),
+        + "CPU: on_cpu at test_debug.py :: (Tensor _0) -> Tensor [ boxed unboxed ]\n"),
     "impl only": (
         lambda lib: lib.impl("f", plain, "CPU"),
-        NOT_DEFINED + "CPU: plain at test_debug.py :: (none) [ boxed unboxed ]\n",
-    ),
+        NOT_DEFINED + "CPU: plain at test_debug.py :: (none) [ boxed unboxed ]\n"),
     "boxed": (
         lambda lib: lib.impl("f", boxed, "CPU", boxed=True),
-        NOT_DEFINED + "CPU: boxed at test_debug.py :: (none) [ boxed ]\n",
-    ),
+        NOT_DEFINED + "CPU: boxed at test_debug.py :: (none) [ boxed ]\n"),
     "fall-through": (
         lambda lib: lib.impl("f", fallthrough_kernel, "Tracer"),
-        NOT_DEFINED + "Tracer: fallthrough_kernel at kernels.py :: (none) [ fallthrough boxed ]\n",
-    ),
+        NOT_DEFINED + "Tracer: fallthrough_kernel at kernels.py :: (none) [ fallthrough boxed ]\n"),
     "shadowed": (
         lambda lib: [lib.impl("f", *row) for row in ((plain, "CEA"), (on_cpu, "CPU"), (newer, "CPU"))],
-        NOT_DEFINED + SHADOWED,
-    ),
+        NOT_DEFINED + SHADOWED),
     "keys in order": (
         lambda lib: [
             lib.impl("f", plain, key)
@@ -470,8 +463,7 @@ def test_explain_of_a_custom_operator_without_a_formula(fresh):
     op = custom_op(f"{fresh.namespace}::f", plain, mutates_args=(), schema="(Tensor x) -> Tensor")
     try:
         assert op.operator.explain(TRACKED).interpreters == (
-            "the tape: recorded, but the operator has no formula, and its gradients will raise"
-        )
+            "the tape: recorded, but the operator has no formula, and its gradients will raise")
     finally:
         op.remove()
 
@@ -507,33 +499,27 @@ PYTHON_LEVELS = {
     "a mode": (lambda: Passing()(ops.np.sin.explain)(X), f"the mode Passing: {HANDLES}; {UNTRACKED}"),
     "a mode over the tape": (
         lambda: Passing()(ops.np.sin.explain)(TRACKED),
-        f"the mode Passing: {HANDLES}; the tape: recorded by the library's formulas, for x",
-    ),
+        f"the mode Passing: {HANDLES}; the tape: recorded by the library's formulas, for x"),
     "two modes": (
         lambda: Passing()(Whole()(ops.np.zeros.explain))(3),
-        f"the mode Whole: {HANDLES}; the mode Passing: {HANDLES}; {UNTRACKED}",
-    ),
+        f"the mode Whole: {HANDLES}; the mode Passing: {HANDLES}; {UNTRACKED}"),
     "a mode that is off": (lambda: Passing()(no_dispatch()(ops.np.sin.explain))(X), UNTRACKED),
     "a mode in grad": (
         lambda: within(lambda f: grad(f)(X), lambda x: Passing()(ops.np.sin.explain)(x)),
-        f"the mode Passing: {HANDLES}; grad, called at SITE: recorded by the library's formulas, for x; {UNTRACKED}",
-    ),
+        f"the mode Passing: {HANDLES}; grad, called at SITE: recorded by the library's formulas, for x; {UNTRACKED}"),
     "functionalize": (
         lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.sin.explain(x)), f"{PROCESSES}; {UNTRACKED}"),
     "functionalize, a write to another array": (
         lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.add_.explain(X.copy(), 1.0)),
-        f"{PROCESSES}; {UNTRACKED}",
-    ),
+        f"{PROCESSES}; {UNTRACKED}"),
     "functionalize, a factory": (
         lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.zeros.explain(3)), f"{PROCESSES}; {UNTRACKED}"),
     "functionalize, none of its values": (
         lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.sin.explain(X)),
-        f"functionalize, called at SITE: passed down, since no argument is one of its values; {UNTRACKED}",
-    ),
+        f"functionalize, called at SITE: passed down, since no argument is one of its values; {UNTRACKED}"),
     "functionalize in a mode": (
         lambda: within(Passing()(lambda f: functionalize(f)(X)), lambda x: ops.np.sin.explain(x)),
-        f"{PROCESSES}; the mode Passing: {HANDLES}; {UNTRACKED}",
-    ),
+        f"{PROCESSES}; the mode Passing: {HANDLES}; {UNTRACKED}"),
 }
 
 

@@ -108,8 +108,7 @@ def gradient_of_two_layers(x, w, v):
 
 
 @pytest.mark.parametrize(("function", "n"), [
-    (lambda x, w: ops.np.tanh(ops.np.matmul(x, w)) + x.sum(), 2), (gradient_of_two_layers, 3),
-], ids=["few", "many"])
+    (lambda x, w: ops.np.tanh(ops.np.matmul(x, w)) + x.sum(), 2), (gradient_of_two_layers, 3)], ids=["few", "many"])
 def test_a_graph_is_a_picture_of_its_nodes_and_edges(function, n):
     graph = make_fx(function)(*[np.ones((2, 2))] * n)
     root = shown(graph)

@@ -121,7 +121,6 @@ def test_sizes_that_no_memory_has_are_refused():
 
 
 @pytest.mark.parametrize(("number", "text"), [
-    (0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2e6, "2.0 MB"), (3.21e9, "3.2 GB"), (-1500, "-1.5 kB"),
-])
+    (0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2e6, "2.0 MB"), (3.21e9, "3.2 GB"), (-1500, "-1.5 kB")])
 def test_bytes_are_told_in_the_unit_that_suits_them(number, text):
     assert in_bytes(number) == text

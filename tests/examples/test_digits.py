@@ -83,8 +83,7 @@ def run(folder, *options):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     completed = subprocess.run(
         [sys.executable, TRAIN, "--seed", "1", "--plot", folder / "loss.png", *options],
-        capture_output=True, text=True, cwd=folder, env={**os.environ, **ONE_THREAD, "TQDM_DISABLE": "1"},
-    )
+        capture_output=True, text=True, cwd=folder, env={**os.environ, **ONE_THREAD, "TQDM_DISABLE": "1"})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert completed.returncode == 0, completed.stderr
     return completed.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

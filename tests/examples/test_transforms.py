@@ -173,8 +173,7 @@ def test_the_solution_is_that_of_scipy(load):
     close(solution, solve_by_hand(ode.TRUE_START, ode.TRUE_PARAMETERS, 50, ode.STEP))
     reference = solve_ivp(
         lambda time, state: velocity_by_hand(state, ode.TRUE_PARAMETERS), (0, 50 * ode.STEP), ode.TRUE_START,
-        t_eval=ode.STEP * np.arange(1, 51), rtol=1e-10, atol=1e-10,
-    )
+        t_eval=ode.STEP * np.arange(1, 51), rtol=1e-10, atol=1e-10)
     close(solution, reference.y.T, 1e-3)
 
 
@@ -201,8 +200,7 @@ def test_the_fit_is_that_of_scipy(load):
     fitted, losses = ode.fit(counts, guess)
     reference = least_squares(
         lambda unknowns: (solve_by_hand(unknowns[:2], unknowns[2:], 60, ode.STEP) - counts).ravel(), guess,
-        xtol=1e-14, ftol=1e-14, gtol=1e-14,
-    )
+        xtol=1e-14, ftol=1e-14, gtol=1e-14)
     assert losses == sorted(losses, reverse=True)
     close(fitted, reference.x, 1e-5)
     close(losses[-1], reference.cost, 1e-9)
@@ -261,12 +259,10 @@ def test_gradients_for_each_image_are_those_of_finite_differences(problem):
     directions = [random.normal(size=array.shape) for array in problem.parameters]
     up, down = (
         losses_by_hand(problem, *(p + sign * 1e-6 * d for p, d in zip(problem.parameters, directions, strict=True)))
-        for sign in (1, -1)
-    )
+        for sign in (1, -1))
     along = sum(
         (gradient * direction).reshape(6, -1).sum(axis=1)
-        for gradient, direction in zip(gradients, directions, strict=True)
-    )
+        for gradient, direction in zip(gradients, directions, strict=True))
     close(along, (up - down) / 2e-6, 1e-6)
 
 

@@ -708,8 +708,7 @@ CONVENTIONS = {
     "where trap": (lambda x: ops.np.where(x > 0, ops.np.sqrt(x), 0.0).sum(), np.array([4.0, -1.0]), [0.25, np.nan]),
     "double where": (
         lambda x: ops.np.where(x > 0, ops.np.sqrt(ops.np.where(x > 0, x, 1.0)), 0.0).sum(), np.array([4.0, -1.0]),
-        [0.25, 0.0],
-    ),
+        [0.25, 0.0]),
 }
 
 

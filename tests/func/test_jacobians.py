@@ -592,8 +592,7 @@ def test_hessian_of_two_arguments():
     assert type(blocks[0]) is tuple
     all_close(blocks, (
         (2 * np.eye(3) * (Y**3).sum(), np.outer(2 * X, 3 * Y**2)),
-        (np.outer(3 * Y**2, 2 * X), np.diag(6 * Y) * (X**2).sum()),
-    ))
+        (np.outer(3 * Y**2, 2 * X), np.diag(6 * Y) * (X**2).sum())))
 
 
 def test_hessian_of_matrices():

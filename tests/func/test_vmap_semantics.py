@@ -484,8 +484,7 @@ def test_three_mixed_operands(shapes, mapped):
         (lambda a, b, c: (a < b) == (c >= a), lambda a, b, c: (a < b) == (c >= a)),
     ]:
         expected = np.stack([
-            by_numpy(*[a[i] if m else a for a, m in zip(arrays, mapped, strict=True)]) for i in range(3)
-        ])
+            by_numpy(*[a[i] if m else a for a, m in zip(arrays, mapped, strict=True)]) for i in range(3)])
         equal(vmap(f, dims)(*arrays), expected)
 
 

@@ -360,22 +360,19 @@ def test_a_tuple_of_one_is_no_return(ns):
 
 def test_kernels_that_return_other_objects(ns):
     f = custom_op(
-        f"{ns}::f_", lambda x: x + 1, mutates_args=["x"], tags="inplace", schema="(Tensor(a!) x) -> Tensor(a!)"
-    )
+        f"{ns}::f_", lambda x: x + 1, mutates_args=["x"], tags="inplace", schema="(Tensor(a!) x) -> Tensor(a!)")
     with pytest.raises(RuntimeError, match="must return its first argument"):
         f(np.zeros(2))
     g = custom_op(
         f"{ns}::g", lambda x, *, out: x + 1, mutates_args=["out"], tags="out",
-        schema="(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
-    )
+        schema="(Tensor x, *, Tensor(a!) out) -> Tensor(a!)")
     for wrap in (np.asarray, Tensor):
         with pytest.raises(RuntimeError, match="must return its mutable keyword-only arguments"):
             g(wrap(ONE), out=wrap(np.zeros(3)))
 
 
 @pytest.mark.parametrize(("fn", "mutates_args", "tag"), [
-    pytest.param(add_one_, ["x"], "inplace", id="87"), pytest.param(double_into, ["out"], "out", id="88"),
-])
+    pytest.param(add_one_, ["x"], "inplace", id="87"), pytest.param(double_into, ["out"], "out", id="88")])
 def test_fakes_of_tagged_operators(ns, fn, mutates_args, tag):
     f = custom_op(f"{ns}::f", fn, mutates_args=mutates_args, tags=tag)
     meta = MetaArray((3,), float)
@@ -516,8 +513,7 @@ def test_overriding_can_be_refused(ns):
 def test_operators_without_arrays(ns, backends):
     f = custom_op(
         f"{ns}::f", lambda n, *, device: np.arange(n), mutates_args=(), device_types="cpu",
-        schema="(int n, *, Device? device=None) -> Tensor",
-    )
+        schema="(int n, *, Device? device=None) -> Tensor")
     assert np.array_equal(f(3), np.arange(3))
     assert np.array_equal(f(3, device="cpu"), np.arange(3))
     with pytest.raises(NotImplementedError, match=r"no kernel for the key A.*'device' specifies"):
@@ -525,8 +521,7 @@ def test_operators_without_arrays(ns, backends):
     f.register_kernel("A", lambda n, *, device: backends.ArrayA(np.arange(n) + 10))
     assert np.array_equal(f(2, device="A").data, [10, 11])
     without_device = custom_op(
-        f"{ns}::g", lambda n: np.arange(n), mutates_args=(), device_types="cpu", schema="(int n) -> Tensor"
-    )
+        f"{ns}::g", lambda n: np.arange(n), mutates_args=(), device_types="cpu", schema="(int n) -> Tensor")
     assert np.array_equal(without_device(2), [0, 1])
 
 
@@ -613,8 +608,7 @@ def test_results_that_share_memory(ns, schema, kernel, arguments, wrap):
 
 
 @pytest.mark.parametrize("kernel", [
-    lambda x: x.copy(), lambda x: BUFFER, lambda x: np.array(3.0), lambda x: x.sum(), lambda x: x[:0].copy(),
-])
+    lambda x: x.copy(), lambda x: BUFFER, lambda x: np.array(3.0), lambda x: x.sum(), lambda x: x[:0].copy()])
 def test_results_that_share_no_memory_with_arguments(ns, kernel):
     f = custom_op(f"{ns}::f", kernel, mutates_args=(), schema="(Tensor x) -> Tensor")
     assert np.array_equal(f(ONE), kernel(ONE))
@@ -636,8 +630,7 @@ def test_what_is_no_array(ns, result):
 
 
 @pytest.mark.parametrize("result", [
-    ONE, (ONE,), (ONE, VALUES, np.ones(1)), None, {},
-], ids=["array", "1", "3", "None", "dict"])
+    ONE, (ONE,), (ONE, VALUES, np.ones(1)), None, {}], ids=["array", "1", "3", "None", "dict"])
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor, lambda x: Tensor(x, requires_grad=True)])
 def test_wrong_number_of_results(ns, result, wrap):
     f = custom_op(f"{ns}::f", lambda x: result, mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)")
@@ -1110,8 +1103,7 @@ def test_setup_context_runs_when_something_is_tracked(ns):
 
 
 @pytest.mark.parametrize(("returns", "pattern"), [
-    pytest.param((), r"expected 1, got 0", id="112"), pytest.param([], r"expected 1, got 0", id="112 list"),
-])
+    pytest.param((), r"expected 1, got 0", id="112"), pytest.param([], r"expected 1, got 0", id="112 list")])
 def test_too_few_gradients(ns, returns, pattern):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     f.register_autograd(lambda ctx, g: returns)
@@ -1181,8 +1173,7 @@ def wrapped(wrap, ctx, g):
 @pytest.mark.parametrize("other", [2.0, np.float64(2), np.array(2.0), Tensor(np.array(2.0))], ids=type)
 def test_gradients_of_numbers_and_constants_are_dropped(ns, other):
     f = custom_op(
-        f"{ns}::f", lambda x, y, zs: x * y, mutates_args=(), schema="(Tensor x, Tensor y, Tensor[] zs) -> Tensor"
-    )
+        f"{ns}::f", lambda x, y, zs: x * y, mutates_args=(), schema="(Tensor x, Tensor y, Tensor[] zs) -> Tensor")
 
     def setup_context(ctx, inputs, output):
         ctx.y = inputs[1]
@@ -1264,8 +1255,7 @@ def sets_materialize(flag, ctx, inputs, output):
 
 def test_marking_results_non_differentiable(ns):
     f = custom_op(
-        f"{ns}::f", lambda x: (x * 2, [x * 3, x * 4]), mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor[])"
-    )
+        f"{ns}::f", lambda x: (x * 2, [x * 3, x * 4]), mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor[])")
 
     def setup_context(ctx, inputs, output):
         first, pieces = output

@@ -67,8 +67,7 @@ def test_kinds(namespace, kind, may_define):
         else:
             refused(
                 lambda: lib.define(S1), "cannot define 'foo'", f"the IMPL library {namespace!r}",
-                f"opened at {__file__}:", f'open Library({namespace!r}, "FRAGMENT")',
-            )
+                f"opened at {__file__}:", f'open Library({namespace!r}, "FRAGMENT")')
         lib.impl("foo", kernel, "CPU")
         assert find(f"{namespace}::foo").has_kernel("CPU")
     assert find(f"{namespace}::foo") is None
@@ -85,8 +84,7 @@ def test_one_def_library_per_namespace(namespace):
         refused(
             lambda: Library(namespace, "DEF"), f"the namespace {namespace!r} has a DEF library already",
             f"the one opened at {__file__}:", f"the first was opened at {first.site}",
-            f'Library({namespace!r}, "FRAGMENT")',
-        )
+            f'Library({namespace!r}, "FRAGMENT")')
     others = [Library(namespace, kind) for kind in ("FRAGMENT", "FRAGMENT", "IMPL", "IMPL")]
     for other in others:
         other.close()
@@ -130,8 +128,7 @@ def test_repr(namespace):
 @pytest.mark.parametrize(
     ("name", "result"),
     [("foo", "{ns}::foo"), ("{ns}::foo", "{ns}::foo"), ("{ns} :: foo . ov", "{ns}::foo.ov"), ("other::foo", None)],
-    ids=["unqualified", "redundant", "blanks", "foreign"],
-)
+    ids=["unqualified", "redundant", "blanks", "foreign"])
 def test_namespace_of_a_name(fresh, verb, name, result):
     def annotated(x: Tensor) -> str:
         return "annotated"
@@ -202,8 +199,7 @@ def test_define_by_name_infers_the_schema(fresh):
 
 @pytest.mark.parametrize(
     ("given", "kind"),
-    [("", "FROM_SCHEMA"), ("FROM_SCHEMA", "FROM_SCHEMA"), ("CONSERVATIVE", "CONSERVATIVE"), ("PURE_FUNCTION",) * 2],
-)
+    [("", "FROM_SCHEMA"), ("FROM_SCHEMA", "FROM_SCHEMA"), ("CONSERVATIVE", "CONSERVATIVE"), ("PURE_FUNCTION",) * 2])
 @pytest.mark.parametrize("schema", [S1, "foo(Tensor(a!) x) -> str"], ids=["plain", "annotated"])
 def test_alias_analysis(fresh, schema, given, kind):
     fresh.define(schema, alias_analysis=given)
@@ -270,8 +266,7 @@ def test_the_key_of_a_kernel(namespace, library_key, key, registered):
         if registered is None:
             refused(
                 lambda: lib.impl("foo", kernel, key), f"impl of {namespace}::foo",
-                f"names the key {DispatchKey(key).name}", "is for CPU", f"opened at {lib.site}",
-            )
+                f"names the key {DispatchKey(key).name}", "is for CPU", f"opened at {lib.site}")
             assert find(f"{namespace}::foo") is None
         else:
             lib.impl("foo", kernel, key)
@@ -313,8 +308,7 @@ def test_impl_for_a_packet_without_a_default_overload(fresh, register):
     packet = getattr(ops, fresh.namespace).foo
     refused(
         lambda: register(fresh, packet), f"{fresh.namespace}::foo has no overload without a name (its overloads: two)",
-        f"pydispatch.ops.{fresh.namespace}.foo.two",
-    )
+        f"pydispatch.ops.{fresh.namespace}.foo.two")
     definition.remove()
     refused(lambda: register(fresh, packet), "its overloads: none, it is no longer registered")
     assert find(f"{fresh.namespace}::foo") is None
@@ -381,15 +375,11 @@ def test_define_takes_the_whole_schema_too(namespace):
         assert op.alias_analysis == "CONSERVATIVE"
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: library.define("foo", "(Tensor x) -> str"),
-        lambda: library.impl("foo", "CPU", kernel),
-        lambda: register_kernel("foo", "CPU", kernel),
-    ],
-    ids=["define", "impl", "register_kernel"],
-)
+@pytest.mark.parametrize("call", [
+    lambda: library.define("foo", "(Tensor x) -> str"),
+    lambda: library.impl("foo", "CPU", kernel),
+    lambda: register_kernel("foo", "CPU", kernel),
+], ids=["define", "impl", "register_kernel"])
 def test_module_level_functions_want_a_namespace(call):
     refused(call, "the operator name foo has no namespace", "write it as ns::foo")
 
@@ -473,8 +463,7 @@ def test_get_kernel_wraps_and_delegates(foo, fresh):
 @pytest.mark.parametrize(
     ("registered", "key"),
     [("CIA", "CPU"), ("CIA", "AutogradCPU"), ("CIA", "Undefined"), ("CIA", "Meta"), ("CPU", "CPU"), ("CEA", "SparseA"),
-     ("Autograd", "AutogradOther")],
-)
+     ("Autograd", "AutogradOther")])
 def test_get_kernel_gives_the_computed_entry(fresh, token, registered, key):
     fresh.define("g(Tensor x) -> str", token("it"), registered)
     bound = get_kernel(f"{fresh.namespace}::g", key)

@@ -220,8 +220,7 @@ def test_writes_in_place_are_recorded_and_keep_their_object():
 
 def test_composites_are_recorded_in_pieces_and_whole(fresh, define):
     op = define(
-        fresh, "cube(Tensor x) -> Tensor", CompositeImplicitAutograd=lambda x: NP.multiply(NP.multiply(x, x), x)
-    )
+        fresh, "cube(Tensor x) -> Tensor", CompositeImplicitAutograd=lambda x: NP.multiply(NP.multiply(x, x), x))
     for make in (Recorder, Whole):
         x = leaf()
         with make():

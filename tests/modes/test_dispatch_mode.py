@@ -559,8 +559,7 @@ def test_a_mode_may_skip_the_call_and_call_something_else():
 @pytest.mark.parametrize(
     "error",
     [ValueError("v"), TypeError("t"), NotImplementedError("n"), StopIteration(3), KeyboardInterrupt(), SystemExit(2)],
-    ids=lambda error: type(error).__name__,
-)
+    ids=lambda error: type(error).__name__)
 def test_an_exception_of_a_handler_arrives_as_it_is(error):
     mode = Failing(error)
     for run in (lambda: NP.add(X, X), lambda: Tensor(X) + 1, lambda: 1 + Tensor(X), lambda: NP.zeros(2)):
@@ -611,8 +610,7 @@ def twice_plus(fresh, define):
     """Provide `twice_plus(x, y)`: x + x + y, as a composite of two calls of np::add."""
     return define(
         fresh, "twice_plus(Tensor x, Tensor y) -> Tensor",
-        CompositeImplicitAutograd=lambda x, y: NP.add(NP.add(x, x), y),
-    )
+        CompositeImplicitAutograd=lambda x, y: NP.add(NP.add(x, x), y))
 
 
 @pytest.mark.parametrize("make", [lambda: X, lambda: Tensor(X)], ids=["raw", "Tensor"])

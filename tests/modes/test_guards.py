@@ -63,20 +63,17 @@ GUARDS = [
     (
         "include several",
         lambda: include_keys("Tracer", DispatchKey.CPU),
-        (INITIAL | "Tracer" | "CPU", frozenset(), "CPU"),
-    ),
+        (INITIAL | "Tracer" | "CPU", frozenset(), "CPU")),
     (
         "include a set",
         lambda: include_keys(DispatchKeySet("Tracer", "CPU")),
-        (INITIAL | "Tracer" | "CPU", frozenset(), "CPU"),
-    ),
+        (INITIAL | "Tracer" | "CPU", frozenset(), "CPU")),
     ("exclude_keys", lambda: exclude_keys("CPU"), (INITIAL, frozenset({"CPU"}), "CPU")),
     ("exclude a functionality", lambda: exclude_keys("BackendSelect"), (INITIAL, frozenset({"BackendSelect"}), "CPU")),
     (
         "exclude a set",
         lambda: exclude_keys(DispatchKeySet("CPU", "Tracer")),
-        (INITIAL, frozenset({"CPU", "Tracer"}), "CPU"),
-    ),
+        (INITIAL, frozenset({"CPU", "Tracer"}), "CPU")),
     ("exclude an alias", lambda: exclude_keys("Autograd"), (INITIAL, AUTOGRAD, "CPU")),
     ("below_autograd", below_autograd, (INITIAL, AUTOGRAD, "CPU")),
     ("default_backend", lambda: default_backend("meta"), (INITIAL, frozenset(), "Meta")),
@@ -145,8 +142,7 @@ def test_exclusion_beats_inclusion_whichever_is_outside():
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit], ids=lambda cls: cls.__name__
-)
+    "error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit], ids=lambda cls: cls.__name__)
 def test_exceptions_restore_the_state(error):
     with pytest.raises(error):  # noqa: SIM117
         with include_keys("Tracer"), below_autograd(), default_backend("Meta"):

@@ -271,8 +271,7 @@ ENTRIES = st.one_of(
     st.tuples(st.just("wrap"), st.sampled_from(list(CLASSES)), NUMBERS),
     st.tuples(
         st.just("rule"), st.sampled_from(RULED), st.sampled_from(["decomposed", "whole", *CLASSES]),
-        st.sampled_from(["pass", "decline"]),
-    ),
+        st.sampled_from(["pass", "decline"])),
     st.just(("no_dispatch",)),
 )
 CALLS = st.lists(st.tuples(st.sampled_from(list(OPERATORS)), st.tuples(NUMBERS, NUMBERS)), min_size=1, max_size=4)
@@ -322,14 +321,12 @@ A_VALUE = model.Instance(CLASSES["A"], X)
 
 def test_the_model_itself():
     assert notes_of("np::negative", (A_VALUE,), mode("polite", "polite")) == [
-        ("polite", "negative", ""), ("ClassA", "negative", "polite"), ("polite", "negative", ""),
-    ]
+        ("polite", "negative", ""), ("ClassA", "negative", "polite"), ("polite", "negative", "")]
 
 
 def test_the_model_itself_order_and_absence():
     assert notes_of("np::negative", (X,), mode("outer"), mode("inner", "busy")) == [
-        ("inner", "negative", "outer"), ("outer", "negative", ""), ("outer", "maximum", ""),
-    ]
+        ("inner", "negative", "outer"), ("outer", "negative", ""), ("outer", "maximum", "")]
 
 
 def test_the_model_itself_classes():

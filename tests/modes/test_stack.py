@@ -277,8 +277,7 @@ TestAnyOrder.settings = settings(max_examples=40, stateful_step_count=20, suppre
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration], ids=lambda cls: cls.__name__
-)
+    "error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit, StopIteration], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("where", ["block", "handler", "kernel", "subclass"])
 def test_whatever_is_raised_the_stack_is_restored(fresh, define, error, where):
     raised = error("reason")

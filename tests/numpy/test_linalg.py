@@ -505,8 +505,7 @@ def test_pseudo_inverses_have_the_bits_of_numpys(shape, rcond):
 
 
 @pytest.mark.parametrize("matrix", [
-    np.full((2, 2), np.inf), np.zeros((0, 2)), np.eye(2, dtype=np.float32), np.eye(2) * 1j,
-])
+    np.full((2, 2), np.inf), np.zeros((0, 2)), np.eye(2, dtype=np.float32), np.eye(2) * 1j])
 def test_pseudo_inverses_of_other_matrices_are_numpys(matrix):
     try:
         expected = np.linalg.pinv(matrix, 1e-9)

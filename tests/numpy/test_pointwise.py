@@ -17,8 +17,7 @@ X = np.array([[1.0, np.nan], [3.0, 4.0]])
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: pnp.allclose(x, 1.0, atol=5), lambda x: pnp.array_equal(x, X[1]), lambda x: pnp.array_equiv(x, X[1]),
-])
+    lambda x: pnp.allclose(x, 1.0, atol=5), lambda x: pnp.array_equal(x, X[1]), lambda x: pnp.array_equiv(x, X[1])])
 def test_one_truth_value_is_pythons_but_an_array_where_something_observes(function):
     assert function(X[1]) is True
     assert function(Tensor(X[1])) is True

@@ -235,8 +235,7 @@ def assert_near(found: Any, expected: Any, case: Case, what: str, scale: float =
     found, expected = np.asarray(found), np.asarray(expected)
     largest = max(np.max(np.abs(expected), initial=0), scale)
     assert np.allclose(found, expected, rtol=tolerance, atol=tolerance * largest), (
-        f"{what} of {case}: found {found}, expected {expected}"
-    )
+        f"{what} of {case}: found {found}, expected {expected}")
 
 
 @contextmanager

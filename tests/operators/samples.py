@@ -213,13 +213,11 @@ INDEX_KEYS = (
 )
 ASSIGNMENTS = (
     (0, 2), ((1, 2), 0.5), (5, 1), (0, array((2,))), ((), array((2, 3), complex)), ((None, 0), array((1, 3))),
-    (ALL, array((3,))), ((ALL, 1), BYTES), (Ellipsis, array((1, 1, 1, 3), bool)),
-)
+    (ALL, array((3,))), ((ALL, 1), BYTES), (Ellipsis, array((1, 1, 1, 3), bool)))
 INDEX_ASSIGNMENTS = (
     (ints(0, 0, 2), 1), (ints(0, 0, 2), array((3,), np.int8)), (ints(3, 3), array((2, 3), np.int8)), (ints(9), 1),
     (ints(0), array((2,))), ((ints(0, 1), slice(None, 2)), 5), (array((4,), bool), 2),
-    (array((4,), bool), array((5, 3))), (array((4, 3), bool), array((8,), np.int8)),
-)
+    (array((4,), bool), array((5, 3))), (array((4, 3), bool), array((8,), np.int8)))
 CREATED = [*(call(shape) for shape in ((), 3, (2, 3), (0, 2), -1)), *(call((2,), dtype=dtype) for dtype in DTYPES)]
 LIKE = [
     *(call(values) for values in (*LAYOUTS, MASK, COMPLEX, 2, np.int8(1))),
@@ -339,8 +337,7 @@ LISTED: dict[str, list[Sample]] = {
             LAYOUTS, ((0, 1), (-1, 0), ((0, 1), (2, 0)), ((0, 1), (0,)), (3, 0), ((0, 0), (0, 1))))
     ],
     "expand_dims": [
-        call(values, axis) for values, axis in product((*LAYOUTS, 2.5), (0, -1, (0, 1), (0, -1), 4, (0, 0)))
-    ],
+        call(values, axis) for values, axis in product((*LAYOUTS, 2.5), (0, -1, (0, 1), (0, -1), 4, (0, 0)))],
     "squeeze": [
         *(call(values) for values in (CUBE, array((1, 3, 1)), array((1, 0, 1)), SCALAR, 2.5)),
         *(call(array((1, 3, 1)), axis) for axis in (0, -1, (0, 2), (), 1, 3, (0, 0))),
@@ -608,8 +605,7 @@ POINTS: dict[str, list[Sample]] = {
         call(ZEROS * (1 + 1j), 1, np.dtype(float)), call(LAYERS, (0, 2)), call(LAYERS, (2, 0)),
     ],
     "cumprod": [
-        *(call(ZEROS, axis) for axis in (None, 0, 1)), call(ZEROS * (1 + 1j), 1), call(np.resize(ZEROS[:2], 37)),
-    ],
+        *(call(ZEROS, axis) for axis in (None, 0, 1)), call(ZEROS * (1 + 1j), 1), call(np.resize(ZEROS[:2], 37))],
     "max": [call(LAYERS, initial=0.5), call(LAYERS, (0, 2), initial=0.35), call(LAYERS, 0, initial=9)],
     "min": [call(LAYERS, 2, initial=0.5), call(LAYERS, initial=-9)],
     **{name: [
@@ -818,8 +814,7 @@ def lacks(function: Callable[..., Any], later: Callable[..., Any]) -> bool:
     present = inspect.signature(function).parameters
     return any(
         name not in present or (present[name].default is parameter.empty and parameter.default is not parameter.empty)
-        for name, parameter in inspect.signature(later).parameters.items()
-    )
+        for name, parameter in inspect.signature(later).parameters.items())
 
 
 LATER: dict[str, Callable[..., Any]] = {

@@ -64,8 +64,7 @@ def test_each_argument_has_its_own_axis(in_dims):
 
 
 @pytest.mark.parametrize(("one", "other"), [
-    ((3,), (2, 5, 3)), ((2, 5, 3), (3,)), ((), (2, 2)), ((2, 2), (2,)), ((2, 1), (2,)), ((1, 2), (2, 2, 2)),
-])
+    ((3,), (2, 5, 3)), ((2, 5, 3), (3,)), ((), (2, 2)), ((2, 2), (2,)), ((2, 1), (2,)), ((1, 2), (2, 2, 2))])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 def test_examples_of_other_numbers_of_axes_broadcast(one, other, batched):
     check(op.subtract, dims_of(batched), *arrays_of((one, other), batched))

@@ -72,8 +72,7 @@ def product(ones: Any, others: Any) -> float:
     """Compute Re(sum(conj(ones) * others)). None means zeros."""
     return sum(
         float(np.real(np.sum(np.conj(np.asarray(one)) * np.asarray(other))))
-        for one, other in zip(ones, others, strict=True) if one is not None
-    )
+        for one, other in zip(ones, others, strict=True) if one is not None)
 
 
 def gradients(values: Any, results: Any, cotangents: Any, **options: Any) -> tuple[Any, ...]:

@@ -212,8 +212,7 @@ def test_tangents(name):
 
 
 @pytest.mark.parametrize(("name", "place"), [
-    (name, place) for name, calls in DATA_DEPENDENT.items() for place in range(len(calls))
-])
+    (name, place) for name, calls in DATA_DEPENDENT.items() for place in range(len(calls))])
 def test_what_depends_on_data_is_refused(name, place):
     mode = FakeMode()
     x, mask = mode.from_array(np.ones((3, 4))), mode.from_array(np.ones((3, 4), bool))

@@ -265,8 +265,7 @@ def test_positions_beyond_a_vector_are_an_index_error(index):
 
 
 @pytest.mark.parametrize(("name", "args"), [
-    ("setitem", (0, 9.0)), ("index_put", (np.array([0]), 9.0)), ("scatter_add", (np.array([[0]]), 9.0, 1)),
-])
+    ("setitem", (0, 9.0)), ("index_put", (np.array([0]), 9.0)), ("scatter_add", (np.array([[0]]), 9.0, 1))])
 def test_functions_leave_their_argument_alone(name, args):
     x = array()
     written = getattr(ops.np, name)(x, *args)

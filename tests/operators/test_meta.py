@@ -120,8 +120,7 @@ def test_calls_without_arrays_on_meta():
 
 
 @pytest.mark.parametrize("key", [
-    MetaArray((3,), bool), (slice(None), MetaArray((4,), bool)), (np.array([0]), MetaArray((4,), bool)),
-])
+    MetaArray((3,), bool), (slice(None), MetaArray((4,), bool)), (np.array([0]), MetaArray((4,), bool))])
 def test_masks_without_values_tell_no_shape(key):
     with pytest.raises(DataDependentError, match=r"index.*mask on Meta, whose data(.|\n)*where\("):
         ops.np.index(MetaArray((3, 4)), key)

@@ -528,8 +528,7 @@ def reduction_arguments(builder: Chooser, name: str, first: Value) -> Sample:
 def matmul_arguments(builder: Chooser, name: str, first: Value) -> Sample:
     columns = builder.shape(first)[-1:]
     return call(first, builder.where(
-        lambda value: np.ndim(value) > 0 and np.shape(value)[max(np.ndim(value) - 2, 0):][:1] == columns
-    ))
+        lambda value: np.ndim(value) > 0 and np.shape(value)[max(np.ndim(value) - 2, 0):][:1] == columns))
 
 
 def join_arguments(builder: Chooser, name: str, first: Value) -> Sample:
@@ -673,8 +672,7 @@ BINARY = [name for name in functional_names() if "pointwise" in DECLARATIONS[nam
 LIKELIER = (
     ["negative"], ["getitem"], ["getitem"], with_tag("view"), with_tag("inplace"), with_tag("inplace"),
     ["setitem_", "index_put_", "scatter_add_"], with_tag("indexing"), with_tag("creation"), with_tag("join"),
-    with_tag("reduction"), with_tag("rearrangement"), with_tag("linalg"), with_tag("conversion"),
-)
+    with_tag("reduction"), with_tag("rearrangement"), with_tag("linalg"), with_tag("conversion"))
 """What half of the steps are drawn from, so that there are views, and writes through them."""
 HANDS = [OPERATORS[i::30] for i in range(30)]
 """All operators, dealt: what Hypothesis draws from as many comes in clusters, and leaves most of them out."""

@@ -453,17 +453,14 @@ refused_call("wrong type", lambda f: f(X, "one"), "'n'", "position 2", "expected
 refused_call("wrong type by keyword", lambda f: f(X, 1, k=5), "'k'", "position 4", "expected str", "found int 5")
 refused_call("wrong type of a default", lambda f: f(X, 1, "r"), "'r'", "position 3", "expected float", "found str 'r'")
 refused_call(
-    "list for a Tensor", lambda f: f([1, 2], 1), "'x'", "position 1", "expected Tensor", "list [1, 2]", "asarray"
-)
+    "list for a Tensor", lambda f: f([1, 2], 1), "'x'", "position 1", "expected Tensor", "list [1, 2]", "asarray")
 refused_call(
-    "None for a Tensor", lambda f: f(None, 1), "'x'", "position 1", "expected Tensor", "found NoneType None", "asarray"
-)
+    "None for a Tensor", lambda f: f(None, 1), "'x'", "position 1", "expected Tensor", "found NoneType None", "asarray")
 refused_call("None for an int", lambda f: f(X, None), "'n'", "expected int", "found NoneType None")
 refused_call("float for an int", lambda f: f(X, 1.0), "'n'", "expected int", "found float 1.0")
 refused_call("array for an int", lambda f: f(X, X), "'n'", "expected int", "found ndarray")
 refused_call(
-    "wrong type in redispatch", lambda f: f.default.redispatch(DispatchKeySet("CPU"), X, "one"), "'n'", "found str"
-)
+    "wrong type in redispatch", lambda f: f.default.redispatch(DispatchKeySet("CPU"), X, "one"), "'n'", "found str")
 refused_call("too short a stack", lambda f: f.default.call_boxed([X]), "stack holds 1 values", "at least 4")
 refused_call("wrong type on the stack", lambda f: f.default.call_boxed([X, "one", 0.5, "k"]), "'n'", "found str 'one'")
 refused_call("too few values to strip", lambda f: f.default.strip_defaults([X]), "found 1 values", "expected 4")
@@ -749,8 +746,7 @@ def test_a_missing_operator_is_a_missing_attribute():
 
 
 @pytest.mark.parametrize(
-    "category", [exceptions.OverrideWarning, exceptions.PerformanceWarning, exceptions.UntrackedResultWarning]
-)
+    "category", [exceptions.OverrideWarning, exceptions.PerformanceWarning, exceptions.UntrackedResultWarning])
 def test_warnings_are_user_warnings(category):
     assert issubclass(category, UserWarning)
 

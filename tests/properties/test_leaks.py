@@ -144,16 +144,14 @@ def kit(fresh, define, backends, tracer):
         "containers": define(
             fresh,
             "containers(Tensor[] xs, Dict(str, Tensor) d, (int, Tensor) p, Any a, *, Tensor?[] o) -> Any",
-            CPU=lambda xs, d, p, a, *, o: (xs, d, a),
-        ),
+            CPU=lambda xs, d, p, a, *, o: (xs, d, a)),
         "several": define(fresh, "several(Tensor x) -> (Tensor, Tensor[], int)", CPU=lambda x: (x, [x], 1)),
         "nothing": define(fresh, "nothing(Tensor x) -> ()", CPU=lambda x: None),
         "view": define(fresh, "view(Tensor(a) x) -> Tensor(a)", CPU=lambda x: x[1:]),
         "mutated": define(
             fresh,
             "mutated_(Tensor(a!) x, *, Tensor(b!) out) -> (Tensor(a!), Tensor(b!))",
-            CPU=lambda x, *, out: (x, out),
-        ),
+            CPU=lambda x, *, out: (x, out)),
         "bad_result": define(fresh, "bad_result(Tensor x) -> Tensor", CPU=lambda x: 1),
         "bad_results": define(fresh, "bad_results(Tensor x) -> (Tensor, Tensor)", CPU=lambda x: (x, "a")),
         "make": define(fresh, "make(int n, *, Device? device=None) -> Tensor", CPU=lambda n, *, device=None: X),
@@ -272,8 +270,7 @@ def kernel_fetched(kit):
 @spelled
 def containers(kit):
     return lambda: kit.containers(
-        [kit.t, kit.x], {"a": kit.t}, (1, kit.t), Bag({"b": [kit.t, (kit.x, 1)]}), o=[None, kit.t]
-    )
+        [kit.t, kit.x], {"a": kit.t}, (1, kit.t), Bag({"b": [kit.t, (kit.x, 1)]}), o=[None, kit.t])
 
 
 @spelled
@@ -497,8 +494,7 @@ def a_kernel_comes_and_goes(kit):
 
 
 @pytest.mark.parametrize(
-    "leak", [lambda kept: kept.append([]), lambda kept: kept.append(X)], ids=["blocks", "references"]
-)
+    "leak", [lambda kept: kept.append([]), lambda kept: kept.append(X)], ids=["blocks", "references"])
 def test_a_leak_would_be_seen(leak):
     kept = []
     with pytest.raises(AssertionError, match=r"blocks|the array"):

@@ -291,8 +291,7 @@ class Comparison(RuleBasedStateMachine):
     def define_one(self, operator, which, library):
         schema = SCHEMAS[operator][which % len(SCHEMAS[operator])]
         handle, registrations, _ = self.agree(
-            lambda: self.libraries[library].define(operator + schema), lambda: self.define_in_model(operator, schema)
-        )
+            lambda: self.libraries[library].define(operator + schema), lambda: self.define_in_model(operator, schema))
         return self.keep(library, handle, registrations)
 
     @rule(
@@ -304,8 +303,7 @@ class Comparison(RuleBasedStateMachine):
         function, warned = self.kernel(operator, parameters, "plain"), self.shadows(operator, key)
         handle, registrations, caught = self.agree(
             lambda: self.libraries[library].define(operator + schema, function, key),
-            lambda: self.define_in_model(operator, schema, key, function),
-        )
+            lambda: self.define_in_model(operator, schema, key, function))
         assert caught == (warned if handle else [])
         return multiple(*self.keep(library, handle, registrations))
 
@@ -321,8 +319,7 @@ class Comparison(RuleBasedStateMachine):
         with_keyset = kind in ("keyset", "delegating")
         handle, registrations, caught = self.agree(
             lambda: self.libraries[library].impl(operator, function, key, with_keyset=with_keyset),
-            lambda: [self.tiny.register(self.full(operator), key, self.in_model(function), with_keyset)],
-        )
+            lambda: [self.tiny.register(self.full(operator), key, self.in_model(function), with_keyset)])
         assert caught == (warned if handle else [])
         return self.keep(library, handle, registrations)
 
@@ -342,8 +339,7 @@ class Comparison(RuleBasedStateMachine):
         function, with_keyset = self.kernel(None, "anything", kind), kind in ("keyset", "delegating")
         handle, registrations, _ = self.agree(
             lambda: self.libraries["_"].fallback(function, key, with_keyset=with_keyset),
-            lambda: [self.tiny.register("*", key, self.in_model(function), with_keyset)],
-        )
+            lambda: [self.tiny.register("*", key, self.in_model(function), with_keyset)])
         return multiple(*self.keep("_", handle, registrations))
 
     @rule(handle=handles)

@@ -457,11 +457,9 @@ def test_invariants_of_all_operators():
 
 TABLE_9_4 = {
     "def": Row(
-        [define(S1), impl(), impl("Autograd")], state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
-    ),
+        [define(S1), impl(), impl("Autograd")], state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")),
     "def_with_inference": Row(
-        [define_by_name(), impl("Autograd")], state(INFERRED, "CONSERVATIVE", f"{AUTOGRAD}: impl_t_t", f"{CIA}: math")
-    ),
+        [define_by_name(), impl("Autograd")], state(INFERRED, "CONSERVATIVE", f"{AUTOGRAD}: impl_t_t", f"{CIA}: math")),
     "def_only": Row([define(S2)], state(S2, "FROM_SCHEMA")),
     "impl_only": Row([impl(), impl("Autograd")], state("(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")),
     "def_with_explicit_alias": Row([define(S2, "PURE_FUNCTION")], state(S2, "PURE_FUNCTION")),
@@ -487,8 +485,7 @@ def test_def_impl_schema_mismatch_of_2020(explore):
     findings = explore(define(S2), impl(), refused=True)
     assert_error(
         findings, "operator foo", f"expected: {S2}, defined at <site>",
-        "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1",
-    )
+        "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1")
     assert without_sites(findings[{0}].state) == state(S2, "FROM_SCHEMA")
     assert without_sites(findings[{1}].state) == state("(none)", "", f"{CIA}: impl_t_t")
 
@@ -515,42 +512,34 @@ FOUR_KERNELS = ("CPU: impl_t_t", "AutogradCPU: impl_t_t", f"{AUTOGRAD}: impl_t_t
 TABLE_9_5 = {
     "def": Row(
         [define(S1), impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
-        state(S1, "FROM_SCHEMA", *FOUR_KERNELS),
-    ),
+        state(S1, "FROM_SCHEMA", *FOUR_KERNELS)),
     "def_with_inference": Row(
         [define_by_name(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
-        state(INFERRED, "CONSERVATIVE", *FOUR_KERNELS[:3], f"{CIA}: math"),
-    ),
+        state(INFERRED, "CONSERVATIVE", *FOUR_KERNELS[:3], f"{CIA}: math")),
     "def_only": Row([define(S2)], state(S2, "FROM_SCHEMA"), "- - - - FB FB FB FB"),
     "impl_only": Row([impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")], state("(none)", "", *FOUR_KERNELS)),
     "computed_table": Row(
         [define_by_name(), impl("CPU", "cpu"), impl("B", "b"), impl("Autograd", "ag"), impl("AutogradCPU", "agcpu")],
         state(INFERRED, "CONSERVATIVE", "CPU: cpu", "B: b", "AutogradCPU: agcpu", f"{AUTOGRAD}: ag", f"{CIA}: math"),
-        "math cpu math b math agcpu math ag",
-    ),
+        "math cpu math b math agcpu math ag"),
     "computed_table_with_cpu_math_autogradcpu_fallthrough": Row(
         [define_by_name(), impl("CPU")],
         state(INFERRED, "CONSERVATIVE", "CPU: impl_t_t", f"{CIA}: math"),
-        "math impl_t_t math math math FB math math",
-    ),
+        "math impl_t_t math math math FB math math"),
     "computed_table_with_math": Row(
         [define(S1), impl("CIA", "math")],
         state(S1, "FROM_SCHEMA", f"{CIA}: math"),
-        "math math math math math math math math",
-    ),
+        "math math math math math math math math"),
     "computed_table_with_cpu_math": Row(
         [define(S1), impl("CPU", "cpu"), impl("CIA", "math")],
         state(S1, "FROM_SCHEMA", "CPU: cpu", f"{CIA}: math"),
-        "math cpu math math math FB math math",
-    ),
+        "math cpu math math math FB math math"),
     "computed_table_with_autograd": Row(
-        [define(S1), impl("Autograd", "ag")], state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: ag"), "- - - - ag ag ag ag"
-    ),
+        [define(S1), impl("Autograd", "ag")], state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: ag"), "- - - - ag ag ag ag"),
     "computed_table_with_cpu_autograd_math": Row(
         [define(S1), impl("CPU", "cpu"), impl("Autograd", "ag"), impl("CIA", "math")],
         state(S1, "FROM_SCHEMA", "CPU: cpu", f"{AUTOGRAD}: ag", f"{CIA}: math"),
-        "math cpu math math math ag math math",
-    ),
+        "math cpu math math math ag math math"),
     "computed_table_with_ambiguous_autogradother": Row(
         [define(S1), impl("CIA", "math"), impl("SparseCPU", "sparse")],
         state(S1, "FROM_SCHEMA", "SparseCPU: sparse", f"{CIA}: math"),
@@ -560,8 +549,7 @@ TABLE_9_5 = {
     "computed_table_with_cpu_defaultbackend": Row(
         [define(S1), impl("CPU", "cpu"), impl("CEA", "default")],
         state(S1, "FROM_SCHEMA", "CPU: cpu", f"{CEA}: default"),
-        "default cpu default default FB FB FB FB",
-    ),
+        "default cpu default default FB FB FB FB"),
     "computed_table_with_cpu_autograd_defaultbackend": Row(
         [define(S1), impl("CPU", "cpu"), impl("Autograd", "ag"), impl("CEA", "default")],
         state(S1, "FROM_SCHEMA", "CPU: cpu", f"{AUTOGRAD}: ag", f"{CEA}: default"),
@@ -601,8 +589,7 @@ TABLE_9_5 = {
     "helper_autogradother": Row(
         [define(S1), impl("CPU", "cpu"), impl("SparseCPU", "sparse"), impl("CIA", "math")],
         state(S1, "FROM_SCHEMA", "CPU: cpu", "SparseCPU: sparse", f"{CIA}: math"),
-        "math cpu math math ambiguous FB math math",
-    ),
+        "math cpu math math ambiguous FB math math"),
     "helper_defaultbackend_math": Row(      # refused by the helper upstream, not by the dispatcher
         [define(S1), impl("CIA", "math"), impl("CEA", "default")],
         state(S1, "FROM_SCHEMA", f"{CIA}: math", f"{CEA}: default"),
@@ -627,15 +614,13 @@ def test_def_impl_schema_mismatch(explore):
     findings = explore(define(S2), impl(), impl("CPU"), refused=True)
     assert_error(
         findings, "operator foo", f"expected: {S2}, defined at <site>",
-        "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1",
-    )
+        "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1")
 
 
 @pytest.mark.parametrize("first", [define(S1), define(S1, "PURE_FUNCTION")], ids=["FROM_SCHEMA", "PURE"])
 @pytest.mark.parametrize(
     "second", [define(S1), define_unset(S1), define(S1, "PURE_FUNCTION"), define(S1, "CONSERVATIVE")],
-    ids=["multiple_def_error", "alias_defaulting", "alias_same", "alias_mismatch"],
-)
+    ids=["multiple_def_error", "alias_defaulting", "alias_same", "alias_mismatch"])
 def test_multiple_def(explore, first, second):
     findings = explore(first, second, refused=True)
     assert_error(findings, f"the schema {S1}, defined at <site>, repeats the one defined at <site>")
@@ -703,8 +688,7 @@ def foo(fresh):
     return SimpleNamespace(
         op=op, library=fresh, definition=definition,
         impl=lambda key=None, name="kernel", **options: fresh.impl("foo", token_kernel(name), key, **options),
-        run=lambda *values: summary(outcome(lambda: op(*values))),
-    )
+        run=lambda *values: summary(outcome(lambda: op(*values))))
 
 
 def test_schema_without_kernel_is_found_and_calls_raise(foo):

@@ -176,8 +176,7 @@ class Race:
                 in_force_all_along = (
                     other.sure_from is not None
                     and other.sure_from < start
-                    and (other.sure_until is None or other.sure_until > end)
-                )
+                    and (other.sure_until is None or other.sure_until > end))
                 assert not in_force_all_along, (f"{token} answered, although a kernel under {better} was in force")
 
 
@@ -188,8 +187,7 @@ def test_calls_while_others_register_and_remove(fresh, tracer, seconds):
     run_together(
         [lambda seed=seed: race.call(seed) for seed in range(N_CALLERS)]
         + [lambda seed=seed: race.register_and_remove(100 + seed) for seed in range(N_WRITERS)]
-        + [race.fall_back_and_remove, lambda: race.end_after(seconds)]
-    )
+        + [race.fall_back_and_remove, lambda: race.end_after(seconds)])
     assert race.n_calls > 100
     assert race.n_registrations > 100
     assert not any(race.alive.values())
@@ -261,8 +259,7 @@ def test_registrations_by_many_threads_all_count(fresh, backends, token):
     for thread, i in itertools.product(range(8), range(25)):
         op = getattr(getattr(ops, fresh.namespace), f"f{thread}_{i}")
         assert [op(X), op(backends.ArrayA(X)), op(backends.ArrayB(X))] == [
-            f"{key} {thread} {i}" for key in ("CPU", "A", "CIA")
-        ]
+            f"{key} {thread} {i}" for key in ("CPU", "A", "CIA")]
     debug.check_invariants()
 
 

@@ -281,8 +281,7 @@ def test_a_kernel_gets_the_keys_below_and_a_fallback_the_operator(tiny):
 
 @pytest.mark.parametrize(
     ("key", "sees_raw"),
-    [("CPU", True), ("CEA", True), ("CEANF", True), ("CIA", False), ("Autograd", False), ("AutogradCPU", False)],
-)
+    [("CPU", True), ("CEA", True), ("CEANF", True), ("CIA", False), ("Autograd", False), ("AutogradCPU", False)])
 def test_kernels_of_backends_see_raw_arrays(tiny, key, sees_raw):
     seen = []
     tiny.define("f(Tensor[] x, *, Tensor? y=None) -> Tensor[]")

@@ -243,20 +243,16 @@ def test_a_late_definition_must_fit_the_kernels(foo, schema):
     assert foo.seen() == before
 
 
-@pytest.mark.parametrize(
-    ("schema", "kernel", "reason"),
-    [
-        (S2, tensor_to_tensor, "number of arguments: expected 2, inferred 1"),
-        ("foo(int x) -> Tensor", tensor_to_tensor, "argument 1: expected int, inferred Tensor"),
-        ("foo(Tensor x) -> ()", tensor_to_tensor, "number of returns: expected 0, inferred 1"),
-        ("foo(Tensor x) -> int", tensor_to_tensor, "return 1: expected int, inferred Tensor"),
-        (S2, lambda x: x, "it takes 1 positional arguments (x), the schema passes 2 (x, y)"),
-        ("foo(Tensor x, *, int n) -> Tensor", lambda x: x, "it takes no keyword argument 'n'"),
-        (S1, lambda x, y: x, "it requires a parameter 'y' that the schema does not pass"),
-        ("foo(Tensor x, int n=1) -> Tensor", lambda x, n=2: x, "its default for 'n' is 2, the schema's is 1"),
-    ],
-    ids=["arguments", "type", "returns", "return", "arity", "keyword", "too_many", "default"],
-)
+@pytest.mark.parametrize(("schema", "kernel", "reason"), [
+    (S2, tensor_to_tensor, "number of arguments: expected 2, inferred 1"),
+    ("foo(int x) -> Tensor", tensor_to_tensor, "argument 1: expected int, inferred Tensor"),
+    ("foo(Tensor x) -> ()", tensor_to_tensor, "number of returns: expected 0, inferred 1"),
+    ("foo(Tensor x) -> int", tensor_to_tensor, "return 1: expected int, inferred Tensor"),
+    (S2, lambda x: x, "it takes 1 positional arguments (x), the schema passes 2 (x, y)"),
+    ("foo(Tensor x, *, int n) -> Tensor", lambda x: x, "it takes no keyword argument 'n'"),
+    (S1, lambda x, y: x, "it requires a parameter 'y' that the schema does not pass"),
+    ("foo(Tensor x, int n=1) -> Tensor", lambda x, n=2: x, "its default for 'n' is 2, the schema's is 1"),
+], ids=["arguments", "type", "returns", "return", "arity", "keyword", "too_many", "default"])
 @pytest.mark.parametrize("first", ["define", "impl"])
 def test_the_message_is_the_same_whichever_came_second(foo, schema, kernel, reason, first):
     steps = {"define": lambda: foo.define(schema), "impl": lambda: foo.impl(fn=kernel)}
@@ -377,16 +373,12 @@ def test_no_warning_for_different_keys_or_after_removal(foo):
     foo.library.impl("foo.overload", tensor_to_tensor, "CPU")
 
 
-@pytest.mark.parametrize(
-    "register",
-    [
-        lambda foo: foo.library.impl("foo", tensor_to_tensor, "CPU"),
-        lambda foo: foo.library.impl("foo", key="CPU")(tensor_to_tensor),
-        lambda foo: register_kernel(foo.name, "CPU", tensor_to_tensor),
-        lambda foo: foo.library.define(S1, tensor_to_tensor, "CPU"),
-    ],
-    ids=["impl", "decorator", "register_kernel", "define"],
-)
+@pytest.mark.parametrize("register", [
+    lambda foo: foo.library.impl("foo", tensor_to_tensor, "CPU"),
+    lambda foo: foo.library.impl("foo", key="CPU")(tensor_to_tensor),
+    lambda foo: register_kernel(foo.name, "CPU", tensor_to_tensor),
+    lambda foo: foo.library.define(S1, tensor_to_tensor, "CPU"),
+], ids=["impl", "decorator", "register_kernel", "define"])
 def test_the_warning_points_to_the_users_line(foo, register):
     foo.impl()
     with pytest.warns(OverrideWarning) as warned:
@@ -532,22 +524,18 @@ def test_names_are_found_in_canonical_form(foo):
 # --- stale operators and kernels ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda op: op(ONE),
-        lambda op: op.schema,
-        lambda op: op.redispatch(DispatchKeySet("CPU"), ONE),
-        lambda op: op.call_boxed([ONE]),
-        lambda op: op.bind((ONE,)),
-        lambda op: op.strip_defaults((ONE,)),
-        lambda op: op.fill_defaults((ONE,)),
-        lambda op: op.explain(ONE),
-        lambda op: op.has_computed_kernel("CPU"),
-        lambda op: get_kernel(op, "CPU"),
-    ],
-    ids=["call", "schema", "redispatch", "call_boxed", "bind", "strip", "fill", "explain", "has", "get_kernel"],
-)
+@pytest.mark.parametrize("use", [
+    lambda op: op(ONE),
+    lambda op: op.schema,
+    lambda op: op.redispatch(DispatchKeySet("CPU"), ONE),
+    lambda op: op.call_boxed([ONE]),
+    lambda op: op.bind((ONE,)),
+    lambda op: op.strip_defaults((ONE,)),
+    lambda op: op.fill_defaults((ONE,)),
+    lambda op: op.explain(ONE),
+    lambda op: op.has_computed_kernel("CPU"),
+    lambda op: get_kernel(op, "CPU"),
+], ids=["call", "schema", "redispatch", "call_boxed", "bind", "strip", "fill", "explain", "has", "get_kernel"])
 def test_a_stale_operator_says_so(foo, use):
     handle = foo.define(S1, tensor_to_tensor, "CPU")
     op = foo.op

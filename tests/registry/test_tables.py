@@ -196,8 +196,7 @@ def test_default_kernels_exclude_meta(operator):
 
 
 @pytest.mark.parametrize(
-    ("registered", "runs"), [("CEANF CEA CIA", "CEANF"), ("CEA CIA", "CEA"), ("CIA", "CIA"), ("CPU A Autograd", None)]
-)
+    ("registered", "runs"), [("CEANF CEA CIA", "CEANF"), ("CEA CIA", "CEA"), ("CIA", "CIA"), ("CPU A Autograd", None)])
 def test_which_kernel_undefined_runs(operator, registered, runs):
     op = operator(registered)
     with force_keys():                                      # not even BackendSelect is left
@@ -225,8 +224,7 @@ def expected(key: DispatchKey, keys: frozenset[str]) -> str:
     is_autograd_key = key.functionality in ("Autograd", "AutogradOther")
     claimed = is_autograd_key and (
         key.backend in keys or ("CEA" in keys and key.backend != "Meta")
-        or (key.name == "AutogradOther" and bool(sparse_kernels))
-    )
+        or (key.name == "AutogradOther" and bool(sparse_kernels)))
     if key.name in keys:
         return key.name
     if "CEANF" in keys and (key.name == "Undefined" or (is_backend_key and key.functionality == "Dense")):

@@ -188,8 +188,7 @@ def test_mutates_args_refused(mutates_args, parts):
 
 
 @pytest.mark.parametrize(
-    "mutates_args", [["x"], {"x"}, {"x": None}, iter(["x"]), (name for name in "x")], ids=lambda it: type(it).__name__
-)
+    "mutates_args", [["x"], {"x"}, {"x": None}, iter(["x"]), (name for name in "x")], ids=lambda it: type(it).__name__)
 def test_mutates_args_is_any_iterable_of_names(mutates_args):
     assert str(infer_schema(writes, mutates_args=mutates_args)).startswith("(Tensor(a0!) x, Tensor[] ys,")
 

@@ -13,28 +13,24 @@ def alias(before: str = "", write: bool = False, after: str | None = None, conta
     return AliasInfo(frozenset(before), write, None if after is None else frozenset(after), contained)
 
 
-@pytest.mark.parametrize(
-    ("text", "info", "mutable"),
-    [
-        ("Tensor x", None, False),
-        ("Tensor(a) x", alias("a"), False),
-        ("Tensor(a!) x", alias("a", True), True),
-        ("Tensor(a -> b) x", alias("a", False, "b"), False),
-        ("Tensor(a! -> a|b) x", alias("a", True, "ab"), True),
-        ("Tensor(a -> *) x", alias("a", False, "*"), False),
-        ("Tensor(a|b!) x", alias("ab", True), True),
-        ("Tensor! x", alias("", True), True),
-        ("Tensor(a)? x", alias("a"), False),
-        ("Tensor(a)[] x", alias(contained=alias("a")), False),
-        ("Tensor(a!)[] x", alias(write=True, contained=alias("a", True)), True),
-        ("Tensor(a!)?[] x", alias(write=True, contained=alias("a", True)), True),
-        ("Tensor[](b) x", alias("b"), False),
-        ("Tensor(a)[](b) x", alias("b", contained=alias("a")), False),
-        ("Tensor(a!)[](b) x", alias("b", contained=alias("a", True)), True),
-        ("Tensor(a!)[][] x", alias(write=True, contained=alias(write=True, contained=alias("a", True))), True),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("text", "info", "mutable"), [
+    ("Tensor x", None, False),
+    ("Tensor(a) x", alias("a"), False),
+    ("Tensor(a!) x", alias("a", True), True),
+    ("Tensor(a -> b) x", alias("a", False, "b"), False),
+    ("Tensor(a! -> a|b) x", alias("a", True, "ab"), True),
+    ("Tensor(a -> *) x", alias("a", False, "*"), False),
+    ("Tensor(a|b!) x", alias("ab", True), True),
+    ("Tensor! x", alias("", True), True),
+    ("Tensor(a)? x", alias("a"), False),
+    ("Tensor(a)[] x", alias(contained=alias("a")), False),
+    ("Tensor(a!)[] x", alias(write=True, contained=alias("a", True)), True),
+    ("Tensor(a!)?[] x", alias(write=True, contained=alias("a", True)), True),
+    ("Tensor[](b) x", alias("b"), False),
+    ("Tensor(a)[](b) x", alias("b", contained=alias("a")), False),
+    ("Tensor(a!)[](b) x", alias("b", contained=alias("a", True)), True),
+    ("Tensor(a!)[][] x", alias(write=True, contained=alias(write=True, contained=alias("a", True))), True),
+], ids=str)
 def test_alias_annotation(text, info, mutable):
     found = argument(text)
     assert found.alias == info

@@ -32,8 +32,7 @@ PLAN = Plan()
 SEQUENCES = [deque, UserList, np.array, partial(array, "i"), lambda x: np.array(x, "i1"), lambda x: Tensor(np.array(x))]
 HOLDERS = [np.array, lambda x: np.array([[x]]), lambda x: Tensor(np.array(x)), lambda x: Tensor(np.array([x]))]
 NUMBERS = [
-    ("int", 3), ("float", 0.5), ("bool", True), ("complex", 2j), ("Scalar", 3), ("Scalar", 0.5), ("Scalar", True),
-]
+    ("int", 3), ("float", 0.5), ("bool", True), ("complex", 2j), ("Scalar", 3), ("Scalar", 0.5), ("Scalar", True)]
 CONVERTED = [
     # (type, value, converted)
     ("int", 1, 1), ("int", True, 1), ("int", np.int8(3), 3), ("int", np.uint64(2**63), 2**63), ("int", np.True_, 1),

@@ -195,8 +195,7 @@ def test_numbers_are_those_of_the_array(cls):
 
 
 @pytest.mark.parametrize(
-    "convert", [lambda x: x.tolist(), lambda x: x.numpy(), lambda x: np.asarray(x)], ids=["tolist", "numpy", "asarray"]
-)
+    "convert", [lambda x: x.tolist(), lambda x: x.numpy(), lambda x: np.asarray(x)], ids=["tolist", "numpy", "asarray"])
 def test_a_shell_has_no_values(convert):
     with pytest.raises(DispatchTypeError, match="Wrapped"):
         convert(Wrapped(ONES))

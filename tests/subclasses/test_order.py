@@ -200,8 +200,7 @@ class FirstB(FirstA):
 @pytest.mark.parametrize(
     ("left", "right", "error"),
     [(FirstA, FirstA, AError), (FirstA, FirstB, BError), (FirstB, FirstA, BError), (FirstB, FirstB, BError)],
-    ids=["13-aa", "13-ab", "13-ba", "13-bb"],
-)
+    ids=["13-aa", "13-ab", "13-ba", "13-bb"])
 def test_subclass_priority(left, right, error):
     with pytest.raises(error):
         ops.np.add(make(left), make(right))
@@ -313,8 +312,7 @@ def test_order_is_that_of_the_model(takes_all, data):
     first, second, third, anything = data.draw(value), data.draw(values), data.draw(value), data.draw(values)
     fourth, fifth, out = data.draw(value), data.draw(values), data.draw(value)
     given_types = [
-        type(leaf) for leaf in (first, *second, third, *anything, fourth, *fifth, out) if isinstance(leaf, Declines)
-    ]
+        type(leaf) for leaf in (first, *second, third, *anything, fourth, *fifth, out) if isinstance(leaf, Declines)]
     call = [first, second, third, {"nested": [anything]}], {"g": fifth, "out": out, "e": fourth}
     tried.clear()
     told.clear()

@@ -78,8 +78,7 @@ def test_accepted_results(ask, returns, value, expected):
     assert type(result) is type(expected)
     if isinstance(expected, tuple):
         assert [id(item) if isinstance(item, Tensor) else item for item in result] == [
-            id(item) if isinstance(item, Tensor) else item for item in expected
-        ]
+            id(item) if isinstance(item, Tensor) else item for item in expected]
         assert list(map(type, result)) == list(map(type, expected))
     else:
         assert result == expected

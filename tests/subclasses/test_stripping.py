@@ -223,8 +223,7 @@ def test_kwargs_and_args_are_fresh(new_library, define, data):
 
 
 @pytest.mark.parametrize(
-    "wrong", [call(S), call(S, 1, 2, 3, 4), call(S, 1, z=1), call(S, 1, a=1), call(S, "text")], ids=range(5)
-)
+    "wrong", [call(S), call(S, 1, 2, 3, 4), call(S, 1, z=1), call(S, 1, a=1), call(S, "text")], ids=range(5))
 def test_a_call_that_cannot_be_made_reaches_no_handler(fresh, define, wrong):
     op = define(fresh, kernels.Q)
     with pytest.raises(DispatchTypeError, match="::q"):

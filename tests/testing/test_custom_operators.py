@@ -187,8 +187,7 @@ def test_opcheck(sample, number, namespace):
     tracks = has_formula(sample)
     arguments = tree_map(
         lambda leaf: Tensor(leaf, requires_grad=tracks and is_float(leaf)) if isinstance(leaf, np.ndarray) else leaf,
-        arguments,
-    )
+        arguments)
     checks = opcheck(operator_of(sample, namespace), arguments, keywords)
     assert set(checks.values()) == {"SUCCESS"}
 
@@ -309,8 +308,7 @@ def test_batching_rules_agree_with_a_loop(sample, number, namespace, pattern):
     info = SimpleNamespace(batch_size=BATCH, randomness="error")
     output, out_dims = rule(info, tree_unflatten(dims, spec), *tree_unflatten(stacked, spec), **keywords)
     loop = [
-        sample.operator(*tree_unflatten([column[b] for column in examples], spec), **keywords) for b in range(BATCH)
-    ]
+        sample.operator(*tree_unflatten([column[b] for column in examples], spec), **keywords) for b in range(BATCH)]
     for left, dim, *right in zip(
         tree_leaves(output), spread(out_dims, output), *(tree_leaves(one) for one in loop), strict=True):
         if dim is None:

@@ -394,8 +394,7 @@ def test_message_of_a_wrong_element():
 
 @pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize(("at", "numbers"), [
-    (0.0, "analytic inf, numerical nan"), (np.inf, "analytic 0, numerical nan"),
-])
+    (0.0, "analytic inf, numerical nan"), (np.inf, "analytic 0, numerical nan")])
 def test_infinities(at, numbers, fast):
     root = function("Root", in_numpy(lambda x: np.sqrt(x)), lambda g, x: g * Tensor(0.5 / np.sqrt(x.array)))
     with np.errstate(all="ignore"), pytest.raises(GradcheckError, match=numbers):

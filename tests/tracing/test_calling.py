@@ -324,8 +324,7 @@ def test_bodies_take_what_the_graph_takes(body, way):
 
 
 @pytest.mark.parametrize("transform", [
-    vmap, lambda f: grad(lambda x: f(x).sum()), lambda f: lambda x: jvp(f, (x,), (x,))[1],
-], ids=["vmap", "grad", "jvp"])
+    vmap, lambda f: grad(lambda x: f(x).sum()), lambda f: lambda x: jvp(f, (x,), (x,))[1]], ids=["vmap", "grad", "jvp"])
 @pytest.mark.parametrize("function", BODIES)
 def test_bodies_of_control_flow_under_transforms(function, transform):
     x = np.linspace(0.1, 1.0, 16).reshape(2, 8) if transform is vmap else np.linspace(0.1, 1.0, 8)

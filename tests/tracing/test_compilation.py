@@ -72,8 +72,7 @@ def test_lines(function, lines):
 
 
 @pytest.mark.parametrize(("device", "line"), [
-    ("CPU", "zeros = np_zeros((2, 3), device='CPU')"), ("Meta", "zeros = ops.np.zeros((2, 3), device='Meta')"),
-])
+    ("CPU", "zeros = np_zeros((2, 3), device='CPU')"), ("Meta", "zeros = ops.np.zeros((2, 3), device='Meta')")])
 def test_another_device_is_left_to_dispatch(device, line):
     graph = Graph()
     graph.output(graph.call_function(ops.np.zeros, ((2, 3),), {"device": device}))
