@@ -1138,18 +1138,9 @@ def test_numpy_and_item_of_another_backend_say_so(backends):
 # --- indexing -----------------------------------------------------------------------------------------------
 
 BASIC_KEYS = {
-    "int": 1,
-    "negative": -1,
-    "np int": np.int64(1),
-    "slice": slice(1, None),
-    "step": slice(None, None, -1),
-    "None": None,
-    "Ellipsis": ...,
-    "empty tuple": (),
-    "pair": (1, 2),
-    "mixed": (slice(None), None, 1),
-    "ellipsis mixed": (..., 0),
-    "full": slice(None),
+    "int": 1, "negative": -1, "np int": np.int64(1), "slice": slice(1, None), "step": slice(None, None, -1),
+    "None": None, "Ellipsis": ..., "empty tuple": (), "pair": (1, 2), "mixed": (slice(None), None, 1),
+    "ellipsis mixed": (..., 0), "full": slice(None),
 }
 INDEX_KEYS = {
     "array": np.array([1, 0]),

@@ -339,10 +339,7 @@ def test_gradients_of_other_shapes_are_refused(case):
 
 
 BROADCASTS = {
-    "a scalar": ((), (2, 3)),
-    "a row": ((3,), (2, 3)),
-    "a column": ((2, 1), (2, 3)),
-    "both": ((2, 1), (1, 3)),
+    "a scalar": ((), (2, 3)), "a row": ((3,), (2, 3)), "a column": ((2, 1), (2, 3)), "both": ((2, 1), (1, 3)),
     "nothing": ((0,), (2, 0)),
 }
 

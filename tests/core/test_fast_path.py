@@ -61,17 +61,8 @@ def known_values(backends):
 
 
 TYPES = {
-    "Tensor": [None],
-    "Tensor?": ["None"],
-    "int": ["1", "5"],
-    "float": ["2.5"],
-    "bool": ["True"],
-    "str": ["'s'", "'t'"],
-    "Scalar": ["1", "2.5"],
-    "Any": [None],
-    "Tensor[]": [None],
-    "int[]": ["[1, 2]"],
-    "int?": ["None", "5"],
+    "Tensor": [None], "Tensor?": ["None"], "int": ["1", "5"], "float": ["2.5"], "bool": ["True"], "str": ["'s'", "'t'"],
+    "Scalar": ["1", "2.5"], "Any": [None], "Tensor[]": [None], "int[]": ["[1, 2]"], "int?": ["None", "5"],
 }
 FITTING = {
     "Tensor": [

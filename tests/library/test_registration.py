@@ -255,11 +255,9 @@ def test_tags_that_say_something_are_checked(fresh, tag):
     (None, "CIA", "CompositeImplicitAutograd"),
     (None, "Undefined", "CompositeImplicitAutograd"),
     (None, DispatchKey.AutogradCPU, "AutogradCPU"),
-    ("CPU", None, "CPU"),
-    ("CPU", "CPU", "CPU"),
+    ("CPU", None, "CPU"), ("CPU", "CPU", "CPU"),
     (DispatchKey.Autograd, None, "Autograd"),
-    ("CPU", "Meta", None),
-    ("CPU", "CIA", None),
+    ("CPU", "Meta", None), ("CPU", "CIA", None),
 ])
 def test_the_key_of_a_kernel(namespace, library_key, key, registered):
     with Library(namespace, "IMPL", library_key) as lib:

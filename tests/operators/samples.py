@@ -174,9 +174,7 @@ def sorting_samples(name: str) -> Iterator[Sample]:
 
 
 BY_TAG: dict[str, Callable[[str], Iterator[Sample]]] = {
-    "pointwise": pointwise_samples,
-    "reduction": reduction_samples,
-    "accumulation": accumulation_samples,
+    "pointwise": pointwise_samples, "reduction": reduction_samples, "accumulation": accumulation_samples,
     "sorting": sorting_samples,
 }
 

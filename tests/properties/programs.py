@@ -601,13 +601,8 @@ def is_vector(value: Any) -> bool:
 
 
 BY_TAG: dict[str, Arguments] = {
-    "pointwise": pointwise_arguments,
-    "reduction": reduction_arguments,
-    "accumulation": along_an_axis(),
-    "sorting": sorting_arguments,
-    "join": join_arguments,
-    "like": one_of_these(()),
-    "conversion": one_of_these(()),
+    "pointwise": pointwise_arguments, "reduction": reduction_arguments, "accumulation": along_an_axis(),
+    "sorting": sorting_arguments, "join": join_arguments, "like": one_of_these(()), "conversion": one_of_these(()),
 }
 BY_NAME: dict[str, Arguments] = {
     "round": one_of_these((), (1,)),

@@ -721,15 +721,9 @@ def test_the_error_catalogue(fresh, backends, row):
 
 
 BUILTINS = {
-    SchemaError: ValueError,
-    RegistrationError: RuntimeError,
-    UnknownKeyError: ValueError,
-    DispatchTypeError: TypeError,
-    NoKernelError: NotImplementedError,
-    AmbiguousKernelError: RuntimeError,
-    StaleOperatorError: RuntimeError,
-    StateOrderError: RuntimeError,
-    OperatorNotFoundError: LookupError,
+    SchemaError: ValueError, RegistrationError: RuntimeError, UnknownKeyError: ValueError, DispatchTypeError: TypeError,
+    NoKernelError: NotImplementedError, AmbiguousKernelError: RuntimeError, StaleOperatorError: RuntimeError,
+    StateOrderError: RuntimeError, OperatorNotFoundError: LookupError,
 }
 
 

@@ -226,11 +226,8 @@ def test_added_backends_mix_only_as_declared(tiny, operator):
 
 
 @pytest.mark.parametrize(("include", "exclude", "runs"), [
-    ((), (), "AutogradCPU"),
-    ((), ("Autograd",), "CPU"),
-    ((), ("AutogradCPU",), "CPU"),
-    ((), ("AutogradA", "A"), "AutogradCPU"),
-    ((), ("Autograd", "CPU"), "Undefined"),
+    ((), (), "AutogradCPU"), ((), ("Autograd",), "CPU"), ((), ("AutogradCPU",), "CPU"),
+    ((), ("AutogradA", "A"), "AutogradCPU"), ((), ("Autograd", "CPU"), "Undefined"),
     (("Meta",), ("Autograd",), "Meta"),
     (("Tracer",), ("Autograd",), "Tracer"),
     (("Tracer",), ("Autograd", "Tracer"), "CPU"),
