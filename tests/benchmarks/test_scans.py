@@ -3,24 +3,11 @@
 import numpy as np
 import pytest
 
+from benchmarks.cases import scans
 from benchmarks.cases.contests import FLOOR, Entry, check
 from benchmarks.cases.kinds import import_or_note
 from benchmarks.cases.loops import StepExcess
 from benchmarks.cases.scan_tasks import SCAN_TASKS
-from benchmarks.cases.scans import (
-    FEW_STEPS,
-    MODULES,
-    NUMBA,
-    OURS,
-    OVER_JAX,
-    OVER_LOOPS,
-    PLAN,
-    STEPS,
-    in_python,
-    last_state,
-    scan_calls,
-    scan_cases,
-)
 from pydispatch import compile
 from pydispatch.higher_order import scan
 from pydispatch.ops import ops
@@ -29,16 +16,17 @@ from pydispatch.tracing import make_fx
 N = 40
 each_task = pytest.mark.parametrize("task", SCAN_TASKS.values(), ids=SCAN_TASKS)
 each_kind = pytest.mark.parametrize("is_gradient", [False, True], ids=["forward", "gradient"])
-WAYS = [pytest.param(name, marks=[pytest.mark.slow] * (name == NUMBA)) for name in MODULES]     # compiles for seconds
+COMPILES_FOR_SECONDS = [pytest.mark.slow]
+WAYS = [pytest.param(name, marks=COMPILES_FOR_SECONDS * (name == scans.NUMBA)) for name in scans.MODULES]
 
 
 @pytest.mark.parametrize("name", WAYS)
 @each_kind
 @each_task
 def test_every_way_gives_what_numpy_gives(task, is_gradient, name):
-    if import_or_note(MODULES[name], name, left_out := {}) is None:
+    if import_or_note(scans.MODULES[name], name, left_out := {}) is None:
         pytest.skip(left_out[name])
-    calls = scan_calls(task.title, is_gradient, N, 1, [name])
+    calls = scans.scan_calls(task.title, is_gradient, N, 1, [name])
     assert [*calls] == [FLOOR, name]
     check(calls, task.title)
     check(calls, task.title)
@@ -62,25 +50,25 @@ def test_gradients_by_hand_are_those_of_finite_differences(task):
 
 @each_task
 def test_a_plan_is_a_loop_in_c(task):
-    compiled, arguments = compile(task.make(OURS)), task.arguments(N)
+    compiled, arguments = compile(task.make(scans.OURS)), task.arguments(N)
     assert "0 calls of Python" in compiled.explain(*arguments)
     assert f"repeat {N} times" in compiled.plan(*arguments)
 
 
 @pytest.mark.parametrize("title", ["a pendulum", "exponential smoothing"])
 def test_steps_without_a_loop_give_the_same_state(title):
-    with_loop, without = last_state(title, scan), last_state(title, in_python)
+    with_loop, without = scans.last_state(title, scan), scans.last_state(title, scans.in_python)
     check({FLOOR: with_loop, "without a loop": without}, title)
     plans = [call.func.plan(*call.args) for call in (with_loop, without)]
     assert ["repeat" in plan for plan in plans] == [True, False]
     body = len(plans[0].split(":\n")[-1].splitlines())
-    assert len(plans[1].splitlines()) > FEW_STEPS * (body - 3)
+    assert len(plans[1].splitlines()) > scans.FEW_STEPS * (body - 3)
 
 
 def test_what_is_traced_is_a_single_scan():
     task = SCAN_TASKS["a pendulum"]
     start, velocity, steps = task.arguments(N)
-    graph = make_fx(lambda start, velocity: task.make(OURS)(start, velocity, steps))(start, velocity)
+    graph = make_fx(lambda start, velocity: task.make(scans.OURS)(start, velocity, steps))(start, velocity)
     targets = [str(node.target) for node in graph.find_nodes(op="call_function")]
     assert sum("scan" in target for target in targets) == 1
     assert not any(str(ops.np.sin.default) in target for target in targets)
@@ -88,24 +76,24 @@ def test_what_is_traced_is_a_single_scan():
 
 def test_rows_and_bounds():
     left_out = {}
-    cases = {(case.group, case.name): case for case in scan_cases(left_out)}
-    assert STEPS == 100_000
+    cases = {(case.group, case.name): case for case in scans.scan_cases(left_out)}
+    assert scans.STEPS == 100_000
     for (group, name), case in cases.items():
-        if group == OVER_LOOPS:
-            assert (type(case), case.bound, case.parts) == (StepExcess, 0.05, FEW_STEPS)
+        if group == scans.OVER_LOOPS:
+            assert (type(case), case.bound, case.parts) == (StepExcess, 0.05, scans.FEW_STEPS)
         else:
-            assert (case.bound, case.parts) == (1 if name == OVER_JAX else None, STEPS)
-            assert (case.way, case.over) == ((PLAN, "jax.lax.scan") if name == OVER_JAX else (name, FLOOR))
+            assert (case.bound, case.parts) == (1 if name == scans.OVER_JAX else None, scans.STEPS)
+            assert (case.way, case.over) == ((scans.PLAN, "jax.lax.scan") if name == scans.OVER_JAX else (name, FLOOR))
 
 
 def test_a_comparison_needs_both(monkeypatch):
     def comparisons(left_out):
-        found = scan_cases(left_out, f"*pendulum, over*/{OVER_JAX}")
+        found = scans.scan_cases(left_out, f"*pendulum, over*/{scans.OVER_JAX}")
         return [case.contest.names for case in found if isinstance(case, Entry)]
 
-    monkeypatch.setitem(MODULES, "jax.lax.scan", "numpy")
-    assert comparisons({}) == [(PLAN, "jax.lax.scan")]
-    monkeypatch.setitem(MODULES, "jax.lax.scan", "no_such_module")
+    monkeypatch.setitem(scans.MODULES, "jax.lax.scan", "numpy")
+    assert comparisons({}) == [(scans.PLAN, "jax.lax.scan")]
+    monkeypatch.setitem(scans.MODULES, "jax.lax.scan", "no_such_module")
     left_out = {}
     assert comparisons(left_out) == []
     assert left_out == {"jax.lax.scan": "No module named 'no_such_module'"}

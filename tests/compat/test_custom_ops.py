@@ -9,23 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, func, library, ops
+from pydispatch import Tensor, autograd, exceptions, func, library, ops
 from pydispatch._registry import registrations
 from pydispatch._registry.operators import find
 from pydispatch.backends import MetaArray
 from pydispatch.compat import custom_ops
 from pydispatch.compat.custom_ops import custom_op, impl, impl_abstract, impl_backward, impl_save_for_backward
-from pydispatch.exceptions import (
-    AutogradError,
-    NoDerivativeError,
-    NoKernelError,
-    OperatorNotFoundError,
-    PerformanceWarning,
-    RegistrationError,
-    SchemaError,
-    StaleOperatorError,
-    UnknownKeyError,
-)
 from pydispatch.keys import parse_key
 from pydispatch.library import Library
 from pydispatch.tree import tree_map
@@ -111,13 +100,13 @@ BAD_SCHEMAS = {
 @pytest.mark.parametrize(("schema", "pattern"), BAD_SCHEMAS.values(), ids=BAD_SCHEMAS)
 def test_schemas_refused(ns, schema, pattern):
     before = set(registrations.operators)
-    with pytest.raises(SchemaError, match=pattern):
+    with pytest.raises(exceptions.SchemaError, match=pattern):
         custom_op(f"{ns}::bar", schema)
     assert set(registrations.operators) == before
 
 
 def test_a_schema_with_a_name_leaves_no_junk_operator(ns):
-    with pytest.raises(SchemaError):
+    with pytest.raises(exceptions.SchemaError):
         custom_op(f"{ns}::bar", "foo(Tensor x) -> Tensor")
     assert find(f"{ns}::barfoo") is None
     assert find(f"{ns}::bar") is None
@@ -148,21 +137,21 @@ def test_schemas_accepted(ns, schema):
     pytest.param(3, "must be a string, not int", id="no text"),
 ])
 def test_names_refused_before_a_decorator_is_returned(ns, name, pattern):
-    with pytest.raises(SchemaError, match=pattern):
+    with pytest.raises(exceptions.SchemaError, match=pattern):
         custom_op(name.format(ns=ns) if isinstance(name, str) else name)
 
 
 @pytest.mark.parametrize("reserved", ["np", "pydispatch"])
 @pytest.mark.parametrize("form", [(), ("(Tensor x) -> Tensor",)], ids=["decorator", "schema"])
 def test_reserved_namespaces(reserved, form):
-    with pytest.raises(SchemaError, match="is a reserved namespace"):
+    with pytest.raises(exceptions.SchemaError, match="is a reserved namespace"):
         custom_op(f"{reserved}::foo", *form)
 
 
 def test_the_function_has_the_name_of_the_operator(ns):
     def baz(x: np.ndarray) -> np.ndarray: ...
 
-    with pytest.raises(SchemaError, match="to have name 'foo', found 'baz'"):
+    with pytest.raises(exceptions.SchemaError, match="to have name 'foo', found 'baz'"):
         custom_op(f"{ns}::foo")(baz)
     assert find(f"{ns}::foo") is None
 
@@ -173,7 +162,7 @@ class Callable_:  # noqa: N801
 
 @pytest.mark.parametrize("prototype", [Callable_, Callable_(), len, 3], ids=["class", "instance", "builtin", "int"])
 def test_only_plain_functions(ns, prototype):
-    with pytest.raises(SchemaError, match="Python function, got"):
+    with pytest.raises(exceptions.SchemaError, match="Python function, got"):
         custom_op(f"{ns}::foo")(prototype)
 
 
@@ -214,7 +203,7 @@ def infinite(x: np.ndarray, y: float = float("inf")) -> np.ndarray: ...
 ])
 def test_inference_refused(ns, prototype, pattern):
     prototype.__name__ = "foo"
-    with pytest.raises(SchemaError, match=f"(?s){pattern}"):
+    with pytest.raises(exceptions.SchemaError, match=f"(?s){pattern}"):
         custom_op(f"{ns}::foo")(prototype)
     assert find(f"{ns}::foo") is None
 
@@ -236,13 +225,13 @@ def test_types_that_upstream_refuses(ns):
 
 
 def test_the_constructor_is_private():
-    with pytest.raises(RegistrationError, match="constructor is private"):
+    with pytest.raises(exceptions.RegistrationError, match="constructor is private"):
         custom_ops.CustomOp(None, None)
 
 
 def test_defining_twice_names_both_lines(ns):
     custom_op(f"{ns}::foo", "(Tensor x) -> Tensor")
-    with pytest.raises(RegistrationError, match=rf"(?s)is defined already.*{HERE}:\d+.*{HERE}:\d+"):
+    with pytest.raises(exceptions.RegistrationError, match=rf"(?s)is defined already.*{HERE}:\d+.*{HERE}:\d+"):
         custom_op(f"{ns}::foo", "(Tensor x) -> Tensor")
     destroy(f"{ns}::foo")
     custom_op(f"{ns}::foo", "(Tensor x, Tensor y) -> Tensor")
@@ -254,9 +243,9 @@ def test_destroyed_operators_raise(ns):
     overload = foo.default
     destroy(f"{ns}::foo")
     for call in (foo, overload):
-        with pytest.raises(StaleOperatorError, match=f"{ns}::foo"):
+        with pytest.raises(exceptions.StaleOperatorError, match=f"{ns}::foo"):
             call(ONE)
-    with pytest.raises(OperatorNotFoundError):
+    with pytest.raises(exceptions.OperatorNotFoundError):
         _ = getattr(ops, ns).foo
     assert find(f"{ns}::foo") is None
 
@@ -266,7 +255,7 @@ def test_destroyed_operators_raise(ns):
     ("(Tensor from) -> Tensor", "from"),
 ])
 def test_names_that_cannot_be_fields_are_refused_when_defining(ns, schema, field):
-    with pytest.raises(SchemaError, match=f"argument '{field}'"):
+    with pytest.raises(exceptions.SchemaError, match=f"argument '{field}'"):
         custom_op(f"{ns}::foo", schema)
     assert find(f"{ns}::foo") is None
 
@@ -275,7 +264,7 @@ def test_for_operators_that_were_defined_by_other_means(fresh):
     fresh.define("foo(Tensor _x) -> Tensor")
     qualname = f"{fresh.namespace}::foo"
     impl_save_for_backward(qualname, func=save_nothing)
-    with pytest.raises(SchemaError, match="argument '_x'"):
+    with pytest.raises(exceptions.SchemaError, match="argument '_x'"):
         impl_backward(qualname, func=lambda ctx, saved, g: {"_x": g})
     destroy(qualname)
 
@@ -283,7 +272,7 @@ def test_for_operators_that_were_defined_by_other_means(fresh):
 @pytest.mark.parametrize("register", [impl, impl_abstract, impl_save_for_backward, impl_backward])
 def test_unknown_operators_are_looked_up_when_the_decorator_is_applied(ns, register):
     decorator = register(f"{ns}::nowhere")
-    with pytest.raises(OperatorNotFoundError, match=f"{ns}::nowhere"):
+    with pytest.raises(exceptions.OperatorNotFoundError, match=f"{ns}::nowhere"):
         decorator(copy)
     defined(ns, name="nowhere")
     assert register(f"{ns}::nowhere")(lambda *args: None) is not None
@@ -295,7 +284,7 @@ def test_unknown_operators_are_looked_up_when_the_decorator_is_applied(ns, regis
 @pytest.mark.parametrize("device_types", ["hip", "xla", ["cpu", "hip"], ["CPU", 3]], ids=str)
 def test_unknown_devices_register_nothing(ns, device_types):
     foo = defined(ns)
-    with pytest.raises(UnknownKeyError, match="unknown backend"):
+    with pytest.raises(exceptions.UnknownKeyError, match="unknown backend"):
         impl(f"{ns}::foo", device_types=device_types, func=copy)
     assert not foo.default.has_kernel()
 
@@ -319,7 +308,7 @@ def test_no_fake(ns):
 
 def test_no_arrays_choose_the_default_backend(ns):
     foo = defined(ns, "(int[] xs) -> Tensor")
-    with pytest.raises(NoKernelError, match="no argument is an array"):
+    with pytest.raises(exceptions.NoKernelError, match="no argument is an array"):
         foo([1, 2])
     impl(f"{ns}::foo", func=lambda xs: np.array(xs))
     assert np.array_equal(foo([1, 2]), [1, 2])
@@ -328,7 +317,7 @@ def test_no_arrays_choose_the_default_backend(ns):
 def test_second_fake(ns):
     defined(ns)
     impl_abstract(f"{ns}::foo")(copy)
-    with pytest.raises(RegistrationError, match=rf"already has a abstract impl.* at .*{HERE}:\d+"):
+    with pytest.raises(exceptions.RegistrationError, match=rf"already has a abstract impl.* at .*{HERE}:\d+"):
         impl_abstract(f"{ns}::foo")(copy)
 
 
@@ -369,9 +358,9 @@ KERNEL_KEYS = ["CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd"]
 @pytest.mark.parametrize("key", KERNEL_KEYS)
 def test_there_is_an_implementation(fresh, define, key):
     op = define(fresh, "foo(Tensor x) -> Tensor", **{key: copy})
-    with pytest.raises(RegistrationError, match="already has an implementation for CPU"):
+    with pytest.raises(exceptions.RegistrationError, match="already has an implementation for CPU"):
         impl(str(op.name), func=copy)
-    with pytest.raises(RegistrationError, match=r"already has an implementation for (CPU|Meta)"):
+    with pytest.raises(exceptions.RegistrationError, match=r"already has an implementation for (CPU|Meta)"):
         impl(str(op.name), device_types=["meta", "cpu"], func=copy)
     assert str(op.name) not in custom_ops._known
     assert set(registrations.kernels_of(op)) == {parse_key(key)}
@@ -379,7 +368,8 @@ def test_there_is_an_implementation(fresh, define, key):
 
 def test_there_is_an_implementation_by_this_api(ns):
     defined(ns, kernel=copy)
-    with pytest.raises(RegistrationError, match=rf"already has a CPU impl: copy at .*, registered at {HERE}:\d+"):
+    message = rf"already has a CPU impl: copy at .*, registered at {HERE}:\d+"
+    with pytest.raises(exceptions.RegistrationError, match=message):
         impl(f"{ns}::foo", func=copy)
 
 
@@ -389,7 +379,7 @@ def test_there_is_an_implementation_by_this_api(ns):
 ])
 def test_fakes_that_would_have_no_effect(fresh, define, key, pattern):
     op = define(fresh, "foo(Tensor x) -> Tensor", **{key: copy})
-    with pytest.raises(RegistrationError, match=pattern):
+    with pytest.raises(exceptions.RegistrationError, match=pattern):
         impl_abstract(str(op.name), func=copy)
     assert [handle.key.name for handle in op.registrations if isinstance(handle, registrations.KernelHandle)] == [key]
     assert str(op.name) not in custom_ops._known
@@ -405,7 +395,7 @@ def test_a_fake_beside_a_default_of_backends_is_used(fresh, define):
 def test_non_callables_leave_no_trace(ns):
     foo = defined(ns)
     for register in (impl, impl_abstract, impl_save_for_backward, impl_backward):
-        with pytest.raises(RegistrationError, match="must be a function, not int"):
+        with pytest.raises(exceptions.RegistrationError, match="must be a function, not int"):
             register(f"{ns}::foo")(3)
     assert len(foo.default.registrations) == 1
     impl(f"{ns}::foo", func=copy)
@@ -415,10 +405,10 @@ def test_non_callables_leave_no_trace(ns):
 def test_kernels_are_registered_all_or_none(ns):
     foo = defined(ns)
     impl(f"{ns}::foo", device_types="Meta", func=copy)
-    with pytest.raises(RegistrationError, match="already has a Meta impl"):
+    with pytest.raises(exceptions.RegistrationError, match="already has a Meta impl"):
         impl(f"{ns}::foo", device_types=["CPU", "Meta"], func=copy)
     assert not foo.default.has_kernel("CPU")
-    with pytest.raises(RegistrationError, match="'y'"):
+    with pytest.raises(exceptions.RegistrationError, match="'y'"):
         impl(f"{ns}::foo", func=lambda x, y: x)
     impl(f"{ns}::foo", func=copy)
 
@@ -479,7 +469,7 @@ def test_what_was_registered_for_a_definition_goes_with_it(new_library):
 ])
 def test_a_missing_formula_is_an_error_that_names_the_operator(ns, schema, arguments):
     foo = defined(ns, schema)
-    with pytest.raises(NoDerivativeError, match=f"Autograd has not been implemented for operator {ns}::foo"):
+    with pytest.raises(exceptions.NoDerivativeError, match=f"Autograd has not been implemented for operator {ns}::foo"):
         foo(*arguments())
 
 
@@ -527,7 +517,7 @@ def test_either_half_first(ns, order):
 def test_each_half_once(ns, register, function, missing, found):
     defined(ns)
     register(f"{ns}::foo", func=function)
-    with pytest.raises(RegistrationError, match=rf"already has a {found} impl.* at {HERE}:\d+"):
+    with pytest.raises(exceptions.RegistrationError, match=rf"already has a {found} impl.* at {HERE}:\d+"):
         register(f"{ns}::foo", func=function)
 
 
@@ -546,7 +536,7 @@ def test_each_half_once(ns, register, function, missing, found):
 ])
 def test_operators_that_cannot_have_a_formula(fresh, register, schema, pattern):
     fresh.define(schema)
-    with pytest.raises(RegistrationError, match=pattern):
+    with pytest.raises(exceptions.RegistrationError, match=pattern):
         register(f"{fresh.namespace}::foo")(lambda *args: {})
     assert f"{fresh.namespace}::foo" not in custom_ops._known
 
@@ -555,7 +545,7 @@ def test_operators_that_cannot_have_a_formula(fresh, register, schema, pattern):
 @pytest.mark.parametrize("key", ["CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradMeta", "AutogradA"])
 def test_kernels_that_would_hide_the_formula(fresh, define, register, key):
     op = define(fresh, "foo(Tensor x) -> Tensor", **{key: copy})
-    with pytest.raises(RegistrationError, match=rf"has a kernel under {key}, registered at .*:\d+"):
+    with pytest.raises(exceptions.RegistrationError, match=rf"has a kernel under {key}, registered at .*:\d+"):
         register(str(op.name))(lambda *args: {})
     assert str(op.name) not in custom_ops._known
 
@@ -586,7 +576,7 @@ def test_output_differentiability_is_a_list_of_bools(ns, flags):
 ])
 def test_functions_that_cannot_be_called_are_refused_at_registration(ns, register, function, pattern):
     foo = defined(ns)
-    with pytest.raises(RegistrationError, match=pattern):
+    with pytest.raises(exceptions.RegistrationError, match=pattern):
         register(f"{ns}::foo")(function)
     assert len(foo.default.registrations) == 1
     assert custom_ops._known[f"{ns}::foo"].functions == {}
@@ -790,7 +780,7 @@ def test_reading_by_numpy_while_a_graph_is_built_is_an_error(ns):
     x = tracked()
     (gradient,) = autograd.grad(foo(x), x, Tensor(ONE))
     assert np.array_equal(gradient.numpy(), [2, 4, 6])
-    with pytest.raises((AutogradError, TypeError), match=r"requires grad|tracked"):
+    with pytest.raises((exceptions.AutogradError, TypeError), match=r"requires grad|tracked"):
         autograd.grad(foo(x), x, Tensor(ONE), create_graph=True)
 
 
@@ -932,9 +922,9 @@ def test_arrays_of_undeclared_type_do_not_lose_gradients_silently(ns):
     x = tracked()
     foo(x, {"deep": [Tensor(ONE)]}).backward(Tensor(ONE))
     assert np.array_equal(x.grad.numpy(), ONE)
-    with pytest.raises(AutogradError, match="argument 'd', of type Any, holds an array that requires grad"):
+    with pytest.raises(exceptions.AutogradError, match="argument 'd', of type Any, holds an array that requires grad"):
         foo(x, {"deep": [tracked()]})
-    with pytest.raises(AutogradError, match="argument 'd', of type Any, holds an array that requires grad"):
+    with pytest.raises(exceptions.AutogradError, match="argument 'd', of type Any, holds an array that requires grad"):
         func.grad(lambda y: foo(x, {"deep": [y]}).sum())(ONE)
 
 
@@ -1023,16 +1013,16 @@ def test_forward_mode_is_not_zero(ns):
     differentiate(f"{ns}::foo", save, lambda ctx, saved, g: {"x": 5 * g * saved})
     np.testing.assert_array_equal(func.jvp(foo, (2 * ONE,), (3 * ONE,))[1], 30 * ONE)
     rows = np.stack([ONE, 2 * ONE])
-    with pytest.warns(PerformanceWarning):
+    with pytest.warns(exceptions.PerformanceWarning):
         np.testing.assert_array_equal(func.jvp(func.vmap(foo), (rows,), (rows,))[1], 5 * rows**2)
-    with pytest.warns(PerformanceWarning):
+    with pytest.warns(exceptions.PerformanceWarning):
         np.testing.assert_array_equal(func.vmap(lambda x: func.jvp(foo, (x,), (x,))[1])(rows), 5 * rows**2)
 
 
 def test_forward_mode_of_a_black_box(ns):
     foo = defined(ns, kernel=copy)
     differentiate(f"{ns}::foo", save_nothing, lambda ctx, saved, g: {"x": Tensor(np.asarray(g))})
-    with pytest.raises(NoDerivativeError, match=f"{ns}::foo has no jvp"):
+    with pytest.raises(exceptions.NoDerivativeError, match=f"{ns}::foo has no jvp"):
         func.jvp(foo, (ONE,), (ONE,))
 
 
@@ -1052,6 +1042,6 @@ def test_a_formula_of_an_earlier_definition_is_not_used(new_library):
     with Library(lib.namespace, "FRAGMENT") as again:
         again.define("foo(Tensor x, Tensor y) -> Tensor")
         again.impl("foo", lambda x, y: x * y, "CPU")
-        with pytest.raises(AutogradError, match="redefined after its autograd formula was registered"):
+        with pytest.raises(exceptions.AutogradError, match="redefined after its autograd formula was registered"):
             getattr(ops, lib.namespace).foo(tracked(), ONE)
     destroy(qualname)

@@ -24,6 +24,7 @@ from pydispatch import (
     below_autograd,
     debug,
     default_backend,
+    exceptions,
     exclude_keys,
     force_keys,
     include_keys,
@@ -37,13 +38,6 @@ from pydispatch._registry.registrations import DefinitionHandle, KernelHandle
 from pydispatch._registry.tables import Label, build_table, compute_table
 from pydispatch.autograd import no_grad
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import (
-    AmbiguousKernelError,
-    DispatchTypeError,
-    NoHandlerError,
-    NoKernelError,
-    StaleOperatorError,
-)
 from pydispatch.func import functionalize, grad, jvp
 from pydispatch.keys import backend_names
 from pydispatch.library import (
@@ -643,10 +637,10 @@ def test_explain_of_a_packet_and_of_refused_arguments(fresh, define):
     assert packet.explain(X, "a").operator is packet.b
     assert packet.explain(X, 1).operator is op
     for explain in (packet.explain, op.explain):
-        with pytest.raises(DispatchTypeError):
+        with pytest.raises(exceptions.DispatchTypeError):
             explain(X, [])
     fresh.close()
-    with pytest.raises(StaleOperatorError):
+    with pytest.raises(exceptions.StaleOperatorError):
         op.explain(X, 1)
 
 
@@ -714,22 +708,22 @@ def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situa
         log = io.StringIO()
         with debug.trace(log):
             answer = outcome(op, *call, device=device)
-        if answer is DispatchTypeError:
-            with pytest.raises(DispatchTypeError, match="one call mixes"):
+        if answer is exceptions.DispatchTypeError:
+            with pytest.raises(exceptions.DispatchTypeError, match="one call mixes"):
                 op.explain(*call, device=device)
             return
         explanation = op.explain(*call, device=device)
 
         first = log.getvalue().partition("\n")[0]
         if explanation.entry is None:
-            assert (first, answer) == ("", NoKernelError)
+            assert (first, answer) == ("", exceptions.NoKernelError)
             assert "no kernel" in str(explanation)
         else:
             entry = explanation.entry
             assert first == f"call {op.name} on {explanation.key.name}: {entry.kernel.debug} [{entry.label}]"
             assert entry.kernel.debug in str(explanation)
             if entry.label is Label.AMBIGUOUS:
-                assert answer is AmbiguousKernelError
+                assert answer is exceptions.AmbiguousKernelError
             elif getattr(entry.kernel.function, "token", None):
                 assert answer == entry.kernel.function.token
         assert explanation.kernel is (explanation.entry and explanation.entry.kernel)
@@ -761,7 +755,7 @@ def array(value):
 def outcome(function, *args, **kwargs):
     try:
         return function(*args, **kwargs)
-    except (NoKernelError, AmbiguousKernelError, DispatchTypeError) as error:
+    except (exceptions.NoKernelError, exceptions.AmbiguousKernelError, exceptions.DispatchTypeError) as error:
         return type(error)
 
 
@@ -802,7 +796,7 @@ def test_a_trace_shows_handlers_and_what_they_call(fresh, define):
     with debug.trace(log), Passing():
         op(X)
         op(Wrapped(X))
-        with pytest.raises(NoHandlerError):
+        with pytest.raises(exceptions.NoHandlerError):
             op(Declining(X))
     kernel = "ns::f on CPU: on_cpu at test_debug.py [kernel]"
     asked = "ns::f on Python: _handlers_of_classes at tables.py [backend fallback]"

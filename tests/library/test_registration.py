@@ -5,19 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchKeySet, Tensor, include_keys, library, ops
+from pydispatch import DispatchKey, DispatchKeySet, Tensor, exceptions, include_keys, library, ops
 from pydispatch._registry import registrations
 from pydispatch._registry.operators import find, find_or_raise, find_packet
 from pydispatch._registry.tables import build_table
 from pydispatch.debug import dump_state
-from pydispatch.exceptions import (
-    OperatorNotFoundError,
-    OverrideWarning,
-    RegistrationError,
-    SchemaError,
-    StaleOperatorError,
-    UnknownKeyError,
-)
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.keys import all_keys
 from pydispatch.library import (
@@ -46,7 +38,7 @@ def kernel(x):
     return "kernel"
 
 
-def refused(call, *parts: str, error=RegistrationError) -> None:
+def refused(call, *parts: str, error=exceptions.RegistrationError) -> None:
     """Check that the call raises an error with all of these texts, and a remedy on the second line."""
     with pytest.raises(error) as raised:
         call()
@@ -111,7 +103,7 @@ def test_a_default_key_is_for_impl_libraries(namespace, kind):
 
 def test_a_library_refused_claims_nothing(namespace):
     for arguments in (("DEF", "CPU"), ("IMPL", "Nowhere")):
-        with pytest.raises((RegistrationError, UnknownKeyError)):
+        with pytest.raises((exceptions.RegistrationError, exceptions.UnknownKeyError)):
             Library(namespace, *arguments)
     Library(namespace, "DEF").close()
 
@@ -166,7 +158,7 @@ def test_no_defining_library_on_the_wildcard(kind):
 @pytest.mark.parametrize("kind", ["DEF", "FRAGMENT", "IMPL"])
 @together("namespace", ["", "a::b", "has space", "1x", "a.b", "for", "é", "a\n"])
 def test_the_namespace_of_a_library_is_an_identifier(namespace, kind):
-    with pytest.raises(SchemaError) as raised:
+    with pytest.raises(exceptions.SchemaError) as raised:
         Library(namespace, kind)
     assert repr(namespace) in str(raised.value)
 
@@ -240,7 +232,7 @@ def test_tags_are_kept_with_the_schema(fresh):
 
 @pytest.mark.parametrize("tag", ["out", "inplace"])
 def test_tags_that_say_something_are_checked(fresh, tag):
-    with pytest.raises(SchemaError, match=f"tagged `{tag}`"):
+    with pytest.raises(exceptions.SchemaError, match=f"tagged `{tag}`"):
         fresh.define(S1, tags=tag)
     fresh.define("foo_(Tensor(a!) x) -> Tensor(a!)", tags="inplace")
     fresh.define("foo.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)", tags="out")
@@ -273,7 +265,7 @@ def test_the_key_of_a_kernel(namespace, library_key, key, registered):
 
 @pytest.mark.parametrize("key", ["Nowhere", "Dense", "Sparse", "cpu", ""])
 def test_impl_under_what_is_no_key(fresh, key):
-    with pytest.raises(UnknownKeyError):
+    with pytest.raises(exceptions.UnknownKeyError):
         fresh.impl("foo", kernel, key)
     assert find(f"{fresh.namespace}::foo") is None
 
@@ -427,7 +419,7 @@ def test_register_kernel(namespace, device_types, keys):
 
 
 def test_register_kernel_on_what_is_no_backend(namespace):
-    with pytest.raises(UnknownKeyError, match="unknown backend 'Autograd'"):
+    with pytest.raises(exceptions.UnknownKeyError, match="unknown backend 'Autograd'"):
         register_kernel(f"{namespace}::foo", ["CPU", "Autograd"], kernel)
     assert find(f"{namespace}::foo") is None
 
@@ -453,7 +445,7 @@ def test_get_kernel_wraps_and_delegates(foo, fresh):
     fresh.impl("foo", lambda x: f"wrapped {previous(x)}", "CPU")
     assert foo(ONE) == "wrapped kernel"
     again = get_kernel(str(foo.name), DispatchKey.CPU)
-    with pytest.warns(OverrideWarning):
+    with pytest.warns(exceptions.OverrideWarning):
         fresh.impl("foo", lambda x: f"wrapped {again(x)}", "CPU")
     assert foo(ONE) == "wrapped wrapped kernel"
 
@@ -476,7 +468,7 @@ def test_get_kernel_of_a_fallback(foo):
         everywhere.fallback(lambda op, *args: f"fallback of {op.name}", "Python")
         bound = get_kernel(foo, "Python")
         assert bound(ONE) == f"fallback of {foo.name}"
-    with pytest.raises(StaleOperatorError):
+    with pytest.raises(exceptions.StaleOperatorError):
         bound(ONE)
 
 
@@ -498,7 +490,7 @@ def test_a_bound_kernel_goes_stale_with_its_registration(foo, fresh):
     bound = get_kernel(foo, "CPU")
     other = get_kernel(foo, "Meta")
     handle.remove()
-    with pytest.raises(StaleOperatorError) as raised:
+    with pytest.raises(exceptions.StaleOperatorError) as raised:
         bound(ONE)
     first, second = str(raised.value).splitlines()
     assert first.startswith(f"operator {foo.name}: the kernel ")
@@ -522,7 +514,7 @@ def test_a_bound_kernel_goes_stale_with_the_definition_that_it_was_found_under(f
     assert bound(ONE) == "1"
     definition.remove()
     fresh.define("g(Tensor x, int m=3) -> str")
-    with pytest.raises(StaleOperatorError):
+    with pytest.raises(exceptions.StaleOperatorError):
         bound(ONE)
     assert get_kernel(f"{fresh.namespace}::g", "CPU")(ONE) == "3"
 
@@ -530,14 +522,14 @@ def test_a_bound_kernel_goes_stale_with_the_definition_that_it_was_found_under(f
 def test_a_bound_kernel_outlives_being_shadowed(foo, fresh):
     fresh.impl("foo", lambda x: "first", "CPU")
     bound = get_kernel(foo, "CPU")
-    with pytest.warns(OverrideWarning):
+    with pytest.warns(exceptions.OverrideWarning):
         fresh.impl("foo", lambda x: "second", "CPU")
     assert (foo(ONE), bound(ONE)) == ("second", "first")
 
 
 @pytest.mark.parametrize("alias", ["CIA", "CEA", "Autograd"])
 def test_get_kernel_refuses_aliases(foo, alias):
-    with pytest.raises(UnknownKeyError, match=f"{DispatchKey(alias).name} is an alias key"):
+    with pytest.raises(exceptions.UnknownKeyError, match=f"{DispatchKey(alias).name} is an alias key"):
         get_kernel(foo, alias)
 
 
@@ -548,10 +540,10 @@ def test_get_kernel_where_there_is_none(fresh, key, found):
 
 
 def test_get_kernel_of_what_is_not_defined(fresh):
-    with pytest.raises(OperatorNotFoundError):
+    with pytest.raises(exceptions.OperatorNotFoundError):
         get_kernel(f"{fresh.namespace}::foo", "CPU")
     fresh.impl("foo", kernel, "CPU")
-    with pytest.raises(OperatorNotFoundError, match="no definition"):
+    with pytest.raises(exceptions.OperatorNotFoundError, match="no definition"):
         get_kernel(f"{fresh.namespace}::foo", "CPU")
 
 
@@ -600,7 +592,7 @@ def test_a_closed_library_can_be_used_again(namespace):
 def test_as_a_context_manager_also_when_the_block_raises(namespace):
     with pytest.raises(ZeroDivisionError), Library(namespace, "DEF") as lib:
         1 / len(lib.handles)
-    with pytest.raises(SchemaError), Library(namespace, "DEF") as lib:
+    with pytest.raises(exceptions.SchemaError), Library(namespace, "DEF") as lib:
         lib.define(f"{S1}, and what does not parse", lib.define(S1) and kernel)
     assert find(f"{namespace}::foo") is None
     Library(namespace, "DEF").close()
@@ -656,7 +648,7 @@ def test_one_fallback_per_key(first, second):
 
 @pytest.mark.parametrize("key", ["Nowhere", "Dense", "Sparse"])
 def test_unknown_key(key):
-    with Library("_", "IMPL") as lib, pytest.raises(UnknownKeyError):
+    with Library("_", "IMPL") as lib, pytest.raises(exceptions.UnknownKeyError):
         lib.fallback(kernel, key)
     assert registrations.fallbacks == []
 
@@ -790,5 +782,5 @@ def test_a_composite_kernel_for_some_calls_alone(fresh):
 @pytest.mark.parametrize("key", ["CPU", "CompositeImplicitAutograd"])
 def test_only_kernels_of_autograd_keys_are_composite_by_request(fresh, key):
     fresh.define("area(Tensor x) -> Tensor")
-    with pytest.raises(RegistrationError, match="which is for autograd keys\nleave it out"):
+    with pytest.raises(exceptions.RegistrationError, match="which is for autograd keys\nleave it out"):
         fresh.impl("area", lambda x: x, key, composite=True)

@@ -30,18 +30,7 @@ import numpy as np
 import pydispatch.numpy as face
 import pydispatch.numpy.fft
 import pydispatch.numpy.linalg  # noqa: F401  the functions of a family exist once it is imported
-from pydispatch import Tensor, compile, func
-from pydispatch.exceptions import (
-    AutogradError,
-    CompilationError,
-    ConversionError,
-    DataDependentError,
-    DispatchTypeError,
-    NoDerivativeError,
-    NotDifferentiableError,
-    UnsupportedError,
-    VmapError,
-)
+from pydispatch import Tensor, compile, exceptions, func
 from pydispatch.tree import tree_leaves, tree_map
 from tests.warning_filters import all_warnings
 
@@ -221,10 +210,11 @@ def record(file: Path, families: tuple[str, ...] = TESTED) -> list[bytes]:
 # --- replaying -------------------------------------------------------------------------------------------------------
 
 
-REFUSALS = (AutogradError, CompilationError, ConversionError, DataDependentError, DispatchTypeError, UnsupportedError,
-            VmapError)
+REFUSALS = (
+    exceptions.AutogradError, exceptions.CompilationError, exceptions.ConversionError, exceptions.DataDependentError,
+    exceptions.DispatchTypeError, exceptions.UnsupportedError, exceptions.VmapError)
 """What a call raises that is refused, with the reason, instead of computed."""
-UNDIFFERENTIABLE = (AutogradError, NoDerivativeError, NotDifferentiableError)
+UNDIFFERENTIABLE = (exceptions.AutogradError, exceptions.NoDerivativeError, exceptions.NotDifferentiableError)
 LARGEST_DIFFERENTIATED, LARGEST_RESULT = 64, 100_000
 Outcome = tuple[Any, Any, frozenset[str], list[np.ndarray]]
 """What a call gives, what it raises, which warnings it gives, and its arguments afterwards."""

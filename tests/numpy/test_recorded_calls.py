@@ -13,19 +13,7 @@ import pytest
 
 import pydispatch.numpy as face
 from pydispatch import Tensor
-from tests.numpy.recorded_calls import (
-    WAYS,
-    Call,
-    Recorder,
-    by_numpy,
-    differences,
-    on_tensors,
-    record,
-    replay,
-    slopes_differ,
-    spread_out,
-    stop,
-)
+from tests.numpy import recorded_calls
 
 BUDGET = 8000
 
@@ -85,7 +73,7 @@ KNOWN = {
 """Why calls differ, by the function and the first word of the kind of difference, or by the function alone."""
 
 
-def is_known(call: Call, kind: str) -> bool:
+def is_known(call: recorded_calls.Call, kind: str) -> bool:
     name = call.name
     return kind == "refused" or any(
         key in KNOWN for key in (name, f"{name} {kind.split()[0]}")) or (name.startswith("fft.") and "warnings" in kind)
@@ -99,36 +87,36 @@ MARKERS = ("leaks_references", "slow_pypy", "thread_unsafe", "valgrind_error")
 def test_calls_of_numpys_tests(tmp_path, request):
     for marker in MARKERS:
         request.config.addinivalue_line("markers", f"{marker}: of NumPy's own tests")
-    calls = spread_out(record(tmp_path / "calls", ("lib", "linalg", "fft")))
+    calls = recorded_calls.spread_out(recorded_calls.record(tmp_path / "calls", ("lib", "linalg", "fft")))
     assert len(calls) > BUDGET
-    different = [f"{way}: {call}: {kind}" for way, call, kind, _, _ in replay(calls[:BUDGET])
+    different = [f"{way}: {call}: {kind}" for way, call, kind, _, _ in recorded_calls.replay(calls[:BUDGET])
                  if not is_known(call, kind)]
     assert not different
 
 
 def test_recorder_writes_calls_down(monkeypatch):
-    monkeypatch.setattr(Recorder, "calls", {})
-    monkeypatch.setattr(Recorder, "alike", Counter())
+    monkeypatch.setattr(recorded_calls.Recorder, "calls", {})
+    monkeypatch.setattr(recorded_calls.Recorder, "alike", Counter())
     x = np.arange(3.0)
-    assert Recorder("apply_along_axis", np.apply_along_axis)(lambda row: row.sum(), 0, x) == 3
-    assert Recorder("add", np.add).reduce(x, dtype="f4") == 3
+    assert recorded_calls.Recorder("apply_along_axis", np.apply_along_axis)(lambda row: row.sum(), 0, x) == 3
+    assert recorded_calls.Recorder("add", np.add).reduce(x, dtype="f4") == 3
     x[:] = 0        # after the call, whose arguments have been written down
-    along, total = map(Call, Recorder.calls)
+    along, total = map(recorded_calls.Call, recorded_calls.Recorder.calls)
     assert (along.name, total.name, total.kwargs) == ("apply_along_axis", "add.reduce", {"dtype": "f4"})
-    assert by_numpy(along)[0] == by_numpy(total)[0] == 3
+    assert recorded_calls.by_numpy(along)[0] == recorded_calls.by_numpy(total)[0] == 3
 
 
 def test_judge_tells_of_differences():
-    call = Call(pickle.dumps(("sum", (np.ones(3, "f4"),), {})))
-    ones = by_numpy(call)
-    assert differences(ones, on_tensors(call)) is None
+    call = recorded_calls.Call(pickle.dumps(("sum", (np.ones(3, "f4"),), {})))
+    ones = recorded_calls.by_numpy(call)
+    assert recorded_calls.differences(ones, recorded_calls.on_tensors(call)) is None
     for other, kind in ((np.float64(3), "dtype float64 for float32"), (np.float32(4), "value"),
                         (np.ones(1, "f4"), "shape"), ([np.float32(3)] * 2, "shape")):
-        assert differences(ones, (other, *ones[1:])) == kind
-    assert differences(ones, (None, ValueError(), *ones[2:])) == "raises ValueError"
-    assert differences((None, ValueError(), *ones[2:]), ones) == "passes where NumPy raises ValueError"
-    assert differences(ones, (*ones[:3], [np.zeros(3, "f4")])) == "arguments"
-    assert differences(ones, (*ones[:2], frozenset(["RuntimeWarning"]), ones[3])).startswith("warnings")
+        assert recorded_calls.differences(ones, (other, *ones[1:])) == kind
+    assert recorded_calls.differences(ones, (None, ValueError(), *ones[2:])) == "raises ValueError"
+    assert recorded_calls.differences((None, ValueError(), *ones[2:]), ones) == "passes where NumPy raises ValueError"
+    assert recorded_calls.differences(ones, (*ones[:3], [np.zeros(3, "f4")])) == "arguments"
+    assert recorded_calls.differences(ones, (*ones[:2], frozenset(["RuntimeWarning"]), ones[3])).startswith("warnings")
 
 
 F4 = np.array([15, 20, 35, 40, 50], "f4")
@@ -179,21 +167,22 @@ UNKNOWN_IN_BATCHES = ("cov", "histogram", "piecewise", "geomspace", "unique", "s
 """Functions that decide by values, which are unknown under vmap and in traces, as memory layouts are."""
 
 
-def example_calls() -> Iterator[Call]:
+def example_calls() -> Iterator[recorded_calls.Call]:
     for name, args, options in EXAMPLES:
-        yield Call(pickle.dumps((name, args, options)))
+        yield recorded_calls.Call(pickle.dumps((name, args, options)))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", recorded_calls.WAYS)
 def test_examples(way):
-    old = signal.signal(signal.SIGALRM, stop)
+    old = signal.signal(signal.SIGALRM, recorded_calls.stop)
     different = []
     for call in example_calls():
         decides = call.name in UNKNOWN_IN_BATCHES or call.kwargs.get("order") == "K"
         if way in ("compiled", "vmap") and decides:
             continue
-        expected = by_numpy(call)
-        kind = differences(expected, WAYS[way](call, expected) if way == "vmap" else WAYS[way](call), way)
+        expected = recorded_calls.by_numpy(call)
+        run = recorded_calls.WAYS[way]
+        kind = recorded_calls.differences(expected, run(call, expected) if way == "vmap" else run(call), way)
         if kind is not None and kind != "refused":
             different.append(f"{call}: {kind}")
     signal.signal(signal.SIGALRM, old)
@@ -201,8 +190,8 @@ def test_examples(way):
 
 
 def test_slopes_of_examples():
-    assert not [(call, kind) for call in example_calls() if by_numpy(call)[1] is None
-                for kind in [slopes_differ(call)] if kind]
+    assert not [(call, kind) for call in example_calls() if recorded_calls.by_numpy(call)[1] is None
+                for kind in [recorded_calls.slopes_differ(call)] if kind]
 
 
 def test_gradient_goes_to_the_element_that_is_the_quantile():

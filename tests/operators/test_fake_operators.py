@@ -14,20 +14,7 @@ from pydispatch.operators import VARIANTS
 from pydispatch.tracing import FakeMode, FakeTensor
 from pydispatch.tree import tree_leaves, tree_map
 from tests.comparing import to_tensor
-from tests.operators.oracles import (
-    ABOUT_VALUES,
-    DIFFERENTIABLE,
-    IN_PLACE,
-    WITH_OUT,
-    Case,
-    cases,
-    check,
-    copied,
-    is_error,
-    outcome,
-    outs_for,
-    unless_mask,
-)
+from tests.operators import oracles
 from tests.operators.samples import Sample, functional_names, samples, schema_of
 
 NAMES = functional_names()
@@ -53,7 +40,7 @@ def fake_call(mode: FakeMode, name: str, sample: Sample) -> Sample:
 
     def faked_argument(argument: str, value: Any) -> Any:
         if argument == "key":
-            return tree_map(lambda leaf: leaf if unless_mask(leaf) is leaf else faked(leaf), value)
+            return tree_map(lambda leaf: leaf if oracles.unless_mask(leaf) is leaf else faked(leaf), value)
         return tree_map(faked, value)
 
     args = tuple(faked_argument(*pair) for pair in zip(names, sample.args, strict=False))
@@ -63,8 +50,8 @@ def fake_call(mode: FakeMode, name: str, sample: Sample) -> Sample:
 def twice(mode: FakeMode, operator: Any, fakes: Sample) -> Any:
     """Return the outcome of a call. The second time, which may be answered from memory, is to be like the first."""
     with mode:
-        first, second = outcome(operator, *fakes), outcome(operator, *fakes)
-    if is_error(first):
+        first, second = oracles.outcome(operator, *fakes), oracles.outcome(operator, *fakes)
+    if oracles.is_error(first):
         assert second is first
     else:
         pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
@@ -80,12 +67,12 @@ def listed(result: Any) -> Any:
 def test_shapes_and_dtypes(name):
     operator, mode = getattr(ops.np, name), FakeMode(allow_real_inputs=True)
     for sample in samples(name):
-        expected = outcome(operator, *sample)
+        expected = oracles.outcome(operator, *sample)
         found = twice(mode, operator, fake_call(mode, name, sample))
-        if is_error(expected) and not is_error(found) and (name, expected) in ABOUT_VALUES:
+        if oracles.is_error(expected) and not oracles.is_error(found) and (name, expected) in oracles.ABOUT_VALUES:
             continue
-        check(listed(found), listed(expected), (name, sample), values=False)
-        assert is_error(found) or all(type(leaf) is FakeTensor for leaf in tree_leaves(found)), (name, sample)
+        oracles.check(listed(found), listed(expected), (name, sample), values=False)
+        assert oracles.is_error(found) or all(type(leaf) is FakeTensor for leaf in tree_leaves(found)), (name, sample)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,29 +83,29 @@ def test_shapes_and_dtypes_outside_of_the_mode(name):
         if not any(type(leaf) is FakeTensor for leaf in tree_leaves(tuple(fakes))):
             continue
         with mode:
-            expected = outcome(operator, *fakes)
-        found = outcome(operator, *fakes)
-        assert is_error(found) == is_error(expected), (name, sample)
-        assert is_error(found) or [(x.shape, x.dtype, x.fake_mode) for x in tree_leaves(found)] == [
+            expected = oracles.outcome(operator, *fakes)
+        found = oracles.outcome(operator, *fakes)
+        assert oracles.is_error(found) == oracles.is_error(expected), (name, sample)
+        assert oracles.is_error(found) or [(x.shape, x.dtype, x.fake_mode) for x in tree_leaves(found)] == [
             (x.shape, x.dtype, mode) for x in tree_leaves(expected)], (name, sample)
 
 
-@pytest.mark.parametrize("name", WITH_OUT)
+@pytest.mark.parametrize("name", oracles.WITH_OUT)
 def test_out(name):
     operator, mode = getattr(ops.np, name), FakeMode(allow_real_inputs=True)
     for sample in some(samples(name)):
-        result = outcome(operator, *sample)
-        for out in [] if is_error(result) else outs_for(result):
-            target = copied(out)
-            expected = outcome(operator, sample.args, {**sample.kwargs, "out": target})
+        result = oracles.outcome(operator, *sample)
+        for out in [] if oracles.is_error(result) else oracles.outs_for(result):
+            target = oracles.copied(out)
+            expected = oracles.outcome(operator, sample.args, {**sample.kwargs, "out": target})
             fakes, fake_out = fake_call(mode, name, sample), mode.from_array(out)
             found = twice(mode, operator, Sample(fakes.args, {**fakes.kwargs, "out": fake_out}))
             what = (name, sample, out)
-            assert found is fake_out if expected is target else is_error(found), what
+            assert found is fake_out if expected is target else oracles.is_error(found), what
             assert (fake_out.shape, fake_out.dtype) == (out.shape, out.dtype), what
 
 
-@pytest.mark.parametrize("name", IN_PLACE)
+@pytest.mark.parametrize("name", oracles.IN_PLACE)
 def test_in_place(name):
     operator, mode = getattr(ops.np, VARIANTS[name].in_place), FakeMode(allow_real_inputs=True)
     for sample in samples(name):
@@ -127,12 +114,12 @@ def test_in_place(name):
         if type(target) is not FakeTensor:
             continue
         described = target.shape, target.dtype
-        expected = outcome(operator, (copied(sample.args[0]), *sample.args[1:]), sample.kwargs)
+        expected = oracles.outcome(operator, (oracles.copied(sample.args[0]), *sample.args[1:]), sample.kwargs)
         found = twice(mode, operator, fakes)
-        if is_error(expected) and not is_error(found) and (name, expected) in ABOUT_VALUES:
+        if oracles.is_error(expected) and not oracles.is_error(found) and (name, expected) in oracles.ABOUT_VALUES:
             continue
-        if is_error(expected):
-            check(found, expected, (name, sample))
+        if oracles.is_error(expected):
+            oracles.check(found, expected, (name, sample))
         else:
             assert found is target, (name, sample)
         assert (target.shape, target.dtype) == described, (name, sample)
@@ -145,8 +132,8 @@ def test_views_share_a_version(name):
         return
     for sample in samples(name):
         tensors, fakes = tree_map(to_tensor, tuple(sample)), fake_call(mode, name, sample)
-        results, found = outcome(operator, *tensors), outcome(operator, *fakes)
-        if is_error(results) or not isinstance(sample.args[0], np.ndarray):
+        results, found = oracles.outcome(operator, *tensors), oracles.outcome(operator, *fakes)
+        if oracles.is_error(results) or not isinstance(sample.args[0], np.ndarray):
             continue
         for real, fake in zip(tree_leaves(results), tree_leaves(found), strict=True):
             if np.shares_memory(real.array, sample.args[0]):
@@ -155,30 +142,30 @@ def test_views_share_a_version(name):
                 assert fakes.args[0]._version == before + 1, (name, sample)
 
 
-def faked(case: Case) -> tuple[FakeMode, Case]:
+def faked(case: oracles.Case) -> tuple[FakeMode, oracles.Case]:
     """Return the case on fakes, but for masks with data, which are let in where there are any."""
     mode = FakeMode(allow_real_inputs=any(
-        isinstance(leaf, np.ndarray) and unless_mask(leaf) is leaf for leaf in case.leaves))
-    leaves = [leaf if i in case.places or unless_mask(leaf) is leaf else mode.from_array(leaf)
+        isinstance(leaf, np.ndarray) and oracles.unless_mask(leaf) is leaf for leaf in case.leaves))
+    leaves = [leaf if i in case.places or oracles.unless_mask(leaf) is leaf else mode.from_array(leaf)
               for i, leaf in enumerate(case.leaves)]
     return mode, case._replace(leaves=leaves)
 
 
-def gradients(case: Case, values: Any) -> Any:
+def gradients(case: oracles.Case, values: Any) -> Any:
     """Return the gradient of a sum of all results by each value, and None where there is none."""
     results = case.ours(*values)
     total = sum(ops.np.sum(ops.np.real(result)) for result in results if result.requires_grad)
     return grad(total, values, allow_unused=True)
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("name", oracles.DIFFERENTIABLE)
 def test_gradients(name):
     n_found = 0
-    for case in cases(name):
+    for case in oracles.cases(name):
         mode, fake_case = faked(case)
         tensors = [Tensor(np.array(value), requires_grad=True) for value in case.values]
-        expected = outcome(gradients, (case, tensors), {})
-        if is_error(expected):
+        expected = oracles.outcome(gradients, (case, tensors), {})
+        if oracles.is_error(expected):
             continue
         with mode, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -191,14 +178,14 @@ def test_gradients(name):
     assert n_found
 
 
-@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("name", oracles.DIFFERENTIABLE)
 def test_tangents(name):
     n_found = 0
-    for case in cases(name):
+    for case in oracles.cases(name):
         mode, fake_case = faked(case)
         values = [np.array(value) for value in case.values]
-        expected = outcome(jvp, (case.ours, tuple(values), tuple(values)), {})
-        if is_error(expected):
+        expected = oracles.outcome(jvp, (case.ours, tuple(values), tuple(values)), {})
+        if oracles.is_error(expected):
             continue
         fakes = tuple(mode.from_array(value) for value in values)
         with mode, warnings.catch_warnings():

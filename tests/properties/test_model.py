@@ -11,19 +11,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, stateful
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    initialize,
-    invariant,
-    multiple,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
 
 from pydispatch import DispatchKeySet, OpOverload, Tensor, default_backend, exclude_keys, force_keys, include_keys
 from pydispatch._registry import registrations
@@ -158,11 +147,11 @@ class Model:
         return "schema mismatch" if isinstance(error, TypeError) else error.args[0]
 
 
-class Comparison(RuleBasedStateMachine):
+class Comparison(stateful.RuleBasedStateMachine):
     """Does everything on both sides."""
 
-    handles = Bundle("handles")
-    guards = Bundle("guards")
+    handles = stateful.Bundle("handles")
+    guards = stateful.Bundle("guards")
 
     def __init__(self, backends):
         super().__init__()
@@ -277,16 +266,16 @@ class Comparison(RuleBasedStateMachine):
     def in_model(self, function):
         return self.tiny.FALLTHROUGH if function is fallthrough_kernel else function
 
-    @initialize(target=handles, names=st.lists(operators, unique=True))
+    @stateful.initialize(target=handles, names=st.lists(operators, unique=True))
     def begin(self, names):
         """Empty, or with definitions."""
-        return multiple(*itertools.chain(*(self.define_one(name, 0, "FRAGMENT") for name in names)))
+        return stateful.multiple(*itertools.chain(*(self.define_one(name, 0, "FRAGMENT") for name in names)))
 
-    @rule(
+    @stateful.rule(
         target=handles, names=st.lists(operators, min_size=1, max_size=3), which=st.integers(0, 1),
         library=st.sampled_from(("DEF", "FRAGMENT")))
     def define(self, names, which, library):
-        return multiple(*itertools.chain(*(self.define_one(name, which, library) for name in names)))
+        return stateful.multiple(*itertools.chain(*(self.define_one(name, which, library) for name in names)))
 
     def define_one(self, operator, which, library):
         schema = SCHEMAS[operator][which % len(SCHEMAS[operator])]
@@ -294,7 +283,7 @@ class Comparison(RuleBasedStateMachine):
             lambda: self.libraries[library].define(operator + schema), lambda: self.define_in_model(operator, schema))
         return self.keep(library, handle, registrations)
 
-    @rule(
+    @stateful.rule(
         target=handles, kernel=st.sampled_from(KERNELS), which=st.integers(0, 1), key=keys,
         library=st.sampled_from(("DEF", "FRAGMENT")))
     def define_with_kernel(self, kernel, which, key, library):
@@ -305,13 +294,13 @@ class Comparison(RuleBasedStateMachine):
             lambda: self.libraries[library].define(operator + schema, function, key),
             lambda: self.define_in_model(operator, schema, key, function))
         assert caught == (warned if handle else [])
-        return multiple(*self.keep(library, handle, registrations))
+        return stateful.multiple(*self.keep(library, handle, registrations))
 
-    @rule(
+    @stateful.rule(
         target=handles, library=st.sampled_from(("DEF", "FRAGMENT")),
         kernels=st.lists(st.tuples(st.sampled_from(KERNELS), keys, st.sampled_from(KINDS)), min_size=1, max_size=5))
     def implement(self, kernels, library):
-        return multiple(*itertools.chain(*(self.implement_one(*kernel, library) for kernel in kernels)))
+        return stateful.multiple(*itertools.chain(*(self.implement_one(*kernel, library) for kernel in kernels)))
 
     def implement_one(self, kernel, key, kind, library):
         operator, parameters = kernel
@@ -323,33 +312,33 @@ class Comparison(RuleBasedStateMachine):
         assert caught == (warned if handle else [])
         return self.keep(library, handle, registrations)
 
-    @precondition(lambda self: any(map(self.schema_of, SCHEMAS)))
-    @rule(
+    @stateful.precondition(lambda self: any(map(self.schema_of, SCHEMAS)))
+    @stateful.rule(
         target=handles, data=st.data(), aliases=st.sampled_from(PAIRS_OF_ALIASES), key=st.none() | keys,
         library=st.sampled_from(("DEF", "FRAGMENT")))
     def implement_under_two_aliases(self, data, aliases, key, library):
         """Implement a defined operator under two aliases between which the precedence decides."""
         operator = data.draw(st.sampled_from(list(filter(self.schema_of, SCHEMAS))))
         chosen = (*aliases, key) if key else aliases
-        return multiple(*itertools.chain(*(
+        return stateful.multiple(*itertools.chain(*(
             self.implement_one((operator, "anything"), alias, "plain", library) for alias in chosen)))
 
-    @rule(target=handles, key=keys, kind=st.sampled_from(KINDS))
+    @stateful.rule(target=handles, key=keys, kind=st.sampled_from(KINDS))
     def fall_back(self, key, kind):
         function, with_keyset = self.kernel(None, "anything", kind), kind in ("keyset", "delegating")
         handle, registrations, _ = self.agree(
             lambda: self.libraries["_"].fallback(function, key, with_keyset=with_keyset),
             lambda: [self.tiny.register("*", key, self.in_model(function), with_keyset)])
-        return multiple(*self.keep("_", handle, registrations))
+        return stateful.multiple(*self.keep("_", handle, registrations))
 
-    @rule(handle=handles)
+    @stateful.rule(handle=handles)
     def remove(self, handle):
         """Remove a registration, maybe for the second time, which changes nothing."""
         real, registrations = handle
         real.remove()
         self.drop(registrations)
 
-    @rule(library=st.sampled_from(("DEF", "FRAGMENT", "_")))
+    @stateful.rule(library=st.sampled_from(("DEF", "FRAGMENT", "_")))
     def close(self, library):
         self.libraries[library].close()
         self.drop(self.brought[library])
@@ -357,7 +346,7 @@ class Comparison(RuleBasedStateMachine):
         namespace = "_" if library == "_" else self.namespace
         self.libraries[library] = Library(namespace, "IMPL" if library == "_" else library)
 
-    @rule(operator=operators, library=st.sampled_from(("DEF", "FRAGMENT")))
+    @stateful.rule(operator=operators, library=st.sampled_from(("DEF", "FRAGMENT")))
     def refuse_what_is_wrong(self, operator, library):
         lib, schema = self.libraries[library], SCHEMAS[operator][0]
         function = self.kernel(operator, "anything", "plain")
@@ -383,7 +372,7 @@ class Comparison(RuleBasedStateMachine):
             change(state)
         self.tiny.state.update(state)
 
-    @rule(
+    @stateful.rule(
         target=guards, how=st.sampled_from(("include", "exclude", "force", "backend")),
         one=keys, other=st.sampled_from(RUNTIME_KEYS))
     def enter(self, how, one, other):
@@ -412,7 +401,7 @@ class Comparison(RuleBasedStateMachine):
         self.set_model_state()
         return guard
 
-    @rule(guard=consumes(guards))
+    @stateful.rule(guard=stateful.consumes(guards))
     def leave(self, guard):
         """Leave in any order. Leaving out of order is an error that leaves all the same."""
         index = next(i for i, (entered, _) in enumerate(self.entered) if entered is guard)
@@ -444,20 +433,20 @@ class Comparison(RuleBasedStateMachine):
                 outcomes.append(self.on(side, side.redispatch, key_set, self.full(operator), args, kwargs))
         assert outcomes[0] == outcomes[1], (operator, values, keys)
 
-    @precondition(lambda self: any(map(self.schema_of, SCHEMAS)))
-    @rule(data=st.data(), names=st.sets(st.sampled_from(RUNTIME_KEYS), max_size=4))
+    @stateful.precondition(lambda self: any(map(self.schema_of, SCHEMAS)))
+    @stateful.rule(data=st.data(), names=st.sets(st.sampled_from(RUNTIME_KEYS), max_size=4))
     def redispatch(self, data, names):
         operator = data.draw(st.sampled_from(list(filter(self.schema_of, SCHEMAS))))
         self.compare_call(operator, data.draw(st.sampled_from(PROBES)), sorted(names))
 
-    @invariant()
+    @stateful.invariant()
     def calls_agree(self):
         for operator in filter(self.known, SCHEMAS):
             takes_arrays = "Tensor" in (self.schema_of(operator) or "")
             for values in PROBES if takes_arrays else PROBES[:1]:
                 self.compare_call(operator, values)
 
-    @invariant()
+    @stateful.invariant()
     def states_agree(self):
         for operator in SCHEMAS:
             name, schema = self.full(operator), self.schema_of(operator)
@@ -481,7 +470,7 @@ class Comparison(RuleBasedStateMachine):
     def token(self, kernel):
         return "fallthrough_kernel" if kernel == self.tiny.FALLTHROUGH else kernel.__name__
 
-    @invariant()
+    @stateful.invariant()
     def tables_agree(self):
         for operator in filter(self.schema_of, SCHEMAS):
             name = self.full(operator)
@@ -511,7 +500,7 @@ class Comparison(RuleBasedStateMachine):
         label = Label.FALLBACK if found.operator == "*" else LABELS.get(found.key, Label.KERNEL)
         return self.token(found.kernel), str(label)
 
-    @invariant()
+    @stateful.invariant()
     def nothing_is_contradictory(self):
         for operator in filter(self.known, SCHEMAS):
             check_invariants(self.full(operator))
@@ -525,7 +514,7 @@ class Comparison(RuleBasedStateMachine):
 
 
 def compare(backends, **how):
-    run_state_machine_as_test(
+    stateful.run_state_machine_as_test(
         partial(Comparison, backends), settings=settings(suppress_health_check=list(HealthCheck), **how))
     check_invariants()      # of every operator of the process
 

@@ -30,19 +30,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchKeySet, Tensor, _core, below_autograd, include_keys
+from pydispatch import DispatchKey, DispatchKeySet, Tensor, _core, below_autograd, exceptions, include_keys
 from pydispatch._registry import kernels, registrations
 from pydispatch._registry.operators import find, find_or_raise
 from pydispatch._registry.tables import Label, build_table
 from pydispatch.debug import check_invariants, dump_state, dump_table
-from pydispatch.exceptions import (
-    DispatchError,
-    NoKernelError,
-    OverrideWarning,
-    RegistrationError,
-    StaleOperatorError,
-    UnknownKeyError,
-)
 from pydispatch.keys import ALIASES, parse_key
 from pydispatch.library import Library, Stack, fallthrough_kernel, register_kernel
 from pydispatch.schema import OperatorName, parse_schema
@@ -193,7 +185,7 @@ def outcome(call: Callable[[], object]) -> str:
     """Return the token that a call returned, or the error that it raised: its type, a colon, its text."""
     try:
         result = call()
-    except DispatchError as error:
+    except exceptions.DispatchError as error:
         return f"{type(error).__name__}: {error}"
     return str((result.array if isinstance(result, Tensor) else result).item())
 
@@ -303,7 +295,7 @@ class Findings:
             path += f" +{i} {self.actions[i].text};"
             try:
                 self.actions[i].register(libraries[i])
-            except RegistrationError as error:
+            except exceptions.RegistrationError as error:
                 self._refuse(active, i, path, str(error).replace(f"{namespace}::", ""))
                 self._look(active, path, namespace)
                 self._is_not_wedged(namespace)
@@ -673,7 +665,7 @@ def test_print_registrations_for_dispatch_key():
     every, on_cpu = set(names_with_kernel()), set(names_with_kernel("CPU"))
     assert on_cpu
     assert on_cpu <= every
-    with pytest.raises(UnknownKeyError, match="unknown dispatch key 'Bogus'"):
+    with pytest.raises(exceptions.UnknownKeyError, match="unknown dispatch key 'Bogus'"):
         names_with_kernel("Bogus")
 
 
@@ -693,10 +685,10 @@ def foo(fresh):
 
 def test_schema_without_kernel_is_found_and_calls_raise(foo):
     assert find_or_raise(str(foo.op.name)) is foo.op
-    with pytest.raises(NoKernelError, match="no kernel is registered for it"):
+    with pytest.raises(exceptions.NoKernelError, match="no kernel is registered for it"):
         foo.op(np.ones(2))
     foo.impl("CPU").remove()
-    with pytest.raises(NoKernelError, match="no kernel is registered for it"):
+    with pytest.raises(exceptions.NoKernelError, match="no kernel is registered for it"):
         foo.op(np.ones(2))
 
 
@@ -718,21 +710,21 @@ def test_same_key_twice_in_one_call(foo):
 
 def test_a_warning_as_an_error_undoes_the_whole_call(foo):
     with register_kernel(foo.op, "CPU", token_kernel("older")), warnings.catch_warnings():
-        warnings.simplefilter("error", OverrideWarning)
-        with pytest.raises(OverrideWarning):
+        warnings.simplefilter("error", exceptions.OverrideWarning)
+        with pytest.raises(exceptions.OverrideWarning):
             register_kernel(foo.op, ["A", "CPU"], token_kernel("newer"))
         assert not foo.op.has_kernel("A")
         assert foo.run(np.ones(2)) == "older"
 
 
 def test_by_name_without_inferable_kernel(fresh):
-    with pytest.raises(RegistrationError, match="cannot infer a schema for foo"):
+    with pytest.raises(exceptions.RegistrationError, match="cannot infer a schema for foo"):
         fresh.define("foo", lambda x: x)
     assert find(f"{fresh.namespace}::foo") is None
 
 
 def test_mismatching_kernel_in_one_call(fresh):
-    with pytest.raises(RegistrationError, match="number of arguments: expected 2, inferred 1"):
+    with pytest.raises(exceptions.RegistrationError, match="number of arguments: expected 2, inferred 1"):
         fresh.define(S2, token_kernel("kernel"))
     assert find(f"{fresh.namespace}::foo") is None
 
@@ -846,13 +838,13 @@ def test_chain_by_key_sets(foo, convention, how):
 
 def test_def_library_twice(new_library):
     namespace = new_library().namespace
-    with Library(namespace, "DEF"), pytest.raises(RegistrationError, match="has a DEF library already"):
+    with Library(namespace, "DEF"), pytest.raises(exceptions.RegistrationError, match="has a DEF library already"):
         Library(namespace, "DEF")
     Library(namespace, "DEF").close()
 
 
 def test_foreign_namespace_in_def(fresh):
-    with pytest.raises(RegistrationError, match="the name has namespace 'elsewhere'"):
+    with pytest.raises(exceptions.RegistrationError, match="the name has namespace 'elsewhere'"):
         fresh.define("elsewhere::foo(Tensor x) -> Tensor")
     assert find("elsewhere::foo") is None
 
@@ -1006,6 +998,6 @@ def test_stale_operators_of_former_runs_stay_stale(new_library):
     library.close()
     library.define(S1)
     assert find_or_raise(f"{library.namespace}::foo") is not old
-    with pytest.raises(StaleOperatorError, match=f"operator {old.name} is no longer registered"):
+    with pytest.raises(exceptions.StaleOperatorError, match=f"operator {old.name} is no longer registered"):
         old(np.ones(2))
     library.close()
