@@ -464,9 +464,8 @@ def backward_split_copy_with_int(ctx: Any, saved: Any, grads: Any, _: None) -> A
     return {"x": ops.samples_by_name.numpy_cat(grads, saved)}
 
 
-also_by_name(
-    numpy_split_copy_with_int, numpy_split_copy_with_int_fake, save_split_copy, backward_split_copy_with_int,
-    [True, False])
+also_by_name(numpy_split_copy_with_int, numpy_split_copy_with_int_fake, save_split_copy, backward_split_copy_with_int,
+             [True, False])
 
 
 # --- concatenate: a list among the arguments -------------------------------------------------------------------------

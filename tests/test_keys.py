@@ -286,10 +286,8 @@ def test_a_runtime_key_stands_for_itself():
 
 
 def test_keys_of_values(backends):
-    raw = {
-        "CPU": np.ones(2), "A": backends.ArrayA(1), "Meta": MetaArray((2,), np.dtype(float)),
-        "SparseCPU": backends.SparseArray(1), "SparseA": backends.SparseArrayA(1),
-    }
+    raw = {"CPU": np.ones(2), "A": backends.ArrayA(1), "Meta": MetaArray((2,), np.dtype(float)),
+           "SparseCPU": backends.SparseArray(1), "SparseA": backends.SparseArrayA(1)}
     for key, array in raw.items():
         assert is_array(array)
         assert keys_of(array) == DispatchKeySet(key)
@@ -689,24 +687,19 @@ def test_a_functionality_lies_between_python_and_autograd(tracer, fresh, define,
 
 @pytest.fixture
 def mixed(fresh, define, token):
-    return define(
-        fresh, "f(Tensor x, Tensor y) -> str",
-        **{key: token(key) for key in ("CPU", "A", "B", "C", "Meta", "SparseCPU", "SparseA")})
+    return define(fresh, "f(Tensor x, Tensor y) -> str",
+                  **{key: token(key) for key in ("CPU", "A", "B", "C", "Meta", "SparseCPU", "SparseA")})
 
 
 @pytest.fixture
 def arrays(backends):
-    return {
-        "CPU": np.ones(1), "A": backends.ArrayA(1), "B": backends.ArrayB(1), "C": backends.ArrayC(1),
-        "Meta": MetaArray((1,), np.dtype(float)), "SparseCPU": backends.SparseArray(1),
-        "SparseA": backends.SparseArrayA(1),
-    }
+    return {"CPU": np.ones(1), "A": backends.ArrayA(1), "B": backends.ArrayB(1), "C": backends.ArrayC(1),
+            "Meta": MetaArray((1,), np.dtype(float)), "SparseCPU": backends.SparseArray(1),
+            "SparseA": backends.SparseArrayA(1)}
 
 
-MIXTURES = {
-    "CPU A": "A", "CPU B": "B", "CPU Meta": "Meta", "A Meta": "Meta", "B C": "C", "CPU C": "C", "A A": "A",
-    "A B": None, "A C": None, "SparseCPU CPU": "SparseCPU", "SparseCPU A": "SparseA", "SparseA B": None,
-}
+MIXTURES = {"CPU A": "A", "CPU B": "B", "CPU Meta": "Meta", "A Meta": "Meta", "B C": "C", "CPU C": "C", "A A": "A",
+            "A B": None, "A C": None, "SparseCPU CPU": "SparseCPU", "SparseCPU A": "SparseA", "SparseA B": None}
 
 
 @pytest.mark.parametrize(("pair", "runs"), MIXTURES.items())

@@ -65,9 +65,8 @@ def assert_same(got, expected):
 
 BINARY = {
     name: getattr(operator, name)
-    for name in (
-        "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
-        "lt", "le", "eq", "ne", "gt", "ge")
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift",
+                 "rshift", "lt", "le", "eq", "ne", "gt", "ge")
 } | {"divmod": divmod}
 OPERANDS = {
     "int array": np.array([1, 2, 3]),
@@ -121,9 +120,8 @@ def test_the_result_of_an_operator_is_a_tensor(method):
 
 IN_PLACE = {
     name: getattr(operator, name)
-    for name in (
-        "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
-        "irshift")
+    for name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor",
+                 "ilshift", "irshift")
 }
 
 
@@ -274,10 +272,8 @@ def test_the_other_side_may_know_better():
 @pytest.mark.parametrize("name", ["add", "sub", "matmul", "eq", "lt"])
 def test_lists_become_arrays(name, sequence):
     array = np.array([2.0, 2.0])
-    for left, right, expected in (
-        (Tensor(array), sequence, BINARY[name](array, sequence)),
-        (sequence, Tensor(array), BINARY[name](sequence, array)),
-    ):
+    for left, right, expected in ((Tensor(array), sequence, BINARY[name](array, sequence)),
+                                  (sequence, Tensor(array), BINARY[name](sequence, array))):
         found = BINARY[name](left, right)
         assert type(found) is Tensor
         np.testing.assert_array_equal(found.array, expected, strict=True)
@@ -868,14 +864,12 @@ LIVE = {    # which are no swaps: views show what was written to them
     "written back": lambda t: (t.__setitem__(0, t[1]), t.__setitem__(1, t[0])),
     "a row that is held": lambda t: (
         row := t[0:1], t.__setitem__(slice(0, 1), t[1:2]), t.__setitem__(slice(2, 3), row)),
-    "written between": lambda t: (
-        a := t[0:1], b := t[1:2], t.__setitem__(slice(0, 1), b), t.__setitem__(slice(0, 1), 7.0),
-        t.__setitem__(slice(1, 2), a)),
+    "written between": lambda t: (a := t[0:1], b := t[1:2], t.__setitem__(slice(0, 1), b),
+                                  t.__setitem__(slice(0, 1), 7.0), t.__setitem__(slice(1, 2), a)),
     "a view made between": lambda t: (
         row := t[3:], t.__setitem__(slice(0, 1), t[1:2]), t.__setitem__(slice(1, 2), t[0:1]), row),
-    "a rotation of rows": lambda t: (
-        rows := [t[i:i + 1] for i in (1, 2, 0)],
-        [t.__setitem__(slice(i, i + 1), row) for i, row in enumerate(rows)]),
+    "a rotation of rows": lambda t: (rows := [t[i:i + 1] for i in (1, 2, 0)],
+                                     [t.__setitem__(slice(i, i + 1), row) for i, row in enumerate(rows)]),
     "a swap of rows, and one half again": lambda t: (
         first := t[0:1], last := t[3:], t.__setitem__(slice(0, 1), last), t.__setitem__(slice(1, 2), last),
         t.__setitem__(slice(3, 4), first)),
@@ -1137,11 +1131,9 @@ def test_numpy_and_item_of_another_backend_say_so(backends):
 
 # --- indexing -----------------------------------------------------------------------------------------------
 
-BASIC_KEYS = {
-    "int": 1, "negative": -1, "np int": np.int64(1), "slice": slice(1, None), "step": slice(None, None, -1),
-    "None": None, "Ellipsis": ..., "empty tuple": (), "pair": (1, 2), "mixed": (slice(None), None, 1),
-    "ellipsis mixed": (..., 0), "full": slice(None),
-}
+BASIC_KEYS = {"int": 1, "negative": -1, "np int": np.int64(1), "slice": slice(1, None), "step": slice(None, None, -1),
+              "None": None, "Ellipsis": ..., "empty tuple": (), "pair": (1, 2), "mixed": (slice(None), None, 1),
+              "ellipsis mixed": (..., 0), "full": slice(None)}
 INDEX_KEYS = {
     "array": np.array([1, 0]),
     "tensor": Tensor(np.array([1, 0])),

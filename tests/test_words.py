@@ -35,12 +35,10 @@ WORDS = [
     "Outline", "Outlined", "outline", "outlines", "outlined", "outlined_of", "count_as_user",
     "joined_loops", "JoinedLoops", "LoopJoiner", "joined loops", "shared_rows", "kept_memory", "kept_arrays",
 ]
-IDENTIFIERS = [
-    r"\.makes\b", r"\bmakes ?=", r"\.draws\b", r"\bdraws=", r"\bcomposites ?= ?[\"']", r"\.composites\b",
-    r"^class (?:Rule|Place|Run|Chain|Fold|Writing|Batch|Substitute|_Record)\b",
-    r"\bstate\.top\b", r"\bstate\.entry\b", r"\btable\.rule\b", r"\bnode\.rule\b",
-    r"^cdef class (?:Node|Step|Entry|Place|Run|Chain)\b",
-]
+IDENTIFIERS = [r"\.makes\b", r"\bmakes ?=", r"\.draws\b", r"\bdraws=", r"\bcomposites ?= ?[\"']", r"\.composites\b",
+               r"^class (?:Rule|Place|Run|Chain|Fold|Writing|Batch|Substitute|_Record)\b", r"\bstate\.top\b",
+               r"\bstate\.entry\b", r"\btable\.rule\b", r"\bnode\.rule\b",
+               r"^cdef class (?:Node|Step|Entry|Place|Run|Chain)\b"]
 
 
 @together("path", SOURCES + PAGES, ids=lambda path: str(path.relative_to(ROOT)))

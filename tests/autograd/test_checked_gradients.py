@@ -86,10 +86,8 @@ def by_joint(formula):
     return by_pack(formula, lambda formula: Joint(lambda g, x: (formula(np.asarray(g)),)))
 
 
-WAYS = {
-    "define and register_autograd": by_register_autograd, "custom_op": by_custom_op, "custom_ops": by_custom_ops,
-    "Function": by_function, "pack": by_pack, "Joint of a pack": by_joint,
-}
+WAYS = {"define and register_autograd": by_register_autograd, "custom_op": by_custom_op, "custom_ops": by_custom_ops,
+        "Function": by_function, "pack": by_pack, "Joint of a pack": by_joint}
 FAULTS = {
     "too short": (lambda g: np.full(2, g.sum()), "found shape (2,), expected shape compatible with (3,)"),
     "too long": (lambda g: np.ones((2, 4)), "found shape (2, 4), expected shape compatible with (3,)"),

@@ -592,10 +592,9 @@ def _in_a_thread(disturb):
     return run
 
 
-OTHER_PASSES = {
-    "grad": _nested_gradient, "backward": _nested_backward,
-    "grad in a thread": _in_a_thread(_nested_gradient), "backward in a thread": _in_a_thread(_nested_backward),
-}
+OTHER_PASSES = {"grad": _nested_gradient, "backward": _nested_backward,
+                "grad in a thread": _in_a_thread(_nested_gradient),
+                "backward in a thread": _in_a_thread(_nested_backward)}
 
 
 @pytest.mark.parametrize("inputs", [False, True], ids=["backward", "backward of inputs"])

@@ -931,10 +931,8 @@ WAYS = {
     "compile(grad)": lambda f, x: pydispatch.compile(func.grad(f))(x),
     "make_fx(grad)": lambda f, x: make_fx(func.grad(f))(x)(x),
 }
-AUGMENTED = {
-    "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv, "//=": operator.ifloordiv,
-    "%=": operator.imod, "**=": operator.ipow,
-}
+AUGMENTED = {"+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv,
+             "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow}
 
 
 @pytest.mark.parametrize("other", [lambda x: 0.7, lambda x: x[::-1] + 1.0], ids=["a number", "a value"])

@@ -212,12 +212,10 @@ def constant_of_the_face(x):
     return (y * x * m).sum()
 
 
-PROGRAMS = [
-    recursion, recursion_of_rows, running_total, halves_of_a_split, parts_of_an_unstack, added_at, put, copied_to,
-    out_of_a_function, mask, index_array, gram_schmidt, decomposed_in_place, newton_history, dynamic_program,
-    two_buffers, sorted_in_place, filled_diagonal, exchanged_rows, results_overwritten, raw_constant, raw_positions,
-    raw_key_in_a_tuple, raw_list, constant_of_the_face,
-]
+PROGRAMS = [recursion, recursion_of_rows, running_total, halves_of_a_split, parts_of_an_unstack, added_at, put,
+            copied_to, out_of_a_function, mask, index_array, gram_schmidt, decomposed_in_place, newton_history,
+            dynamic_program, two_buffers, sorted_in_place, filled_diagonal, exchanged_rows, results_overwritten,
+            raw_constant, raw_positions, raw_key_in_a_tuple, raw_list, constant_of_the_face]
 
 
 class Passing(func.Transform):

@@ -335,10 +335,9 @@ def write_silently(draw, program):
     program.write("halve under no_grad", target, halve, halved)
 
 
-STEPS = (
-    apply_unary, apply_unary, apply_binary, apply_binary, apply_binary, multiply_matrices, change_shape, join,
-    choose_where, take_view, take_view, take_parts, take_broadcast, write, write_with, write_to_copy, write_to_copy,
-    write_to_copy, write_at_indices, write_silently)
+STEPS = (apply_unary, apply_unary, apply_binary, apply_binary, apply_binary, multiply_matrices, change_shape, join,
+         choose_where, take_view, take_view, take_parts, take_broadcast, write, write_with, write_to_copy,
+         write_to_copy, write_to_copy, write_at_indices, write_silently)
 NUMBERS = np.array([[0.5, -1.0, 0.25], [1.5, 0.75, -0.5]])
 
 
@@ -418,9 +417,8 @@ def properties(function):
 
 @properties
 def test_gradients_are_those_of_the_model(run):
-    nothing = model.gradients_of(
-        [value.array for value in run.untracked], [np.ones(value.shape) for value in run.untracked],
-        run.program.leaf_arrays)
+    nothing = model.gradients_of([value.array for value in run.untracked],
+                                 [np.ones(value.shape) for value in run.untracked], run.program.leaf_arrays)
     for gradient in nothing:
         assert not model.values_of(gradient).any(), "a result lost its gradient"
     if not run.outputs or run.complains():

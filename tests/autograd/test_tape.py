@@ -338,10 +338,8 @@ def test_gradients_of_other_shapes_are_refused(case):
     assert "(1, 3)" in str(caught.value)
 
 
-BROADCASTS = {
-    "a scalar": ((), (2, 3)), "a row": ((3,), (2, 3)), "a column": ((2, 1), (2, 3)), "both": ((2, 1), (1, 3)),
-    "nothing": ((0,), (2, 0)),
-}
+BROADCASTS = {"a scalar": ((), (2, 3)), "a row": ((3,), (2, 3)), "a column": ((2, 1), (2, 3)), "both": ((2, 1), (1, 3)),
+              "nothing": ((0,), (2, 0))}
 
 
 @pytest.mark.parametrize("case", BROADCASTS)

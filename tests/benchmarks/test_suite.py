@@ -75,9 +75,8 @@ OF_THE_REST = {
 }
 DEPTHS = (1, 2, 3, 4)
 HANDLERS = ("mode", "wrapper subclass")
-OTHER_HANDLERS = (
-    "wrapper made in Python", "subclass, super()", "subclass, a constant", "mode over a wrapper",
-    "mode declines, subclass", "factory under a mode", "LoggingMode", "enter and leave a mode")
+OTHER_HANDLERS = ("wrapper made in Python", "subclass, super()", "subclass, a constant", "mode over a wrapper",
+                  "mode declines, subclass", "factory under a mode", "LoggingMode", "enter and leave a mode")
 TRACES = ("np.add, out of their mode", "make_fx", "make_fx, fake")
 ON_FAKES = ("np.add of fakes", "perceptron of fakes")
 OF_PYTHON_DISPATCH = {
@@ -120,10 +119,8 @@ OF_LARGE = {
         for way in WAYS for threads in ("", ", 2 threads")
         if (task[:5], way) != ("cross", "numexpr")
     }
-    for task, bound in {
-        "15 cheap operators": 0.5, "a step of the heat equation": 0.5, "Adam on 50 arrays": 0.5,
-        "Black-Scholes with greeks": 0.7, "cross-entropy with gradient, 100 classes": 0.7,
-    }.items()
+    for task, bound in {"15 cheap operators": 0.5, "a step of the heat equation": 0.5, "Adam on 50 arrays": 0.5,
+                        "Black-Scholes with greeks": 0.7, "cross-entropy with gradient, 100 classes": 0.7}.items()
     for size in ("10,000", "100,000", "1,000,000", "10,000,000")
 }
 OF_SCANS = {

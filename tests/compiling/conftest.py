@@ -17,9 +17,8 @@ BITS_OF_SUMS = {
     "test_sums_wait_for_all_that_is_written_to_what_they_add_up", "test_sums_add_up_in_numpys_order",
     "test_operators_along_an_axis", "test_operators_on_all_elements", "test_gradients_of_composed_operators",
 }
-COMPARISONS_AS_LOOPS = {
-    "test_no_call_of_python_between_the_steps", "test_compiled_gradients", "test_random_loops", "test_what_is_a_loop",
-}
+COMPARISONS_AS_LOOPS = {"test_no_call_of_python_between_the_steps", "test_compiled_gradients", "test_random_loops",
+                        "test_what_is_a_loop"}
 
 
 def pytest_collection_modifyitems(items):

@@ -244,13 +244,10 @@ CHANGES = {
     "enumeration": (Colour.RED, Colour.BLUE),
     "NumPy scalar": (np.float64(1), np.float32(1)),
 }
-SAME = {
-    "values": (X, X + 1), "layout": (X, X.T.copy().T), "a Tensor": (X, Tensor(X)), "nan": (NAN, float("-nan")),
-    "scalars": (np.float64(1), np.float64(2)), "a scalar Tensor": (np.float64(1), Tensor(np.ones(2))[0]),
-    "large ints": (10**30, 10**29 * 10),
-    "byte order": (X, X.astype(">f8")), "read-only": (X, np.broadcast_to(X[0], (2, 3))),
-    "equal strings": ("text", "".join(["te", "xt"])),
-}
+SAME = {"values": (X, X + 1), "layout": (X, X.T.copy().T), "a Tensor": (X, Tensor(X)), "nan": (NAN, float("-nan")),
+        "scalars": (np.float64(1), np.float64(2)), "a scalar Tensor": (np.float64(1), Tensor(np.ones(2))[0]),
+        "large ints": (10**30, 10**29 * 10), "byte order": (X, X.astype(">f8")),
+        "read-only": (X, np.broadcast_to(X[0], (2, 3))), "equal strings": ("text", "".join(["te", "xt"]))}
 
 
 def described(value):

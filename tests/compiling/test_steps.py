@@ -72,8 +72,6 @@ def test_all_passes_handle_a_new_kind(n, n_threads):
 def test_the_passes_name_only_the_kinds_that_they_are_about():
     kinds = [name for name in vars(module) if name.endswith("Step") and name != "Step"]
     named = {path.stem: {kind for kind in kinds if kind in path.read_text()} for path in (ROOT / "passes").glob("*.py")}
-    assert named == {
-        "__init__": set(), "dead_code": {"LoopStep", "RepeatStep"}, "ordering": {"LoopStep", "RepeatStep"},
-        "fusion": {"LoopStep", "BlocksStep"}, "memory": {"LoopStep", "BlocksStep"},
-        "encoding": {"LoopStep", "BlocksStep"}, "carries": {"LoopStep", "RepeatStep"},
-    }
+    assert named == {"__init__": set(), "dead_code": {"LoopStep", "RepeatStep"}, "ordering": {"LoopStep", "RepeatStep"},
+                     "fusion": {"LoopStep", "BlocksStep"}, "memory": {"LoopStep", "BlocksStep"},
+                     "encoding": {"LoopStep", "BlocksStep"}, "carries": {"LoopStep", "RepeatStep"}}

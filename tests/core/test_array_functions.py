@@ -263,15 +263,12 @@ def test_a_list_within_itself_is_an_error():
         pnp.concatenate(values)
 
 
-SHAPES = [
-    3, 0, -1, True, np.int64(2), 2**62, 2**70, (), [], (2, 3), [2, 0], (2, -1), (2, True), [np.int64(2), 3], (2, 2.0),
-    2.0, "2", (2**31, 2**31, 2**31), (1,) * 8, (1,) * 9, (1,) * 65, np.array([2, 3]), np.array(2), [[2]],
-    [Tensor(np.array(2)), 3],
-]
+SHAPES = [3, 0, -1, True, np.int64(2), 2**62, 2**70, (), [], (2, 3), [2, 0], (2, -1), (2, True), [np.int64(2), 3],
+          (2, 2.0), 2.0, "2", (2**31, 2**31, 2**31), (1,) * 8, (1,) * 9, (1,) * 65, np.array([2, 3]), np.array(2),
+          [[2]], [Tensor(np.array(2)), 3]]
 DTYPES = [
     {}, *({"dtype": dtype} for dtype in (int, float, bool, complex, "f4", np.float32, np.dtype(">i2"), None, object)),
-    {"dtype": str}, {"dtype": "no"}, {"order": "F"}, {"dtype": int, "order": "F"}, {"shape": 1},
-]
+    {"dtype": str}, {"dtype": "no"}, {"order": "F"}, {"dtype": int, "order": "F"}, {"shape": 1}]
 
 
 @pytest.mark.parametrize("name", ["zeros", "empty"])
@@ -316,12 +313,10 @@ def test_numbers_below_one_are_numpys(end, kwargs):
         np.testing.assert_array_equal(pnp.arange(end, **kwargs), np.arange(end, **kwargs))
 
 
-@together("args", [
-    (1, 2.5, 0.5), (0.1, 1, 0.1), (-0.0, 2), (0, 5), (5, 0, -1), (5, 0, -2.5), (1, 1), (2, 1), (1, 2, 0),
-    (0.0, 1.0, 0.0), (0, 1, np.nan), (np.inf, 1), (0, 1e9, 1e6), (0, 4096.5), (0, 4097), (4097, 4100), (0, 8192, 4096),
-    (-3, 3, 0.7), (2.0,), (2.5,), (1e-320, 1), (0, 1e-320, 1), (5, 6, 1e-300), (1, 2, 3, float), (1, True),
-    (0, 3, 1.5), (7, -8, -3),
-], ids=repr)
+@together("args", [(1, 2.5, 0.5), (0.1, 1, 0.1), (-0.0, 2), (0, 5), (5, 0, -1), (5, 0, -2.5), (1, 1), (2, 1), (1, 2, 0),
+                   (0.0, 1.0, 0.0), (0, 1, np.nan), (np.inf, 1), (0, 1e9, 1e6), (0, 4096.5), (0, 4097), (4097, 4100),
+                   (0, 8192, 4096), (-3, 3, 0.7), (2.0,), (2.5,), (1e-320, 1), (0, 1e-320, 1), (5, 6, 1e-300),
+                   (1, 2, 3, float), (1, True), (0, 3, 1.5), (7, -8, -3)], ids=repr)
 @pytest.mark.parametrize("kwargs", [
     {}, {"dtype": "f4"}, {"dtype": np.float32}, {"dtype": float}, {"dtype": "float64"}, {"dtype": int}, {"dtype": "i4"},
     {"dtype": "f2"}, {"dtype": bool}, {"dtype": np.dtype("f4")}, {"dtype": ">f4"}, {"dtype": None}, {"dtype": "none"},
@@ -335,12 +330,10 @@ def test_numbers_between_two_are_numpys(args, kwargs):
 
 
 @pytest.mark.parametrize("dtype", [float, int, bool, complex, str, object, None, "f4"], ids=repr)
-@together("array", [
-    np.arange(3), np.arange(6.0).reshape(2, 3).T, np.arange(6.0)[::2], np.array(1.5), np.array([]), np.array([1 + 2j]),
-    np.array([1.5, np.nan, 1e300]), np.arange(3, dtype=">i4"), np.array(["1", "2"]), np.array(["x"]), np.array([None]),
-    np.array([1, "2"], object), [1, 2], 3, np.array("2020", "M8[D]"),
-    np.ones((2, 3), order="F"), np.ones(2, "f2"), np.array([True]),
-], ids=repr)
+@together("array", [np.arange(3), np.arange(6.0).reshape(2, 3).T, np.arange(6.0)[::2], np.array(1.5), np.array([]),
+                    np.array([1 + 2j]), np.array([1.5, np.nan, 1e300]), np.arange(3, dtype=">i4"), np.array(["1", "2"]),
+                    np.array(["x"]), np.array([None]), np.array([1, "2"], object), [1, 2], 3, np.array("2020", "M8[D]"),
+                    np.ones((2, 3), order="F"), np.ones(2, "f2"), np.array([True])], ids=repr)
 def test_arrays_of_a_dtype_are_numpys(array, dtype):
     for args, kwargs in (((array, dtype), {}), ((array,), {"dtype": dtype})):
         with all_warnings() as expected_warnings, np.errstate(all="ignore"):
@@ -355,11 +348,9 @@ def test_arrays_of_a_dtype_are_numpys(array, dtype):
                 assert (repr(result), result.strides) == (repr(of_numpy), of_numpy.strides)
 
 
-ARRAYS_WITHOUT_AXES = [
-    np.array(1.5), np.array(3), np.array(2j), np.array(True), np.array(1, ">i4"), np.array("text"), np.array(None),
-    np.ones(3)[1:2].reshape(()), np.ones((2, 2))[1, 1, ...], np.broadcast_to(np.float32(1), ()),
-    np.frombuffer(b"\0" * 9, "u1")[1:].view("f8").reshape(()),
-]
+ARRAYS_WITHOUT_AXES = [np.array(1.5), np.array(3), np.array(2j), np.array(True), np.array(1, ">i4"), np.array("text"),
+                       np.array(None), np.ones(3)[1:2].reshape(()), np.ones((2, 2))[1, 1, ...],
+                       np.broadcast_to(np.float32(1), ()), np.frombuffer(b"\0" * 9, "u1")[1:].view("f8").reshape(())]
 
 
 @pytest.mark.parametrize("x", ARRAYS_WITHOUT_AXES, ids=lambda x: x.dtype.str)

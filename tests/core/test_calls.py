@@ -1269,10 +1269,8 @@ PLACES = [
     ("Any", lambda x: Pair(x, (x,))),
     ("Dict(str, Tensor[])", lambda x: {"a": (x,)}),
 ]
-PLACE_IDS = [
-    "Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "Tensor[]?", "Tensor[][]", "Dict", "tuple", "Union", "Any",
-    "Any nested", "Any namedtuple", "Dict of lists",
-]
+PLACE_IDS = ["Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "Tensor[]?", "Tensor[][]", "Dict", "tuple", "Union", "Any",
+             "Any nested", "Any namedtuple", "Dict of lists"]
 
 
 @pytest.mark.parametrize(("key", "guard", "backend", "raw"), SIGHT, ids=[f"{row[0]} on {row[2]}" for row in SIGHT])

@@ -60,15 +60,12 @@ def known_values(backends):
     }
 
 
-TYPES = {
-    "Tensor": [None], "Tensor?": ["None"], "int": ["1", "5"], "float": ["2.5"], "bool": ["True"], "str": ["'s'", "'t'"],
-    "Scalar": ["1", "2.5"], "Any": [None], "Tensor[]": [None], "int[]": ["[1, 2]"], "int?": ["None", "5"],
-}
+TYPES = {"Tensor": [None], "Tensor?": ["None"], "int": ["1", "5"], "float": ["2.5"], "bool": ["True"],
+         "str": ["'s'", "'t'"], "Scalar": ["1", "2.5"], "Any": [None], "Tensor[]": [None], "int[]": ["[1, 2]"],
+         "int?": ["None", "5"]}
 FITTING = {
-    "Tensor": [
-        "array", "Tensor", "Tensor", "matrix", "Tensor of matrix", "2.5", "1", "A", "Tensor of A", "Sub", "np.float64",
-        "Meta",
-    ],
+    "Tensor": ["array", "Tensor", "Tensor", "matrix", "Tensor of matrix", "2.5", "1", "A", "Tensor of A", "Sub",
+               "np.float64", "Meta"],
     "Tensor?": ["array", "Tensor", "None", "Tensor of A", "1"],
     "int": ["1", "5", "True", "Whole", "np.int64"],
     "float": ["2.5", "1", "np.float64"],
@@ -157,11 +154,9 @@ def calls(draw, types, n_positional):
     return args, {name: kwargs[name] for name in order}
 
 
-NAMES = [
-    "array", "matrix", "Tensor", "Tensor of matrix", "Sub", "masked", "np.float64", "np.int64", "A", "Tensor of A", "B",
-    "Sparse", "Meta", "Tensor of Meta", "1", "True", "2.5", "1j", "5", "Whole", "None", "s", "t", "list", "Tensors",
-    "ints", "dict", "object",
-]
+NAMES = ["array", "matrix", "Tensor", "Tensor of matrix", "Sub", "masked", "np.float64", "np.int64", "A", "Tensor of A",
+         "B", "Sparse", "Meta", "Tensor of Meta", "1", "True", "2.5", "1j", "5", "Whole", "None", "s", "t", "list",
+         "Tensors", "ints", "dict", "object"]
 
 
 @st.composite
@@ -306,12 +301,10 @@ def test_what_is_remembered_goes_with_the_registration(fresh, define, token, tra
 
 def test_another_definition_is_another_signature(fresh, token):
     x = np.ones(2)
-    for schema, call, expected in (
-        ("f(Tensor x) -> str", lambda f: f(x), "ran"),
-        ("f(Tensor x, Tensor y) -> str", lambda f: f(x, Tensor(x)), "ran"),
-        ("f(Tensor x) -> str", lambda f: f(x), "ran"),
-        ("f(*, Tensor x) -> str", lambda f: f(x=x), "ran"),
-    ):
+    for schema, call, expected in (("f(Tensor x) -> str", lambda f: f(x), "ran"),
+                                   ("f(Tensor x, Tensor y) -> str", lambda f: f(x, Tensor(x)), "ran"),
+                                   ("f(Tensor x) -> str", lambda f: f(x), "ran"),
+                                   ("f(*, Tensor x) -> str", lambda f: f(x=x), "ran")):
         with fresh.define(schema), fresh.impl("f", token("ran"), "CPU"):
             f = getattr(ops, fresh.namespace).f
             assert [call(f) for _ in range(3)] == [expected] * 3

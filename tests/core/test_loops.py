@@ -73,9 +73,8 @@ def test_shapes_come_out_as_from_numpy(ufunc, shape):
 
 
 @pytest.mark.parametrize("ufunc", [np.add, np.divide, np.arctan2, np.power], ids=lambda ufunc: ufunc.__name__)
-@together("number", [
-    2.0, -0.0, float("nan"), 3, 0, -7, 2**29, np.float64(1.5), np.array(0.25)
-], ids=lambda number: f"{type(number).__name__} {number}")
+@together("number", [2.0, -0.0, float("nan"), 3, 0, -7, 2**29, np.float64(1.5),
+                     np.array(0.25)], ids=lambda number: f"{type(number).__name__} {number}")
 def test_numbers_stand_for_arrays(ufunc, number):
     x = np.array([1.0, 2.0, 0.5])
     for args in ((x, number), (number, x)):
@@ -94,10 +93,8 @@ def test_rows_are_repeated(ufunc, left, right):
 
 
 @pytest.mark.parametrize("values", ["normal", "negative zeros", "infinities"])
-@together("shape", [
-    (3, 4), (1, 4), (3, 1), (1, 1), (2, 7), (2, 8), (2, 9), (3, 127), (3, 129), (8, 500), (2, 3, 4), (2, 3, 1),
-    (2, 1, 9),
-], ids=str)
+@together("shape", [(3, 4), (1, 4), (3, 1), (1, 1), (2, 7), (2, 8), (2, 9), (3, 127), (3, 129), (8, 500), (2, 3, 4),
+                    (2, 3, 1), (2, 1, 9)], ids=str)
 def test_sums_over_the_last_axes(shape, values):
     x = np.random.default_rng(0).normal(size=shape)
     if values == "negative zeros":
@@ -118,10 +115,9 @@ class Array(np.ndarray):
 PLAIN = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 READ_ONLY = PLAIN.copy()
 READ_ONLY.flags.writeable = False
-LAID_OUT_OTHERWISE = {
-    "column": PLAIN[:, :1].copy(), "stretched row": PLAIN[:1].copy(), "turned": PLAIN.T.copy().T,
-    "strided": np.ones((2, 6))[:, ::2], "reversed": PLAIN[:, ::-1], "repeated": np.broadcast_to(np.float64(2), (2, 3)),
-}
+LAID_OUT_OTHERWISE = {"column": PLAIN[:, :1].copy(), "stretched row": PLAIN[:1].copy(), "turned": PLAIN.T.copy().T,
+                      "strided": np.ones((2, 6))[:, ::2], "reversed": PLAIN[:, ::-1],
+                      "repeated": np.broadcast_to(np.float64(2), (2, 3))}
 NOT_PLAIN = {
     "swapped": PLAIN.astype(">f8"), "subclass": PLAIN.view(Array), "object": PLAIN.astype(object),
     "unaligned": np.frombuffer(b"." + PLAIN.tobytes(), "u1")[1:].view("f8").reshape(2, 3),
@@ -188,10 +184,8 @@ def test_a_read_only_array_is_read_and_the_result_is_new():
 
 # --- floating-point errors -------------------------------------------------------------------------------------------
 
-ERRORS = {
-    "divide": (np.log, [np.array([0.0, 1.0])]), "over": (np.exp, [np.array([1000.0])]),
-    "under": (np.multiply, [np.array([1e-300]), np.array([1e-300])]), "invalid": (np.sqrt, [np.array([-1.0])]),
-}
+ERRORS = {"divide": (np.log, [np.array([0.0, 1.0])]), "over": (np.exp, [np.array([1000.0])]),
+          "under": (np.multiply, [np.array([1e-300]), np.array([1e-300])]), "invalid": (np.sqrt, [np.array([-1.0])])}
 
 
 @pytest.mark.parametrize("kind", ERRORS)
@@ -239,20 +233,16 @@ def test_an_error_leaves_nothing_behind():
 
 # --- sums ------------------------------------------------------------------------------------------------------------
 
-SHAPES = [
-    (), (1,), (2,), (7,), (8,), (9,), (127,), (128,), (129,), (1000,), (4096,), (5000,), (0,), (2, 3), (3, 2), (8, 16),
-    (16, 8), (100, 1), (1, 100), (2, 3, 4), (200, 1, 2), (9, 2, 1), (0, 3), (3, 0),
-]
+SHAPES = [(), (1,), (2,), (7,), (8,), (9,), (127,), (128,), (129,), (1000,), (4096,), (5000,), (0,), (2, 3), (3, 2),
+          (8, 16), (16, 8), (100, 1), (1, 100), (2, 3, 4), (200, 1, 2), (9, 2, 1), (0, 3), (3, 0)]
 
 
 @pytest.mark.parametrize("values", ["normal", "large", "negative zeros", "special"])
 @together("shape", SHAPES, ids=str)
 def test_sums_are_those_of_add_reduce(shape, values):
     random = np.random.default_rng(0)
-    x = {
-        "normal": random.normal(size=shape), "large": 10.0 ** random.uniform(-300, 308.2, shape),
-        "negative zeros": np.full(shape, -0.0), "special": random.choice(SPECIAL, shape),
-    }[values]
+    x = {"normal": random.normal(size=shape), "large": 10.0 ** random.uniform(-300, 308.2, shape),
+         "negative zeros": np.full(shape, -0.0), "special": random.choice(SPECIAL, shape)}[values]
     assert outcome(ops.np.sum, x) == outcome(np.add.reduce, x, None)
     if len(shape) > 1:
         assert outcome(_core.sum_to, x, shape[1:]) == outcome(np.add.reduce, x, 0)

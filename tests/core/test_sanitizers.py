@@ -12,10 +12,9 @@ from tests.needs import find, needs
 
 CHECKOUT = Path(__file__).parents[2]
 COPIED = ("pydispatch", "tests", "conftest.py", "setup.py", "pyproject.toml", "README.md", "LICENSE")
-TESTS = (
-    "tests/core/test_plans.py", "tests/core/test_kernels.py", "tests/core/test_loops.py", "tests/core/test_folds.py",
-    "tests/schema/test_hostile.py", "tests/schema/test_parser.py", "tests/autograd/test_tape.py",
-    "tests/autograd/test_in_place.py")
+TESTS = ("tests/core/test_plans.py", "tests/core/test_kernels.py", "tests/core/test_loops.py",
+         "tests/core/test_folds.py", "tests/schema/test_hostile.py", "tests/schema/test_parser.py",
+         "tests/autograd/test_tape.py", "tests/autograd/test_in_place.py")
 
 
 @pytest.mark.slow

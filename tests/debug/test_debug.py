@@ -584,9 +584,8 @@ def test_explain_sees_handlers_below_a_transform():
 
 
 def test_explain_names_rules_for_classes():
-    with (
-        register_pydispatch("np::sin", Wrapped, decline) as of_class,
-        register_pydispatch("np::sin", Passing, decline) as of_mode):
+    with (register_pydispatch("np::sin", Wrapped, decline) as of_class,
+          register_pydispatch("np::sin", Passing, decline) as of_mode):
         with Passing():
             explanation = ops.np.sin.explain(Wrapped(X))
         text = debug.dump_state("np::sin")
@@ -644,10 +643,8 @@ def test_explain_of_a_packet_and_of_refused_arguments(fresh, define):
         op.explain(X, 1)
 
 
-KEYS = [
-    "CPU", "A", "B", "C", "Meta", "SparseCPU", "BackendSelect", "Python", "Tracer", "AutogradOther", "AutogradCPU",
-    "AutogradA", "Autograd", "CIA", "CEA", "CEANF",
-]
+KEYS = ["CPU", "A", "B", "C", "Meta", "SparseCPU", "BackendSelect", "Python", "Tracer", "AutogradOther", "AutogradCPU",
+        "AutogradA", "Autograd", "CIA", "CEA", "CEANF"]
 GUARDS = {
     "include Tracer": lambda: include_keys("Tracer"),
     "include Python": lambda: include_keys("Python"),
@@ -684,9 +681,8 @@ def situations(draw):
     fallbacks = st.lists(
         st.sampled_from(["Tracer", "Python", "AutogradCPU", "A", "CPU", "BackendSelect"]), unique=True, max_size=2)
     argument = st.tuples(st.sampled_from(sorted(VALUES)), st.booleans())
-    return (
-        draw(some), draw(fallbacks), draw(st.lists(st.sampled_from(sorted(GUARDS)), max_size=4)),
-        draw(st.lists(argument, min_size=1, max_size=3)), draw(st.sampled_from([None, None, "A", "CPU"])))
+    return (draw(some), draw(fallbacks), draw(st.lists(st.sampled_from(sorted(GUARDS)), max_size=4)),
+            draw(st.lists(argument, min_size=1, max_size=3)), draw(st.sampled_from([None, None, "A", "CPU"])))
 
 
 @given(situations())

@@ -226,9 +226,8 @@ def test_epidemics_by_the_loop_and_by_the_rule(load, in_dims):
     rates, weather = simulation.ensemble(6, 25)
     args = [array if axis == 0 else array[0] for axis, array in zip(in_dims, (rates, weather), strict=True)]
     expected = [
-        epidemic_by_hand(
-            rates[i if in_dims[0] == 0 else 0], weather[i if in_dims[1] == 0 else 0], simulation.FIRST,
-            simulation.NOISE)
+        epidemic_by_hand(rates[i if in_dims[0] == 0 else 0], weather[i if in_dims[1] == 0 else 0], simulation.FIRST,
+                         simulation.NOISE)
         for i in range(6)
     ]
     with pytest.warns(PerformanceWarning, match="epidemic::simulate"):

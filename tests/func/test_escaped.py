@@ -525,9 +525,8 @@ def test_what_is_seen_is_one_example_at_every_depth():
     vmap(grad(f))(x)
     grad(lambda x: vmap(f)(x).sum())(x)
     single = np.dtype(np.float32)
-    assert seen == [
-        ((2, 4, 5), 3, 40, 2, single, 2), ((3, 4), 2, 12, 3, single, 3), ((3, 4, 5), 3, 60, 3, single, 3),
-        ((3, 4, 5), 3, 60, 3, single, 3)]
+    assert seen == [((2, 4, 5), 3, 40, 2, single, 2), ((3, 4), 2, 12, 3, single, 3), ((3, 4, 5), 3, 60, 3, single, 3),
+                    ((3, 4, 5), 3, 60, 3, single, 3)]
 
 
 def test_values_of_levels_below_are_opaque(fresh, define):

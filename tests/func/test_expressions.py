@@ -171,11 +171,10 @@ def one_of_kinds(parts):
     unary = st.sampled_from(["sine", "sine", "sine Function", "sine Function", "identity Function", "detach"])
     binary = st.sampled_from(["add", "multiply", "multiply", "multiply Function", "list Function"])
     bounded = st.tuples(st.just("sine"), parts)
-    return st.one_of(
-        st.tuples(binary, parts, parts), st.tuples(unary, parts),
-        st.tuples(st.sampled_from(["cube Function", "exponential in place"]), bounded),
-        st.tuples(st.sampled_from(["buffer", "view"]), parts, parts, parts),
-        derivatives(parts), derivatives(parts), batches(parts))
+    return st.one_of(st.tuples(binary, parts, parts), st.tuples(unary, parts),
+                     st.tuples(st.sampled_from(["cube Function", "exponential in place"]), bounded),
+                     st.tuples(st.sampled_from(["buffer", "view"]), parts, parts, parts), derivatives(parts),
+                     derivatives(parts), batches(parts))
 
 
 def derivatives(parts):
@@ -186,10 +185,9 @@ def batches(parts):
     return st.one_of(st.tuples(st.just("batch"), parts, parts), st.tuples(st.just("batch"), parts, parts, parts))
 
 
-leaves = st.one_of(
-    st.tuples(st.just("variable"), st.sampled_from([0, 0, 0, 1, 1, 2, 3])),
-    st.tuples(st.just("variable"), st.sampled_from([0, 0, 0, 1, 1, 2, 3])),
-    st.tuples(st.just("constant"), st.sampled_from([-1.25, 0.5, 1.0, 2.0])))
+leaves = st.one_of(st.tuples(st.just("variable"), st.sampled_from([0, 0, 0, 1, 1, 2, 3])),
+                   st.tuples(st.just("variable"), st.sampled_from([0, 0, 0, 1, 1, 2, 3])),
+                   st.tuples(st.just("constant"), st.sampled_from([-1.25, 0.5, 1.0, 2.0])))
 expressions = st.recursive(leaves, one_of_kinds, max_leaves=12)
 
 

@@ -1121,10 +1121,9 @@ def text_of(graph):
 
 GRAPHS = {
     "chain": ["copy = copy(x_1)", "add = add(copy, 1)", "multiply = multiply(add, 2)", "return multiply"],
-    "view-of-input": [
-        "reshape = reshape(x_1, (-1,))", "add = add(reshape, 1)", "reshape_1 = reshape(add, (6,))",
-        "multiply = multiply(reshape_1, 2)", "setitem_ = setitem_(x_1, ..., reshape_1)", "return multiply",
-    ],
+    "view-of-input": ["reshape = reshape(x_1, (-1,))", "add = add(reshape, 1)", "reshape_1 = reshape(add, (6,))",
+                      "multiply = multiply(reshape_1, 2)", "setitem_ = setitem_(x_1, ..., reshape_1)",
+                      "return multiply"],
 }
 
 

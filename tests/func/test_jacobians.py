@@ -157,10 +157,8 @@ def pair(x, y):
 
 
 BY_X, BY_Y = Y.sum() * np.eye(3), np.tile(X[:, None], (1, 3))
-ARGNUMS = {
-    "0": (0, BY_X), "1": (1, BY_Y), "-1": (-1, BY_Y), "(1,)": ((1,), (BY_Y,)),
-    "(0, 1)": ((0, 1), (BY_X, BY_Y)), "(1, 0)": ((1, 0), (BY_Y, BY_X)),
-}
+ARGNUMS = {"0": (0, BY_X), "1": (1, BY_Y), "-1": (-1, BY_Y), "(1,)": ((1,), (BY_Y,)), "(0, 1)": ((0, 1), (BY_X, BY_Y)),
+           "(1, 0)": ((1, 0), (BY_Y, BY_X))}
 
 
 @BOTH
@@ -590,9 +588,8 @@ def test_hessian_of_two_arguments():
     blocks = hessian(f, argnums=(0, 1))(X, Y)
     assert type(blocks) is tuple
     assert type(blocks[0]) is tuple
-    all_close(blocks, (
-        (2 * np.eye(3) * (Y**3).sum(), np.outer(2 * X, 3 * Y**2)),
-        (np.outer(3 * Y**2, 2 * X), np.diag(6 * Y) * (X**2).sum())))
+    all_close(blocks, ((2 * np.eye(3) * (Y**3).sum(), np.outer(2 * X, 3 * Y**2)),
+                       (np.outer(3 * Y**2, 2 * X), np.diag(6 * Y) * (X**2).sum())))
 
 
 def test_hessian_of_matrices():

@@ -466,10 +466,8 @@ def test_inference_mode():
         close(np.sum(way(inside)(X)), 0.0)
 
 
-WAYS = {
-    "jacrev": jacrev(wave), "jacrev in chunks": jacrev(lambda x: ops.np.sin(x) * x**2, chunk_size=2),
-    "jacfwd": jacfwd(wave), "hessian": hessian(wave), "no dependence": jacfwd(lambda x: ops.np.ones(2)),
-}
+WAYS = {"jacrev": jacrev(wave), "jacrev in chunks": jacrev(lambda x: ops.np.sin(x) * x**2, chunk_size=2),
+        "jacfwd": jacfwd(wave), "hessian": hessian(wave), "no dependence": jacfwd(lambda x: ops.np.ones(2))}
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

@@ -130,10 +130,8 @@ def test_tuple_of_one_output():
         pull(G)
 
 
-MISMATCHES = {
-    "list for tuple": [G, G], "longer": (G, G, G), "shorter": (G,), "bare": G, "dict": {"a": G, "b": G},
-    "deeper": (G, (G,)), "None": None, "empty": (),
-}
+MISMATCHES = {"list for tuple": [G, G], "longer": (G, G, G), "shorter": (G,), "bare": G, "dict": {"a": G, "b": G},
+              "deeper": (G, (G,)), "None": None, "empty": ()}
 
 
 @pytest.mark.parametrize("cotangents", MISMATCHES.values(), ids=MISMATCHES)

@@ -407,10 +407,9 @@ LOOPS = {
 
 @pytest.mark.parametrize("way", SLOW)
 @pytest.mark.parametrize("name", LOOPS)
-@together("change", [
-    "counting_in_a_key", "popping_from_a_list", "binding_a_variable", "binding_a_variable_in_a_helper",
-    "binding_a_global", "binding_a_global_in_a_helper", "counting_in_itself", "counting_in_a_class",
-    "counting_in_the_class_of_an_object", "counting_in_a_slot"])
+@together("change", ["counting_in_a_key", "popping_from_a_list", "binding_a_variable", "binding_a_variable_in_a_helper",
+                     "binding_a_global", "binding_a_global_in_a_helper", "counting_in_itself", "counting_in_a_class",
+                     "counting_in_the_class_of_an_object", "counting_in_a_slot"])
 def test_what_changes_from_step_to_step_is_right_or_refused(name, way, change):
     def f(x):
         body, _ = CHANGES[change]()

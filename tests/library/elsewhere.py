@@ -36,9 +36,8 @@ class Process:
     """A fresh process, which calls what it gets."""
 
     def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RECEIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=CHECKOUT,
-            env={**os.environ, "PYTHONPATH": str(CHECKOUT)})
+        self.process = subprocess.Popen([sys.executable, "-c", RECEIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        cwd=CHECKOUT, env={**os.environ, "PYTHONPATH": str(CHECKOUT)})
         self.warnings: list[str] = []
 
     def send(self, data: bytes):

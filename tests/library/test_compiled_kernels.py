@@ -28,10 +28,8 @@ KERNELS = {
     "njit": numba.njit(product_plus_one),
 }
 ROW, ROWS = np.array([1.0, 2.0, 3.0]), np.arange(6.0).reshape(2, 3)
-ARGUMENTS = {
-    "rows": (ROW, ROW), "broadcast": (ROWS, ROW), "strided": (np.arange(6.0)[::2], ROW),
-    "ints": (np.arange(3), np.arange(3)), "0-d": (np.array(2.0), np.array(3.0)), "a number": (ROW, 2.0),
-}
+ARGUMENTS = {"rows": (ROW, ROW), "broadcast": (ROWS, ROW), "strided": (np.arange(6.0)[::2], ROW),
+             "ints": (np.arange(3), np.arange(3)), "0-d": (np.array(2.0), np.array(3.0)), "a number": (ROW, 2.0)}
 TAKES_NO_NUMBERS = "guvectorize"
 
 

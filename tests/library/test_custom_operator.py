@@ -335,9 +335,8 @@ def out_none(x: np.ndarray, *, out: np.ndarray) -> None: ...
     pytest.param(double_into, ("out",), "out", "(Tensor x, *, int(a!) out) -> Tensor(a!)", "", id="56"),
     pytest.param(out_none, ("out",), "out", None, "return annotation", id="57"),
     pytest.param(double_into, ("out",), "out", "(Tensor x, Tensor(a!) out) -> Tensor(a!)", "keyword-only", id="59"),
-    pytest.param(
-        two_into, ("a", "b"), "out", "(Tensor x, *, Tensor(a!) a, Tensor(b!) b) -> (Tensor(b!), Tensor(a!))",
-        "in order", id="order"),
+    pytest.param(two_into, ("a", "b"), "out", "(Tensor x, *, Tensor(a!) a, Tensor(b!) b) -> (Tensor(b!), Tensor(a!))",
+                 "in order", id="order"),
 ])
 def test_tags_refused(ns, fn, mutates_args, tags, schema, pattern):
     with pytest.raises(SchemaError, match=pattern or None):
@@ -1677,11 +1676,9 @@ def test_a_refused_redefinition_changes_nothing(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     library.impl(f"{ns}::f", "AutogradA", lambda x: x)
     before = list(f.operator.registrations)
-    for options, fn in (
-        ({"mutates_args": "x"}, twice), ({"mutates_args": (), "device_types": "nowhere"}, twice),
-        ({"mutates_args": (), "schema": "(Tensor x, Tensor y) -> Tensor"}, lambda x, y: x),
-        ({"mutates_args": (), "schema": "(Tensor x) -> Tensor"}, lambda x, y: x),
-    ):
+    for options, fn in (({"mutates_args": "x"}, twice), ({"mutates_args": (), "device_types": "nowhere"}, twice),
+                        ({"mutates_args": (), "schema": "(Tensor x, Tensor y) -> Tensor"}, lambda x, y: x),
+                        ({"mutates_args": (), "schema": "(Tensor x) -> Tensor"}, lambda x, y: x)):
         with pytest.raises((SchemaError, RegistrationError, UnknownKeyError)):
             custom_op(f"{ns}::f", fn, **options)
         assert f.operator.registrations == before

@@ -133,9 +133,8 @@ def test_namespace_of_a_name(fresh, verb, name, result):
         "impl": lambda: fresh.impl(name, kernel, "CPU"),
     }[verb]
     if result is None:
-        refused(
-            register, f"cannot {verb.partition('_')[0]} other::foo", f"the FRAGMENT library {fresh.namespace!r}",
-            f"opened at {fresh.site}", "the name has namespace 'other'")
+        refused(register, f"cannot {verb.partition('_')[0]} other::foo", f"the FRAGMENT library {fresh.namespace!r}",
+                f"opened at {fresh.site}", "the name has namespace 'other'")
         assert find("other::foo") is None
     else:
         register()
@@ -663,9 +662,8 @@ CONVENTIONS = {
         {"boxed": True, "with_keyset": True},
         lambda op, keys, stack: stack.push(f"{op.name.name} {stack.pop_arguments(3)[1:]} {keys.highest.name}")),
 }
-RESULTS = {
-    "plain": "f (2,) {}", "with_keyset": "f (2,) {} A", "boxed": "f (2, 'a')", "boxed_with_keyset": "f (2, 'a') A",
-}
+RESULTS = {"plain": "f (2,) {}", "with_keyset": "f (2,) {} A", "boxed": "f (2, 'a')",
+           "boxed_with_keyset": "f (2, 'a') A"}
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-KERNELS = {
-    "np::add": np.add, "np::maximum": np.maximum, "np::multiply": np.multiply, "np::negative": np.negative,
-    "np::subtract": np.subtract, "np::ones": np.ones,
-}
+KERNELS = {"np::add": np.add, "np::maximum": np.maximum, "np::multiply": np.multiply, "np::negative": np.negative,
+           "np::subtract": np.subtract, "np::ones": np.ones}
 MAKES = {"np::ones"}
 COMPOSITE = "composite"
 """x + x + y, made of two calls of np::add; tests give it a name of its own."""

@@ -357,9 +357,8 @@ def test_tasks_do_not_see_each_others_guards():
 
     async def main():
         first, second = asyncio.Event(), asyncio.Event()
-        await asyncio.gather(
-            task(include_keys("Tracer"), TRACED, first, second),
-            task(below_autograd(), (INITIAL, AUTOGRAD, "CPU"), second, first))
+        await asyncio.gather(task(include_keys("Tracer"), TRACED, first, second),
+                             task(below_autograd(), (INITIAL, AUTOGRAD, "CPU"), second, first))
         return state()
 
     assert asyncio.run(main()) == UNCHANGED
@@ -399,9 +398,8 @@ def test_kernels_in_tasks_are_chosen_by_the_guards_of_their_task(fresh, define, 
                 await asyncio.sleep(0)
 
     async def main():
-        await asyncio.gather(
-            task(include_keys("Tracer"), "Tracer"), task(default_backend("Meta"), "Meta"),
-            task(below_autograd(), "CPU"))
+        await asyncio.gather(task(include_keys("Tracer"), "Tracer"), task(default_backend("Meta"), "Meta"),
+                             task(below_autograd(), "CPU"))
 
     asyncio.run(main())
 

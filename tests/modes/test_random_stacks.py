@@ -269,9 +269,8 @@ ENTRIES = st.one_of(
     st.tuples(st.just("again"), NUMBERS),
     st.tuples(st.just("interpreter"), NUMBERS),
     st.tuples(st.just("wrap"), st.sampled_from(list(CLASSES)), NUMBERS),
-    st.tuples(
-        st.just("rule"), st.sampled_from(RULED), st.sampled_from(["decomposed", "whole", *CLASSES]),
-        st.sampled_from(["pass", "decline"])),
+    st.tuples(st.just("rule"), st.sampled_from(RULED), st.sampled_from(["decomposed", "whole", *CLASSES]),
+              st.sampled_from(["pass", "decline"])),
     st.just(("no_dispatch",)),
 )
 CALLS = st.lists(st.tuples(st.sampled_from(list(OPERATORS)), st.tuples(NUMBERS, NUMBERS)), min_size=1, max_size=4)

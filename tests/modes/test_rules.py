@@ -123,16 +123,13 @@ def test_rule_then_handler_then_the_next_entry_then_subclasses(op):
 
         return rule
 
-    with (
-        register_pydispatch(op, Declining, declining("rule of the modes")),
-        register_pydispatch(op, Wrapper, declining("rule of the class")),
-        Declining("outer", log), Declining("inner", log)):
+    with (register_pydispatch(op, Declining, declining("rule of the modes")),
+          register_pydispatch(op, Wrapper, declining("rule of the class")), Declining("outer", log),
+          Declining("inner", log)):
         op(Wrapper(X))
     called = f" {op.name}"
-    assert log[:6] == [
-        "rule of the modes", "inner" + called, "rule of the modes", "outer" + called, "rule of the class",
-        "Wrapper" + called,
-    ]
+    assert log[:6] == ["rule of the modes", "inner" + called, "rule of the modes", "outer" + called,
+                       "rule of the class", "Wrapper" + called]
     assert log[6:] == ["rule of the modes", "inner" + called, "rule of the modes", "outer" + called]
 
 

@@ -75,12 +75,10 @@ SYMBOLS = {
     "greater_equal": operator.ge, "less": operator.lt, "less_equal": operator.le, "multiply": operator.mul,
     "not_equal": operator.ne, "pow": operator.pow, "remainder": operator.mod, "subtract": operator.sub,
 }
-IN_PLACE = {
-    "add": operator.iadd, "bitwise_and": operator.iand, "bitwise_left_shift": operator.ilshift,
-    "bitwise_or": operator.ior, "bitwise_right_shift": operator.irshift, "bitwise_xor": operator.ixor,
-    "divide": operator.itruediv, "floor_divide": operator.ifloordiv, "multiply": operator.imul,
-    "pow": operator.ipow, "remainder": operator.imod, "subtract": operator.isub,
-}
+IN_PLACE = {"add": operator.iadd, "bitwise_and": operator.iand, "bitwise_left_shift": operator.ilshift,
+            "bitwise_or": operator.ior, "bitwise_right_shift": operator.irshift, "bitwise_xor": operator.ixor,
+            "divide": operator.itruediv, "floor_divide": operator.ifloordiv, "multiply": operator.imul,
+            "pow": operator.ipow, "remainder": operator.imod, "subtract": operator.isub}
 UNARY_SYMBOLS = {"abs": operator.abs, "bitwise_invert": operator.invert, "negative": operator.neg,
                  "positive": operator.pos}
 
@@ -216,10 +214,8 @@ def told(info: Any) -> list[Any]:
 
 # --- indexing --------------------------------------------------------------------------------------------------------
 
-KEYS = [
-    0, -1, (0, 1), (1, ..., 2), slice(None), slice(2, 0, -1), (slice(0, 1), slice(None, None, 2)), ..., None,
-    (None, 0), (slice(None), None, -1), (..., slice(1, None)), (), (0, 0, slice(3, 1)),
-]
+KEYS = [0, -1, (0, 1), (1, ..., 2), slice(None), slice(2, 0, -1), (slice(0, 1), slice(None, None, 2)), ..., None,
+        (None, 0), (slice(None), None, -1), (..., slice(1, None)), (), (0, 0, slice(3, 1))]
 for key in KEYS:
     add("getitem", lambda xp, x, key=key: x[key], values("int64", 2, 3, 4))
     add("setitem", lambda xp, x, key=key: written(xp, x, key, 9), values("float32", 2, 3, 4))

@@ -240,12 +240,10 @@ def test_compiled_operators_are_eager(name):
 
 
 UNIVERSAL = [name for name in CALLS if isinstance(numpys(name), np.ufunc) and numpys(name).signature is None]
-OPTIONS = {
-    "dtype=float32": {"dtype": "f4"}, "dtype=complex128": {"dtype": "D"}, "dtype=int32": {"dtype": "i4"},
-    "dtype=bool": {"dtype": "?"}, "dtype=float32, casting=unsafe": {"dtype": "f4", "casting": "unsafe"},
-    "casting=no": {"casting": "no"}, "subok=False": {"subok": False}, "order=C": {"order": "C"},
-    "where": {"where": np.array([True, False, True])},
-}
+OPTIONS = {"dtype=float32": {"dtype": "f4"}, "dtype=complex128": {"dtype": "D"}, "dtype=int32": {"dtype": "i4"},
+           "dtype=bool": {"dtype": "?"}, "dtype=float32, casting=unsafe": {"dtype": "f4", "casting": "unsafe"},
+           "casting=no": {"casting": "no"}, "subok=False": {"subok": False}, "order=C": {"order": "C"},
+           "where": {"where": np.array([True, False, True])}}
 DTYPES = "? b h i q B H I Q e f d g F D G".split()      # noqa: SIM905  one letter each
 
 

@@ -74,12 +74,10 @@ def test_signatures_are_numpys(name):
     assert parameters_of(function) == parameters_of(function.public) == found
 
 
-KINDS_BY_HAND = {
-    "add": "operator", "sort": "operator", "einsum": "written with operators", "linalg.solve": "operator",
-    "fft.rfft": "operator", "fft.rfft2": "written with operators", "median": "written with operators",
-    "argsort": "constant", "isnan": "constant", "sign": "operator", "shape": "constant", "searchsorted": "constant",
-    "nonzero": "constant", "linalg.matrix_rank": "constant", "bmat": "refused",
-}
+KINDS_BY_HAND = {"add": "operator", "sort": "operator", "einsum": "written with operators", "linalg.solve": "operator",
+                 "fft.rfft": "operator", "fft.rfft2": "written with operators", "median": "written with operators",
+                 "argsort": "constant", "isnan": "constant", "sign": "operator", "shape": "constant",
+                 "searchsorted": "constant", "nonzero": "constant", "linalg.matrix_rank": "constant", "bmat": "refused"}
 
 
 @pytest.mark.parametrize("name", KINDS_BY_HAND)

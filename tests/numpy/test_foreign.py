@@ -59,12 +59,10 @@ class Named:
         return f"{function.__name__} of {self.unit}"
 
 
-KEYS = [
-    Indexed(2), Indexed(-1), (Indexed(0), Indexed(1)), Arrayed([2, 0]), Arrayed(1), Arrayed([True, False, True]),
-    (Arrayed([0, 1]), Arrayed([1, 1])), (slice(None), Arrayed([3, 1])), Both([0, 2]), range(2), range(0), (range(2), 1),
-    memoryview(numpy.array([2, 1])), array.array("q", [1, 1]), Arrayed([]), [range(2), range(1, 3)], numpy.int8(1),
-    True, (numpy.array(2), slice(1, 3)),
-]
+KEYS = [Indexed(2), Indexed(-1), (Indexed(0), Indexed(1)), Arrayed([2, 0]), Arrayed(1), Arrayed([True, False, True]),
+        (Arrayed([0, 1]), Arrayed([1, 1])), (slice(None), Arrayed([3, 1])), Both([0, 2]), range(2), range(0),
+        (range(2), 1), memoryview(numpy.array([2, 1])), array.array("q", [1, 1]), Arrayed([]), [range(2), range(1, 3)],
+        numpy.int8(1), True, (numpy.array(2), slice(1, 3))]
 WRONG_KEYS = ["a", b"a", 1.5, {1, 2}, Arrayed([0.5]), Arrayed(["a"]), 1j]
 
 

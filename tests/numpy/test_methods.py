@@ -121,10 +121,8 @@ def test_methods_take_what_numpys_take(name):
     assert found.dtype == expected.dtype
 
 
-WRITING = {
-    "sum": (0,), "mean": (1,), "prod": (), "max": (0,), "std": (0,), "cumsum": (1,), "round": (), "clip": (1.0, 2.0),
-    "take": ([2, 0],), "trace": (), "dot": (np.arange(3.0),),
-}
+WRITING = {"sum": (0,), "mean": (1,), "prod": (), "max": (0,), "std": (0,), "cumsum": (1,), "round": (),
+           "clip": (1.0, 2.0), "take": ([2, 0],), "trace": (), "dot": (np.arange(3.0),)}
 
 
 @pytest.mark.parametrize("name", WRITING)

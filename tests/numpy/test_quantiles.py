@@ -87,11 +87,10 @@ def test_quantiles_of_many_elements_are_numpys(x, transform):
 def test_gradients_of_selected_elements_go_to_these(transform):
     x = MANY[0]
     order = np.argsort(x)
-    for function, parts in (
-        (lambda x: pnp.quantile(x, 0.95), {285: 1.0}), (lambda x: pnp.quantile(x, 0.9525), {285: 0.25, 286: 0.75}),
-        (pnp.median, {150: 1.0}), (lambda x: pnp.median(x[:300]) + 0 * x[0], None),
-        (lambda x: pnp.partition(x, 297)[-3:].sum(), {298: 1.0, 299: 1.0, 300: 1.0}),
-    ):
+    for function, parts in ((lambda x: pnp.quantile(x, 0.95), {285: 1.0}),
+                            (lambda x: pnp.quantile(x, 0.9525), {285: 0.25, 286: 0.75}), (pnp.median, {150: 1.0}),
+                            (lambda x: pnp.median(x[:300]) + 0 * x[0], None),
+                            (lambda x: pnp.partition(x, 297)[-3:].sum(), {298: 1.0, 299: 1.0, 300: 1.0})):
         found = transform(func.grad(function))(x)
         if parts is None:
             parts, order = {149: 0.5, 150: 0.5}, np.argsort(x[:300])

@@ -54,16 +54,12 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
     "geometric": (A / 5,), "hypergeometric": (COUNTS, 5, COUNTS[::-1] // 2), "logseries": (A / 5,), "zipf": (A + 1,),
 }
 """Parameters that broadcast, for every distribution of numbers that has some."""
-SMOOTH = [
-    "uniform", "normal", "exponential", "laplace", "logistic", "gumbel", "rayleigh", "lognormal", "weibull", "pareto",
-    "power", "triangular", "gamma", "standard_gamma", "beta", "chisquare", "f", "standard_t", "wald", "vonmises",
-    "noncentral_chisquare", "noncentral_f",
-]
+SMOOTH = ["uniform", "normal", "exponential", "laplace", "logistic", "gumbel", "rayleigh", "lognormal", "weibull",
+          "pareto", "power", "triangular", "gamma", "standard_gamma", "beta", "chisquare", "f", "standard_t", "wald",
+          "vonmises", "noncentral_chisquare", "noncentral_f"]
 """Distributions with a derivative."""
-INTEGERS = [
-    "binomial", "negative_binomial", "poisson", "geometric", "hypergeometric", "logseries", "zipf", "integers",
-    "multinomial", "multivariate_hypergeometric",
-]
+INTEGERS = ["binomial", "negative_binomial", "poisson", "geometric", "hypergeometric", "logseries", "zipf", "integers",
+            "multinomial", "multivariate_hypergeometric"]
 STANDARD = ["random", "standard_normal", "standard_exponential", "standard_cauchy"]
 CALLS = [
     *(call(name, *parameters) for name, parameters in PARAMETERS.items()),

@@ -32,12 +32,10 @@ cholesky cross det diagonal eig eigh eigvals eigvalsh inv matmul matrix_norm mat
 outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm
 """.split()     # noqa: SIM905  a list of 170 quoted names reads worse
 FFT = "fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft fftfreq rfftfreq fftshift ifftshift".split()   # noqa: SIM905
-ALIASES = {
-    "abs": "absolute", "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
-    "atan2": "arctan2", "atanh": "arctanh", "bitwise_invert": "invert", "bitwise_left_shift": "left_shift",
-    "bitwise_right_shift": "right_shift", "concat": "concatenate", "conj": "conjugate", "permute_dims": "transpose",
-    "pow": "power",
-}
+ALIASES = {"abs": "absolute", "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh",
+           "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh", "bitwise_invert": "invert",
+           "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "concat": "concatenate",
+           "conj": "conjugate", "permute_dims": "transpose", "pow": "power"}
 
 
 @together("name", [*NAMES, *[f"linalg.{name}" for name in LINALG], *[f"fft.{name}" for name in FFT]])

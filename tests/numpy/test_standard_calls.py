@@ -217,10 +217,8 @@ def test_what_the_standard_refuses(call):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", *FLOATING])
-@together("options", [
-    {}, {"stream": None}, {"max_version": (0, 8)}, {"max_version": (1, 0)}, {"max_version": (2, 0)}, {"copy": True},
-    {"copy": False}, {"copy": None, "dl_device": (1, 0)},
-], ids=str)
+@together("options", [{}, {"stream": None}, {"max_version": (0, 8)}, {"max_version": (1, 0)}, {"max_version": (2, 0)},
+                      {"copy": True}, {"copy": False}, {"copy": None, "dl_device": (1, 0)}], ids=str)
 def test_dlpack(dtype, options):
     x = Tensor(np.ones((2, 3), dtype))
     assert type(x.__dlpack__(**options)).__name__ == "PyCapsule"

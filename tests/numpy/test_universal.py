@@ -55,10 +55,8 @@ def test_methods_of_binary_functions(name, method):
 
 
 SHAPES = [(), (0,), (1,), (3,), (4, 0), (2, 3), (1, 2, 2)]
-REDUCED = [
-    {}, {"keepdims": True}, {"initial": 2}, {"initial": None}, {"dtype": "f8"}, {"dtype": "u1"}, {"dtype": "i8"},
-    {"where": np.array(True)}, {"where": np.array(False), "initial": 3},
-]
+REDUCED = [{}, {"keepdims": True}, {"initial": 2}, {"initial": None}, {"dtype": "f8"}, {"dtype": "u1"}, {"dtype": "i8"},
+           {"where": np.array(True)}, {"where": np.array(False), "initial": 3}]
 WITHOUT_LOOPS_OF_THEIR_OWN = {"arctan2", "atan2", "power", "pow", "ldexp"}
 """NumPy's loops for these take the first and the last element of a row alone on some processors, or exponents."""
 

@@ -8,9 +8,8 @@ from pydispatch.operators.declare import OF_FAMILIES
 from tests.operators.samples import NUMBERS, functional_names, random_names
 from tests.pages import with_tables
 
-CATEGORIES = (
-    "pointwise", "reduction", "accumulation", "sorting", "linalg", "calculus", "view", "join", "rearrangement",
-    "indexing", "creation", "conversion", "random")
+CATEGORIES = ("pointwise", "reduction", "accumulation", "sorting", "linalg", "calculus", "view", "join",
+              "rearrangement", "indexing", "creation", "conversion", "random")
 
 
 def category(name: str) -> str:

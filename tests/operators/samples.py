@@ -195,10 +195,8 @@ INT8, FLOAT32 = np.dtype(np.int8), np.dtype(np.float32)
 REAL = [dtype for dtype in DTYPES if dtype.kind != "c"]
 ALL = slice(None)
 
-KEYS = (
-    (), 0, -1, 5, (1, 2), (1, 1, 1), (0, 0, 0, 0), np.int64(1), 0.5,
-    slice(None, None, -1), slice(1, 9), (ALL, 1), (Ellipsis, 0), (0, Ellipsis, slice(0, 1)),
-    None, (None, 1, None), Ellipsis, (Ellipsis, Ellipsis))
+KEYS = ((), 0, -1, 5, (1, 2), (1, 1, 1), (0, 0, 0, 0), np.int64(1), 0.5, slice(None, None, -1), slice(1, 9), (ALL, 1),
+        (Ellipsis, 0), (0, Ellipsis, slice(0, 1)), None, (None, 1, None), Ellipsis, (Ellipsis, Ellipsis))
 INDEX_KEYS = (
     ints(1, 0), ints([0, 1], [1, 1]), np.array(1), ints(5), ints(0.5),
     (ints(0, 1), ints(2, 0)), (ints(0, 1), ints(0, 1, 2)), (ints(1), ints([0], [2]), slice(0, 4, 2)),
@@ -209,13 +207,11 @@ INDEX_KEYS = (
     (ALL, array((3, 4), bool)), (Ellipsis, array((4,), bool)), (array((2,), bool), ints(1)),
     (0, array((3, 4), bool), ints(0)), True, np.True_, (True, ints(0)), (ALL, False),
 )
-ASSIGNMENTS = (
-    (0, 2), ((1, 2), 0.5), (5, 1), (0, array((2,))), ((), array((2, 3), complex)), ((None, 0), array((1, 3))),
-    (ALL, array((3,))), ((ALL, 1), BYTES), (Ellipsis, array((1, 1, 1, 3), bool)))
-INDEX_ASSIGNMENTS = (
-    (ints(0, 0, 2), 1), (ints(0, 0, 2), array((3,), np.int8)), (ints(3, 3), array((2, 3), np.int8)), (ints(9), 1),
-    (ints(0), array((2,))), ((ints(0, 1), slice(None, 2)), 5), (array((4,), bool), 2),
-    (array((4,), bool), array((5, 3))), (array((4, 3), bool), array((8,), np.int8)))
+ASSIGNMENTS = ((0, 2), ((1, 2), 0.5), (5, 1), (0, array((2,))), ((), array((2, 3), complex)),
+               ((None, 0), array((1, 3))), (ALL, array((3,))), ((ALL, 1), BYTES), (Ellipsis, array((1, 1, 1, 3), bool)))
+INDEX_ASSIGNMENTS = ((ints(0, 0, 2), 1), (ints(0, 0, 2), array((3,), np.int8)), (ints(3, 3), array((2, 3), np.int8)),
+                     (ints(9), 1), (ints(0), array((2,))), ((ints(0, 1), slice(None, 2)), 5), (array((4,), bool), 2),
+                     (array((4,), bool), array((5, 3))), (array((4, 3), bool), array((8,), np.int8)))
 CREATED = [*(call(shape) for shape in ((), 3, (2, 3), (0, 2), -1)), *(call((2,), dtype=dtype) for dtype in DTYPES)]
 LIKE = [
     *(call(values) for values in (*LAYOUTS, MASK, COMPLEX, 2, np.int8(1))),
@@ -233,10 +229,9 @@ LISTED: dict[str, list[Sample]] = {
         *pointwise_samples("ldexp"), call(array((3,)), ints(1, 0, -2), casting="no"),
         *(call(array((3,), dtype), ints(1, 0, -2), dtype=FLOAT32) for dtype in (np.float32, np.float64)),
     ],
-    **{name: [
-        *(call(array(shape, dtype), order) for shape, dtype, order in product(((), (0,), (9,)), REAL, (1, 2, 3))),
-        call(strided(), order=1), call(0.5, 1), call(np.linspace(-7, 7, 9), 2),
-    ] for name in ("sinc_derivative", "i0_derivative")},
+    **{name: [*(call(array(shape, dtype), order) for shape, dtype, order in product(((), (0,), (9,)), REAL, (1, 2, 3))),
+              call(strided(), order=1), call(0.5, 1),
+              call(np.linspace(-7, 7, 9), 2)] for name in ("sinc_derivative", "i0_derivative")},
     "round": [
         *(call(array(shape, dtype), *decimals) for shape, dtype, decimals
           in product(((), (0,), (9,)), DTYPES, ((), (1,), (-1,)))),
@@ -424,12 +419,9 @@ LISTED: dict[str, list[Sample]] = {
         call(SCALAR, (), 3), call(EMPTY, 0, 1), call(EMPTY, ALL, 1), call(strided(), (ALL, 0), ints(1, 2, 3)),
         call(array((3,), np.uint8), 0, -1),
     ],
-    "index": [
-        *(call(CUBE, key) for key in INDEX_KEYS),
-        *(call(array((4,), dtype), ints(0, 2)) for dtype in DTYPES),
-        call(EMPTY, array((0,), np.int64)), call(EMPTY, array((0,), bool)), call(SCALAR, True),
-        call(SCALAR, np.array(False)), call(strided(), ints(2, 0)), call(strided(), array((3, 2), bool)),
-    ],
+    "index": [*(call(CUBE, key) for key in INDEX_KEYS), *(call(array((4,), dtype), ints(0, 2)) for dtype in DTYPES),
+              call(EMPTY, array((0,), np.int64)), call(EMPTY, array((0,), bool)), call(SCALAR, True),
+              call(SCALAR, np.array(False)), call(strided(), ints(2, 0)), call(strided(), array((3, 2), bool))],
     "index_put": [
         *(call(array((4, 3), dtype), *assignment, accumulate=accumulate) for dtype, accumulate, assignment
           in product((np.float64, np.int8), (False, True), INDEX_ASSIGNMENTS)),
@@ -482,9 +474,8 @@ LISTED: dict[str, list[Sample]] = {
         *(call(1, 4, dtype=dtype) for dtype in DTYPES), call(1, stop=4, step=2),
     ],
     "linspace": [
-        *(call(*ends) for ends in (
-            (0, 1), (0.5, 2j), (SHORT, 1), (array((2, 1)), array((3,), np.float32)), (ints(0, 1), ints(5, 6)),
-            (SHORT, array((3,))))),
+        *(call(*ends) for ends in ((0, 1), (0.5, 2j), (SHORT, 1), (array((2, 1)), array((3,), np.float32)),
+                                   (ints(0, 1), ints(5, 6)), (SHORT, array((3,))))),
         *(call(0, 10, num) for num in (0, 1, 5, -1)), call(0, 10, 5, False), call(0, 10, endpoint=False, num=4),
         *(call(WIDE, 1, 4, axis=axis) for axis in (0, 1, -1, 3)), *(call(0, 10, 4, dtype=dtype) for dtype in DTYPES),
     ],
@@ -597,11 +588,9 @@ POINTS: dict[str, list[Sample]] = {
         call(2, LAYERS, 1), call(0.1, LAYERS, 1.5),
     ],
     "where": [call(LAYERS, 1.0, LAYERS), call(True, LAYERS, 2), call(ints(0, 5), LAYERS[0], 1j * LAYERS)],
-    "prod": [
-        *(call(ZEROS, axis) for axis in (None, 0, 1, (0, 1), ())), call(ZEROS, -1, keepdims=True, initial=2.5),
-        call(ZEROS, 1, where=ZEROS < 1), call(ZEROS * (1 + 1j), 1),
-        call(ZEROS * (1 + 1j), 1, np.dtype(float)), call(LAYERS, (0, 2)), call(LAYERS, (2, 0)),
-    ],
+    "prod": [*(call(ZEROS, axis) for axis in (None, 0, 1, (0, 1), ())), call(ZEROS, -1, keepdims=True, initial=2.5),
+             call(ZEROS, 1, where=ZEROS < 1), call(ZEROS * (1 + 1j), 1), call(ZEROS * (1 + 1j), 1, np.dtype(float)),
+             call(LAYERS, (0, 2)), call(LAYERS, (2, 0))],
     "cumprod": [
         *(call(ZEROS, axis) for axis in (None, 0, 1)), call(ZEROS * (1 + 1j), 1), call(np.resize(ZEROS[:2], 37))],
     "max": [call(LAYERS, initial=0.5), call(LAYERS, (0, 2), initial=0.35), call(LAYERS, 0, initial=9)],

@@ -36,24 +36,20 @@ TWO = [
     call(False, np.array([True, True])), call(size=(2, 2), dtype=FLOAT32), call(FLOATS, dtype=FLOAT32),
     call(size=3, dtype=np.dtype(complex)), call(dtype=FLOAT32),
 ]
-SCALE = [
-    *SIZES, call(FLOATS), call(COLUMN, (2, 3)), call(2), call(np.array(0.5), 3), call(FLOATS, size=(0, 3)),
-    call(np.float32(2), (2,)),
-]
+SCALE = [*SIZES, call(FLOATS), call(COLUMN, (2, 3)), call(2), call(np.array(0.5), 3), call(FLOATS, size=(0, 3)),
+         call(np.float32(2), (2,))]
 SAMPLES: dict[str, list[Sample]] = {
     "random_uniform": TWO,
     "random_normal": TWO,
     "random_exponential": [*SCALE, call(FLOATS, dtype=FLOAT32)],
     "random_poisson": [*SCALE, call(FLOATS, dtype=FLOAT32), call(5.0, dtype=np.dtype(int))],
-    "random_binomial": [
-        call(1, 0.5), call(5, 0.5, 4), call(COUNTS, 0.25), call(3, FLOATS / 2, (2, 3)), call(COUNTS, COLUMN / 4),
-        call(10, 0.5, (0, 2)), call(np.int8(4), np.float32(0.5), size=()), call(1, 0.5, 3, dtype=FLOAT32),
-    ],
-    "random_integers": [
-        call(5), call(2, 7), call(5, size=(2, 3)), call(COUNTS), call(0, COUNTS, (2, 3)), call(COLUMN.astype(int), 9),
-        call(0, 1, 5, endpoint=True), call(0, COUNTS, endpoint=True), call(9, size=3, dtype=INT32),
-        call(0, 2, 4, np.dtype(bool)), call(9, dtype=np.dtype(np.uint8)), call(5, size=(0,)),
-    ],
+    "random_binomial": [call(1, 0.5), call(5, 0.5, 4), call(COUNTS, 0.25), call(3, FLOATS / 2, (2, 3)),
+                        call(COUNTS, COLUMN / 4), call(10, 0.5, (0, 2)), call(np.int8(4), np.float32(0.5), size=()),
+                        call(1, 0.5, 3, dtype=FLOAT32)],
+    "random_integers": [call(5), call(2, 7), call(5, size=(2, 3)), call(COUNTS), call(0, COUNTS, (2, 3)),
+                        call(COLUMN.astype(int), 9), call(0, 1, 5, endpoint=True), call(0, COUNTS, endpoint=True),
+                        call(9, size=3, dtype=INT32), call(0, 2, 4, np.dtype(bool)), call(9, dtype=np.dtype(np.uint8)),
+                        call(5, size=(0,))],
     "random_permutation": [
         call(5), call(0), call(-2), call(FLOATS), call(MATRIX), call(MATRIX, 1),
         call(MATRIX, axis=-1), call(MATRIX[:, ::2]), call(np.zeros((0, 2))), call(MATRIX > 5),

@@ -169,9 +169,8 @@ def test_gradients_of_examples_and_of_a_batch():
 
     np.testing.assert_allclose(func.vmap(func.grad(cubes))(X), 3 * X**2)
     np.testing.assert_allclose(func.grad(lambda x: func.vmap(cubes)(x).sum())(X), 3 * X**2)
-    np.testing.assert_allclose(
-        func.vmap(func.grad(lambda x, w: (sort(x) * w).sum()), (None, 0))(X[0], WEIGHTS),
-        WEIGHTS[:, np.argsort(np.argsort(X[0]))])
+    np.testing.assert_allclose(func.vmap(func.grad(lambda x, w: (sort(x) * w).sum()), (None, 0))(X[0], WEIGHTS),
+                               WEIGHTS[:, np.argsort(np.argsort(X[0]))])
 
 
 @pytest.mark.parametrize("wrap", [func.functionalize, lambda f: func.functionalize(f, remove="mutations_and_views")],

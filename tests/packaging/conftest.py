@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[2]
-NOT_SOURCE = shutil.ignore_patterns(
-    *(".git", ".venv", ".benchmarks", ".hypothesis", ".*_cache"),
-    *("__pycache__", "build", "dist", "*.egg-info", "*.so", "_build"))
+NOT_SOURCE = shutil.ignore_patterns(*(".git", ".venv", ".benchmarks", ".hypothesis", ".*_cache"),
+                                    *("__pycache__", "build", "dist", "*.egg-info", "*.so", "_build"))
 
 
 class Environment:
@@ -29,9 +28,8 @@ class Environment:
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the environment's Python. The caller looks at the return code and the output."""
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        return subprocess.run(
-            [str(self.interpreter), *arguments], cwd=self.folder, env=variables, capture_output=True, text=True,
-            check=False)
+        return subprocess.run([str(self.interpreter), *arguments], cwd=self.folder, env=variables, capture_output=True,
+                              text=True, check=False)
 
     def pip(self, *arguments: str | Path) -> None:
         """Run pip on the environment, and fail with its output."""

@@ -18,10 +18,8 @@ CORE_SOURCES, TYPES = [
     {path.relative_to(PACKAGE.parent).as_posix() for pattern in patterns for path in PACKAGE.glob(pattern)}
     for patterns in (("**/*.pyx", "**/*.pxd", "**/*.h"), ("**/*.pyi", "py.typed"))
 ]
-TOP_LEVEL = {
-    "CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md", "MANIFEST.in", "conftest.py",
-    "pyproject.toml", "setup.py",
-}
+TOP_LEVEL = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "README.md", "SECURITY.md", "MANIFEST.in", "conftest.py",
+             "pyproject.toml", "setup.py"}
 
 
 GENERATED_FOLDERS = ("docs/_build/", "docs/generated/")     # by Sphinx: examples of the pages as scripts

@@ -230,11 +230,10 @@ NOT_COMPARED = {
     "polyval",                                                          # coefficients in objects are Python's numbers
 }
 """Functions that need not give NumPy's result, but do not crash."""
-SPECIAL = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
-    "lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "abs", "invert", "getitem", "setitem", "delitem", "contains",
-    "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor", "ilshift",
-    "irshift", "index", "truth", "concat", "iconcat", "countOf", "length_hint")
+SPECIAL = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+           "lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "abs", "invert", "getitem", "setitem", "delitem",
+           "contains", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior",
+           "ixor", "ilshift", "irshift", "index", "truth", "concat", "iconcat", "countOf", "length_hint")
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------

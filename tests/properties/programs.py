@@ -664,10 +664,9 @@ def with_tag(tag: str) -> list[str]:
 
 OPERATORS = [name for name in DECLARATIONS if name not in LEFT_OUT]
 BINARY = [name for name in functional_names() if "pointwise" in DECLARATIONS[name].tags and n_arrays(name) == 2]
-LIKELIER = (
-    ["negative"], ["getitem"], ["getitem"], with_tag("view"), with_tag("inplace"), with_tag("inplace"),
-    ["setitem_", "index_put_", "scatter_add_"], with_tag("indexing"), with_tag("creation"), with_tag("join"),
-    with_tag("reduction"), with_tag("rearrangement"), with_tag("linalg"), with_tag("conversion"))
+LIKELIER = (["negative"], ["getitem"], ["getitem"], with_tag("view"), with_tag("inplace"), with_tag("inplace"),
+            ["setitem_", "index_put_", "scatter_add_"], with_tag("indexing"), with_tag("creation"), with_tag("join"),
+            with_tag("reduction"), with_tag("rearrangement"), with_tag("linalg"), with_tag("conversion"))
 """What half of the steps are drawn from, so that there are views, and writes through them."""
 HANDS = [OPERATORS[i::30] for i in range(30)]
 """All operators, dealt: what Hypothesis draws from as many comes in clusters, and leaves most of them out."""

@@ -122,9 +122,8 @@ def _(lib, backends):
 # --- registration -------------------------------------------------------------------------------------------
 
 
-@row(
-    "namespace mismatch in define", RegistrationError, "define other::f", "'{ns}'", "'other'", "FRAGMENT",
-    "conftest.py:")
+@row("namespace mismatch in define", RegistrationError, "define other::f", "'{ns}'", "'other'", "FRAGMENT",
+     "conftest.py:")
 def _(lib, backends):
     return lambda: lib.define("other::f(Tensor x) -> Tensor")
 
@@ -152,41 +151,36 @@ def _(lib, backends):
     return lambda: lib.define("f(Tensor x) -> Tensor")
 
 
-@row(
-    "kernel does not fit the schema: number", RegistrationError, "{ns}::f(Tensor x) -> Tensor, defined at", HERE,
-    "inferred: (Tensor _0, int _1) -> Tensor", "binary_kernel at", HERE, "number of arguments: expected 1, inferred 2")
+@row("kernel does not fit the schema: number", RegistrationError, "{ns}::f(Tensor x) -> Tensor, defined at", HERE,
+     "inferred: (Tensor _0, int _1) -> Tensor", "binary_kernel at", HERE, "number of arguments: expected 1, inferred 2")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor")
     return lambda: lib.impl("f", binary_kernel, "CPU")
 
 
-@row(
-    "schema does not fit the kernel: number", RegistrationError, "{ns}::f(Tensor x) -> Tensor, defined at", HERE,
-    "inferred: (Tensor _0, int _1) -> Tensor", "binary_kernel at", HERE, "number of arguments: expected 1, inferred 2")
+@row("schema does not fit the kernel: number", RegistrationError, "{ns}::f(Tensor x) -> Tensor, defined at", HERE,
+     "inferred: (Tensor _0, int _1) -> Tensor", "binary_kernel at", HERE, "number of arguments: expected 1, inferred 2")
 def _(lib, backends):
     lib.impl("f", binary_kernel, "CPU")
     return lambda: lib.define("f(Tensor x) -> Tensor")
 
 
-@row(
-    "kernel does not fit the schema: type", RegistrationError, "{ns}::f", "argument 1: expected Tensor, inferred int",
-    HERE)
+@row("kernel does not fit the schema: type", RegistrationError, "{ns}::f", "argument 1: expected Tensor, inferred int",
+     HERE)
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor")
     return lambda: lib.impl("f", int_kernel, "CPU")
 
 
-@row(
-    "kernel without annotations does not fit", RegistrationError, "{ns}::f", "takes 1 positional", "passes 2", HERE,
-    HERE)
+@row("kernel without annotations does not fit", RegistrationError, "{ns}::f", "takes 1 positional", "passes 2", HERE,
+     HERE)
 def _(lib, backends):
     lib.define("f(Tensor x, int y) -> Tensor")
     return lambda: lib.impl("f", kernel, "CPU")
 
 
-@row(
-    "kernel with another default", RegistrationError, "{ns}::f", "default for 'a' is 2", "the schema's is 1", HERE,
-    HERE)
+@row("kernel with another default", RegistrationError, "{ns}::f", "default for 'a' is 2", "the schema's is 1", HERE,
+     HERE)
 def _(lib, backends):
     lib.define("f(Tensor x, int a=1) -> Tensor")
     return lambda: lib.impl("f", lambda x, a=2: x, "CPU")
@@ -266,9 +260,8 @@ def _(lib, backends):
     return lambda: everything.impl("f", kernel, "CPU")
 
 
-@row(
-    "library of an unknown kind", RegistrationError, "DEF, FRAGMENT or IMPL, not 'PART'",
-    "Library('{ns}', \"FRAGMENT\")")
+@row("library of an unknown kind", RegistrationError, "DEF, FRAGMENT or IMPL, not 'PART'",
+     "Library('{ns}', \"FRAGMENT\")")
 def _(lib, backends):
     return lambda: Library(lib.namespace, "PART")
 
@@ -327,9 +320,8 @@ def _(lib, backends):
     return lambda: lib.impl("f", new_kernel, "CPU")
 
 
-@row(
-    "override that is not allowed", RegistrationError, "{ns}::f", "CPU", "binary_kernel at", HERE,
-    "allow_override=True")
+@row("override that is not allowed", RegistrationError, "{ns}::f", "CPU", "binary_kernel at", HERE,
+     "allow_override=True")
 def _(lib, backends):
     lib.impl("f", binary_kernel, "CPU")
     return lambda: lib.impl("f", kernel, "CPU", allow_override=False)
@@ -467,9 +459,8 @@ refused_call("too few values to strip", lambda f: f.default.strip_defaults([X]),
 refused_call("wrong arguments to explain", lambda f: f.explain(X), "'n'", "missing")
 
 
-@row(
-    "wrong type in a list", DispatchTypeError, "{ns}::f", "'xs'", "element 1", "expected Tensor", "str 'a'",
-    "schema: {ns}::f(")
+@row("wrong type in a list", DispatchTypeError, "{ns}::f", "'xs'", "element 1", "expected Tensor", "str 'a'",
+     "schema: {ns}::f(")
 def _(lib, backends):
     lib.define("f(Tensor[] xs) -> Tensor")
     return lambda: getattr(ops, lib.namespace).f([X, "a"])
@@ -494,9 +485,8 @@ def _(lib, backends):
     return lambda: getattr(ops, lib.namespace).f(arrays)
 
 
-@row(
-    "no kernel for the key", NoKernelError, "{ns}::f", "key CPU", "argument 'y' (position 2, ndarray)",
-    "Meta, AutogradCPU", "impl(")
+@row("no kernel for the key", NoKernelError, "{ns}::f", "key CPU", "argument 'y' (position 2, ndarray)",
+     "Meta, AutogradCPU", "impl(")
 def _(lib, backends):
     lib.define("f(int x, Tensor y) -> Tensor")
     lib.impl("f", lambda x, y: y, "Meta")
@@ -504,9 +494,8 @@ def _(lib, backends):
     return lambda: getattr(ops, lib.namespace).f(1, X)
 
 
-@row(
-    "no kernel for the key of a Tensor", NoKernelError, "{ns}::f", "key CPU", "argument 'x' (position 1, Tensor)",
-    "Meta")
+@row("no kernel for the key of a Tensor", NoKernelError, "{ns}::f", "key CPU", "argument 'x' (position 1, Tensor)",
+     "Meta")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor", kernel, "Meta")
     return lambda: getattr(ops, lib.namespace).f(Tensor(X))
@@ -518,9 +507,8 @@ def _(lib, backends):
     return lambda: getattr(ops, lib.namespace).f(X)
 
 
-@row(
-    "no kernel for the default backend", NoKernelError, "{ns}::f", "key CPU", "no argument is an array",
-    "default backend CPU")
+@row("no kernel for the default backend", NoKernelError, "{ns}::f", "key CPU", "no argument is an array",
+     "default backend CPU")
 def _(lib, backends):
     lib.define("f(Tensor[] xs) -> Tensor", lambda xs: xs[0], "Meta")
     return lambda: getattr(ops, lib.namespace).f([])
@@ -538,9 +526,8 @@ def _(lib, backends):
     return lambda: within(include_keys("A"), lambda: getattr(ops, lib.namespace).f(X))
 
 
-@row(
-    "no fake kernel", NoKernelError, "{ns}::f", "no fake kernel", "key Meta", "CompositeExplicitAutograd",
-    "library.register_fake(")
+@row("no fake kernel", NoKernelError, "{ns}::f", "no fake kernel", "key Meta", "CompositeExplicitAutograd",
+     "library.register_fake(")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor", kernel, "CEA")
     return lambda: getattr(ops, lib.namespace).f(MetaArray(3))
@@ -564,10 +551,9 @@ def within(guard, call):
         return call()
 
 
-@row(
-    "ambiguous AutogradOther", AmbiguousKernelError, "{ns}::f", "AutogradOther", "CompositeImplicitAutograd",
-    "SparseCPU", "impl(", "below_autograd()", "name: {ns}::f", "schema: {ns}::f(Tensor x) -> Tensor",
-    "SparseCPU: kernel at")
+@row("ambiguous AutogradOther", AmbiguousKernelError, "{ns}::f", "AutogradOther", "CompositeImplicitAutograd",
+     "SparseCPU", "impl(", "below_autograd()", "name: {ns}::f", "schema: {ns}::f(Tensor x) -> Tensor",
+     "SparseCPU: kernel at")
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor", kernel)
     lib.impl("f", kernel, "SparseCPU")
@@ -720,11 +706,9 @@ def test_the_error_catalogue(fresh, backends, row):
         assert caught.value.__cause__ is None
 
 
-BUILTINS = {
-    SchemaError: ValueError, RegistrationError: RuntimeError, UnknownKeyError: ValueError, DispatchTypeError: TypeError,
-    NoKernelError: NotImplementedError, AmbiguousKernelError: RuntimeError, StaleOperatorError: RuntimeError,
-    StateOrderError: RuntimeError, OperatorNotFoundError: LookupError,
-}
+BUILTINS = {SchemaError: ValueError, RegistrationError: RuntimeError, UnknownKeyError: ValueError,
+            DispatchTypeError: TypeError, NoKernelError: NotImplementedError, AmbiguousKernelError: RuntimeError,
+            StaleOperatorError: RuntimeError, StateOrderError: RuntimeError, OperatorNotFoundError: LookupError}
 
 
 @pytest.mark.parametrize(("error", "builtin"), BUILTINS.items(), ids=[error.__name__ for error in BUILTINS])

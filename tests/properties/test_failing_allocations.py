@@ -365,11 +365,10 @@ CALLS = {
 # They lead through functions of Python whose arguments closures hold: when CPython 3.11 cannot make the cell of such
 # an argument, it loses a reference to it, as `list` and `tuple` do. NumPy loses a Tensor that a ufunc is called with.
 # Tests below show both.
-LEAKING_ELSEWHERE = {
-    "Function", "array function", "checkpoint", "compile", "cond", "functionalize", "grad of a plan", "graph",
-    "hessian", "make_fx", "make_fx of a loop", "make_fx of grad", "make_fx, compiled", "map", "plan on the tape",
-    "plan with a call of an operator", "scan", "vmap grad", "vmap of a plan", "while_loop",
-}
+LEAKING_ELSEWHERE = {"Function", "array function", "checkpoint", "compile", "cond", "functionalize", "grad of a plan",
+                     "graph", "hessian", "make_fx", "make_fx of a loop", "make_fx of grad", "make_fx, compiled", "map",
+                     "plan on the tape", "plan with a call of an operator", "scan", "vmap grad", "vmap of a plan",
+                     "while_loop"}
 # Python makes up for up to six failures in a row there, and goes on.
 TRACING = {"make_fx", "make_fx of grad", "make_fx of a loop", "make_fx, compiled", "compile"}
 WATCHED = (X, Y, M, TX, TY, TM, LEAF, OTHER, OWN, MODE, _core.current_state())

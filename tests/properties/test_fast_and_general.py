@@ -145,10 +145,9 @@ def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
     which = [i for i, other in enumerate(known) if value is other and isinstance(value, (Tensor, np.ndarray))]
     if not isinstance(value, Tensor):
         return which, described_array(value, known, exactly)
-    return (
-        which, type(value).__name__, described_array(raw(value), known, exactly), value._version, value.requires_grad,
-        value.is_leaf, described_tape(value.grad_fn, {}), value.is_leaf and described(value.grad, [], exactly),
-        exactly and _core.is_view(value))
+    return (which, type(value).__name__, described_array(raw(value), known, exactly), value._version,
+            value.requires_grad, value.is_leaf, described_tape(value.grad_fn, {}),
+            value.is_leaf and described(value.grad, [], exactly), exactly and _core.is_view(value))
 
 
 def described_after_error(value: Any, known: list[Any], exactly: bool) -> Any:

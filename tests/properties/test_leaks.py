@@ -461,9 +461,8 @@ def subclasses_made(kit):
 def key_sets(kit):
     def call():
         keys = kit.keys | "Tracer"
-        (
-            keys - "CPU", keys & kit.keys, keys ^ kit.keys, list(keys), repr(keys), hash(keys), "CPU" in keys,
-            keys.highest)
+        (keys - "CPU", keys & kit.keys, keys ^ kit.keys, list(keys), repr(keys), hash(keys), "CPU" in keys,
+         keys.highest)
         (keys == kit.keys, pickle.loads(pickle.dumps(keys)), DispatchKeySet.full_after("Tracer"), DispatchKey("CPU"))
 
     return call

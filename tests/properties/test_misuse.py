@@ -21,17 +21,12 @@ from tests.together import together
 NP = ops.np
 X = np.arange(3.0)
 CLASSES = [cls for cls in vars(_core).values() if isinstance(cls, type) and cls.__module__ == "pydispatch._core"]
-MADE_BY_THE_CORE = [
-    _core.Memory, _core.State, _core.InterpreterStack, _core.GradientSlot, _core.TapeNode, _core.BackwardPass,
-    _core.VjpFunction, _core.Wrapper,
-    _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, _core.PythonWrapper,
-]
-FILLED_AT_ONCE = [
-    _core.Signature, _core.TableEntry, _core.Table, _core.Derivative, _core.UfuncChain, _core.Product,
-    _core.BatchingRule, _core.Context, _core.OpOverload, _core.OpOverloadPacket, _core.Reduction, _core.Method,
-    _core.ArrayMethod, _core.OutKernel,
-    _core.AnyDevice, _core.GuardedCall,
-]
+MADE_BY_THE_CORE = [_core.Memory, _core.State, _core.InterpreterStack, _core.GradientSlot, _core.TapeNode,
+                    _core.BackwardPass, _core.VjpFunction, _core.Wrapper, _core.GradTensor, _core.JvpTensor,
+                    _core.BatchedTensor, _core.PythonWrapper]
+FILLED_AT_ONCE = [_core.Signature, _core.TableEntry, _core.Table, _core.Derivative, _core.UfuncChain, _core.Product,
+                  _core.BatchingRule, _core.Context, _core.OpOverload, _core.OpOverloadPacket, _core.Reduction,
+                  _core.Method, _core.ArrayMethod, _core.OutKernel, _core.AnyDevice, _core.GuardedCall]
 
 
 def test_classes_of_the_core_are_its_own():
@@ -227,10 +222,8 @@ def test_formulas_fit_their_operator():
             name="F", operator=None, broadcasts=False, in_place=False, lists=0, source=None, **arguments)
 
     derivative()
-    for changes in (
-        {"inputs": ((1,),)}, {"inputs": ((-1,),)}, {"inputs": ((0,) * 17,)}, {"inputs": ()}, {"fused": ()},
-        {"formulas": (None,) * 65}, {"residuals": ((0, 0),) * 17},
-    ):
+    for changes in ({"inputs": ((1,),)}, {"inputs": ((-1,),)}, {"inputs": ((0,) * 17,)}, {"inputs": ()}, {"fused": ()},
+                    {"formulas": (None,) * 65}, {"residuals": ((0, 0),) * 17}):
         with pytest.raises(ValueError, match=r"formula|residuals"):
             derivative(**changes)
     with pytest.raises(TypeError, match="not a fused formula"):

@@ -40,9 +40,8 @@ CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 CEANF = CEA + "NonFunctional"
 ALIASES = ("Autograd", CIA, CEA, CEANF)
 PAIRS_OF_ALIASES = tuple(itertools.combinations(ALIASES, 2))
-RUNTIME_KEYS = (
-    "CPU", "A", "Meta", "SparseCPU", "SparseA", "BackendSelect", "Python", "Tracer",
-    "AutogradOther", "AutogradCPU", "AutogradA", "AutogradMeta")
+RUNTIME_KEYS = ("CPU", "A", "Meta", "SparseCPU", "SparseA", "BackendSelect", "Python", "Tracer", "AutogradOther",
+                "AutogradCPU", "AutogradA", "AutogradMeta")
 LABELS = {"Autograd": Label.AUTOGRAD, CIA: Label.COMPOSITE} | dict.fromkeys((CEA, CEANF), Label.DEFAULT_BACKEND)
 
 # The schemas that each operator may get, how to call it with two values, the parameters that a kernel may have,
@@ -127,10 +126,8 @@ class Model:
     def __init__(self, backends):
         self.tiny = load()
         self.Tensor = self.tiny.Tensor
-        keys = {
-            MetaArray: "Meta", backends.ArrayA: "A", backends.ArrayB: "B", backends.ArrayC: "C",
-            backends.SparseArray: "SparseCPU", backends.SparseArrayA: "SparseA",
-        }
+        keys = {MetaArray: "Meta", backends.ArrayA: "A", backends.ArrayB: "B", backends.ArrayC: "C",
+                backends.SparseArray: "SparseCPU", backends.SparseArrayA: "SparseA"}
         self.tiny.ARRAY_TYPES |= {array_type: self.tiny.keyset(key) for array_type, key in keys.items()}
 
     def call(self, operator, args, kwargs):
@@ -165,11 +162,9 @@ class Comparison(stateful.RuleBasedStateMachine):
         self.tokens = (f"k{n}" for n in itertools.count())
         self.entered = []           # guards, with what each does to the model's state
         array = np.ones(2)
-        raw = {
-            "array": array, "subclass": array.view(Subclass), "meta": MetaArray((2,)), "scalar": 1.0,
-            "A": backends.ArrayA(array), "B": backends.ArrayB(array), "C": backends.ArrayC(array),
-            "sparse": backends.SparseArray(array), "sparse A": backends.SparseArrayA(array),
-        }
+        raw = {"array": array, "subclass": array.view(Subclass), "meta": MetaArray((2,)), "scalar": 1.0,
+               "A": backends.ArrayA(array), "B": backends.ArrayB(array), "C": backends.ArrayC(array),
+               "sparse": backends.SparseArray(array), "sparse A": backends.SparseArrayA(array)}
         tensors = {"tensor": "array", "meta tensor": "meta", "A tensor": "A", "sparse tensor": "sparse"}
         self.values = {
             side: raw | {name: side.Tensor(raw[inner]) for name, inner in tensors.items()}
@@ -271,9 +266,8 @@ class Comparison(stateful.RuleBasedStateMachine):
         """Empty, or with definitions."""
         return stateful.multiple(*itertools.chain(*(self.define_one(name, 0, "FRAGMENT") for name in names)))
 
-    @stateful.rule(
-        target=handles, names=st.lists(operators, min_size=1, max_size=3), which=st.integers(0, 1),
-        library=st.sampled_from(("DEF", "FRAGMENT")))
+    @stateful.rule(target=handles, names=st.lists(operators, min_size=1, max_size=3), which=st.integers(0, 1),
+                   library=st.sampled_from(("DEF", "FRAGMENT")))
     def define(self, names, which, library):
         return stateful.multiple(*itertools.chain(*(self.define_one(name, which, library) for name in names)))
 
@@ -283,9 +277,8 @@ class Comparison(stateful.RuleBasedStateMachine):
             lambda: self.libraries[library].define(operator + schema), lambda: self.define_in_model(operator, schema))
         return self.keep(library, handle, registrations)
 
-    @stateful.rule(
-        target=handles, kernel=st.sampled_from(KERNELS), which=st.integers(0, 1), key=keys,
-        library=st.sampled_from(("DEF", "FRAGMENT")))
+    @stateful.rule(target=handles, kernel=st.sampled_from(KERNELS), which=st.integers(0, 1), key=keys,
+                   library=st.sampled_from(("DEF", "FRAGMENT")))
     def define_with_kernel(self, kernel, which, key, library):
         operator, parameters = kernel
         schema = SCHEMAS[operator][which % len(SCHEMAS[operator])]
@@ -313,9 +306,8 @@ class Comparison(stateful.RuleBasedStateMachine):
         return self.keep(library, handle, registrations)
 
     @stateful.precondition(lambda self: any(map(self.schema_of, SCHEMAS)))
-    @stateful.rule(
-        target=handles, data=st.data(), aliases=st.sampled_from(PAIRS_OF_ALIASES), key=st.none() | keys,
-        library=st.sampled_from(("DEF", "FRAGMENT")))
+    @stateful.rule(target=handles, data=st.data(), aliases=st.sampled_from(PAIRS_OF_ALIASES), key=st.none() | keys,
+                   library=st.sampled_from(("DEF", "FRAGMENT")))
     def implement_under_two_aliases(self, data, aliases, key, library):
         """Implement a defined operator under two aliases between which the precedence decides."""
         operator = data.draw(st.sampled_from(list(filter(self.schema_of, SCHEMAS))))
@@ -372,9 +364,8 @@ class Comparison(stateful.RuleBasedStateMachine):
             change(state)
         self.tiny.state.update(state)
 
-    @stateful.rule(
-        target=guards, how=st.sampled_from(("include", "exclude", "force", "backend")),
-        one=keys, other=st.sampled_from(RUNTIME_KEYS))
+    @stateful.rule(target=guards, how=st.sampled_from(("include", "exclude", "force", "backend")), one=keys,
+                   other=st.sampled_from(RUNTIME_KEYS))
     def enter(self, how, one, other):
         members, keyset = self.tiny.MEMBERS, self.tiny.keyset
 

@@ -475,9 +475,8 @@ def test_def_intermediate_states(explore):
 
 def test_def_impl_schema_mismatch_of_2020(explore):
     findings = explore(define(S2), impl(), refused=True)
-    assert_error(
-        findings, "operator foo", f"expected: {S2}, defined at <site>",
-        "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1")
+    assert_error(findings, "operator foo", f"expected: {S2}, defined at <site>",
+                 "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1")
     assert without_sites(findings[{0}].state) == state(S2, "FROM_SCHEMA")
     assert without_sites(findings[{1}].state) == state("(none)", "", f"{CIA}: impl_t_t")
 
@@ -502,12 +501,10 @@ def test_overwrite_catchall(explore):
 FOUR_KERNELS = ("CPU: impl_t_t", "AutogradCPU: impl_t_t", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
 
 TABLE_9_5 = {
-    "def": Row(
-        [define(S1), impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
-        state(S1, "FROM_SCHEMA", *FOUR_KERNELS)),
-    "def_with_inference": Row(
-        [define_by_name(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
-        state(INFERRED, "CONSERVATIVE", *FOUR_KERNELS[:3], f"{CIA}: math")),
+    "def": Row([define(S1), impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
+               state(S1, "FROM_SCHEMA", *FOUR_KERNELS)),
+    "def_with_inference": Row([define_by_name(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
+                              state(INFERRED, "CONSERVATIVE", *FOUR_KERNELS[:3], f"{CIA}: math")),
     "def_only": Row([define(S2)], state(S2, "FROM_SCHEMA"), "- - - - FB FB FB FB"),
     "impl_only": Row([impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")], state("(none)", "", *FOUR_KERNELS)),
     "computed_table": Row(
@@ -518,14 +515,11 @@ TABLE_9_5 = {
         [define_by_name(), impl("CPU")],
         state(INFERRED, "CONSERVATIVE", "CPU: impl_t_t", f"{CIA}: math"),
         "math impl_t_t math math math FB math math"),
-    "computed_table_with_math": Row(
-        [define(S1), impl("CIA", "math")],
-        state(S1, "FROM_SCHEMA", f"{CIA}: math"),
-        "math math math math math math math math"),
-    "computed_table_with_cpu_math": Row(
-        [define(S1), impl("CPU", "cpu"), impl("CIA", "math")],
-        state(S1, "FROM_SCHEMA", "CPU: cpu", f"{CIA}: math"),
-        "math cpu math math math FB math math"),
+    "computed_table_with_math": Row([define(S1), impl("CIA", "math")], state(S1, "FROM_SCHEMA", f"{CIA}: math"),
+                                    "math math math math math math math math"),
+    "computed_table_with_cpu_math": Row([define(S1), impl("CPU", "cpu"), impl("CIA", "math")],
+                                        state(S1, "FROM_SCHEMA", "CPU: cpu", f"{CIA}: math"),
+                                        "math cpu math math math FB math math"),
     "computed_table_with_autograd": Row(
         [define(S1), impl("Autograd", "ag")], state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: ag"), "- - - - ag ag ag ag"),
     "computed_table_with_cpu_autograd_math": Row(
@@ -555,33 +549,25 @@ TABLE_9_5 = {
         "SparseCPU=default Meta=math",      # a default kernel does not cover Meta
     ),
     "def_with_explicit_alias": Row([define(S2, "PURE_FUNCTION")], state(S2, "PURE_FUNCTION")),
-    "helper_basic": Row(
-        [define(S1), impl("CPU", "cpu"), impl("A", "a"), impl("B", "b"), impl("CIA", "math")],
-        state(S1, "FROM_SCHEMA", "CPU: cpu", "A: a", "B: b", f"{CIA}: math"),
-        "math cpu a b math FB FB FB",
-        "SparseCPU=math",
-    ),
+    "helper_basic": Row([define(S1), impl("CPU", "cpu"), impl("A", "a"), impl("B", "b"), impl("CIA", "math")],
+                        state(S1, "FROM_SCHEMA", "CPU: cpu", "A: a", "B: b", f"{CIA}: math"),
+                        "math cpu a b math FB FB FB", "SparseCPU=math"),
     "helper_math_autogradcpu": Row(
-        [
-            define(S1), impl("CPU", "cpu"), impl("A", "a"), impl("B", "b"), impl("CIA", "math"),
-            impl("AutogradCPU", "agcpu"),
-        ],
+        [define(S1), impl("CPU", "cpu"), impl("A", "a"), impl("B", "b"), impl("CIA", "math"),
+         impl("AutogradCPU", "agcpu")],
         state(S1, "FROM_SCHEMA", "CPU: cpu", "A: a", "B: b", "AutogradCPU: agcpu", f"{CIA}: math"),
         "math cpu a b math agcpu FB FB",
     ),
     "helper_defaultbackend_autogradcpu": Row(
-        [
-            define(S1), impl("CPU", "cpu"), impl("A", "a"), impl("B", "b"), impl("CEA", "default"),
-            impl("AutogradCPU", "agcpu"),
-        ],
+        [define(S1), impl("CPU", "cpu"), impl("A", "a"), impl("B", "b"), impl("CEA", "default"),
+         impl("AutogradCPU", "agcpu")],
         state(S1, "FROM_SCHEMA", "CPU: cpu", "A: a", "B: b", "AutogradCPU: agcpu", f"{CEA}: default"),
         "default cpu a b FB agcpu FB FB",
         "SparseCPU=default",
     ),
-    "helper_autogradother": Row(
-        [define(S1), impl("CPU", "cpu"), impl("SparseCPU", "sparse"), impl("CIA", "math")],
-        state(S1, "FROM_SCHEMA", "CPU: cpu", "SparseCPU: sparse", f"{CIA}: math"),
-        "math cpu math math ambiguous FB math math"),
+    "helper_autogradother": Row([define(S1), impl("CPU", "cpu"), impl("SparseCPU", "sparse"), impl("CIA", "math")],
+                                state(S1, "FROM_SCHEMA", "CPU: cpu", "SparseCPU: sparse", f"{CIA}: math"),
+                                "math cpu math math ambiguous FB math math"),
     "helper_defaultbackend_math": Row(      # refused by the helper upstream, not by the dispatcher
         [define(S1), impl("CIA", "math"), impl("CEA", "default")],
         state(S1, "FROM_SCHEMA", f"{CIA}: math", f"{CEA}: default"),
@@ -604,9 +590,8 @@ def test_all_orders(explore, row):
 
 def test_def_impl_schema_mismatch(explore):
     findings = explore(define(S2), impl(), impl("CPU"), refused=True)
-    assert_error(
-        findings, "operator foo", f"expected: {S2}, defined at <site>",
-        "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1")
+    assert_error(findings, "operator foo", f"expected: {S2}, defined at <site>",
+                 "inferred: (Tensor _0) -> Tensor, kernel impl_t_t", "number of arguments: expected 2, inferred 1")
 
 
 @pytest.mark.parametrize("first", [define(S1), define(S1, "PURE_FUNCTION")], ids=["FROM_SCHEMA", "PURE"])
@@ -620,9 +605,8 @@ def test_multiple_def(explore, first, second):
 
 def test_multiple_fallback(explore):
     findings = explore(fallback("B"), fallback("B"), refused=True)
-    assert_error(
-        findings, "the key B has a fallback already",
-        "fallback at <site>, registered at <site>, repeats fallback at <site>, registered at <site>")
+    assert_error(findings, "the key B has a fallback already",
+                 "fallback at <site>, registered at <site>, repeats fallback at <site>, registered at <site>")
 
 
 def test_overwrite_math(explore):

@@ -61,9 +61,8 @@ def functionalized_without_views(program: Program) -> Run:
     return functionalize(program.function, remove="mutations_and_views")
 
 
-WAYS = (
-    on_tensors, under_a_logging_mode, as_logging_tensors, as_logging_tensors_twice, functionalized,
-    functionalized_without_views)
+WAYS = (on_tensors, under_a_logging_mode, as_logging_tensors, as_logging_tensors_twice, functionalized,
+        functionalized_without_views)
 
 
 def traced(program: Program) -> Graph:

@@ -158,12 +158,10 @@ BATCH = {"a": np.array([2.0, 5.0]), "b": np.array([3.0, 7.0])}
     (lambda: vmap(alternating(), chunk_size=1)(np.ones(2)), swapped(np.ones(2), 2 * np.ones(2))),
     (lambda: make_fx(lambda d: d["a"] - d["b"])(PAIR)(SWAPPED), -ONE),
     (lambda: make_fx(lambda d: d["a"] - d["b"])(PAIR).compile()(SWAPPED), -ONE),
-], ids=[
-    "scan", "scan over data", "vmap of scan", "while_loop", "associative_scan", "map", "cond", "cond other",
-    "vmap of cond", "vmap of cond over data", "Function.jvp", "vmap of Function.jvp", "Function.backward",
-    "swapped arg", "vmap of grad", "grad of vmap", "transposed backward", "tape", "vjp", "jvp", "linearize", "in_dims",
-    "out_dims", "chunks", "graph", "compiled graph",
-])
+], ids=["scan", "scan over data", "vmap of scan", "while_loop", "associative_scan", "map", "cond", "cond other",
+        "vmap of cond", "vmap of cond over data", "Function.jvp", "vmap of Function.jvp", "Function.backward",
+        "swapped arg", "vmap of grad", "grad of vmap", "transposed backward", "tape", "vjp", "jvp", "linearize",
+        "in_dims", "out_dims", "chunks", "graph", "compiled graph"])
 def test_keys_in_another_order(call, expected):
     same(call(), expected)
 
@@ -193,11 +191,9 @@ def test_keys_in_another_order(call, expected):
      "argument 0 is {'a': *, 'c': *}", "expected {'a': *, 'b': *}"),
     (lambda: make_fx(lambda d: d["x"]["a"])({"x": PAIR, "y": ONE})({"y": ONE, "x": {"b": ONE}}), DispatchTypeError,
      "argument 0['x'] is {'b': *}", "expected {'a': *, 'b': *}"),
-], ids=[
-    "scan nested", "scan tuple for dict", "scan key", "scan None", "while_loop tuple", "while_loop dict",
-    "associative_scan", "cond", "backward", "vmap of backward", "transposed backward", "Function.jvp",
-    "graph", "graph inner",
-])
+], ids=["scan nested", "scan tuple for dict", "scan key", "scan None", "while_loop tuple", "while_loop dict",
+        "associative_scan", "cond", "backward", "vmap of backward", "transposed backward", "Function.jvp", "graph",
+        "graph inner"])
 def test_another_structure(call, error, found, wanted):
     with pytest.raises(error) as raised:
         call()

@@ -115,27 +115,20 @@ def test_other_namespaces_load_no_pack(folder):
 
 
 BAD = {
-    "import error": (
-        "import package_that_is_not_there",
-        "failed to load: ModuleNotFoundError: No module named 'package_that_is_not_there'"),
-    "another namespace": (
-        GOOD.replace('"found"', '"elsewhere"').replace("print", "str"),
-        "ops.found: the pack bad-pack 1.2 (bad_pack) declares no operator of this namespace"),
-    "schema": (
-        GOOD.replace('"Tensor x"', '"Tensor"'),
-        "ops.found: the pack bad-pack 1.2 (bad_pack) failed to load: SchemaError: "),
-    "kernel": (
-        GOOD.replace("lambda x: x * 2", "None"),
-        "failed to load: RegistrationError: operator found::twice: kernel is a NoneType, expected a function"),
-    "formula": (
-        GOOD.replace("lambda g: twice(g)", "(2.0,)"),
-        "operator found::twice: a formula of vjp is a float, expected a function or None"),
-    "formulas": (
-        GOOD.replace("lambda g: twice(g)", "(None, None)"),
-        "operator found::twice: vjp has 2 formulas, but the schema has 1 arrays among its arguments"),
-    "part of a declaration": (
-        GOOD.replace("vjp=", "gradient="),
-        "operator found::twice: unknown parameter `gradient`, expected some of "),
+    "import error": ("import package_that_is_not_there",
+                     "failed to load: ModuleNotFoundError: No module named 'package_that_is_not_there'"),
+    "another namespace": (GOOD.replace('"found"', '"elsewhere"').replace("print", "str"),
+                          "ops.found: the pack bad-pack 1.2 (bad_pack) declares no operator of this namespace"),
+    "schema": (GOOD.replace('"Tensor x"', '"Tensor"'),
+               "ops.found: the pack bad-pack 1.2 (bad_pack) failed to load: SchemaError: "),
+    "kernel": (GOOD.replace("lambda x: x * 2", "None"),
+               "failed to load: RegistrationError: operator found::twice: kernel is a NoneType, expected a function"),
+    "formula": (GOOD.replace("lambda g: twice(g)", "(2.0,)"),
+                "operator found::twice: a formula of vjp is a float, expected a function or None"),
+    "formulas": (GOOD.replace("lambda g: twice(g)", "(None, None)"),
+                 "operator found::twice: vjp has 2 formulas, but the schema has 1 arrays among its arguments"),
+    "part of a declaration": (GOOD.replace("vjp=", "gradient="),
+                              "operator found::twice: unknown parameter `gradient`, expected some of "),
 }
 
 

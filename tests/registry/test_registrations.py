@@ -67,9 +67,8 @@ class Run:
     def seen(self) -> tuple[object, ...]:
         """Return the state that registrations can change."""
         check_invariants()
-        return (
-            dump_state(self.name), dump_table(self.name), self.counts, sorted(registrations.operators), dir(ops),
-            [handle.key for handle in registrations.fallbacks], list(self.library.handles))
+        return (dump_state(self.name), dump_table(self.name), self.counts, sorted(registrations.operators), dir(ops),
+                [handle.key for handle in registrations.fallbacks], list(self.library.handles))
 
 
 @pytest.fixture

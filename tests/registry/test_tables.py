@@ -90,10 +90,8 @@ def test_the_computed_table(operator, registered, row):
 @examples
 def test_labels_of_the_computed_table(operator, registered, row):
     rows = build_table(operator(registered)).rows
-    labels = {
-        "CIA": Label.COMPOSITE, "CEA": Label.DEFAULT_BACKEND, "CEANF": Label.DEFAULT_BACKEND,
-        "Autograd": Label.AUTOGRAD, "FB": Label.FALLBACK, "ambiguous": Label.AMBIGUOUS,
-    }
+    labels = {"CIA": Label.COMPOSITE, "CEA": Label.DEFAULT_BACKEND, "CEANF": Label.DEFAULT_BACKEND,
+              "Autograd": Label.AUTOGRAD, "FB": Label.FALLBACK, "ambiguous": Label.AMBIGUOUS}
     for key, expected in zip(COLUMNS, row.split(), strict=True):
         if expected != "-":
             assert rows[parse_key(key).slot].label == labels.get(expected, Label.KERNEL)
@@ -240,9 +238,8 @@ def expected(key: DispatchKey, keys: frozenset[str]) -> str:
     return "fallback"
 
 
-REGISTERABLE = (
-    "CPU", "A", "Meta", "SparseCPU", "SparseMeta", "AutogradCPU", "AutogradMeta", "AutogradOther",
-    "Autograd", "CIA", "CEA", "CEANF")
+REGISTERABLE = ("CPU", "A", "Meta", "SparseCPU", "SparseMeta", "AutogradCPU", "AutogradMeta", "AutogradOther",
+                "Autograd", "CIA", "CEA", "CEANF")
 
 
 def test_choices_are_the_precedence_for_every_set_of_keys():

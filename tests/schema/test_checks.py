@@ -33,9 +33,8 @@ def test_strict(text, tags):
     ("f(Tensor x, Tensor(a!) y) -> Tensor(a!)", ["neither an out argument nor the first"]),
     ("f(Tensor x) -> Tensor(a!)", ["neither an out argument nor the first"]),
     ("f(Tensor x, *, Tensor(a!) out) -> Tensor", ["not the out arguments in order", "(Tensor(a!))"]),
-    (
-        "f(*, Tensor(a!) x, Tensor(b!) y) -> (Tensor(b!), Tensor(a!))",
-        ["not the out arguments in order", "(Tensor(a!), Tensor(b!))"]),
+    ("f(*, Tensor(a!) x, Tensor(b!) y) -> (Tensor(b!), Tensor(a!))",
+     ["not the out arguments in order", "(Tensor(a!), Tensor(b!))"]),
 ])
 def test_not_strict(text, parts):
     with pytest.raises(SchemaError) as raised:

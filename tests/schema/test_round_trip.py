@@ -30,9 +30,8 @@ identifiers = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True).filte
     lambda text: text not in RESERVED_WORDS and text != "default" and not text.startswith("__"))
 alias_names = st.one_of(st.just("*"), identifiers)
 alias_sets = st.frozensets(alias_names, min_size=1, max_size=3)
-own_aliases = st.one_of(
-    st.builds(AliasInfo, alias_sets, st.booleans(), st.one_of(st.none(), alias_sets)),
-    st.just(AliasInfo(frozenset(), True)))
+own_aliases = st.one_of(st.builds(AliasInfo, alias_sets, st.booleans(), st.one_of(st.none(), alias_sets)),
+                        st.just(AliasInfo(frozenset(), True)))
 named_types = st.sampled_from([*BASE_TYPES, "Color", "Plan"]).map(lambda text: argument(f"{text} x").type)
 types = st.recursive(named_types, lambda inner: st.one_of(
     inner.map(optional),

@@ -16,10 +16,8 @@ from tests.together import together
 POINTS = np.array([-0.4, 0.5, 1.1, 2.5, 3.0, 4.2])
 PLACES = np.array([[-1.0, -0.4, 0.2, 1.1], [2.0, 2.9, 4.2, 5.0]])
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
-CONDITIONS = {
-    "not-a-knot": "not-a-knot", "periodic": "periodic", "clamped": "clamped", "natural": "natural",
-    "pair": ("natural", "not-a-knot"), "derivatives": ((1, np.array([0.5, -1.0])), (2, np.array([0.2, 0.3]))),
-}
+CONDITIONS = {"not-a-knot": "not-a-knot", "periodic": "periodic", "clamped": "clamped", "natural": "natural",
+              "pair": ("natural", "not-a-knot"), "derivatives": ((1, np.array([0.5, -1.0])), (2, np.array([0.2, 0.3])))}
 
 
 def values(n, *, is_periodic=False, dtype=float):

@@ -299,10 +299,8 @@ def test_refused_functions_take_arrays_and_say_why_they_take_no_tensors(name):
 # --- sums of exponentials --------------------------------------------------------------------------------------------
 
 INF = math.inf
-SPECIAL_SUMS = [
-    [0.0, 1.0, -2.0], [0.0, -INF, 1.0], [-INF, -INF], [INF, 1.0], [INF, INF, 0.0], [1e4, 1e4 + 1], [0.0, -40.0],
-    [0.0, -745.0], [-1e308, -1e308], [5.0],
-]
+SPECIAL_SUMS = [[0.0, 1.0, -2.0], [0.0, -INF, 1.0], [-INF, -INF], [INF, 1.0], [INF, INF, 0.0], [1e4, 1e4 + 1],
+                [0.0, -40.0], [0.0, -745.0], [-1e308, -1e308], [5.0]]
 
 
 @pytest.mark.parametrize("values", SPECIAL_SUMS)
@@ -551,18 +549,14 @@ def test_where_leaves_elements_out():
 
 # --- other libraries -------------------------------------------------------------------------------------------------
 
-BY_TORCH = {
-    "gammaln": (0.3, 5), "digamma": (0.3, 5), "erf": (-2, 2), "erfc": (-2, 2), "erfinv": (-0.9, 0.9), "erfcx": (-1, 3),
-    "expit": (-3, 3), "logit": (0.1, 0.9), "i0": (-2, 3), "i0e": (-2, 3), "i1": (-2, 3), "i1e": (-2, 3),
-    "ndtr": (-3, 3), "ndtri": (0.1, 0.9), "log_ndtr": (-30, 3), "entr": (0.1, 2), "exp2": (-1, 2), "expm1": (-1, 2),
-    "log1p": (0.1, 2), "sinc": (0.1, 2),
-}
-BY_JAX = {
-    "gammainc": ((0.5, 4), (0.5, 4)), "gammaincc": ((0.5, 4), (0.5, 4)),
-    "beta": ((0.5, 3), (0.5, 3)), "betaln": ((0.5, 3), (0.5, 3)), "xlogy": ((0.1, 2), (0.1, 2)),
-    "xlog1py": ((0.1, 2), (0.1, 2)), "rel_entr": ((0.1, 2), (0.1, 2)), "kl_div": ((0.1, 2), (0.1, 2)),
-    "expi": ((0.3, 3),), "exp1": ((0.3, 3),), "poch": ((0.5, 3), (0.5, 3)), "gamma": ((0.3, 4),),
-}
+BY_TORCH = {"gammaln": (0.3, 5), "digamma": (0.3, 5), "erf": (-2, 2), "erfc": (-2, 2), "erfinv": (-0.9, 0.9),
+            "erfcx": (-1, 3), "expit": (-3, 3), "logit": (0.1, 0.9), "i0": (-2, 3), "i0e": (-2, 3), "i1": (-2, 3),
+            "i1e": (-2, 3), "ndtr": (-3, 3), "ndtri": (0.1, 0.9), "log_ndtr": (-30, 3), "entr": (0.1, 2),
+            "exp2": (-1, 2), "expm1": (-1, 2), "log1p": (0.1, 2), "sinc": (0.1, 2)}
+BY_JAX = {"gammainc": ((0.5, 4), (0.5, 4)), "gammaincc": ((0.5, 4), (0.5, 4)), "beta": ((0.5, 3), (0.5, 3)),
+          "betaln": ((0.5, 3), (0.5, 3)), "xlogy": ((0.1, 2), (0.1, 2)), "xlog1py": ((0.1, 2), (0.1, 2)),
+          "rel_entr": ((0.1, 2), (0.1, 2)), "kl_div": ((0.1, 2), (0.1, 2)), "expi": ((0.3, 3),), "exp1": ((0.3, 3),),
+          "poch": ((0.5, 3), (0.5, 3)), "gamma": ((0.3, 4),)}
 
 
 def points(*intervals: tuple[float, float]) -> list[np.ndarray]:
@@ -607,11 +601,9 @@ def test_gradients_are_jaxs(name):
 
 BOTH = ("beta", "eval_chebys", "eval_laguerre", "gammainc", "kn", "log_ndtr", "pdtri", "smirnov", "xlogy", "zetac")
 """With loops for whole numbers, with float64 before float32, and without both."""
-OPERANDS = {
-    "float64": np.array([1.0, 2.0]), "float32": np.array([1.0, 2.0], "f4"), "matrix": np.array([[1.0], [3.0]]),
-    "ints": np.array([1, 2]), "int": 2, "float": 2.0, "numpy.float64": np.float64(2.0), "0-d": np.array(2.0),
-    "bools": np.array([True, False]), "strided": np.arange(1.0, 5.0)[::2], "float32 scalar": np.float32(2.0),
-}
+OPERANDS = {"float64": np.array([1.0, 2.0]), "float32": np.array([1.0, 2.0], "f4"), "matrix": np.array([[1.0], [3.0]]),
+            "ints": np.array([1, 2]), "int": 2, "float": 2.0, "numpy.float64": np.float64(2.0), "0-d": np.array(2.0),
+            "bools": np.array([True, False]), "strided": np.arange(1.0, 5.0)[::2], "float32 scalar": np.float32(2.0)}
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:.*truncated")

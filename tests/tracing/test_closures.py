@@ -169,11 +169,10 @@ def stacks(n, seed):
             yield names, where
 
 
-ONCE_WRONG = [
-    (["vmap of a constant", "checkpoint"], "grad"), (["associative_scan", "checkpoint"], "grad(vmap)"),
-    (["make_fx of a constant", "compile"], "value"), (["make_fx of a constant", "checkpoint"], "tape"),
-    (["vmap", "fake", "vmap of a constant"], "value"), (["vmap of a constant", "fake", "associative_scan"], "grad"),
-]
+ONCE_WRONG = [(["vmap of a constant", "checkpoint"], "grad"), (["associative_scan", "checkpoint"], "grad(vmap)"),
+              (["make_fx of a constant", "compile"], "value"), (["make_fx of a constant", "checkpoint"], "tape"),
+              (["vmap", "fake", "vmap of a constant"], "value"),
+              (["vmap of a constant", "fake", "associative_scan"], "grad")]
 
 
 @together("names, where", [*ONCE_WRONG, *stacks(60, 1)])

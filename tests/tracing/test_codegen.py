@@ -380,13 +380,10 @@ def nested(value, n):
     return value
 
 
-NAMES = [
-    "run", "run_any", "constants", "ops", "np", "operator", "forward", "tree_unflatten", "nan", "inf", "self", "print",
-    "lambda", "None", "__debug__", "__builtins__", "__import__", "_", "", "a b", "x\n    run_evil()", "k=run_evil(), b",
-    "x);run_evil(", "\N{LATIN SMALL LIGATURE FI}", "fi", "\N{ANGSTROM SIGN}",
-    "x\r\x00\u2028#", "\ud800", "'", "\\", '"""',
-    "{x}", Word("word"), "general",
-]
+NAMES = ["run", "run_any", "constants", "ops", "np", "operator", "forward", "tree_unflatten", "nan", "inf", "self",
+         "print", "lambda", "None", "__debug__", "__builtins__", "__import__", "_", "", "a b", "x\n    run_evil()",
+         "k=run_evil(), b", "x);run_evil(", "\N{LATIN SMALL LIGATURE FI}", "fi", "\N{ANGSTROM SIGN}", "x\r\x00\u2028#",
+         "\ud800", "'", "\\", '"""', "{x}", Word("word"), "general"]
 CONSTANTS = [
     Permission.READ | Permission.WRITE, Permission(0), *Odd, Number(2.0), Number, 10**5000, -(10**5000), nested(1, 200),
     nested([{"a": slice(None, 1)}], 120),

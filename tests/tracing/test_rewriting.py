@@ -356,10 +356,8 @@ def test_numbers_cannot_be_taken_from_symbols():
 
 # --- random programs ---
 
-STEPS = {
-    "add": np.add, "multiply": np.multiply, "subtract": np.subtract, "sin": np.sin, "negative": np.negative,
-    "add_": None, "view": None,
-}
+STEPS = {"add": np.add, "multiply": np.multiply, "subtract": np.subtract, "sin": np.sin, "negative": np.negative,
+         "add_": None, "view": None}
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=14))
@@ -378,12 +376,9 @@ def test_rewriting_never_changes_what_a_program_computes(fma_for_random, steps):
 
     graph = traced(program)
     expected = graph(X.copy(), Y.copy())
-    for pattern, replacement in (
-        (lambda a, b, c: a * b + c, fma_for_random),
-        (lambda a, b: a - b, lambda a, b: a + -b),
-        (lambda a: minus(minus(a)), lambda a: +a),
-        (lambda a: a[::-1], lambda a: ops.np.flip(a, 0)),
-    ):
+    for pattern, replacement in ((lambda a, b, c: a * b + c, fma_for_random), (lambda a, b: a - b, lambda a, b: a + -b),
+                                 (lambda a: minus(minus(a)), lambda a: +a),
+                                 (lambda a: a[::-1], lambda a: ops.np.flip(a, 0))):
         graph.replace(pattern, replacement)
         for found, wanted in zip(graph(X.copy(), Y.copy()), expected, strict=True):
             np.testing.assert_array_equal(found, wanted)

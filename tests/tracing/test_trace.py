@@ -448,9 +448,8 @@ PROGRAMS = {
     "gradient of a custom operator": Program(
         lambda x: (ops.traced.cube(x), func.grad(lambda x: ops.traced.cube(x).sum())(x)), (3,)),
 }
-NEEDS_DATA = (
-    "constant is written to", "indexing", "numbers of constants", "numbers of constants after a write",
-    *[name for name in PROGRAMS if "custom operator" in name and "gradient" not in name])
+NEEDS_DATA = ("constant is written to", "indexing", "numbers of constants", "numbers of constants after a write",
+              *[name for name in PROGRAMS if "custom operator" in name and "gradient" not in name])
 
 
 def arguments(shapes: Any, seed: int) -> Any:

@@ -33,9 +33,8 @@ from tests.numpy.calls import (
 from tests.numpy.samples import SAMPLES
 from tests.numpy.samples.sample import Sample
 
-READING = (
-    "array2string(", "asarray_chkfinite(", "bincount(", "ix_(bool", "linalg.lstsq(", "may_share_memory(",
-    "polyfit(float64[6], float64[6], 2, full", "real_if_close(complex", "shares_memory(", "trim_zeros(")
+READING = ("array2string(", "asarray_chkfinite(", "bincount(", "ix_(bool", "linalg.lstsq(", "may_share_memory(",
+           "polyfit(float64[6], float64[6], 2, full", "real_if_close(complex", "shares_memory(", "trim_zeros(")
 """Calls that have to know elements before they return, such as the greatest one or the rank: they compute."""
 OPEN_SIZES = ("intersect1d(", "setdiff1d(", "setxor1d(", "argwhere(int64[])")
 """Calls that go on with an array of unknown size."""

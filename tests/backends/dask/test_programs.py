@@ -186,11 +186,9 @@ def test_another_run_time_backend_needs_a_rank():
         ops.np.add(da.ones(3), OtherArray())
 
 
-GATHERED = {
-    "rows": (ROWS,), "pairs": (ROWS[:5], ROWS[:5] % D), "grid": (ROWS[:4].reshape(2, 2),),
-    "beside a slice": (slice(2, None), ROWS[:3] % D), "apart": (ROWS[:3], None, ROWS[:3] % D),
-    "number beside": (3, ROWS[:3] % D), "mask": (DATA[:, 0] > 0,), "mask of all": (DATA > 0,),
-}
+GATHERED = {"rows": (ROWS,), "pairs": (ROWS[:5], ROWS[:5] % D), "grid": (ROWS[:4].reshape(2, 2),),
+            "beside a slice": (slice(2, None), ROWS[:3] % D), "apart": (ROWS[:3], None, ROWS[:3] % D),
+            "number beside": (3, ROWS[:3] % D), "mask": (DATA[:, 0] > 0,), "mask of all": (DATA > 0,)}
 
 
 @pytest.mark.parametrize("key", GATHERED.values(), ids=list(GATHERED))

@@ -21,10 +21,8 @@ NP = ops.np
 DENSE = np.array([[4.0, 0.5, 0.0, 0.0], [0.0, 0.75, 0.0, 2.5], [0.0, 1.0, 0.25, 0.0]])
 OTHER = np.array([[1.0, 0.0, 2.0, 0.0], [0.0, 3.0, 0.0, 0.5], [0.0, 0.0, 1.5, 0.0]])
 X, Y = np.array([1.0, -2.0, 3.0, 0.5]), np.arange(12.0).reshape(4, 3) - 5
-FORMATS = {
-    "csr": scipy.sparse.csr_array, "csc": scipy.sparse.csc_array, "coo": scipy.sparse.coo_array,
-    "pydata coo": pydata.COO.from_numpy, "pydata gcxs": pydata.GCXS.from_numpy,
-}
+FORMATS = {"csr": scipy.sparse.csr_array, "csc": scipy.sparse.csc_array, "coo": scipy.sparse.coo_array,
+           "pydata coo": pydata.COO.from_numpy, "pydata gcxs": pydata.GCXS.from_numpy}
 
 
 @pytest.fixture(params=[     # the library compiles its functions for GCXS, which takes long

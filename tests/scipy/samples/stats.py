@@ -9,11 +9,10 @@ LOC, SCALE = between(-0.2, 0.2, 3), between(0.8, 1.5, 3)
 DENSITIES = ("pdf", "logpdf", "cdf", "sf", "logcdf", "logsf")
 
 EVERYWHERE, AT_LEAST_0, FROM_0_TO_1 = between(-2, 2, 2, 3), between(0.3, 4, 2, 3), between(0.3, 0.7, 2, 3)
-SHAPES = {
-    "norm": (EVERYWHERE, ()), "t": (EVERYWHERE, (between(1.5, 6, 3),)), "laplace": (EVERYWHERE, ()),
-    "expon": (AT_LEAST_0, ()), "gamma": (AT_LEAST_0, (between(0.7, 3, 3),)),
-    "chi2": (AT_LEAST_0, (between(1.5, 6, 3),)), "uniform": (FROM_0_TO_1, ()),
-    "beta": (FROM_0_TO_1, (between(0.7, 3, 3), between(0.8, 2, 3)))}
+SHAPES = {"norm": (EVERYWHERE, ()), "t": (EVERYWHERE, (between(1.5, 6, 3),)), "laplace": (EVERYWHERE, ()),
+          "expon": (AT_LEAST_0, ()), "gamma": (AT_LEAST_0, (between(0.7, 3, 3),)),
+          "chi2": (AT_LEAST_0, (between(1.5, 6, 3),)), "uniform": (FROM_0_TO_1, ()),
+          "beta": (FROM_0_TO_1, (between(0.7, 3, 3), between(0.8, 2, 3)))}
 
 for name, (x, shapes) in SHAPES.items():
     for method in DENSITIES:
