@@ -1,7 +1,5 @@
 """Packs of backends: found by the module of an array's type, loaded when an array of it is first seen. Replacing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

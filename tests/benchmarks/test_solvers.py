@@ -1,7 +1,5 @@
 """Solvers that are timed give what SciPy's give, within the tolerance of both."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

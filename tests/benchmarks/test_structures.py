@@ -1,7 +1,5 @@
 """Programs that scatter, select and solve give the same in all ways."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.cases import structures

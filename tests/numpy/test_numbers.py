@@ -3,8 +3,6 @@
 NumPy itself is the oracle for values, dtypes, errors and for what is written.
 """
 
-from __future__ import annotations
-
 import pickle
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Real builds and real installs: one sdist and the wheel built from it serve the whole session."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`.ci/run` leaves no test out: one that the extra `test` is not enough for runs with the other tools."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The package of examples/cython-package: built against a wheel, its tests run, another version refused."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

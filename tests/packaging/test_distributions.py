@@ -1,7 +1,5 @@
 """What is in the sdist, in the wheel built from it, and that the wheel works where no checkout is."""
 
-from __future__ import annotations
-
 import tarfile
 from email import message_from_bytes
 from pathlib import Path, PurePosixPath

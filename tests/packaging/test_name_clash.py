@@ -1,7 +1,5 @@
 """Two other projects install an import package of our name, and pip lets the later `__init__.py` win."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from zipfile import ZipFile
 

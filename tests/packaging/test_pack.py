@@ -1,7 +1,5 @@
 """The pack of examples/pack: built, installed beside a wheel of pydispatch, found, listed, and its own tests run."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files about the project agree with each other: pyproject.toml, workflows, templates, citation."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import tomllib

@@ -1,7 +1,5 @@
 """A wheel for each CPython at hand, repaired, and used in empty environments with the oldest and newest NumPy."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

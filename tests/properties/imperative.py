@@ -5,8 +5,6 @@ rows and slices, makes views, keeps running totals, swaps, fills arrays in loops
 integers, draws numbers, and calls helper functions that write to theirs. It returns a scalar and some arrays.
 """
 
-from __future__ import annotations
-
 import random
 import textwrap
 from collections.abc import Callable

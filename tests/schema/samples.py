@@ -1,7 +1,5 @@
 """Types of the user, values, and what messages say: shared by the tests of schemas."""
 
-from __future__ import annotations
-
 import enum
 
 import numpy as np

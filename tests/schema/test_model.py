@@ -1,7 +1,5 @@
 """Alias annotations, facts derived from schemas, equality."""
 
-from __future__ import annotations
-
 import pytest
 
 from pydispatch.schema import AliasInfo, OperatorName, parse_schema

@@ -1,7 +1,5 @@
 """Schemas that are accepted, and how they print. Schemas that are refused, and why."""
 
-from __future__ import annotations
-
 from pydispatch.schema import OperatorName, parse_schema, parse_schema_or_name, parse_signature
 from tests.schema.samples import ACCEPTED, SAME, assert_says, caret, message_of
 from tests.together import together

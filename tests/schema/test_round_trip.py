@@ -1,7 +1,5 @@
 """Every schema reads back as it prints: laws over generated schemas and damaged texts."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scripts and notebooks of the site are made of pages and programs, and run."""
 
-from __future__ import annotations
-
 import ast
 import codeop
 import doctest

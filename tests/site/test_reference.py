@@ -1,7 +1,5 @@
 """Every public name has an entry in the reference, or is made into one when pages are built."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import types

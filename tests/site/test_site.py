@@ -3,8 +3,6 @@
 The browser is a Chromium that is installed, driven by the package playwright.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """Each sample call gives what the stubs of `pydispatch.numpy` say, whichever of its arrays are Tensors."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re
