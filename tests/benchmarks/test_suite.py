@@ -134,9 +134,10 @@ OF_FILLING = {
          "autograd with stack", "torch with stack", "jax.lax.scan"))
     for n in ("100", "10,000")
 }
+OF_SOLVERS = {"Solvers, compiled, over SciPy's by hand": {"odeint": 0.05, "odeint, gradient": 0.05, "quad": 4.0}}
 EVERYTHING = (
     OF_DISPATCHES | OF_GRADIENTS | OF_COMPILATION | OF_THE_REST | OF_PYTHON_DISPATCH | OF_TRANSFORMS | OF_LOOPS
-    | OF_LARGE | OF_SCANS | OF_FILLING)
+    | OF_LARGE | OF_SCANS | OF_SOLVERS | OF_FILLING)
 BOUNDS = {(group, name): bound for group, rows in EVERYTHING.items() for name, bound in rows.items()}
 ALWAYS_INSTALLED = {"__array_function__", "functools.singledispatch"}
 
