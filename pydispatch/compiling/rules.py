@@ -251,6 +251,8 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
     parts: Sequence[Any] = key if isinstance(key, tuple) else (key,)
     target, values = builder.as_value(x), builder.as_value(values)
     full = _full_key(key, len(target.shape))
+    if accumulate and np.result_type(target.dtype, values.dtype) != target.dtype:
+        raise CannotLowerError("NumPy adds in the dtype of the values, and rounds each sum")
     if accumulate and full is not None:
         arrays = [axis for axis, part in enumerate(full) if isinstance(part, Value)]
         if len(arrays) == 1:

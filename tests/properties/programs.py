@@ -567,11 +567,6 @@ def sorting_arguments(builder: Chooser, name: str, first: Value) -> Sample:
     return call(first, builder.axis(first), "stable")       # other kinds may order ties as they like
 
 
-def slices_filled_arguments(builder: Chooser, name: str, first: Value) -> Sample:
-    axis = builder.axis(first)
-    return call(first, np.arange(builder.shape(first)[axis])[::-1], 4, axis)
-
-
 def shape_first(*after: Callable[[Chooser], Any]) -> Arguments:
     """Return a shape, then those. The first argument is of no use."""
     return lambda builder, name, first: call(builder.one_of(SHAPES), *(make(builder) for make in after))
@@ -639,8 +634,8 @@ BY_NAME: dict[str, Arguments] = {
     "take_along_axis": along_an_axis(Chooser.indices),
     "scatter_add": along_an_axis(Chooser.indices, Chooser.any_or_number),
     "argpartition": along_an_axis(lambda builder: (0,)),
-    "slice_sums": along_an_axis(lambda builder: np.array([0, 1, 0])),
-    "slices_filled": slices_filled_arguments,
+    "slice_sums": along_an_axis(Chooser.indices),
+    "slices_filled": along_an_axis(Chooser.indices, lambda builder: 4),
     "zeros": shape_first(),
     "ones": shape_first(),
     "empty": shape_first(),
