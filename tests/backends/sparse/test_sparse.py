@@ -220,7 +220,7 @@ def test_a_batch_of_sparse_arrays():
 
 MAPPED = {
     "sin": NP.sin, "exp": NP.exp, "sum": NP.sum, "mean": NP.mean, "multiply": lambda row: row * 2.0,
-    "add": lambda row: row + 1.0, "power": lambda row: row ** 2, "divide": lambda row: NP.divide(1.0, row),
+    "add": lambda row: row + 1.0, "power": lambda row: row ** 3, "divide": lambda row: NP.divide(1.0, row),
     "matmul": lambda row: NP.matmul(row, np.ones(4)), "getitem": lambda row: row[0],
     "subtract": lambda row: row - np.ones(4),
 }
