@@ -136,9 +136,13 @@ class BuildWithCompiler(build_ext):
         elif command and is_gcc(command):
             core.define_macros += MACROS_FOR_GCC
             core.extra_compile_args += ARGUMENTS_FOR_GCC
-            if sys.platform == "linux" and not self.inplace:
+            if sys.platform == "linux" and not self.is_for_developers():
                 self.extensions[0].extra_link_args.append("-Wl,-s")       # names for profilers are 3 % of a wheel
         super().build_extensions()
+
+    def is_for_developers(self) -> bool:
+        """Return whether the core is built in place. Setuptools clears `inplace` during the build."""
+        return self.editable_mode or "inplace" in self.distribution.get_option_dict("build_ext")
 
 
 def allow_slots(generated: Path) -> None:
