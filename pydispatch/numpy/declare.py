@@ -322,10 +322,10 @@ def as_key(key: Any) -> Any:
 def as_index(item: Any) -> Any:
     """Convert an item of a key: an object with `__index__` to a number, other sequences and objects to arrays.
 
-    An integer scalar becomes a number if its value is known. An array of one integer selects a copy, as in NumPy.
+    A single integer of a Tensor becomes a number if its value is known.
     """
     if isinstance(item, Tensor):
-        return number_of(item) if _core.is_scalar(item) and item.dtype.kind in "iu" else item
+        return item if item.ndim or item.dtype.kind not in "iu" else number_of(item)
     if item is None or item is Ellipsis or isinstance(item, (slice, str, bytes)) or is_array(item) or is_number(item):
         return item
     if hasattr(type(item), "__index__"):

@@ -96,12 +96,12 @@ def replace_pattern(
     >>> from pydispatch import ops
     >>> from pydispatch.tracing import make_fx
     >>> graph = make_fx(lambda x: ops.np.sin(x ** 2))(numpy.zeros(2))
-    >>> graph.replace(lambda x: x ** 2, ops.np.square)
-    [Match(arguments={'x': x_1}, nodes={'power': power}, results=(square,))]
+    >>> graph.replace(lambda x: x ** 2, lambda x: x * x)
+    [Match(arguments={'x': x_1}, nodes={'square': square}, results=(multiply,))]
     >>> print(graph.code)
     def forward(x_1):
-        square = ops.np.square(x_1);  x_1 = None
-        sin = ops.np.sin(square);  square = None
+        multiply = ops.np.multiply(x_1, x_1);  x_1 = None
+        sin = ops.np.sin(multiply);  multiply = None
         return sin
     """
     graph.lint()

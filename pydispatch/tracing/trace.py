@@ -107,8 +107,8 @@ def make_fx(
     >>> graph = make_fx(lambda x: np.sum(x ** 2))(numpy.zeros(2))
     >>> print(graph.code)
     def forward(x_1):
-        power = ops.np.power(x_1, 2);  x_1 = None
-        sum_1 = ops.np.sum(power);  power = None
+        square = ops.np.square(x_1);  x_1 = None
+        sum_1 = ops.np.sum(square);  square = None
         return sum_1
     >>> graph(numpy.array([1.0, 2.0]))
     np.float64(5.0)

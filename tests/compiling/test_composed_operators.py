@@ -147,7 +147,7 @@ def test_many_elements_are_written_by_numpy():
     x, positions = sample((3000, 5), float), np.array([4, 0, 0])
     check(lambda x, positions: np_ops.index_put(x, (slice(None), positions), 1.5), x, positions, calls=1)
     vector, places = sample((5000,), float), np.random.default_rng(1).integers(-5000, 5000, 5000)
-    check(lambda x, places: np_ops.scatter_add(x, places, x * 2, 0), vector, places, calls=1)
+    check(lambda x, places: np_ops.scatter_add(x, places, x * 2, 0), vector, places)
     check(lambda x, places: np_ops.take_along_axis(x * 2, places, 0), vector, places)
 
 

@@ -51,12 +51,12 @@ cdef object augmented(int method, Tensor left, right):
     return power(method, left, right) if method // 2 == POW // 2 else binary(method, left, right)
 
 
-cdef object power(int method, left, exponent):
+cdef object power(int method, Tensor left, exponent):
     """Compute a power. For some exponents NumPy calls a function of one argument, whose results may be others."""
     cdef int function
     if type(exponent) is int and (exponent == 2 or exponent == -1) or type(exponent) is float and (
-            exponent == 0.5 or (exponent == 2.0 or exponent == -1.0) and not is_complex(<PyObject*>left)):
-        if is_inexact(<PyObject*>left):
+            exponent == 0.5 or (exponent == 2.0 or exponent == -1.0) and not is_complex(bottom_of(left))):
+        if is_inexact(bottom_of(left)):
             function = SQRT if exponent == 0.5 else SQUARE if exponent == 2 else RECIPROCAL
             return unary(function + method - POW, left)
     return binary(method, left, exponent)

@@ -11,12 +11,12 @@ cdef class Gathered:
 
 
 cdef bint has_unknown_numbers(key) except -1:
-    """Return whether all arrays in a key are integer scalars, which are numbers in NumPy."""
+    """Return whether all arrays in a key are single integers, which would be numbers in NumPy."""
     cdef tuple items = <tuple>key if isinstance(key, tuple) else (key,)
     for item in items:
         if is_basic_key_item(item):
             continue
-        if not isinstance(item, Tensor) or not (<Tensor>item).word & SCALAR_FLAG or item.dtype.kind not in "iu":
+        if not isinstance(item, Tensor) or rank_of(<PyObject*>item) or item.dtype.kind not in "iu":
             return False
     return True
 
