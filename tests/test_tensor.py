@@ -150,6 +150,10 @@ def test_in_place_operators(method, other, array):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_powers_have_the_bits_of_numpys(exponent, dtype, method):
     # NumPy calls square, sqrt and reciprocal for some exponents, which differ from power at -0, infinity and 1 + 0j.
+    # Before 2.3 it did so for more of them.
+    of_python = type(exponent) is int or (type(exponent) is float and (dtype[0] == "f" or exponent == 0.5))
+    if np.lib.NumpyVersion(np.__version__) < "2.3.0" and not of_python:
+        return
     x = np.array([-np.inf, -0.0, 0.0, 4.0, 2.5, np.nan, 1e-4, -3.0]).astype(dtype)
     if dtype[0] == "c":
         x[1] -= 0.3j
