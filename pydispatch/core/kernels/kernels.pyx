@@ -510,11 +510,13 @@ cdef bint has_added_layers(x, key, values, bint is_new) except -1:
     cdef PyArrayObject* target = numpy_array(x)
     cdef PyArrayObject* added = numpy_array(values)
     cdef PyArrayObject* places = NULL if axis < 0 else numpy_array(items[axis])
-    cdef PyUFuncGenericFunction loop = NULL if target == NULL else add_layers_loop(PyArray_TYPE(target))
+    cdef PyUFuncGenericFunction loop = NULL
     cdef cnp.npy_intp sizes[5]
     cdef cnp.npy_intp strides[5]
     cdef char* operands[4]
     cdef bint is_one = True         # whether all values are the same one
+    if target != NULL:
+        loop = add_layers_loop(PyArray_TYPE(target))
     if (loop == NULL or places == NULL or added == NULL or not PyArray_ISCARRAY(target) or axis >= PyArray_NDIM(target)
             or PyArray_TYPE(places) != cnp.NPY_INTP or PyArray_TYPE(added) != PyArray_TYPE(target)
             or PyArray_NDIM(added) not in (0, PyArray_NDIM(target) + PyArray_NDIM(places) - 1)):
