@@ -15,7 +15,8 @@ cdef class Method:
 cdef object binary(int method, left, right)    # call a special method with two operands
 # call an in-place special method, or for a scalar the one that returns a new value
 cdef object augmented(int method, Tensor left, right)
-cdef object power(int method, Tensor left, exponent)    # call POW or IPOW, or the function that NumPy calls for an exponent
+# call POW or IPOW, or the function that NumPy calls for an exponent
+cdef object power(int method, Tensor left, exponent)
 cdef object call_method(int method, first, second, PyObject* third)
 cdef object unary(int method, value)    # call a special method with one operand
 cdef object divide_with_remainder(left, right)    # return the result of divmod
