@@ -202,5 +202,5 @@ def test_a_search_leaves_out_kernels_of_the_operators_of_packs():
     source = np.random.default_rng(0)
     with Library("np", "IMPL") as library:
         library.impl("sin", lambda x, hidden=source: x, "A")
-        assert [*sources_in_reach(ops.np.sin, ())] == [source]
+        assert source in sources_in_reach(ops.np.sin, ())       # beside those of other tests
         assert not [*sources_in_reach(ops.np.sin, PACKS)]
