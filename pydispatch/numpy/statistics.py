@@ -475,6 +475,8 @@ LARGEST = Reduction(np.maximum)
 
 def has_nan(known: np.ndarray) -> bool:
     """Return whether nan is among the numbers."""
+    if not known.size:
+        return False
     largest = LARGEST(known)
     return bool(largest != largest)
 

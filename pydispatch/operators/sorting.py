@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
@@ -57,9 +59,12 @@ def argpartition(a, kth, axis=-1):
 
 
 def check_kth(shape, kth, axis):
-    """Return the number of elements along the axis. Raise ValueError for positions that are not among them."""
+    """Return the number of elements along the axis. Raise ValueError for positions that are not among them.
+
+    An array without elements may have any positions, as in NumPy.
+    """
     shape, axis = along(shape, axis)
-    for k in kth:
+    for k in kth if prod(shape) else ():
         if not -shape[axis] <= k < shape[axis]:
             raise ValueError(f"kth(={k}) out of bounds ({shape[axis]})")
     return shape[axis]

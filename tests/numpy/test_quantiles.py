@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import Tensor, autograd, compile, func
+from pydispatch import Tensor, autograd, compile, func, ops
 from pydispatch.numpy.statistics import POSITIONS
 from pydispatch.tracing import make_fx
 from tests.together import together
@@ -114,3 +114,15 @@ def test_partitions_have_their_elements_in_place():
         np.testing.assert_array_equal(np.sort(found, 1), np.sort(MANY, 1))
         places = pnp.argpartition(Tensor(MANY), kth, 1).numpy()
         np.testing.assert_array_equal(np.take_along_axis(MANY, places, 1), found)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((1, 1, 0), 0), ((2, 0), 0), ((2, 0, 2), 0), ((0, 3), 1)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_arrays_without_elements(shape, axis):
+    x = np.zeros(shape)
+    for make in (Tensor, lambda x: Tensor(x, requires_grad=True)):
+        assert pnp.median(make(x), axis).shape == np.median(x, axis).shape
+        assert pnp.partition(make(x), 0, axis).shape == shape
+    assert compile(lambda x: pnp.median(x, axis))(x).shape == np.median(x, axis).shape
+    assert ops.np.argpartition(x, (0,), axis).shape == shape
+    assert ops.np.argpartition(np.zeros((3, 0)), (0,), 1).shape == (3, 0)
