@@ -47,7 +47,7 @@ class Builder:
         self.constants: list[Array] = []
         self.n_entries = 0
         self.site: str | None = None
-        self.notes: list[str] = []          # reasons why functions that operators call are no plans
+        self.notes: list[str] = []          # reasons why functions that operators call could not become plans
         self.folded = 0
         self._known: dict[Any, Value] = {}
         self._repeated: dict[Any, Value] = {}

@@ -475,7 +475,7 @@ class _Arguments:
 
     @property
     def without_numbers(self) -> Any:
-        """The key, with the type of each number only, or None if there are no numbers."""
+        """The key, with only the type of each number, or None without numbers."""
         described = tuple([leaf[0] if leaf[0] in (float, int) else leaf for leaf in self.key[1]])
         return None if described == self.key[1] else (self.key[0], described)
 

@@ -96,7 +96,7 @@ def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Va
 def _as_positions(builder: Builder, positions: Value, layers: Value) -> Value:
     """Return the positions of layers in C order."""
     if positions.dtype.kind not in "iu" or positions.dtype == np.uint64 or not layers.template.size:
-        raise CannotLowerError("the positions are no integers that fit into int64, or the array is empty")
+        raise CannotLowerError("the positions are not integers that fit into int64, or the array is empty")
     return builder.contiguous(builder.cast(positions, np.dtype(np.int64)))
 
 
@@ -347,7 +347,7 @@ def take_along_axis(builder: Builder, spec: Any, arr: Any, indices: Any, axis: i
     """Lower to a pick, at the same place along all other axes."""
     arr, indices = builder.as_value(arr), builder.as_value(indices)
     if indices.dtype.kind not in "iu" or indices.dtype == np.uint64:
-        raise CannotLowerError("the positions are no integers that fit into int64")
+        raise CannotLowerError("the positions are not integers that fit into int64")
     if axis is None:
         arr, axis = reshape(builder, _Shape((arr.template.size,)), arr), 0
     if len(arr.shape) == 1:
@@ -360,7 +360,7 @@ def scatter_add(builder: Builder, spec: Any, x: Any, indices: Any, values: Any, 
     """Lower to a copy to which values are added element by element."""
     x, indices, values = builder.as_value(x), builder.as_value(indices), builder.as_value(values)
     if indices.dtype.kind not in "iu" or indices.dtype == np.uint64 or values.dtype != x.dtype:
-        raise CannotLowerError("the positions are no integers that fit into int64, or the values have another dtype")
+        raise CannotLowerError("the positions are not integers that fit into int64, or the values have another dtype")
     if len(x.shape) == len(indices.shape) == 1:
         return with_layers_added(builder, x, indices, values, 0)
     parts = _grid_with(builder, x, indices, axis)

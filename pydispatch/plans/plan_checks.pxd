@@ -1,7 +1,7 @@
 # Checks of plans: each step uses only the memory that it is given.
 
 cdef double MOST_BYTES          # more bytes than an address can have
-cdef frozenset LAYER_LOOPS      # kinds of loops over layers at positions, which are no loops over rows
+cdef frozenset LAYER_LOOPS      # kinds of loops over layers at positions, which cannot share rows
 
 cdef struct Room:
     double first, after         # the bytes that may be used, relative to the address. None may if these are equal
