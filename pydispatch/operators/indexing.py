@@ -483,6 +483,7 @@ def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
 
 def slices_filled(g, indices, n, axis=0):
     """Return, for each of `n` positions along an axis, the sum of the elements whose slices contain it."""
+    g, indices = np.asarray(g), np.asarray(indices)
     shape, axis = along(g.shape, axis)
     lengths = np.diff(indices, append=n)
     if not indices[:1].any() and (lengths > 0).all():

@@ -583,6 +583,8 @@ def interval_arguments(builder: Chooser, name: str, first: Value) -> Sample:
 
 
 def interp_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    if np.iscomplexobj(builder.values[first.index]):    # NumPy casts complex scalars and refuses complex arrays
+        raise Refused
     samples = builder.where(is_vector)
     return call(first, *builder.step("arange", builder.shape(samples)[0]), samples, *builder.one_of(((), (0.5, -1))))
 
