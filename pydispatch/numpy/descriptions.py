@@ -112,6 +112,9 @@ REQUIREMENTS = {
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
     """Return the value as an array that meets memory requirements. It is copied if it does not."""
     names = [requirements] if isinstance(requirements, str) else requirements or ()
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"require: requirements has {name!r}, expected a string such as 'C' or 'WRITEABLE'")
     wanted = {REQUIREMENTS[name.upper()] for name in names}
     if {"C", "F"} <= wanted:
         raise ValueError("Cannot specify both \"C\" and \"F\" order")

@@ -230,8 +230,10 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     except ValueError:      # a ragged list
         return False
     check_sizes("array_equal", a1, a2)
-    if tuple(a1.shape) != tuple(a2.shape) or not are_comparable(a1, a2):
+    if tuple(a1.shape) != tuple(a2.shape):
         return False
+    if not are_comparable(a1, a2):
+        return 0 in a1.shape
     same = ops.np.equal(a1, a2)
     if equal_nan and a1.dtype.kind in "fcmM" and a2.dtype.kind in "fcmM":
         same = ops.np.logical_or(same, ops.np.logical_and(ops.np.not_equal(a1, a1), ops.np.not_equal(a2, a2)))
@@ -251,11 +253,11 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     """
     try:
         a1, a2 = as_nonscalar(a1), as_nonscalar(a2)
-        np.broadcast_shapes(tuple(a1.shape), tuple(a2.shape))
+        shape = np.broadcast_shapes(tuple(a1.shape), tuple(a2.shape))
     except ValueError:
         return False
     if not are_comparable(a1, a2):
-        return False
+        return 0 in shape
     return as_truth(ops.np.all(ops.np.equal(a1, a2)))
 
 

@@ -385,20 +385,22 @@ def cross(
     if 2 in lengths:
         warnings.warn("Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors instead. "
                       "(deprecated in NumPy 2.0)", DeprecationWarning, stacklevel=3)
-    a, b = (with_third(x, lengths) for x in (a, b))
-    if lengths == (2, 2):
-        return in_c_order(ops.np.subtract(
-            ops.np.multiply(ops.np.getitem(a, (..., 0)), ops.np.getitem(b, (..., 1))),
-            ops.np.multiply(ops.np.getitem(a, (..., 1)), ops.np.getitem(b, (..., 0)))))
-    ahead, behind = np.array([1, 2, 0]), np.array([2, 0, 1])
-    result = ops.np.subtract(ops.np.multiply(ops.np.take(a, ahead, -1), ops.np.take(b, behind, -1)),
-                             ops.np.multiply(ops.np.take(a, behind, -1), ops.np.take(b, ahead, -1)))
+    if lengths == (3, 3):
+        ahead, behind = np.array([1, 2, 0]), np.array([2, 0, 1])
+        result = ops.np.subtract(ops.np.multiply(ops.np.take(a, ahead, -1), ops.np.take(b, behind, -1)),
+                                 ops.np.multiply(ops.np.take(a, behind, -1), ops.np.take(b, ahead, -1)))
+    else:
+        result = ops.np.subtract(ops.np.multiply(element(a, 0), element(b, 1)),
+                                 ops.np.multiply(element(a, 1), element(b, 0)))
+        if lengths == (2, 2):
+            return in_c_order(result)
+        longer, shorter = (a, b) if lengths[0] == 3 else (b, a)
+        first, second = (ops.np.multiply(element(longer, 2), element(shorter, i)) for i in (1, 0))
+        first, second = (ops.np.negative(first), second) if longer is a else (first, ops.np.negative(second))
+        result = ops.np.stack([first, second, result], -1)
     return ops.np.moveaxis(in_c_order(result), -1, normalize_axis_tuple(axisc, result.ndim, "axisc")[0])
 
 
-def with_third(x: Any, lengths: tuple[int, int]) -> Any:
-    """Append 0 to vectors of two elements, if the others have three."""
-    if x.shape[-1] == 3 or lengths == (2, 2):
-        return x
-    zeros = ops.np.zeros_like(x, shape=(*x.shape[:-1], 1))
-    return ops.np.concatenate([x, zeros], -1)
+def element(x: Any, i: int) -> Any:
+    """Return one element of each vector."""
+    return ops.np.getitem(x, (..., i))

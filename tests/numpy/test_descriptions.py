@@ -73,6 +73,11 @@ def test_joining_by_index_has_gradients_and_batches():
         pnp.r_["r", x]
 
 
+def test_requirements_are_strings():
+    with pytest.raises(TypeError, match="require: requirements has 0, expected a string"):
+        pnp.require(Tensor(X), None, (0,))
+
+
 @pytest.mark.parametrize("name", ["bmat", "asmatrix"])
 def test_matrices_of_their_own_class_are_refused(name):
     with pytest.raises(DispatchTypeError, match=f"numpy.{name} takes no Tensor"):

@@ -26,6 +26,13 @@ def test_one_truth_value_is_pythons_but_an_array_where_something_observes(functi
     assert function(MetaArray((2,), X.dtype)).shape == ()
 
 
+@pytest.mark.parametrize("function", [np.array_equal, np.array_equiv])
+def test_text_equals_numbers_only_where_there_are_no_elements(function):
+    for shape in ((0, 2), (1, 2)):
+        text, numbers = np.zeros(shape, "S2"), np.zeros(shape)
+        assert function(Tensor(text), Tensor(numbers)) is function(text, numbers)
+
+
 def test_nan_to_num_in_place():
     for x in (Tensor(X[0].copy()), X[0].copy()):
         assert pnp.nan_to_num(x, copy=False) is x

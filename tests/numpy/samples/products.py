@@ -75,6 +75,8 @@ sample("cross", [1, 2, 3], grid(3, dtype=int))
 if not HAS_NUMPY_2_5:       # which refuses vectors of two elements
     sample("cross", grid(2, 2), grid(2, 3), smooth=True)
     sample("cross", grid(2, 2), grid(2), smooth=True)
+    sample("cross", grid(2, 3), [np.inf, np.nan])
+    sample("cross", [-np.inf, np.nan], grid(2, 3))
 if hasattr(np, "vecdot"):
     sample("vecdot", grid(2, 3), grid(3), smooth=True, tolerance=CLOSE)
     sample("vecdot", grid(2, 3, dtype=complex), grid(1, 3, dtype=complex), smooth=True, tolerance=CLOSE)
