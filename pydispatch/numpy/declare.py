@@ -220,6 +220,11 @@ def as_scalar(x: Any) -> Any:
     return x if x.shape else ops.np.getitem(x, ())
 
 
+def as_zero_d(x: Any) -> Any:
+    """Return a scalar as a 0-d array, as NumPy's functions do that convert it. Other arrays are unchanged."""
+    return x if x.shape else ops.np.reshape(x, ())
+
+
 def as_elements(values: Any, dtype: np.dtype[Any], casting: Any = "unsafe") -> Any:
     """Convert values to elements of a dtype, as NumPy writes them. Raise for values that the dtype cannot hold.
 

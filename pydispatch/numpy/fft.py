@@ -15,6 +15,7 @@ from pydispatch.numpy.declare import (
     array_function,
     as_array,
     as_nonscalar,
+    as_zero_d,
     declare_operator,
     into,
     maker_beside,
@@ -67,7 +68,7 @@ def transformed(transform: Callable[..., Any], a: Any, steps: list[tuple[int | N
     """Transform the array along each of these axes in turn."""
     for n, axis in steps:
         a = transform(a, n, axis, norm)
-    return a
+    return as_zero_d(a)
 
 
 @array_function("fft")

@@ -20,6 +20,7 @@ from pydispatch.numpy.declare import (
     as_index,
     as_indices,
     as_nonscalar,
+    as_zero_d,
     axes_in_order,
     common_dtype,
     into,
@@ -307,7 +308,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     """Broadcast the arrays to their common shape."""
     arrays = [as_nonscalar(x) for x in args]
     shape = np.broadcast_shapes(*[x.shape for x in arrays])
-    return tuple([x if tuple(x.shape) == shape else ops.np.broadcast_to(x, shape) for x in arrays])
+    return tuple([as_zero_d(x) if tuple(x.shape) == shape else ops.np.broadcast_to(x, shape) for x in arrays])
 
 
 @array_function()
@@ -571,4 +572,4 @@ def trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
         first = int(places[:, each].min()) if len(places) and "f" in trim.lower() else 0
         last = int(places[:, each].max()) + 1 if len(places) and "b" in trim.lower() else filt.shape[each]
         key[each] = slice(first, last) if len(places) else slice(0, 0)
-    return ops.np.getitem(filt, (*key, Ellipsis))
+    return ops.np.getitem(filt, tuple(key)) if key else filt

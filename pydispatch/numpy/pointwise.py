@@ -20,6 +20,7 @@ from pydispatch.numpy.declare import (
     as_nonscalar,
     as_order,
     as_scalar,
+    as_zero_d,
     chosen_order,
     decided_by,
     declare_operator,
@@ -62,16 +63,19 @@ def of_universal(
     if mask is not True:
         mask = as_array(mask)
         values = [ops.np.where(mask, value, np.ones((), computed)) for value in values]
-    return values, partial(written_where, mask, list(written), chosen_order(order, values))
+    shapes = [target.shape for target in written if is_array(target)]
+    if any(shapes):         # NumPy broadcasts operands with arrays to write to
+        values[0] = ops.np.broadcast_to(values[0], np.broadcast_shapes(values[0].shape, *shapes))
+    return values, partial(written_where, mask, list(written), casting, chosen_order(order, values))
 
 
-def written_where(mask: Any, targets: list[Any], order: str, *results: Any) -> tuple[Any, ...]:
+def written_where(mask: Any, targets: list[Any], casting: Any, order: str, *results: Any) -> tuple[Any, ...]:
     """Return the results in an order, or written into `out` if that was passed, where the mask is true."""
     found = []
     for result, target in zip(results, [*targets, None, None], strict=False):
         if mask is not True and target is not None and target is not Ellipsis:
             result = ops.np.where(mask, result, target)
-        found.append(in_order(result, order) if target is None else into(target, result, repeats=True))
+        found.append(in_order(result, order) if target is None else into(target, result, casting, repeats=True))
     return tuple(found)
 
 
@@ -293,7 +297,7 @@ def real_if_close(a: Any, tol: float = 100) -> Any:
 
     The dtype depends on values.
     """
-    a = as_nonscalar(a)
+    a = as_zero_d(as_nonscalar(a))
     if a.dtype.kind != "c":
         return a
     limit = np.finfo(a.dtype).eps * tol if tol > 1 else tol

@@ -17,7 +17,7 @@ from pydispatch._sites import caller_site
 from pydispatch.exceptions import DataDependentError
 from pydispatch.func.concrete import concrete_value
 from pydispatch.numpy.calculus import convolve
-from pydispatch.numpy.declare import array_function, as_nonscalar, known_values
+from pydispatch.numpy.declare import array_function, as_nonscalar, as_zero_d, known_values
 from pydispatch.numpy.diagonals import vander
 from pydispatch.ops import ops
 
@@ -148,7 +148,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """Compute the m-th antiderivative of a polynomial, with the constants `k`."""
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    p = as_nonscalar(p)
+    p = as_zero_d(as_nonscalar(p))
     constants = coefficients(np.zeros(m) if k is None else k)
     if constants.shape[0] == 1 and m > 1:
         constants = ops.np.multiply(ops.np.getitem(constants, 0), np.ones(m))

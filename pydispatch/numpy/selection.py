@@ -353,7 +353,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     known = known_values(bins)
     if known is None:
         falls = ops.np.less(ops.np.getitem(bins, -1), ops.np.getitem(bins, 0))
-        return ops.np.where(falls, falling(x, bins, right), rising)
+        return as_scalar(ops.np.where(falls, falling(x, bins, right), rising))
     if (known[1:] >= known[:-1]).all():     # differences of unsigned numbers never fall
         return rising
     if (known[1:] <= known[:-1]).all():

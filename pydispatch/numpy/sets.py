@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch.numpy.declare import array_function, as_nonscalar, numpys
+from pydispatch.numpy.declare import array_function, as_nonscalar, as_zero_d, numpys
 from pydispatch.numpy.manipulation import concatenate
 from pydispatch.numpy.selection import flatnonzero, lexsort, searchsorted
 from pydispatch.ops import ops
@@ -158,7 +158,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
         others = ops.np.sort(others)
         position = ops.np.minimum(searchsorted(others, element), others.shape[0] - 1)
         found = ops.np.equal(ops.np.take(others, position), element)
-    return ops.np.logical_not(found) if invert else found
+    return as_zero_d(ops.np.logical_not(found) if invert else found)
 
 
 if hasattr(np, "in1d"):         # until NumPy 2.3

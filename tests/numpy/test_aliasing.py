@@ -209,6 +209,54 @@ def test_every_function(name, ways):
         check(calling(numpys(name)), calling(ours(name)), arrays, ways, NOT_APPLICABLE)
 
 
+ARGUMENTS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    "an element": lambda x: (x[0],), "two elements": lambda x: (x[0], x[1]), "an element, all": lambda x: (x[1], x),
+    "an element, a number": lambda x: (x[0], 1), "an array without axes": lambda x: (x[0, ...],),
+}
+NAMES = [name for name in FUNCTIONS if KINDS[name] != "refused" and numpys(name) is not None and name not in TRUTHS]
+
+
+def kinds_of(value: Any) -> list[int | None]:
+    """Return the number of axes of each array, None for each scalar or number."""
+    return [None if isinstance(leaf, Tensor) and _core.is_scalar(leaf) else getattr(leaf, "ndim", None)
+            if isinstance(leaf, (Tensor, numpy.ndarray)) else None for leaf in tree_leaves(value)]
+
+
+@pytest.mark.parametrize("arguments", ARGUMENTS)
+@together("name", NAMES)
+def test_results_of_scalars_are_what_they_are_in_numpy(name, arguments):
+    for x in (numpy.array([0.3, 0.5, 0.7]), numpy.array([1, 2, 3])):
+        with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                expected = kinds_of(numpys(name)(*ARGUMENTS[arguments](x.copy())))
+            except Exception:       # a function of other arguments
+                continue
+            for way in ("tensors", "jvp" if x.dtype.kind == "f" else "functionalize", "vmap", "compile"):
+                found = []
+
+                def program(x: Any, found: list[Any] = found) -> Any:
+                    result = ours(name)(*ARGUMENTS[arguments](x))
+                    found[:] = [kinds_of(result)]
+                    return result
+
+                try:
+                    returned = RUNS[way](program, x)
+                except (*NOT_APPLICABLE, TypeError, ValueError):        # other tests compare what is refused
+                    continue
+                with case_named(way):
+                    assert found == [expected]
+                    assert way == "vmap" or kinds_of(returned) == expected
+
+
+RUNS: dict[str, Callable[[Call, Any], Any]] = {
+    "tensors": lambda program, x: program(Tensor(x)), "jvp": lambda program, x: func.jvp(program, (x,), (x,))[0],
+    "functionalize": lambda program, x: func.functionalize(program)(x),
+    "vmap": lambda program, x: func.vmap(lambda x: (program(x), x)[1])(x[None]),
+    "compile": lambda program, x: compile(program)(x),
+}
+
+
 # --- views and copies that users know ---------------------------------------------------------------------------------
 
 ROWS: dict[str, Callable[[Any, Any], Any]] = {

@@ -692,9 +692,10 @@ def argpartition(a, kth, axis=-1):
 
 
 def slices_filled(g, indices, n, axis=0):
-    """Multiply by the matrix of `slice_sums`."""
-    rows = np.moveaxis(g, axis, -1)
-    return np.moveaxis(rows @ np.add.reduceat(np.eye(n), indices, 0), -1, axis).astype(g.dtype)
+    """Choose by the matrix of `slice_sums`."""
+    rows = np.moveaxis(g, axis, -1)[..., None]
+    chosen = np.where(np.add.reduceat(np.eye(n, dtype=int), indices, 0), rows, 0)
+    return np.moveaxis(chosen.sum(-2), -1, axis).astype(g.dtype)
 
 
 def complex_numbers(real: Any, imag: Any) -> Any:

@@ -25,16 +25,27 @@ def outcome(function, args, kwargs):
             return []
 
 
+def as_tensor(array):
+    return _core.to_scalar(Tensor(np.asarray(array))) if isinstance(array, np.generic) else Tensor(array)
+
+
+def as_fake(mode, array):
+    fake = mode.from_array(np.asarray(array))
+    return _core.to_scalar(fake) if isinstance(array, np.generic) else fake
+
+
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("elements", [np.copy, lambda array: array.flat[0] if array.size else array],
+                         ids=["arrays", "scalars"])
 @pytest.mark.parametrize("name", functional_names())
-def test_tensors_fakes_and_numpy_agree(name):
+def test_tensors_fakes_and_numpy_agree(name, elements):
     operator = getattr(ops.np, name)
     for sample in samples(name):
-        kernels = outcome(operator, *with_arrays(np.copy, sample))
-        found = outcome(operator, *with_arrays(lambda array: Tensor(array.copy()), sample))
+        kernels = outcome(operator, *with_arrays(elements, sample))
+        found = outcome(operator, *with_arrays(lambda array: as_tensor(elements(array)), sample))
         mode = FakeMode(allow_real_inputs=True)
         with mode:
-            fakes = outcome(operator, *with_arrays(mode.from_array, sample))
+            fakes = outcome(operator, *with_arrays(lambda array, mode=mode: as_fake(mode, elements(array)), sample))
         for kernel, tensor, *fake in zip(kernels, found, *[fakes] * bool(fakes), strict=bool(found)):
             if isinstance(tensor, Tensor) and tensor.ndim == 0 and kernel.dtype.kind != "O":
                 assert _core.is_scalar(tensor) == isinstance(kernel, np.generic), sample

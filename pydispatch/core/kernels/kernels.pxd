@@ -11,6 +11,7 @@ cdef class ArrayMethod:
     cdef vectorcallfunc vectorcall
     cdef loop_of_method loop            # for small arrays, or NULL if there is none
     cdef object method
+    cdef bint as_first                  # whether the result for a scalar is a scalar
     cdef readonly str __name__
 
 cdef class OutKernel:

@@ -18,16 +18,26 @@ cdef PyObject* call_array_method(PyObject* self, PyObject* const* args, size_t n
     laid_out[1] = <PyObject*>array
     for i in range(1, n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
         laid_out[i + 1] = args[i]
-    return PyObject_Vectorcall(method, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
+    result = PyObject_Vectorcall(method, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
+    if result == NULL or not (<ArrayMethod>self).as_first:
+        return result
+    return new_reference(to_scalar(steal(result)))
+
+
+cdef frozenset KEEP_SCALARS = frozenset(("astype", "squeeze", "transpose", "view"))
 
 
 @cython.final
 cdef class ArrayMethod:
-    """A kernel that calls a method of ndarray. It converts other values, such as scalars, to arrays first."""
+    """A kernel that calls a method of ndarray. It converts other values, such as scalars, to arrays first.
+
+    The methods of `KEEP_SCALARS` return a scalar for a scalar, as those of scalars do.
+    """
 
     def __cinit__(self, str name):
         self.vectorcall = <vectorcallfunc>call_array_method
         self.method = getattr(numpy.ndarray, name)
+        self.as_first = name in KEEP_SCALARS
         self.loop = NULL
         if name == "mean":
             self.loop = mean_as_called
