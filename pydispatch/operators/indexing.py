@@ -610,7 +610,7 @@ declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tenso
 declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",), vjp=(
     lambda g, key: with_item(g, key, 0.0), None, lambda g, key, value_shape: assigned_part(g[key], value_shape)),
     jvp="linear", vmap=setitem_batch)
-declare("index", "Tensor x, Any key", index, index_meta, tags=("indexing",),
+declare("index", "Tensor x, Any key", index, index_meta, tags=("indexing", "zero_d_by_key"),
         vjp=lambda g, x_shape, key: selection_summed(g, x_shape, key), jvp="linear",
         vmap=index_batch)
 declare_writer("index_put", "Tensor x, Any key, Tensor values, *, bool accumulate=False", index_put, index_put_meta,

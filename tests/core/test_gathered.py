@@ -68,8 +68,14 @@ def of_several(np: Any, a: Any, k: Any) -> None:
     a[2] = rows[0]
 
 
+def write_an_element(np: Any, a: Any, k: Any) -> None:
+    element = a[0, k, ...]      # an array without axes, a view
+    element += 1.0
+    element[...] *= 3.0
+
+
 PROGRAMS = [multiply, augment, write_elements, write_a_view_of_it, write_out, write_a_column, write_twice, copy_first,
-            of_several]
+            of_several, write_an_element]
 
 
 def after(program: Callable[..., None], np: Any, x: Any, k: Any) -> Any:

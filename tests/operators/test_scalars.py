@@ -61,7 +61,8 @@ ELEMENTS = {
     "isposinf": lambda x: pnp.isposinf(pnp.argmax(x)),
 }
 ARRAYS = {
-    "Ellipsis": lambda x: x[1, ...], "zeros": lambda x: ops.np.zeros_like(x, shape=()),
+    "Ellipsis": lambda x: x[1, ...], "index and Ellipsis": lambda x: x[pnp.argmin(x), ...],
+    "array and Ellipsis": lambda x: x[np.array(1), ...], "zeros": lambda x: ops.np.zeros_like(x, shape=()),
     "reshape of an element": lambda x: x[0].reshape(()), "reshape": lambda x: x[:1].reshape(()),
     "copy": lambda x: ops.np.copy(x[0]), "where": lambda x: ops.np.where(x[0] > 0.0, x[0], 1.0),
 }

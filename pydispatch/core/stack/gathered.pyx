@@ -24,7 +24,7 @@ cdef bint has_unknown_numbers(key) except -1:
 cdef object stand_for_view(Tensor source, key, result):
     """Make writes to the result of a key with index arrays also write to the array, if NumPy's would be a view."""
     cdef Gathered gathered
-    if not isinstance(result, Tensor) or not rank_of(<PyObject*>result) or not has_unknown_numbers(key):
+    if not isinstance(result, Tensor) or (<Tensor>result).word & SCALAR_FLAG or not has_unknown_numbers(key):
         return result
     gathered = Gathered.__new__(Gathered)
     gathered.source, gathered.key, gathered.whole = source, key, <Tensor>result
