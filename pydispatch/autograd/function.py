@@ -7,7 +7,6 @@ values of the interpreter below and records its own node. Under all of them the 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -40,6 +39,7 @@ from pydispatch.autograd.transposing import Results, refuse_once_differentiable,
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.ops import ops
+from pydispatch.schema.fitting import signature_of
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
@@ -120,7 +120,7 @@ class UserFunction(CustomDerivative):
         self.name = f"{cls.__name__}Backward"
         self.functions = tuple([getattr(cls, name) for name in _STATIC])
         self.separate = cls.setup_context is not Function.setup_context
-        self._parameters = _with_defaults(cls.forward) if self.separate else None
+        self._parameters = signature_of(cls.forward) if self.separate else None
         if not _defines(cls, "forward"):
             raise NotImplementedError(f"{cls.__name__} has no forward staticmethod\ndefine forward(*args)")
         self._is_complete = _defines(cls, "backward")
@@ -501,13 +501,6 @@ AnyFunction: TypeAlias = UserFunction | LiftedFunction | BatchedFunction
 
 def _defines(cls: type[Function], name: str) -> bool:
     return getattr(cls, name) is not getattr(Function, name)
-
-
-def _with_defaults(forward: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(forward)
-    except (TypeError, ValueError):
-        return None
 
 
 def _parts_of(cls: type[Function]) -> FunctionParts:

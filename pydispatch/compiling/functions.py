@@ -43,6 +43,7 @@ from pydispatch.func.values import are_tensors_passed, handed_out
 from pydispatch.operators.layouts import layout_of
 from pydispatch.ops import ops
 from pydispatch.tracing import Graph
+from pydispatch.tracing.arguments import naming_the_call
 from pydispatch.tracing.numbers import TracedNumber, plain
 from pydispatch.tracing.sources import Sources
 from pydispatch.tracing.trace import simple_parameters
@@ -201,19 +202,27 @@ class Compiled(CompiledFunction):
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """Return the graph that such arguments are traced to."""
-        arguments = _Arguments(self, args, kwargs)
-        program, _ = self._program(arguments)
+        program, arguments = self._program_of("graph", args, kwargs)
         return (self._traced(arguments) if program.numbers else program).graph
 
     def plan(self, *args: Any, **kwargs: Any) -> str:
         """Return the plan for such arguments as text, a line per step, or the text of another backend's function."""
-        run = self._program(_Arguments(self, args, kwargs))[0].run
+        run = self._program_of("plan", args, kwargs)[0].run
         return run.text if isinstance(run, PlanFunction) else str(run)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Return a report for such arguments: the graph, the plan, the parts outside C, and why it was compiled."""
-        program, _ = self._program(_Arguments(self, args, kwargs))
-        return report(repr(self), program, self._reasons)
+        return report(repr(self), self._program_of("explain", args, kwargs)[0], self._reasons)
+
+    def _program_of(
+        self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Program, _Arguments]:
+        """Return the program for the arguments of a method, and the arguments."""
+        arguments = _Arguments(self, args, kwargs)
+        name = getattr(self, "__qualname__", "").rpartition("<locals>.")[2]
+        call = f"{'compiled' if '<' in name or not name else name}.{method}"
+        with naming_the_call(call, self.__wrapped__, args, kwargs):
+            return self._program(arguments)[0], arguments
 
     # --- calls ---
 

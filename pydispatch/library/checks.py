@@ -14,6 +14,7 @@ from pydispatch.exceptions import RegistrationError
 from pydispatch.schema import Argument, OperatorName, Schema
 from pydispatch.schema.base_types import TENSOR, Type
 from pydispatch.schema.compound_types import ListType, without_none
+from pydispatch.schema.fitting import signature_of
 
 
 def is_array(type: Type) -> bool:
@@ -75,9 +76,8 @@ def as_kernel(name: OperatorName, role: str, function: Callable[..., Any]) -> Ke
 def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: Iterable[str]) -> str | None:
     if _takes_exactly(function, len(positional), keywords):
         return None
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):     # C functions may have no signature
+    signature = signature_of(function)
+    if signature is None:
         return None
     places = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     is_open = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())

@@ -46,6 +46,7 @@ from pydispatch.operators.declare import PACKS
 from pydispatch.operators.layouts import in_c_order, layout_of
 from pydispatch.operators.meta import broadcastable
 from pydispatch.ops import ops
+from pydispatch.schema.fitting import signature_of
 from pydispatch.tensor import in_place_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -665,13 +666,10 @@ class Adapter:
 
 def positional_names(function: Any) -> list[str]:
     """Return the arguments that a function of NumPy takes by position, or [] if its signature is unknown."""
-    if isinstance(function, np.ufunc):
+    signature = None if isinstance(function, np.ufunc) else signature_of(function)
+    if signature is None:
         return []
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 _core.connect(as_elements=as_elements, as_key=as_key)

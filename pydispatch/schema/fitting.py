@@ -194,8 +194,14 @@ def parameters_of(fn: Callable[..., Any]) -> Parameters | None:
         found = _parameters_of_text(getattr(fn, "__text_signature__", None) or "")
         if found is not None:
             return found
+    signature = signature_of(fn)
+    return None if signature is None else _parameters_of_signature(signature)
+
+
+def signature_of(fn: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the signature that Python finds, or None, as for some functions of C."""
     try:
-        return _parameters_of_signature(inspect.signature(fn))
+        return inspect.signature(fn)
     except (TypeError, ValueError):
         return None
 

@@ -3,12 +3,15 @@
 # tests: tests/tracing/test_calling.py
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema import Argument, Schema
+from pydispatch.schema.fitting import signature_of
 from pydispatch.schema.frozen import same_value
 from pydispatch.tracing.literals import is_literal
 from pydispatch.tracing.values import values_in
@@ -30,6 +33,38 @@ def misfit(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
     for argument in schema.arguments:
         if not argument.has_default and argument.name not in passed:
             return f"argument {argument.name} is missing"
+    return None
+
+
+@contextmanager
+def naming_the_call(
+    call: str, f: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Iterator[None]:
+    """Raise an error with the call to write if the block raises TypeError because `f` does not take these arguments."""
+    try:
+        yield
+    except TypeError as error:
+        found = _misfit_of_function(f, args, kwargs)
+        if found is None:
+            raise
+        problem, arguments = found
+        raise DispatchTypeError(f"{call}: {problem}\npass the arguments of a call: {call}({arguments})") from error
+
+
+def _misfit_of_function(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """Return an error in these arguments and those that are required, or None without an error or a signature."""
+    signature = signature_of(f)
+    if signature is None:
+        return None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        required = [f"{name}={name}" if parameter.kind is parameter.KEYWORD_ONLY else name
+                    for name, parameter in signature.parameters.items() if parameter.default is parameter.empty
+                    and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)]
+        return str(error), ", ".join(required)
     return None
 
 

@@ -10,8 +10,10 @@ def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
     """Return the error, naming the argument, for arguments of another structure than the graph takes."""
     n, m = len(expected.children), len(found.children)
     if n != m:
-        return DispatchTypeError(f"the graph takes {n} argument{'' if n == 1 else 's'}, but {m} were given\n"
-                                 f"pass {described_structure(expected)}")
+        arguments = ", ".join(map(described_structure, expected.children))
+        return DispatchTypeError(
+            f"the graph takes {n} argument{'' if n == 1 else 's'}, but {m} {'was' if m == 1 else 'were'} given\n"
+            f"write graph({arguments}), with a value for each *")
     i = next(i for i, pair in enumerate(zip(expected.children, found.children, strict=True)) if not is_alike(*pair))
     where, wanted, given = _difference(f"argument {i}", expected.children[i], found.children[i])
     return DispatchTypeError(f"the graph's {where} is {described_structure(given)}, expected "

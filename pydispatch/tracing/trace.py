@@ -46,8 +46,9 @@ from pydispatch.modes import DispatchMode
 from pydispatch.operators.declare import PACKS
 from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
+from pydispatch.schema.fitting import signature_of
 from pydispatch.subclasses import flatten, is_traceable_wrapper
-from pydispatch.tracing.arguments import written_arrays
+from pydispatch.tracing.arguments import naming_the_call, written_arrays
 from pydispatch.tracing.effects import OperatorEffects, effects_of, makes_other_numbers
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph, Node
@@ -125,7 +126,8 @@ def make_fx(
     @returned_by(make_fx, f, tracing_mode=tracing_mode, decompositions=decompositions, check_shapes=check_shapes)
     def traced(*args: Any) -> Graph:
         sources = Sources("make_fx", in_reach((f, *tree_leaves(args))))
-        return graph_of_call(f, args, tracing_mode == "fake", table, check_shapes, sources=sources)
+        with naming_the_call("make_fx(f)", f, args, {}):
+            return graph_of_call(f, args, tracing_mode == "fake", table, check_shapes, sources=sources)
 
     return traced
 
@@ -181,10 +183,10 @@ def _parameter_names(f: Callable[..., Any], n: int) -> list[str]:
     known = simple_parameters(f)
     if known is not None and len(known) == n:
         return list(known)
-    try:
-        parameters = inspect.signature(f).parameters.values()
-    except (TypeError, ValueError):
+    signature = signature_of(f)
+    if signature is None:
         return ["arg"] * n
+    parameters = signature.parameters.values()
     names = [parameter.name for parameter in parameters
              if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
     rest = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), "arg")

@@ -197,6 +197,32 @@ def test_another_call_may_capture_another_value_of_a_transform():
                                [grad(plain)(w, x), grad(plain)(w * 2, x)])
 
 
+@compile
+def scaled(x, y=1.0, *, scale):
+    return x * y * scale
+
+
+class Scaling:
+    scaled = compile(lambda self, x: x)
+
+    @compile
+    def method(self, x):
+        return x
+
+
+@pytest.mark.parametrize("method", ["explain", "plan", "graph"])
+@pytest.mark.parametrize(("function", "args", "message"), [
+    pytest.param(scaled, (), r"scaled\.{}: missing a required argument: 'x'\npass .*: scaled\.{}\(x, scale=scale\)$",
+                 id="none"),
+    pytest.param(scaled, (X, X, X), r": too many positional arguments\npass ", id="too many"),
+    pytest.param(Scaling().method, (X,), r"missing .* 'x'\npass .*: Scaling\.method\.{}\(self, x\)$", id="method"),
+    pytest.param(Scaling.scaled, (), r"\npass .*: compiled\.{}\(self, x\)$", id="lambda"),
+])
+def test_reports_name_the_call_to_write(function, args, message, method):
+    with pytest.raises(DispatchTypeError, match=message.format(method, method)):
+        getattr(function, method)(*args)
+
+
 def test_methods_and_partial_functions():
     class Model:
         def __init__(self, weights):

@@ -322,7 +322,7 @@ def test_it_takes_what_numpy_takes():
     compiled = traced(lambda x, y: x * y).compile()
     assert compiled(2, np.float64(3.0)) == 6.0
     assert compiled(x=X, y=2)[0, 0] == 2 * X[0, 0]
-    with pytest.raises(DispatchTypeError, match="the graph takes 2 arguments, but 1 were given"):
+    with pytest.raises(DispatchTypeError, match="the graph takes 2 arguments, but 1 was given"):
         compiled(X)
     with pytest.raises(TypeError, match="missing a required argument: 'x'"):
         compiled(y=X)

@@ -571,9 +571,18 @@ def test_names_of_leaves():
 
 
 def test_wrong_number_of_arguments():
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'y'"):
+    with pytest.raises(DispatchTypeError, match=r"missing a required argument: 'y'\npass .*: make_fx\(f\)\(x, y\)$"):
         make_fx(lambda x, y: x)(THREE)
     assert current_mode() is None
+
+
+def test_an_error_inside_the_function_stays():
+    wraps_two = functools.wraps(lambda x, y: x)(lambda x: ops.np.add(x, x))     # its signature is not its own
+    assert make_fx(wraps_two)(THREE)(THREE).tolist() == (THREE + THREE).tolist()
+    for function in (lambda x: x + "a", lambda x: max(1, x, key=3)):
+        with pytest.raises(TypeError) as found:
+            make_fx(function)(THREE)
+        assert "make_fx(f)" not in str(found.value)
 
 
 def test_tracing_computes_and_writes():
