@@ -100,29 +100,40 @@ def _calls(schema: Schema) -> Iterator[str]:
 
 def _other_calls(schema: Schema) -> Iterator[str]:
     """Yield the call with arrays of other libraries, or with Tensors for optional arguments."""
-    if _takes_arrays_only(schema):
+    arrays = _arrays_by_position(schema)
+    if arrays and len(arrays) == len(schema.arguments):
         yield f"self, *arrays: {VALUE}, **named: {VALUE}) -> Any"
+    elif arrays:
+        yield "self, generator: Any, *values: Any, **named: Any) -> Any"
     elif not any(argument.mutable for argument in schema.arguments) and any(
             has_arrays(argument.type) for argument in schema.arguments):
         yield _call(schema, {}, "Any")
 
 
-def _takes_arrays_only(schema: Schema) -> bool:
-    """Return whether all of several arguments are required arrays. Such operators share classes, by position."""
-    return len(schema.arguments) > 1 and all(
-        str(argument.type) == "Tensor" and not (argument.has_default or argument.kw_only or argument.mutable)
-        for argument in schema.arguments)
+def _arrays_by_position(schema: Schema) -> list[Argument]:
+    """Return the arrays if they are required and are all arguments, or the parameters of a distribution.
+
+    Such operators share classes, in which these arguments have no names.
+    """
+    arrays = [argument for argument in schema.arguments if has_arrays(argument.type)]
+    is_distribution = str(schema.arguments[0].type) == "Generator" if schema.arguments else False
+    return arrays if (is_distribution or len(arrays) == len(schema.arguments) > 1) and not any(
+        str(argument.type) != "Tensor" or argument.has_default or argument.kw_only or argument.mutable
+        for argument in arrays) else []
 
 
 def _call(schema: Schema, arrays: dict[str, str], result: str) -> str:
-    if _takes_arrays_only(schema):
-        hints = [arrays.get(argument.name, VALUE) for argument in schema.arguments]
-        return f"self, {', '.join([f'x{i}: {each}' for i, each in enumerate(hints, 1)])}, /) -> {result}"
     parts = ["self"]
+    unnamed = _arrays_by_position(schema)
     for argument in schema.arguments:
         if argument.kw_only and "*" not in parts:
             parts.append("*")
-        parts.append(_parameter(argument, arrays))
+        if argument in unnamed:
+            parts.append(f"x{unnamed.index(argument) + 1}: {arrays.get(argument.name, VALUE)}")
+        else:
+            parts.append(_parameter(argument, arrays))
+        if unnamed and argument is unnamed[-1]:
+            parts.append("/")
     return f"{', '.join(parts)}) -> {result}"
 
 
