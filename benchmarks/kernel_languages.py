@@ -1,4 +1,4 @@
-"""What an operator adds to a call of its kernel, for kernels in several languages.
+"""The overhead of an operator over its kernel, for kernels in several languages.
 
     python -m benchmarks.kernel_languages [N ...]       for arrays of N elements (4, 1,000 and 100,000)
 

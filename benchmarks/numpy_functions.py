@@ -1,4 +1,4 @@
-"""What `pydispatch.numpy` costs: raw arrays, NumPy's own functions on Tensors, the first use of a function, the import.
+"""The cost of `pydispatch.numpy`: raw arrays, NumPy's own functions on Tensors, first uses of functions, the import.
 
     python -m benchmarks.numpy_functions raw [PATTERN]      functions on small raw arrays, over NumPy's own
     python -m benchmarks.numpy_functions protocols          NumPy's own functions on a Tensor, more than the operator

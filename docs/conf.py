@@ -18,7 +18,7 @@ version = release = pydispatch.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "extensions.examples", "extensions.reference"]
 myst_enable_extensions = ["colon_fence"]
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"      # the docstrings say what matters, the stubs the rest
+autodoc_typehints = "none"      # the docstrings have what matters, the stubs the rest
 default_role = "code"           # a single backtick in a docstring
 myst_heading_anchors = 3        # `page.md#a-section` works, as it does on the web
 exclude_patterns = ["_build"]

@@ -124,7 +124,7 @@ registrations = []  # those in force, oldest first; every table is a function of
 
 
 class DispatchError(Exception):
-    """A call or registration is impossible; the first argument says why."""
+    """A call or registration is impossible; the first argument is the reason."""
 
 
 class Registration:

@@ -97,7 +97,7 @@ cdef inline object call_2(op, x, y):
 cdef inline object register_kernel(str operator, str key, void* function, const char* signature):
     """Register a function in C for an operator, as `library.impl` does, and return the handle.
 
-    The signature must stay where it is, as a literal does. `library.c_function` says which there are.
+    The signature must stay where it is, as a literal does. `library.c_function` lists the valid ones.
     """
     from pydispatch import library
     return library.impl(operator, key, PyCapsule_New(function, signature, NULL))

@@ -1,4 +1,4 @@
-"""What all tests share: three run-time backends, a functionality, namespaces of their own, kernels that tell.
+"""Fixtures of all tests: three run-time backends, a functionality, separate namespaces, kernels that record calls.
 
 Keys last for the life of the process, so they are registered here, once, before tests are collected.
 """
@@ -84,7 +84,7 @@ namespaces = (f"t{n}" for n in itertools.count())
 
 
 COUNTED = "counted: "
-"""What the name of a property begins with that says how often a test did something."""
+"""The prefix of a property with the number of times that a test did something."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What tests need and a machine may lack: programs and libraries.
+"""Programs and libraries that tests need and a machine may lack.
 
 A test is skipped without its program or library, by `@needs("valgrind")`, `pytest.skip(not_installed("chromium"))` or
 `pytest.importorskip("numba")`. `pytest --require valgrind,chromium,numba` does not start if one of them is missing, and

@@ -1,4 +1,4 @@
-"""What a test records about the calls of a function under test."""
+"""Records of the calls of a function under test."""
 
 from typing import Any
 

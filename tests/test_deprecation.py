@@ -1,4 +1,4 @@
-"""What is deprecated warns where users call it, and goes when its version comes."""
+"""Deprecated functions warn at the call of the user, and are removed in the version that they name."""
 
 import re
 from pathlib import Path

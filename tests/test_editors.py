@@ -1,4 +1,4 @@
-"""What editors complete: names in IPython with and without jedi."""
+"""Completion in editors: names in IPython with and without jedi."""
 
 import json
 import subprocess

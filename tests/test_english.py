@@ -1,8 +1,8 @@
 """Docstrings follow what docs/contributing.md asks of them.
 
 A function's docstring opens with a verb of verbs.txt, in the imperative, and has full stops rather than semicolons.
-First paragraphs ask no questions, and no sentence has more than 32 words. Tests, benchmarks, examples and tools keep
-to the same rules, in comments too.
+No docstring opens with a relative. First paragraphs ask no questions, and no sentence has more than 32 words. Tests,
+benchmarks, examples and tools keep to the same rules, in comments too, and so do the comments of the C headers.
 """
 
 import io
@@ -17,6 +17,8 @@ from tests.together import together
 
 ROOT = Path(__file__).parent.parent
 SOURCES = [path for ending in ("py", "pyx") for path in sorted(ROOT.glob(f"pydispatch/**/*.{ending}"))]
+HEADERS = sorted(ROOT.glob("pydispatch/**/*.h"))
+RELATIVES = frozenset(("What", "How", "Which", "Where", "When", "That"))
 OTHERS = [path for folder in ("tests", "benchmarks", "examples", "tools")
           for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
 LONGEST = 32        # words of a sentence
@@ -25,6 +27,7 @@ NOUNS_FOLLOW = re.compile(r"\b(?:property|cached_property|overload|setter)\b")
 LAYOUT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.NL, tokenize.COMMENT)
 EXAMPLE = re.compile(r"(?ms)^\s*>>>.*?(?:\n\s*\n|\Z)")
 FAULTS_OF_COMMENTS = {"asks a question": r"\?(?:$| )", "has a semicolon": ";", "opens with So": r"# *So\b"}
+FAULTS_OF_C = {**FAULTS_OF_COMMENTS, "opens with So": r"(?:^|[.:])\s+So\b"}
 CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)
 
 
@@ -59,6 +62,8 @@ def faults(source: str, *, of_package: bool = True) -> Iterator[str]:
         may_open_otherwise = is_heading or NOUNS_FOLLOW.search(decorators)
         if is_function and not may_open_otherwise and word.lower() not in VERBS:
             yield f"{line}: opens with {word!r}, which is not a verb of the list"
+        if word in RELATIVES and not may_open_otherwise:
+            yield f"{line}: opens with {word!r}, which makes an abstract subject: {first.split(chr(10))[0]}"
         if "?" in first:
             yield f"{line}: asks a question: {first.split(chr(10))[0]}"
         prose = CODE.sub("x", EXAMPLE.sub(" ", text))
@@ -79,6 +84,13 @@ def faults_of_comments(source: str) -> Iterator[str]:
                     yield f"{token.start[0]}: {fault}: {token.string}"
 
 
+def faults_of_headers(source: str) -> Iterator[str]:
+    for comment in re.finditer(r"/\*(.*?)\*/", source, re.DOTALL):
+        for fault, pattern in FAULTS_OF_C.items():
+            if re.search(pattern, CODE.sub("x", comment[1])):
+                yield f"{source.count(chr(10), 0, comment.start()) + 1}: {fault}: {comment[1]}"
+
+
 @together("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_docstrings_keep_to_the_style_sheet(path):
     found = list(faults(path.read_text()))
@@ -89,6 +101,12 @@ def test_docstrings_keep_to_the_style_sheet(path):
 def test_other_files_keep_to_the_style_sheet(path):
     source = path.read_text()
     found = [*faults(source, of_package=False), *faults_of_comments(source)]
+    assert not found, "\n".join(found)
+
+
+@together("path", HEADERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_comments_of_headers_keep_to_the_style_sheet(path):
+    found = list(faults_of_headers(path.read_text()))
     assert not found, "\n".join(found)
 
 
@@ -103,11 +121,13 @@ def test_faults_are_found(docstring, fault):
     assert not list(faults('@property\ndef f(self):\n    """The gradient; `a; b`?"""\n'.replace("; `a; b`?", "")))
     assert not list(faults('cdef extern from *:\n    """\n    int f(int x); /* The C code? */\n    """\n'))
     assert [fault in text for text in faults(source, of_package=False)] == [True]
+    assert len(list(faults('class A:\n    """What it is."""\n'))) == 1
     assert len(list(faults('cdef inline int f(x) except -1:\n    """The number."""\n    return 1\n'))) == 1
 
 
 @pytest.mark.parametrize(("comment", "fault"), [
     ("# Is it?", "asks a question"), ("# one; two", "has a semicolon"), ("# So it is.", "opens with So")])
 def test_faults_of_comments_are_found(comment, fault):
+    assert [fault in text for text in faults_of_headers(f"int x; /*{comment[1:]} */\n")] == [True]
     assert [fault in text for text in faults_of_comments(f"x = 1    {comment}\n")] == [True]
     assert not list(faults_of_comments("x = 1    # one, `a; b`, so it is\n"))

@@ -1,4 +1,4 @@
-"""Where the elements of arrays lie: addresses, positions, overlaps."""
+"""The memory of arrays: addresses, positions, overlaps."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What compiling costs: the first call of compiled gradients, their thousandth, and what each operator adds."""
+"""The cost of compiling: the first call of compiled gradients, their thousandth, and the share of each operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a custom operator costs, over an operator of the library and against PyTorch's."""
+"""The cost of a custom operator, over an operator of the library and against PyTorch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of an operator costs, over its kernel and against other dispatchers."""
+"""The cost of a call of an operator, over its kernel and against other dispatchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to differentiate a loop that fills an array, an element at a time: beside other libraries and by hand.
+"""The cost of differentiating a loop that fills an array element by element, in other libraries and by hand.
 
 Each library has the loop as its users write it: ours assigns the elements; HIPS autograd and PyTorch collect them in a
 list, which `stack` joins; JAX scans, since a loop of `.at[i].set` copies the array for each element.

@@ -1,4 +1,4 @@
-"""What the gradient of a program costs, over the same gradient written by hand in NumPy."""
+"""The cost of the gradient of a program, over the same gradient written by hand in NumPy."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pydispatch.cli.timing import make_loop, time_in_rounds
 
 
 class Effort(NamedTuple):
-    """How long to measure: rounds of loops, repetitions of slow measurements, seconds for the rounds of a row."""
+    """The effort of measuring: rounds of loops, repetitions of slow measurements, seconds for the rounds of a row."""
 
     rounds: int
     repetitions: int
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """What a row measures. Without a bound the row is only for comparison."""
+    """A row of a table. Without a bound it is only for comparison."""
 
     group: str
     name: str

@@ -1,4 +1,4 @@
-"""What dispatch to Python costs: handlers of modes and subclasses, fakes, tracing, and what a compiled graph saves.
+"""The cost of dispatch to Python: handlers of modes and subclasses, fakes, tracing, and the gain of compiled graphs.
 
 A handler is one function, which serves PyTorch's class too where PyTorch is there to compare with.
 """
@@ -95,7 +95,7 @@ class AddedTime(Case):
 
 @dataclass(frozen=True)
 class AddedByPeer(Case):
-    """What PyTorch adds to its own call over what we add to ours."""
+    """The overhead of PyTorch over ours."""
 
     theirs: Pair = field(repr=False)
     ours: Pair = field(repr=False)

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 class ScanLibrary(NamedTuple):
-    """What programs use of a library: its functions, and `scan(step, init, xs, length=n)`."""
+    """The parts of a library that programs use: its functions, and `scan(step, init, xs, length=n)`."""
 
     functions: Any
     scan: Callable[..., Any]

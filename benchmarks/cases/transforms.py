@@ -1,4 +1,4 @@
-"""What transforms cost: against PyTorch's and HIPS autograd's, against batches by hand, against the tape.
+"""The cost of transforms: against PyTorch's and HIPS autograd's, against batches by hand, against the tape.
 
 Each program is written once, for all libraries.
 """

@@ -1,1 +1,1 @@
-"""What Sphinx does for these pages besides its own work."""
+"""Extensions of Sphinx for these pages."""

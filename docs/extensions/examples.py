@@ -55,7 +55,7 @@ class Program(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the sidebar calls it."""
+        """Its name in the sidebar."""
         return LABELS.get(self.name) or self.name.replace("_", " ").capitalize()
 
     @property

@@ -76,7 +76,7 @@ def declared(name: str) -> Any:
 
 
 def operator_entry(name: str) -> str:
-    """The entry of one operator and its variants: what `help` says of it."""
+    """The entry of one operator and its variants: the text of `help`."""
     operation = declared(name).operation
     variants = [variant.partition(".") for variant in operation.variants if variant]
     schemas = [getattr(getattr(ops.np, packet), overload or "default").schema for packet, _, overload in variants]
@@ -134,7 +134,7 @@ def make(app: Sphinx) -> None:
     for namespace in NAMESPACES:
         family = namespace.partition(".")[0]
         intro = (f"# `pydispatch.{namespace}`\n\nArguments and meaning are those of `{namespace}`, and so is the "
-                 f"sentence about each. [This page](../{family}.md) says which have gradients, and what differs.\n\n")
+                 f"sentence about each. [This page](../{family}.md) lists gradients and differences.\n\n")
         write(MADE / f"functions-{namespace.replace('.', '-')}.md", intro + "\n".join(function_entries(namespace)))
 
 

@@ -115,7 +115,7 @@ def loss(value: Tensor) -> str:
 def kind_of_error(value: Tensor, use: str) -> type[DispatchError]:
     """Return the class of the error for this use of a value.
 
-    To convert a batch to a number is to branch on data. A ConversionError tells batching rules that a loop works.
+    Converting a batch to a number is branching on data. After a ConversionError, batching rules run a loop.
     """
     if not isinstance(value, Wrapper):
         return AutogradError

@@ -406,7 +406,7 @@ def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> A
     if isinstance(value, BatchedTensor) and not value.interpreter.alive:
         return VmapError(f"{what} of {describe_interpreter(value.interpreter)}: it escaped from the function under "
                          "vmap\nreturn it from that function")
-    why = ", which is not active here" if value.interpreter.alive else ""      # else the description says why
+    why = ", which is not active here" if value.interpreter.alive else ""      # else the description has the reason
     return AutogradError(
         f"{what} of {describe_interpreter(value.interpreter)}{why}\n"
         "use it in the transformed function, in the same thread, or return it from there. To use it in a kernel, "

@@ -1,1 +1,1 @@
-"""What type checkers see of the operators of each namespace: a stub per namespace, by `python -m pydispatch stubs`."""
+"""Stubs of the operators for type checkers, one per namespace, written by `python -m pydispatch stubs`."""

@@ -72,7 +72,7 @@ def note_origin(node: TapeNode) -> None:
 
 def tell_origin(node: TapeNode) -> None:
     """Warn with the place where the call of a node that raised was recorded."""
-    if not _core.current_state().anomaly or isinstance(sys.exc_info()[1], NaNError):     # whose message says it
+    if not _core.current_state().anomaly or isinstance(sys.exc_info()[1], NaNError):     # whose message has it
         return
     origin = getattr(node.notes, "origin", None)
     if origin is None:

@@ -332,7 +332,7 @@ def register_multi_grad_hook(
 
 
 class Arrivals:
-    """The gradients that one backward pass has brought to the Tensors of one `register_multi_grad_hook`."""
+    """The gradients that have arrived, in one backward pass, at the Tensors of one `register_multi_grad_hook`."""
 
     __slots__ = ("gradients", "missing", "reported")
 

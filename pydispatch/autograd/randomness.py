@@ -309,8 +309,8 @@ class _Replay(_Redirecting):
             is_meant = sources is None or any(bits is source for source in sources)
             if is_meant and not are_same_states(bits.state, state):
                 raise FunctionalizationError(
-                    f"a function that runs again changes the state of a {type(bits).__name__} by something other than "
-                    f"the draw of an operator, after operators drew from it\n{REMEDY}")
+                    f"a function that runs again changes the state of a {type(bits).__name__} other than by an "
+                    f"operator's draw, after operators drew from it\n{REMEDY}")
 
     def first_draw(self, generator: np.random.Generator) -> np.random.Generator:
         self._untouched.append((bits_of(generator), bits_of(generator).state))
@@ -510,7 +510,7 @@ def unused_part(state: Any) -> tuple[str, int]:
 
     The name is empty if no part is known.
     """
-    if state.get("has_uint32"):                             # half a word waits: any other number says so, too
+    if state.get("has_uint32"):                             # half a word is left. Any other number has the same meaning
         return "has_uint32", state["has_uint32"] >> 1
     if "has_uint32" in state:                               # the half that was drawn last
         return "uinteger", state["uinteger"]

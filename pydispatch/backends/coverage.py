@@ -1,4 +1,4 @@
-"""How a backend runs each of NumPy's operators: covered, partial, decomposed or missing."""
+"""The way in which a backend runs each of NumPy's operators: covered, partial, decomposed or missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = (COVERED, PARTIAL, DECOMPOSED, MISSING)
 
 
 class Coverage(NamedTuple):
-    """How a backend runs one operator: a kind, and a text that names the kernel or the reason why there is none.
+    """The way in which a backend runs one operator: a kind, and the name of the kernel or the reason why there is none.
 
     `unsupported` are the arguments that the kernel does not take, and that can only be at their default.
     """

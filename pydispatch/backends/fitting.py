@@ -1,4 +1,4 @@
-"""Matches the arguments of an operator with the parameters of a function in a backend's namespace.
+"""Match the arguments of an operator with the parameters of a function in a backend's namespace.
 
 A kernel matches positional arguments by position. Functions of other libraries use NumPy's names or those of the Array
 API, but not always in the same order, and they take more arguments by keyword. Here, an argument with a default is
@@ -24,7 +24,7 @@ DEFAULTS = {("transpose", "axes"): lambda a: tuple(reversed(range(len(a.shape)))
 
 
 class Way(NamedTuple):
-    """How a function takes one argument: by position (name None), by a name, or not at all."""
+    """The way in which a function takes one argument: by position (name None), by a name, or not at all."""
 
     argument: Argument
     name: str | None = None

@@ -20,10 +20,10 @@ from pydispatch.compiling.values import Storage, Value
 
 @dataclass(slots=True)
 class PositionStep(LoopStep):
-    """A loop over rows, one element each.
+    """A loop over rows that reads or writes one element of each.
 
-    It is ("pick",) from (rows, positions) to elements, or ("put", whether it adds) from (positions, elements) to rows.
-    `layers` are (elements of a row, bytes to the next one). `loop_of_core` is the equivalent loop of the core.
+    Its loop is ("pick",), from (rows, positions) to elements, or ("put", whether to add), from (positions, elements) to
+    rows. `layers` is (elements of a row, bytes to the next one). `loop_of_core` is the equivalent loop of the core.
     """
 
     layers: tuple[int, int] = (0, 0)

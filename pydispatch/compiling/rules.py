@@ -52,7 +52,7 @@ def _view_rule(name: str) -> Rule:
     def rule(builder: Builder, spec: Any, **arguments: Any) -> Value:
         source, *others = arguments.values()        # in order, since no earlier argument is omitted
         if not isinstance(source, Value) or any(map(_holds_value, others)):
-            raise CannotLowerError("an argument that says what to view is computed")
+            raise CannotLowerError("an argument that determines the view is computed")
         return builder.viewed(source, lambda array: kernel(array, *others))
 
     return rule
@@ -276,7 +276,7 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
 
 
 class Part(NamedTuple):
-    """What was written into zeros: its basic key or None, and what writes an array with it added into a copy."""
+    """A value written into zeros: its basic key or None, and a function that adds it to a copy of an array."""
 
     key: Any
     add: Callable[[Value, Value], Any]
@@ -449,7 +449,7 @@ def split(builder: Builder, spec: Any, **arguments: Any) -> tuple[Value, ...]:
     source, *others = arguments.values()
     names = list(arguments)[1:]
     if not isinstance(source, Value) or any(map(_holds_value, others)):
-        raise CannotLowerError("the argument that says where to split is computed")
+        raise CannotLowerError("the argument that determines the places to split at is computed")
     kept = dict(zip(names, others, strict=True))
     kernel = DECLARATIONS["split"].kernels["CPU"]
 

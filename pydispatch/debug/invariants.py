@@ -97,7 +97,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
     fresh = compute_table(op)
     arrays = tuple(a.name for a in op.schema.arguments if a.type.contains_arrays)
     if table.array_arguments != arrays:
-        yield "I1", f"it dispatches on {table.array_arguments}, its schema says {arrays}"
+        yield "I1", f"it dispatches on {table.array_arguments}, but its schema has {arrays}"
     by_slot = {key.slot: key for key in runtime_keys()}
     for slot, (live, computed) in enumerate(zip(table.rows, fresh.rows, strict=True)):
         if (live and (live.kernel, live.label)) != (computed and (computed.kernel, computed.label)):

@@ -73,7 +73,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     site = _core.calling_site()
     leaves, spec = flatten_arguments(primals)
     if not leaves:
-        raise AutogradError("linearize: there are no primals\nwrite linearize(f, x)")
+        raise AutogradError("linearize: no primals were given\nwrite linearize(f, x)")
     for n, leaf in enumerate(leaves):
         if not is_inexact_array(leaf):
             raise inexact_error("linearize", f"primal {path_to_leaf_number(spec, n)}", leaf)

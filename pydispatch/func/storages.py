@@ -278,9 +278,9 @@ def repeated_axes(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
 
 
 def views_of_inputs(arrays: Sequence[Any], values: Sequence[Any], *, copies: bool) -> list[View]:
-    """Return a view for each array, in their order, with its value. Arrays that share memory share a storage.
+    """Return for each array, in order, a view with its value. Arrays that share memory share a storage.
 
-    With `copies`, the steps to the views copy.
+    With `copies`, each step to a view makes a copy.
     """
     views: list[View | None] = [None] * len(arrays)
     for members in groups_by_memory(arrays):

@@ -434,10 +434,10 @@ def abstract_result(function: FlatFunction, examples: Sequence[Any]) -> Abstract
 
 
 def as_scalars(results: Arrays, models: Sequence[Any] | None) -> Arrays:
-    """Convert results to scalars where a function, run without data, returned scalars.
+    """Convert results to scalars where the function returned scalars in its run without data.
 
-    `models` is None if it could not run without data. Operators on functions pass arrays on. Which results are scalars
-    is known before the functions run.
+    `models` is None if it could not run without data. Operators on functions return arrays. The run without data shows
+    which of them are scalars.
     """
     if models is None:
         return results

@@ -395,10 +395,10 @@ def _check_mutates_args(schema: Schema, mutates_args: Iterable[str]) -> None:
     if given == "unknown":
         given = {argument.name for argument in schema.arguments if argument.type.contains_arrays}
     if given != written:
-        says = ", ".join(sorted(map(repr, written)))
+        expected = ", ".join(sorted(map(repr, written)))
         found = ", ".join(sorted(map(repr, given)))
         raise SchemaError(
-            f"{schema}: by its schema the op mutates {{{says}}}, but mutates_args names {{{found}}}\n"
+            f"{schema}: by its schema the op mutates {{{expected}}}, but mutates_args names {{{found}}}\n"
             "make them agree: an argument that is written to is `Tensor(a!) x`"
         )
 

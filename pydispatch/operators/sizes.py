@@ -15,7 +15,7 @@ from pydispatch.tree import tree_flatten, tree_unflatten
 
 LENGTHS = (0, 1, 2, 3, 840)     # many numbers divide the last one, and few indices exceed it
 LONGEST = 1000      # the longest length that is tried for an unknown one
-MOST_ARRAYS = 3     # only up to this number of arrays are tried with different lengths
+MOST_ARRAYS = 3     # with more arrays than this, only equal lengths are tried
 
 
 def blame_unknown_sizes(

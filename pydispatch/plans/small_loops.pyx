@@ -608,7 +608,7 @@ cdef bint has_watched(PlanRun* run, unsigned int flags) except -1 nogil:
 
 
 cdef bint must_run_again(PlanRun* run, SmallLoops* row, unsigned int flags) except -1 nogil:
-    """Return whether loops of a row have failed, or have errors that must be reported. Clear all that says so."""
+    """Return whether loops of a row have failed, or have errors that must be reported. Clear all flags."""
     cdef bint found
     if row.has_calls:
         flags |= flags_of_calls()

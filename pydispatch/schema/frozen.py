@@ -67,8 +67,8 @@ REQUIRED: Final = _Marker("REQUIRED")  # the default of an argument that has non
 MISSING: Final = _Marker("MISSING")  # the result of `word` for a word that the type does not know
 
 
-# The core strips defaults with another equality. It runs on each call, and passes an argument when in doubt: NaN and
-# arrays never equal a default. This equality differs, because a schema must equal itself.
+# The core strips defaults with another equality, which runs on each call and passes an argument when in doubt: NaN and
+# arrays never equal a default. Here they equal themselves, because a schema must equal itself.
 def same_value(a: object, b: object) -> bool:
     """Return whether converted values are equal: 1, 1.0 and True differ, NaN equals NaN, an array only itself."""
     if a is b:

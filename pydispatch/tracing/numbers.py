@@ -88,7 +88,7 @@ def value_of(number: Any) -> Any:
 
 
 def _is_exact(function: np.ufunc, operands: tuple[Any, Any]) -> bool:
-    """Return whether float64 has the result of Python's numbers, for all values of the traced ones."""
+    """Return whether float64 arithmetic gives Python's result for all values of the traced numbers."""
     values = list(map(value_of, operands))
     if function not in EXACT or float not in map(type, values) or not all(
             type(value) is float or (type(value) is int and abs(value) <= LARGEST_INT) for value in values):

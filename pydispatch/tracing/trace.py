@@ -252,7 +252,7 @@ def _own_value(leaf: Any) -> Any:
 
 
 def _check_captures(f: Any, leaves: Sequence[Any], inputs: Sequence[Any], names: Sequence[str]) -> None:
-    """Raise if the function also captures an argument that the trace could not tell from it."""
+    """Raise if the function also captures an argument that the trace could not distinguish from it."""
     themselves = {id(leaf): (leaf, name) for leaf, value, name in zip(leaves, inputs, names, strict=True)
                   if value is leaf and isinstance(leaf, Tensor) and not isinstance(leaf, FakeTensor)}
     for captured in tensors_in_reach(f) if themselves else ():
@@ -687,7 +687,7 @@ class TraceMode(DispatchMode):
         return _Inlining(graph, self.graph).run(*args)
 
     def known_node(self, value: Any) -> Node | None:
-        """Return the node of a value that is the same in every run of the graph, or None for another value."""
+        """Return the node of a value that is the same in every run of the graph, or None for any other value."""
         return self._node_of(value) if self._is_known(value) else None
 
     def _fake_argument(self, fake_mode: FakeMode, example: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the tests of the tape share: leaves, constants, strict comparison of gradients, derivatives by differences."""
+"""Helpers of the tests of the tape: leaves, constants, strict comparison of gradients, derivatives by differences."""
 
 import numpy as np
 

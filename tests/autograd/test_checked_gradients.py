@@ -1,4 +1,4 @@
-"""What users' formulas return is checked, whichever way a derivative enters: one check with one message."""
+"""Results of users' formulas are checked, whichever way a derivative is registered: one check with one message."""
 
 from __future__ import annotations
 

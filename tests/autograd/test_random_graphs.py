@@ -71,7 +71,7 @@ IN_PLACE_WITH = {
 
 
 class Memory:
-    """What views share: how often it was written to, and whether it is a leaf's."""
+    """Memory that views share: the number of writes to it, and whether it belongs to a leaf."""
 
     def __init__(self, is_leaf=False):
         self.writes = 0
@@ -98,7 +98,7 @@ class Value:
 
 
 class Program:
-    """What has been run so far."""
+    """The part of a program that has run."""
 
     def __init__(self):
         self.values = []

@@ -1,4 +1,4 @@
-"""What the tape keeps and shares: threads, release while formulas run, raw operands, values of interpreters."""
+"""State that the tape keeps and shares: threads, release while formulas run, raw operands, values of interpreters."""
 
 import gc
 import threading

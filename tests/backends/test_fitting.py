@@ -1,4 +1,4 @@
-"""How functions of other libraries take the arguments of operators: what is passed to them, by the core and by us."""
+"""Arguments of operators that functions of other libraries receive, from the core and from us."""
 
 import inspect
 

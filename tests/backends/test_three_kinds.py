@@ -22,7 +22,7 @@ def magnitude(value):
 
 
 class Quantity:
-    """Any array, in metres: the kernels run our operators on what is inside."""
+    """An array of any kind, in metres. Its kernels call operators on the wrapped array."""
 
     def __init__(self, magnitude):
         self.magnitude = magnitude

@@ -1,4 +1,4 @@
-"""What the tests of benchmarks share."""
+"""Fixtures of the tests of benchmarks."""
 
 from collections.abc import Iterator
 

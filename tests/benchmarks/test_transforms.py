@@ -1,4 +1,4 @@
-"""What is timed of transforms gives the values of closed forms, in every library."""
+"""The timed transforms return the values of closed forms, in every library."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""What the console prints, with and without rich, and where Unicode cannot be printed."""
+"""Output of the console, with and without rich, and on terminals without Unicode."""
 
 import io
 import os

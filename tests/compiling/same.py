@@ -1,4 +1,4 @@
-"""What compiled functions are compared with: the functions themselves, called step by step, bit for bit."""
+"""Comparison of compiled functions, bit for bit, with the functions themselves, called step by step."""
 
 from collections.abc import Callable
 from typing import Any

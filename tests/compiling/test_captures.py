@@ -1,4 +1,4 @@
-"""What a compiled function captures may change from call to call: a Tensor that requires grad gets its gradient."""
+"""Captures of a compiled function may change from call to call. A Tensor that requires grad gets its gradient."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -401,7 +401,7 @@ def divided(x):
 
 
 class Noted:
-    """Where NumPy logs errors."""
+    """A log for errors of NumPy."""
 
     def __init__(self):
         self.messages = []

@@ -175,7 +175,7 @@ OF_MATHEMATICS = {
         {"state": np.array([0.3, 0.4]), "costate": np.array([0.1, -0.2]), "effort": np.zeros(())}, np.array(0.5),
         example.GRAVITY)),
 }
-"""What each example of mathematics compiles, and arguments for it."""
+"""The function that each example of mathematics compiles, and arguments for it."""
 
 
 def test_all_examples_of_mathematics_have_a_row():

@@ -127,7 +127,7 @@ IN_LOOPS = {
     "vmap of grad": lambda f: lambda x: np.stack([grad(f)(x), grad(f)(x * 2)]),
     "vmap of vmap": lambda f: lambda x: np.reshape([f(x), f(x * 2), f(x), f(x)], (2, 2)),
 }
-"""What transforms are compared with where an eager one might fail likewise."""
+"""References for transforms where an eager one might fail in the same way."""
 WITHOUT_FORWARD_MODE = ("a Function",)
 FORWARD_MODE = ("jvp", "jvp of grad", "grad of jvp", "jacfwd", "hessian", "linearize")
 

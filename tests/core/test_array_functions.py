@@ -1,4 +1,4 @@
-"""What a function of `pydispatch.numpy` calls: NumPy's own, its loop, the operator, or the composition."""
+"""Implementations of functions of `pydispatch.numpy`: NumPy's own, its loop, the operator, or the composition."""
 
 import copy
 import inspect
@@ -138,7 +138,7 @@ def test_arrays_that_are_their_own_results(name, x, kept):
 
 
 CONVERSIONS = ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
-"""Where an array may be its own result, and what is a builtin in the namespace."""
+"""Functions that may return their argument, and the builtins of the namespace."""
 
 
 def read_only(x):

@@ -608,7 +608,7 @@ def test_a_kernel_may_be_annotated_with_the_number(fresh, define):
 
 
 class NumbaFunction:
-    """What numba.guvectorize gives: no np.ufunc, and with the signature of a function that fills its last argument."""
+    """A result of numba.guvectorize: not an np.ufunc, with the signature of a function that fills its last argument."""
 
     nin, nout, signature = 2, 1, "(n),(n)->()"
 

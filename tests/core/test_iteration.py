@@ -17,7 +17,7 @@ POINTERS = ctypes.POINTER(ctypes.c_void_p)
 SIZES = ctypes.POINTER(ctypes.c_ssize_t)
 LOOP = ctypes.CFUNCTYPE(None, POINTERS, SIZES, SIZES, ctypes.c_void_p)
 DOUBLE, ZERO, NO_IDENTITY = 12, 0, -2
-NEW_UFUNC = 1       # where PyUFunc_FromFuncAndData is in NumPy's table of functions
+NEW_UFUNC = 1       # index of PyUFunc_FromFuncAndData in NumPy's table of functions
 
 
 class Noting:

@@ -1,4 +1,4 @@
-"""What loops of float64 give is bit for bit what NumPy gives, warnings and errors too. What is not plain is left to it.
+"""Loops of float64 give the bits, warnings and errors of NumPy, which computes everything that is not plain.
 
 Other types and layouts: test_elementwise.py. Reductions: test_folds.py. The order of loops: test_iteration.py.
 """

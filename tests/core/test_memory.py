@@ -1,4 +1,4 @@
-"""Which object the memory of a Tensor belongs to."""
+"""The object that owns the memory of a Tensor."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What stubtest cannot see: the methods of Tensor that forward take the arguments of their operators."""
+"""A check that stubtest lacks: methods of Tensor that forward take the arguments of their operators."""
 
 import ast
 from pathlib import Path

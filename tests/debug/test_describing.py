@@ -1,4 +1,4 @@
-"""What operators say of themselves to help(), editors and notebooks."""
+"""Descriptions of operators in help(), editors and notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What notebooks show: HTML that is well formed, shows what the text shows, and loads nothing."""
+"""The HTML for notebooks is well formed, shows what the text shows, and loads nothing."""
 
 import re
 from xml.etree import ElementTree

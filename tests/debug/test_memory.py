@@ -1,4 +1,4 @@
-"""What `debug.memory` measures, beside tracemalloc, which NumPy tells of every allocation."""
+"""Measurements of `debug.memory`, compared with those of tracemalloc, to which NumPy reports every allocation."""
 
 import contextvars
 import sys

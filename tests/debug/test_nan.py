@@ -1,4 +1,4 @@
-"""Which operator `debug.nan_detector` names, and which it lets pass."""
+"""The operators that `debug.nan_detector` names, and those that it ignores."""
 
 import inspect
 import re

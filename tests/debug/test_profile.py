@@ -1,4 +1,4 @@
-"""What a profile records, counted by hand, and its views, read by other programs' rules."""
+"""Profiles, compared with counts by hand, and their views, read by the rules of other programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a transform of raw arrays gives belongs to the interpreter around that its function captures a value of.
+"""Results of a transform of raw arrays belong to the outer interpreter of which its function captures a value.
 
-The results go on by Python's operators, which are NumPy's on raw arrays: an interpreter around sees them on Tensors
-only.
+Python's operators process the results. On raw arrays these are NumPy's: an outer interpreter sees them only on Tensors.
 """
 
 import itertools

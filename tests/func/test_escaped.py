@@ -545,7 +545,7 @@ def test_values_of_levels_below_are_opaque(fresh, define):
 
 
 class UnexpectedError(Exception):
-    """What nothing in the library raises."""
+    """An error that the library never raises."""
 
 
 @pytest.mark.parametrize(("outer", "inner"), STACKS, ids=[" of ".join(pair) for pair in STACKS])

@@ -46,7 +46,7 @@ RUNS = {
 """Each calls f, which returns a number, once with a live wrapper of x."""
 REVERSE = {name: run for name, run in RUNS.items() if name != "jvp"}
 LEVELS = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp"}
-"""What error messages call the interpreter of each."""
+"""The name of the interpreter of each in error messages."""
 
 
 pytestmark = pytest.mark.usefixtures("levels_are_left_as_they_were")
@@ -365,7 +365,7 @@ def test_inner_wrapper_at_an_outer_level(run, fresh, define):
 
 
 class UnexpectedError(Exception):
-    """What nothing in the library raises."""
+    """An error that the library never raises."""
 
 
 @pytest.mark.parametrize("names", [*itertools.product(RUNS, repeat=2)], ids=" of ".join)

@@ -32,7 +32,7 @@ def generator() -> np.random.Generator:
 
 
 class Drawn:
-    """What a program draws, and the state that it leaves its generator in."""
+    """The draws of a program, and the state in which it leaves its generator."""
 
     def __init__(self, program: Callable[[np.random.Generator], Any]) -> None:
         rng = generator()

@@ -133,7 +133,7 @@ def test_a_result_of_a_transform_that_is_over_is_its_value(name: str, kind: str)
 
 
 class KernelError(Exception):
-    """What a kernel of these tests raises."""
+    """The error that a kernel of these tests raises."""
 
 
 @pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])

@@ -50,7 +50,7 @@ DETERMINED = [name for name in OPERATORS if "random" not in DECLARATIONS[name].t
 
 
 class Mapped(NamedTuple):
-    """How the arrays of a program are mapped: the sizes of the interpreters, from the outermost on, and the axes.
+    """The batch axes of the arrays of a program, and the sizes of the interpreters, from the outermost on.
 
     `dims[i][interpreter]` is the axis of array i at an interpreter, in the array that is seen there, or None.
     """
@@ -87,9 +87,9 @@ def variant_of(base: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
 
 
 def replayed(program: Program, inputs: Inputs, *, batches_made: bool) -> Program:
-    """Replay the program with other inputs, the last of them a mark. Raise Refused where it is not defined for them.
+    """Run the program on other inputs, the last of which is a mark. Raise Refused if it is not defined for them.
 
-    With `batches_made` new arrays are treated as if they differed from example to example.
+    With `batches_made`, new arrays count as different from example to example.
     """
     builder = Builder(inputs)
     *given, mark = map(Value, range(len(inputs.views)))

@@ -1,4 +1,4 @@
-"""What happens inside of vmap: the life of batched values, numbers asked of them, writes, draws, nesting, the loop of
+"""Behaviour inside vmap: the life of batched values, their conversion to numbers, writes, draws, nesting, the loop of
 operators without a rule."""
 
 import itertools

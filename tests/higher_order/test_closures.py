@@ -1,4 +1,4 @@
-"""What functions capture: found however they hold it, an argument to every interpreter. Draws, writes, memory."""
+"""Captures of functions: found wherever they are held, arguments to every interpreter. Draws, writes, memory."""
 
 import functools
 import gc

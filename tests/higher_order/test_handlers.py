@@ -1,4 +1,4 @@
-"""What handlers and rules of operators on functions return: a tuple of arrays, as many as the operator returns."""
+"""Results of handlers and rules of operators on functions: a tuple of arrays, as many as the operator returns."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ class AnsweringTensor(Tensor):
 
 
 class Interpreter(Transform):
-    """A transform of a user's own."""
+    """A user-defined transform."""
 
 
 def in_mode(operator, call, answer):

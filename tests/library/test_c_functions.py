@@ -19,7 +19,7 @@ D, F, P, N = ctypes.c_double, ctypes.c_float, ctypes.c_void_p, ctypes.c_ssize_t
 new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, P, P, P)(("PyCapsule_New", ctypes.pythonapi))
 set_context = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, P)(("PyCapsule_SetContext", ctypes.pythonapi))
 KEPT = []
-"""What capsules point to."""
+"""The functions that capsules point to."""
 
 
 def capsule(function, signature, user_data=None):

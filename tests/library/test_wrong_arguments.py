@@ -1,7 +1,7 @@
-"""What the registration functions say to wrong arguments: which operator, which argument, what was found and expected.
+"""Errors of the registration functions for wrong arguments.
 
-A row is a function with one argument open, and the values that do not belong there. Every one of them is refused at
-once, before anything is registered, with a first line that names operator and argument, and a second with the remedy.
+A row is a function with one argument left open, and values that it does not accept. Each is rejected before anything is
+registered. The first line names the operator, the argument, the value and what was expected, the second the remedy.
 """
 
 from __future__ import annotations

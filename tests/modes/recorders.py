@@ -9,7 +9,7 @@ from pydispatch.tree import tree_map
 
 
 class Call(NamedTuple):
-    """What a handler was given."""
+    """The arguments of a call of a handler."""
 
     func: OpOverload
     types: tuple[type, ...]

@@ -1,4 +1,4 @@
-"""What a mode's handler sees, in which order, and what becomes of what it returns."""
+"""The calls that a mode's handler sees, their order, and its results."""
 
 import numpy as np
 import pytest

@@ -53,7 +53,7 @@ LATE = ("ma", "testing", "polynomial", "ctypeslib", "_core._rational_tests", "_c
 """Modules that look at NumPy's functions when they are imported."""
 MOST_ELEMENTS = 2000
 MOST_ALIKE = 40
-"""How many calls with the same function, keywords and dtypes are recorded."""
+"""The number of calls with the same function, keywords and dtypes that are recorded."""
 SECONDS = 10
 
 
@@ -213,11 +213,11 @@ def record(file: Path, families: tuple[str, ...] = TESTED) -> list[bytes]:
 REFUSALS = (
     exceptions.AutogradError, exceptions.CompilationError, exceptions.ConversionError, exceptions.DataDependentError,
     exceptions.DispatchTypeError, exceptions.UnsupportedError, exceptions.VmapError)
-"""What a call raises that is refused, with the reason, instead of computed."""
+"""Errors of a call that is rejected with the reason."""
 UNDIFFERENTIABLE = (exceptions.AutogradError, exceptions.NoDerivativeError, exceptions.NotDifferentiableError)
 LARGEST_DIFFERENTIATED, LARGEST_RESULT = 64, 100_000
 Outcome = tuple[Any, Any, frozenset[str], list[np.ndarray]]
-"""What a call gives, what it raises, which warnings it gives, and its arguments afterwards."""
+"""The result or error of a call, its warnings, and its arguments afterwards."""
 
 
 class TooLong(BaseException):

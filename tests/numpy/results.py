@@ -1,4 +1,4 @@
-"""What functions that are written with operators give, for the stubs: `GIVES`, and which parameters are arrays.
+"""Result types of functions that are written with operators, for the stubs, and the parameters that are arrays.
 
 `{}` stands for a Tensor where an argument is one, for an array where they are arrays. Functions that are not here give
 what depends on more than that: `gradient` on the number of axes, `apply_along_axis` on a function.

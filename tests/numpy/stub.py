@@ -1,4 +1,4 @@
-"""What type checkers see of `pydispatch.numpy` and `pydispatch.scipy`.
+"""Stubs of `pydispatch.numpy` and `pydispatch.scipy` for type checkers.
 
 A function that is an operator has the operator's arrays and results, by its schema. `results.py` says what those give
 that are written with operators. Of others, checkers know the names of parameters. `pydispatch.scipy` imports what loops
@@ -95,7 +95,7 @@ def described(function: ArrayFunction) -> Any:
 
 
 class Typed(NamedTuple):
-    """What checkers are told of a function: its result, its arrays, and for which values of others that is so.
+    """Types of a function: its result, its arrays, and the values of other parameters for which these hold.
 
     `{}` stands for an array, or a Tensor. `raw` has the parameters that could make a Tensor of the result, `as_told`
     those for which it is another one.

@@ -1,4 +1,4 @@
-"""Which arrays a write changes: views are views and copies are copies, wherever they are in NumPy.
+"""Arrays that a write changes: views are views and copies are copies, wherever they are in NumPy.
 
 Each function is called, then each of its arguments and results is overwritten, one after the other. Oracle: the arrays
 that change when NumPy does this.
@@ -35,10 +35,10 @@ from tests.together import together
 
 Call = Callable[..., Any]
 REFUSALS = (ValueError, TypeError, AutogradError, FunctionalizationError)
-"""What a write to an array raises that is read-only, or whose elements lie on each other."""
+"""Errors of a write to an array that is read-only or whose elements overlap."""
 NOT_APPLICABLE = (AutogradError, CompilationError, ConversionError, DataDependentError, DispatchTypeError,
                   NoDerivativeError, UnsupportedError, VmapError)
-"""What a function raises in a transform that it does not fit, such as one whose shapes depend on values."""
+"""Errors of a function in a transform that it does not fit, such as one whose shapes depend on values."""
 MARK = 77
 
 

@@ -19,7 +19,7 @@ CALLABLE = [
     *[f"fft.{name}" for name in np.fft.__all__],
 ]
 OBJECTS = ("vectorize", "r_", "c_")
-"""What is neither a function nor passed on: our own classes of NumPy's names."""
+"""Our own classes with NumPy's names, which are neither functions nor passed on."""
 
 
 @together("name", CALLABLE)

@@ -26,7 +26,7 @@ class Indexed:
 
 
 class Arrayed:
-    """What NumPy makes an array of by `__array__`."""
+    """An object that NumPy converts by `__array__`."""
 
     def __init__(self, values: Any) -> None:
         self.values = numpy.array(values)

@@ -134,7 +134,7 @@ LAYOUTS = {
 }
 LOOSE = {"float32": 1e-4, "float16": 2e-2}
 COMPUTED = {("digitize", "longdouble"), ("polyfit", "float16")}
-"""What NumPy refuses, and operators compute."""
+"""Calls that NumPy rejects and operators compute."""
 FIRST_OF_EACH = [next(iter(samples)) for samples in
                  ([call.values[0] for call in WITH_ARRAYS if call.values[0].name == name] for name in SAMPLES)
                  if samples]

@@ -1,4 +1,4 @@
-"""What takes an index takes an array of any interpreter: functions x kinds of index x ways to run them.
+"""Functions that take an index take an array of any interpreter: functions x kinds of index x ways to run them.
 
 Oracles: NumPy, finite differences for gradients, a Python loop for vmap.
 """

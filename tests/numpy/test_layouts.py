@@ -1,4 +1,4 @@
-"""Which views `reshape` and `ravel` return: those of NumPy's results, whose axes lie in memory in a certain order.
+"""Views that `reshape` and `ravel` return: those of NumPy's results, whose axes lie in memory in a certain order.
 
 Each function is called with arguments that lie in memory in several ways. Its results are reshaped, and each of these
 arrays is overwritten, one after the other. Oracle: the arrays that change when NumPy does this.

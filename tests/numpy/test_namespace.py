@@ -1,4 +1,4 @@
-"""What each public name of NumPy's is in `pydispatch.numpy`: each is exactly one thing."""
+"""Each public name of NumPy has exactly one role in `pydispatch.numpy`."""
 
 import ast
 import pickle

@@ -743,7 +743,7 @@ BEHIND_THE_TRACE = {
     "raw": lambda x, rng: (rng.bit_generator.random_raw(5), x * rng.normal(size=3))[1],
     "beside": lambda x, rng: x * random.Generator(rng.bit_generator).normal(size=3) * rng.normal(size=3),
 }
-"""What a traced function does to generators by other means than those that a trace records."""
+"""Changes of generators in a traced function that a trace does not record."""
 if np.lib.NumpyVersion(np.__version__) < "2.2.0":       # which does not take it
     del BEHIND_THE_TRACE["RandomState as a seed"]
 BITS, SEEDS = np.random.PCG64(SEED), np.random.SeedSequence(SEED)

@@ -518,7 +518,7 @@ DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
     "log": ((0.3, 3),), "log10": ((0.3, 3),), "log1p": ((-0.7, 2),), "log2": ((0.3, 3),), "sqrt": ((0.3, 3),),
     "power": ((0.4, 1.6), (-1.5, 1.5)), "float_power": ((0.4, 1.6), (-1.5, 1.5)), "fmod": ((2.3, 2.9), (0.6, 0.7)),
 }
-"""What the elements of the arrays are taken from; elsewhere their absolute values are from 0.3 to 1.4."""
+"""Ranges of the elements of arrays. Elsewhere absolute values are from 0.3 to 1.4."""
 
 
 def regular(leaf: Any, domain: tuple[float, float] | None, turn: int) -> np.ndarray:

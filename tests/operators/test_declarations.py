@@ -1,4 +1,4 @@
-"""What the declarations promise: NumPy's parameters, samples, variants, and nothing done before it is needed."""
+"""Promises of the declarations: NumPy's parameters, samples, variants, and no work before it is needed."""
 
 import inspect
 import subprocess

@@ -1,4 +1,4 @@
-"""What is in the sdist, in the wheel built from it, and that the wheel works where no checkout is."""
+"""The contents of the sdist and of the wheel built from it. The wheel works without a checkout."""
 
 import tarfile
 from email import message_from_bytes

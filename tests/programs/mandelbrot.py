@@ -1,4 +1,4 @@
-"""How many steps points of the complex plane take to leave the disc of radius 2."""
+"""The number of steps that points of the complex plane take to leave the disc of radius 2."""
 
 import numpy as np
 

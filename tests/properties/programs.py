@@ -25,7 +25,7 @@ from tests.warning_filters import quiet
 SCOPE = {"ops": ops, "np": np, "dtype": np.dtype, "nan": np.nan, "inf": np.inf}
 """The names that the source of a program may use: `repr` of what stands in it."""
 REFUSALS = (TypeError, ValueError, IndexError, ArithmeticError)
-"""How NumPy refuses a call."""
+"""The error with which NumPy rejects a call."""
 LARGEST = 150
 """Elements of an array; a step that makes a larger one is not taken."""
 
@@ -35,7 +35,7 @@ LARGEST = 150
 
 @dataclass(frozen=True)
 class Value:
-    """What a program calls `v0`, `v1` and so on. The inputs come first."""
+    """A value of a program, named `v0`, `v1` and so on. The inputs come first."""
 
     index: int
 
@@ -103,7 +103,7 @@ class Program:
 
     @property
     def operators(self) -> Counter[str]:
-        """What it calls, and how often."""
+        """The operators that it calls, with their numbers of calls."""
         return Counter(step.operator for step in self.steps)
 
     def in_numpy(self, *inputs: Any) -> Any:
@@ -163,7 +163,7 @@ IN_NUMPY: dict[str, Callable[..., Any]] = {
     "astype": lambda x, dtype, *, copy=True: np.asarray(x).astype(dtype, copy=copy),
     "round": rounded, "setitem_": put, "index_put_": put, "scatter_add_": added_along,
 }
-"""Where NumPy's function is another than that of the same name, or wants other arguments."""
+"""Functions of NumPy that have another name or take other arguments."""
 
 
 def step_in_numpy(operator: str, args: Any, kwargs: Any) -> Any:
@@ -648,7 +648,7 @@ BY_NAME: dict[str, Arguments] = {
     "full_like": lambda builder, name, first: call(first, builder.one_of(SCALARS)),
     "astype": lambda builder, name, first: call(first, builder.one_of(DTYPES), copy=builder.one_of((True, False))),
 }
-"""How the arguments of an operator are drawn, the first being given: by name, else by category."""
+"""Functions that draw the arguments of an operator after the first one: by name, else by category."""
 
 
 def arguments_of(name: str) -> Arguments:
@@ -664,7 +664,7 @@ BINARY = [name for name in functional_names() if "pointwise" in DECLARATIONS[nam
 LIKELIER = (["negative"], ["getitem"], ["getitem"], with_tag("view"), with_tag("inplace"), with_tag("inplace"),
             ["setitem_", "index_put_", "scatter_add_"], with_tag("indexing"), with_tag("creation"), with_tag("join"),
             with_tag("reduction"), with_tag("rearrangement"), with_tag("linalg"), with_tag("conversion"))
-"""What half of the steps are drawn from, so that there are views, and writes through them."""
+"""Operators from which half of the steps are drawn, so that there are views, and writes through them."""
 HANDS = [OPERATORS[i::30] for i in range(30)]
 """All operators, dealt: what Hypothesis draws from as many comes in clusters, and leaves most of them out."""
 

@@ -197,7 +197,7 @@ def mixed_in_numpy(x, w):
 
 
 def mixed_vmap(definition):
-    """Return a rule that is not one of the generated ones: the batch axis is the last."""
+    """Return a batching rule written by hand, which puts the batch axis last."""
     def rule(info, in_dims, x, w):
         x, w = (ops.np.broadcast_to(value, (info.batch_size, 3)) if dim is None else ops.np.moveaxis(value, dim, 0)
                 for value, dim in zip((x, w), in_dims, strict=True))

@@ -122,7 +122,7 @@ def described_array(array: Any, known: list[Any], exactly: bool) -> Any:
 
 
 PLACES = re.compile(r"(?<=\.py:)\d+|(?<=0x)[0-9a-f]+|\bt\d+(?=::)")
-"""What differs in messages: lines of this file, addresses of objects, namespaces that fixtures make."""
+"""Parts of messages that differ: lines of this file, addresses of objects, namespaces that fixtures make."""
 
 
 def described_tape(node: Any, numbers: dict[int, int]) -> Any:

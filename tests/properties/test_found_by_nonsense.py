@@ -1,4 +1,4 @@
-"""What random nonsense found: wrong numbers, hangs and errors that told nothing."""
+"""Faults that random nonsense found: wrong numbers, hangs and unhelpful errors."""
 
 import numpy as np
 import pytest

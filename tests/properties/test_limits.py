@@ -1,4 +1,4 @@
-"""Where memory or the C stack comes to its end: an exception, and nothing is left on."""
+"""Exhausted memory and C stack: an exception is raised, and no state stays changed."""
 
 import contextlib
 import contextvars

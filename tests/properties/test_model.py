@@ -102,7 +102,7 @@ class Subclass(np.ndarray):
 
 
 class Real:
-    """How to call the dispatcher."""
+    """A way to call the dispatcher."""
 
     Tensor = Tensor
 
@@ -121,7 +121,7 @@ class Real:
 
 
 class Model:
-    """How to call the model."""
+    """A way to call the model."""
 
     def __init__(self, backends):
         self.tiny = load()

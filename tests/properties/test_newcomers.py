@@ -1,4 +1,4 @@
-"""What a newcomer mistypes: each error names what was called, what it found, what it expected, and what to write."""
+"""Mistakes of newcomers: each error names what was called, what it found, what it expected, and what to write."""
 
 import numpy as np
 import pytest

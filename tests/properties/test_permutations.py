@@ -259,7 +259,7 @@ def prediction(table: dict[str, str], *keys: str) -> str:
 
 
 class Findings:
-    """What was seen, by the set of actions in force, and the refusals, by that set and the refused action."""
+    """Observations by the set of actions in force, and refusals by that set and the refused action."""
 
     def __init__(self, actions: Sequence[Action]) -> None:
         self.actions = tuple(actions)
@@ -273,7 +273,7 @@ class Findings:
 
     @property
     def full(self) -> Snapshot:
-        """What was seen with all actions in force. A case in which that never happened should be split."""
+        """The observations with all actions in force. Split a case in which that never happened."""
         return self[range(len(self.actions))]
 
     def run(self, arrivals: Sequence[int], departures: Sequence[int], namespace: str) -> None:

@@ -1,4 +1,4 @@
-"""What calls itself through the core ends in RecursionError: no crash, no hang, and nothing is left behind."""
+"""Functions that call themselves through the core end in RecursionError: no crash, no hang, nothing left behind."""
 
 import subprocess
 import sys

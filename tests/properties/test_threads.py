@@ -76,7 +76,7 @@ def traced(op):
 
 
 class Registration:
-    """When a kernel was in force: surely from `sure_from` to `sure_until`, perhaps from `from_` to `until`."""
+    """A kernel that was in force surely from `sure_from` to `sure_until`, and perhaps from `from_` to `until`."""
 
     def __init__(self):
         self.from_ = self.sure_from = self.sure_until = self.until = None

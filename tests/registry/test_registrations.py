@@ -744,7 +744,7 @@ def test_two_threads_parse_a_schema_at_once():
     schema = parse_schema("race::f(Tensor x) -> Tensor")
 
     class Unparsed:
-        """What parses the schema, while it is looked at, another thread is done with that."""
+        """A schema that another thread parses while this one looks at it."""
 
         @property
         def __class__(self):

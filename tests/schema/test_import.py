@@ -1,4 +1,4 @@
-"""What importing costs."""
+"""The cost of importing."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What all solvers have in common: one call to modes, one node of a trace, a step of a plan, a rule for every level."""
+"""Properties of all solvers: one call to modes, one node of a trace, a step of a plan, a rule for every level."""
 
 import pickle
 import subprocess

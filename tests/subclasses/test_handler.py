@@ -1,4 +1,4 @@
-"""When a handler is called, with what, in which state, and how it calls on."""
+"""Calls of handlers: when, with which arguments, in which state, and how they pass calls on."""
 
 from __future__ import annotations
 

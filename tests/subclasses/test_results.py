@@ -1,4 +1,4 @@
-"""What a handler may return, checked against the schema like what a kernel returns."""
+"""Results of handlers, which are checked against the schema like those of kernels."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Formula(CustomDerivative):
 
 @dataclass
 class Operator:
-    """What is registered, a sample call, and which checks are to fail, with what in their message."""
+    """A registration, a sample call, and the checks that must fail, with a part of their message."""
 
     schema: str
     kernels: dict[str, Callable[..., Any]]

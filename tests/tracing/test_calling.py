@@ -1,4 +1,4 @@
-"""What graphs take: values, shapes and dtypes that they were made for, of every kind of array."""
+"""Graphs accept the values, shapes and dtypes that they were traced for, in every kind of array."""
 
 import copy
 import functools

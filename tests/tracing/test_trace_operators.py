@@ -16,7 +16,7 @@ from tests.operators.samples import functional_names, smooth_samples
 NAMES = [name for name in functional_names() if name not in ("detach", "item", "empty", "empty_like")]     # no samples
 DIFFERENTIABLE = [name for name in NAMES if DECLARATIONS[name].differentiable]
 MANY = 16
-"""How many sample calls of an operator are traced by default, spread over all of them; the slow test traces each."""
+"""The number of sample calls of an operator that are traced by default, spread over all. The slow test traces each."""
 
 
 def is_inexact(leaf: Any) -> bool:

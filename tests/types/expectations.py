@@ -1,6 +1,6 @@
-"""What mypy and pyright are expected to know. `test_types.py` runs them over this file.
+"""Types that mypy and pyright are expected to infer. `test_types.py` runs both on this file.
 
-A line with `# type: ignore` must be an error, each other line must be none.
+A line with `# type: ignore` must be an error, and no other line may be one.
 """
 
 from typing import Any, assert_type

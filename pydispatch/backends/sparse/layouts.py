@@ -12,7 +12,7 @@ from pydispatch.keys import register_array_type
 
 
 class Layout(Protocol):
-    """How the arrays of one library store their values. All methods use the order of `values_of`."""
+    """The storage of values in the arrays of one library. All methods use the order of `values_of`."""
 
     def values_of(self, array: Any) -> np.ndarray:
         """Return the stored values, of shape (n,)."""

@@ -231,7 +231,7 @@ cdef inline Py_ssize_t interned_position(PyObject* signature, PyObject* name) no
 
 
 cdef inline bint may_be_default(PyObject* signature, Py_ssize_t i, PyObject* value) noexcept:
-    """Return whether a value that fits may equal its default, or True if only Python code could tell."""
+    """Return whether a value that fits may equal its default, or True if only Python code can decide that."""
     cdef unsigned char kind = (<Signature>signature).kind[i] & KIND
     cdef PyObject* default = PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i)
     if (<Signature>signature).required & bit(i):

@@ -67,7 +67,7 @@ cdef class MemoryUse:
 
     @property
     def allocations(self):
-        """How often memory was allocated."""
+        """The number of allocations."""
         self.take_stock()
         return self.n_allocations
 

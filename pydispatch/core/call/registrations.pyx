@@ -315,7 +315,7 @@ cdef class RegistrationGuard:
 
 
 cdef wait_for_registering():
-    """Take the lock, even if signals arrive while other threads hold it. Return the last exception of these signals."""
+    """Take the lock, even if signals arrive meanwhile. Return the last exception that a signal handler raised."""
     interrupt = None
     while True:
         try:

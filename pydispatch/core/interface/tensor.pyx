@@ -75,7 +75,7 @@ cdef class Tensor:
 
     @property
     def _version(self):
-        """How often this memory was written to in place, through any view of it."""
+        """The number of in-place writes to this memory, through any view of it."""
         return 0 if self.memory is None else writes_to(self.memory)
 
     @property

@@ -8,10 +8,10 @@
 
 #include "core/src/seam_compiler.h"
 
-#define SHORT_VECTOR 11 /* elements of a vector for whose correlation NumPy, too, has a loop of its own */
+#define SHORT_VECTOR 11 /* elements of a vector for whose correlation NumPy also has a special loop */
 
-/* The sum of products of the m numbers `taken` with those of `given` from each of n places on, in NumPy's order;
-   where the compiler has types for that, of eight places at once. */
+/* The sum of products of the m numbers `taken` with those of `given` from each of n places on, in NumPy's order.
+   Eight places are computed at once where the compiler has vector types. */
 static void sum_windows(const double* given, const double* taken, int m, double* sums, npy_intp n) {
     npy_intp i = 0;
     int k;

@@ -34,7 +34,7 @@ static inline npy_intp from_start(npy_int64 k, npy_intp extent) {
         position_out_of_range = k; extent_out_of_range = extent; is_out_of_range = 1; return 0; }
     return k < 0 ? k + extent : k;
 }
-static inline int take_out_of_range(npy_intp* position, npy_intp* extent) {    /* was one noted? it is forgotten */
+static inline int take_out_of_range(npy_intp* position, npy_intp* extent) {    /* return whether one was noted */
     int found = is_out_of_range;
     *position = position_out_of_range; *extent = extent_out_of_range; is_out_of_range = 0;
     return found;
@@ -67,15 +67,6 @@ LOOP_NAMED(gather_layers) {
     const any_npy_int64* positions = (const any_npy_int64*)args[1]; \
     const char* value = args[2]; \
     any_##kind* target = (any_##kind*)args[3]; \
-    if (inner == 1 && extents[1] == 1 && n) { \
-        npy_intp k = from_start(positions[0], layers); \
-        kind sum = target[k]; \
-        for (i = 0; i < n; i++, value += step) { \
-            npy_intp next = from_start(positions[i], layers); \
-            if (next != k) { target[k] = sum; k = next; sum = target[k]; } \
-            sum += *(const any_##kind*)value; } \
-        target[k] = sum; \
-        return; } \
     if (inner == 1 && extents[1] == 1 && n) { \
         npy_intp k = from_start(positions[0], layers); \
         kind sum = target[k]; \

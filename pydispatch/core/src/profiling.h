@@ -18,7 +18,7 @@ static inline int64_t nanoseconds_now(void) {
 }
 
 /* A memory handler (NEP 49) that counts and leaves the work to NumPy's own. The size lies before the first byte,
-   since NumPy does not tell it where memory is resized. NumPy calls handlers with the GIL held. */
+   since NumPy does not pass it when memory is resized. NumPy calls handlers with the GIL held. */
 enum { COUNTED_HEADER = 16 };
 static int64_t live_bytes_now = 0, peak_bytes_now = 0, allocated_bytes_now = 0, allocations_now = 0;
 static PyDataMemAllocator* numpys_allocator;

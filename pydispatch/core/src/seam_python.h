@@ -11,8 +11,8 @@
 
 #define IN_OPERATOR " while calling an operator"
 #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
-/* These let C code be 10,000 calls deep, too many for frames of ours; 3.11 counts calls of C and Python together,
-   and 3.14 looks at the stack itself. */
+/* These versions let C code be 10,000 calls deep, too many for our frames. 3.11 counts calls of C and Python together,
+   and 3.14 measures the stack itself. */
 static THREAD_LOCAL int depth = 0;
 
 static inline int enter_recursive_call(void) {

@@ -513,6 +513,6 @@ tensor_as_buffer.bf_releasebuffer = NULL
 for cls in (Tensor, WrapperTensor, Wrapper, *Wrapper.__subclasses__()):
     (<vectorcallable*>cls).tp_as_buffer = &tensor_as_buffer
     # Tensors are indexed as mappings are. If their type had this slot, NumPy would replace the error of `array[i] =
-    # tensor`, which says that the gradient would be lost, by one about sequences.
+    # tensor`, about the gradient that would be lost, by one about sequences.
     (<vectorcallable*>cls).tp_as_sequence.sq_item = NULL
 del cls

@@ -154,7 +154,7 @@ cdef enum:
 
 @cython.final
 cdef class BatchingRule:
-    """How a batch of calls of one operator is computed at once, as declared.
+    """The declared way to compute a batch of calls of one operator at once.
 
     It is "pointwise", or functions that change arguments, by name, or one function `(op, info, in_dims, *args)` that
     returns (results, out_dims). The function may have an attribute `max_other_ndim`. The call on the batch is then the

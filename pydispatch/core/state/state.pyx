@@ -302,7 +302,7 @@ cdef inline void put_cell(Cell* around, State state) noexcept:
 
 
 cdef int push_in_context(Cell* around, State state) except -1:
-    """Do what `push_cell` does where a cell could not tell in which context it applies: write the variable."""
+    """Do what `push_cell` does if a cell cannot know the context that it applies in: write the variable."""
     cdef State before = state_now()
     write_or_raise(state)
     around.context = NULL

@@ -151,7 +151,7 @@ def running_node():
 
 
 cdef object as_operand(BackwardPass run, value):
-    """Return a value as formulas get it: a Tensor if operators have to be called, or for an array not of NumPy's."""
+    """Convert a value for a formula: to a Tensor if the formula must call operators or the array is not NumPy's."""
     if not run.on_tensors:
         if Py_TYPE(<PyObject*>value) == &PyArray_Type or not (
                 isinstance(value, tuple) or is_of_other_backend(<PyObject*>value)):

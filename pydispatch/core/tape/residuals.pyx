@@ -10,8 +10,8 @@
 #   release   A node that has run or dies gives up its saves. A copy without saves is released.
 #
 # Times are the sequence numbers of nodes. Each copy is a copy of a residual, not of the memory, so a program keeps no
-# more than one that writes nothing. A small residual that was compared with many writes is also copied: comparing it
-# costs as much, and a loop that fills n elements takes a number of steps in proportion to n.
+# more than one that writes nothing. A small residual that was compared with many writes is copied too, since another
+# comparison costs as much. A loop that fills n elements therefore takes a number of steps in proportion to n.
 
 
 @cython.final

@@ -25,7 +25,7 @@ cdef inline PyObject* node_at(PyObject* edge) noexcept:
 @cython.freelist(64)
 @cython.trashcan(True)
 cdef class GradientSlot:
-    """Where gradients arrive: one result of a node, or a leaf."""
+    """A place where gradients arrive: one result of a node, or a leaf."""
 
     def __repr__(self):
         return "<leaf>" if self.is_leaf else f"<result {self.index} of {self.node!r}>"
@@ -145,7 +145,7 @@ cdef class TapeNode:
 
     @property
     def n_results(self):
-        """How many results of the call gradients arrive at."""
+        """The number of results of the call at which gradients arrive."""
         return 1 if self.outputs is None else len(self.outputs)
 
     @property

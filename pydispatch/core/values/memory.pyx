@@ -8,7 +8,7 @@ cdef class Memory:
 
     @property
     def count(self):
-        """How often this memory was written to in place."""
+        """The number of in-place writes to this memory."""
         return writes_to(self)
 
     def __repr__(self):

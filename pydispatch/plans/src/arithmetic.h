@@ -1,8 +1,8 @@
 /* The elementary operations: one line each. No other place specifies what they compute.
 
    The code for few elements (operations.h), for rows in registers (fused_loops.h) and for wide vectors
-   (wide_loops.h) is made from these lines. So is what plans know of floating-point flags (operations.pyx), of costs
-   and identities (compiling/arithmetic.py), and the text of numba's sources (compiling/expressions.py). To add an
+   (wide_loops.h) is made from these lines. Plans also take floating-point flags (operations.pyx), costs and
+   identities (compiling/arithmetic.py), and the text of numba's sources (compiling/expressions.py) from them. To add an
    operation, add a line to the list of its class. Plans have code for the operations in the lists of CODED, and call
    NumPy's loops for those in the lists of CALLED.
 

@@ -75,7 +75,7 @@ DEFINE_FUSED("avx512f", 512, wide_fused_floats, float, ps)
 
 /* Other threads see what was streamed before what comes after this. */
 static void finish_streams(void) { __builtin_ia32_sfence(); }
-static int bytes_of_fused(void) {      /* that the registers hold; 0 where there are no such loops */
+static int bytes_of_fused(void) {      /* of a register, or 0 without such loops */
     return __builtin_cpu_supports("avx512f") ? 512 : __builtin_cpu_supports("avx2") ? 256 : 0;
 }
 static void run_fused_words(const FusedWord* words, npy_intp n, int bytes, int is_double) {

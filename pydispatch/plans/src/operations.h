@@ -174,7 +174,7 @@ typedef double Two_doubles; typedef float Four_floats;
         for (i = 0; i < n; i++) PUT_OF_ONE(kind, given[i], result[i], e) \
         DONE(3) }
 
-/* The greater or the less of two numbers. Which zero of two, or which nan, is NumPy's to say: by its loop. */
+/* The greater or the less of two numbers. NumPy's loop decides between two zeros or two nans. */
 #define IS_ORDINARY(x, y) (isgreater(x, y) || isless(x, y) || ((x) == (y) && (x) != 0))
 #define EXTREME_OF(type, does, kind, last, is_first) \
     case CODE(type, DO_##does, MM): { \
@@ -261,8 +261,8 @@ OF_TWO_NUMBERS(ON_DOUBLES)
     case TRIPLES_OF_RESULT + TRIPLE(a, b, c): PLACE(TRIPLE_##a##b##c) \
         TAKE_LINK(a, 0) TAKE_LINK(b, 1) TAKE_LINK(c, 2) DONE(3 * WORDS_OF_LINK)
 
-/* Run code, as often as `count` says where it has repetitions; returns the flags that were raised as the processor
-   numbers them. `last` is what the registers hold at the beginning: an address, or NULL. */
+/* Run code, `count` times if it has repetitions. Return the flags that were raised, as the processor numbers
+   them. `last` is what the registers hold at the beginning: an address, or NULL. */
 static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last, int is_single) {
     unsigned int flags = 0;
     double last_double = 0;
@@ -329,7 +329,7 @@ static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last
         case NEXT_REPETITION:
             if (--count == 0) return flags | flags_of_arithmetic();
             DONE(1)
-        COMMON(NEXT_TWO): {     /* pairs follow: the word of an address, counted backwards; how far it moves */
+        COMMON(NEXT_TWO): {     /* then pairs: an address, as words back from here, and its step */
             npy_intp i, n = w->operation.n;
             for (i = 0; i < n; i++) w[-w[1 + 2 * i].number].address += w[2 + 2 * i].number;
             if (--count == 0) return flags | flags_of_arithmetic();
@@ -344,7 +344,7 @@ static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last
 static LibraryFunction library_function(int operation) {
     switch (operation) { IN_LIBRARY(CASE_OF_LIBRARY) default: return NULL; }
 }
-/* Does a loop give the bits of the function? Vector instructions of NumPy's own round one of some ten otherwise. */
+/* Return whether a loop gives the bits of the function. NumPy's vector instructions round about a tenth differently. */
 static int loop_is_function(LoopCall* call, LibraryFunction function) {
     static const double special[8] = {0, -0.0, INFINITY, -INFINITY, 5e-324, 1e300, -1e300, 1e22};
     npy_intp i, one = 1, steps[2] = {8, 8};
@@ -363,7 +363,7 @@ static int loop_is_function(LoopCall* call, LibraryFunction function) {
     return alike;
 }
 
-/* Does a loop leave the flags raised that were raised before? All its operands are of one type. */
+/* Return whether a loop keeps flags that were raised before. All its operands are of one type. */
 static int loop_keeps_flags(LoopCall* call, int n_in, int is_single) {
     static const double doubles[16] = {
         0.5, 2, -3, 0, -0.0, INFINITY, -INFINITY, NAN, 1e300, -1e300, 5e-324, 1e-30, 700, -750, 1e5, 1};

@@ -129,7 +129,7 @@ DEFINE_MOVES(any, (npy_intp)data)
     return otherwise; }
 LOOP_BY_SIZE(copy, copy_any) LOOP_BY_SIZE(choose, choose_any)
 /* Single elements at given positions along some axes. `data` has the number of these axes, then the extent and the
-   stride of each; after the array, or what is put there, the loop gets an operand of positions for each axis. */
+   stride of each. After the array, or the values to put there, the loop gets an operand of positions for each axis. */
 static inline npy_intp offset_of_positions(char** positions, const npy_intp* axes) {
     npy_intp axis, offset = 0;
     for (axis = 0; axis < axes[0]; axis++)
@@ -166,8 +166,8 @@ static LoopFunction put_sum_loop(int type) {        /* NULL where there is none 
         : (type == NPY_LONG && sizeof(npy_long) == 8) || type == NPY_LONGLONG ? put_sum_npy_int64 : NULL;
 }
 
-/* NumPy adds up numbers that follow each other by halves, in multiples of eight, as long as these are longer than
-   128. So sums of parts that come from halving make the sum of all, to the bit. */
+/* NumPy adds contiguous numbers by halves, in multiples of eight, as long as these are longer than 128. Sums of parts
+   that come from halving therefore make the sum of all, to the bit. */
 enum { SHORTEST_PART = 128 };
 static inline npy_intp half_of(npy_intp n) { return n / 2 - n / 2 % 8; }
 static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
@@ -208,7 +208,7 @@ static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
             return (sum_from_##kind(p[0], i, sizes[0], &r0) + sum_from_##kind(p[1], i, sizes[1], &r1)) \
                 + (sum_from_##kind(p[2], i, sizes[2], &r2) + sum_from_##kind(p[3], i, sizes[3], &r3)); \
         } } \
-    static int may_sum_##kind(LoopFunction add) {     /* does NumPy's loop give the same bits? */ \
+    static int may_sum_##kind(LoopFunction add) {     /* whether NumPy's loop gives the same bits */ \
         static int known = -1; \
         kind x[1000], sum; \
         char* operands[3] = {(char*)&sum, (char*)x, (char*)&sum}; \
@@ -235,14 +235,14 @@ static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
         if (n > SHORTEST_PART && stride == sizeof(kind) && may_sum_##kind(add)) \
             *(any_##kind*)args[1] += wide_sum_##kind((any_##kind*)args[0], n); \
         else add(operands, &n, steps, NULL); } \
-    LOOP_NAMED(sum_part_##kind) {   /* where the first element would be; `data` is NumPy's loop */ \
+    LOOP_NAMED(sum_part_##kind) {   /* in place of the first element. `data` is NumPy's loop */ \
         *(any_##kind*)args[1] = 0; \
         add_up_##kind(args, extents[0], strides[0], (LoopFunction)function_at(data)); } \
     static kind sum_of_parts_##kind(const any_##kind* sums, npy_intp n, npy_intp longest) { \
         npy_intp half = half_of(n); \
         return n <= longest ? *sums : (kind)(sum_of_parts_##kind(sums, half, longest) \
                                              + sum_of_parts_##kind(sums + half, n - half, longest)); } \
-    LOOP_NAMED(add_parts_##kind) {  /* first term, sums, result; `data` is how long a part is at most */ \
+    LOOP_NAMED(add_parts_##kind) {  /* first term, sums, result. `data` is the length limit of a part */ \
         *(any_##kind*)args[2] = *(any_##kind*)args[0] \
             + sum_of_parts_##kind((any_##kind*)args[1], extents[0], (npy_intp)data); }
 DEFINE_SUMS(npy_float, "avx2") DEFINE_SUMS(npy_double, "avx512f")

@@ -51,10 +51,10 @@ static int is_soon(WaitingThread* thread, int state) {
     }
     return 0;
 }
-/* A thread that waits says so and then looks at the state; one that changes the state then looks which ones wait.
-   So one of both sees what the other did. */
+/* A thread announces that it waits before it looks at the state. A thread that changes the state looks for waiting ones
+   afterwards. At least one of them therefore sees the change of the other. */
 static void wait_for(WaitingThread* thread, int state, int* is_waiting) {
-    while (!is_soon(thread, state)) { /* also after it was woken up in vain: more is to come then */
+    while (!is_soon(thread, state)) { /* again after a spurious wakeup */
         pthread_mutex_lock(&thread->lock);
         write_shared(is_waiting, 1);
         if (read_shared(&thread->state) != state) pthread_cond_wait(&thread->has_changed, &thread->lock);
@@ -94,7 +94,7 @@ static void after_fork_in_child(void) { /* which has none of these threads */
 }
 static void watch_forks(void) { pthread_atfork(before_fork, after_fork, after_fork_in_child); }
 
-/* A thread, which leaves signals to others and lives as long as the process; NULL if there can be none. */
+/* Return a thread, which leaves signals to others and lives as long as the process, or NULL if there can be none. */
 static WaitingThread* new_thread(void) {
     WaitingThread* thread = (WaitingThread*)calloc(1, sizeof(WaitingThread));
     sigset_t all, before;

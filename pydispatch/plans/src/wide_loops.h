@@ -121,7 +121,7 @@ enum { LAID_OUT = 256 };
             ((LoopFunction)function_at(data))(p, &length, rows, NULL); } }
 DEFINE_LAID_OUT(laid_out_double, double) DEFINE_LAID_OUT(laid_out_float, float)
 
-/* Does a loop give the same bits for a number that is repeated and for one that is laid out? */
+/* Return whether a loop gives the same bits for a repeated number and for an array of it. */
 #define DEFINE_TRIAL(name, kind, loop) \
     static int name(LoopFunction function) { \
         static const kind special[8] = {0, (kind)-0.0, 1, -1, INFINITY, -INFINITY, NAN, -NAN}; \

@@ -261,9 +261,9 @@ pointwise("stdtridf", "Tensor p, Tensor t", (
 
 
 def chndtr_density(x: Any, df: Any, nc: Any) -> Any:
-    """Return the density: the central one times a hypergeometric function.
+    """Return the noncentral density, which is the central one times a hypergeometric function.
 
-    Where that function overflows, it is expressed by a Bessel function (10.39.9).
+    Where that function overflows, use a Bessel function instead (DLMF 10.39.9).
     """
     product = nc * x
     large = product > df ** 4 * 1e-6 + 1e5      # except for so many degrees that the Bessel function underflows

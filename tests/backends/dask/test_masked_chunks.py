@@ -107,7 +107,7 @@ def masked(leaf: Any) -> Any:
 
 OTHERWISE = ("array(", "array_str(", "common_type(", "from_dlpack(", "intersect1d(", "polydiv(", "polymul(",
              "result_type(", "union1d(", "unique", *READING)
-"""What gives no array, takes a list of arrays for one of NumPy's, depends on values, or keeps a masked element as
+"""Functions that return no array, convert a list of arrays to NumPy's, depend on values, or keep a masked element as
 `numpy.ma.unique` does."""
 
 

@@ -1,6 +1,6 @@
 """Sparse arrays of SciPy and of the library `sparse`: values and derivatives are those of the dense arrays.
 
-A gradient by a sparse array is that by the dense one, where values are stored.
+The gradient with respect to a sparse array is the dense one, where values are stored.
 """
 
 import subprocess

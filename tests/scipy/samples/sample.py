@@ -1,4 +1,4 @@
-"""How a family declares sample calls, and the arrays that it declares them with."""
+"""Declarations of the sample calls of a family, and their arrays."""
 
 import numpy as np
 
