@@ -30,8 +30,7 @@ def addresses(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def positions_among(wanted: np.ndarray[Any, Any], known: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the positions of these addresses among known ones, in C order. Raise ValueError if one is not among them.
-    """
+    """Return the positions of these addresses among known ones, in C order. Raise ValueError for an unknown one."""
     known = known.ravel()
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known, wanted, sorter=order)

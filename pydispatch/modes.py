@@ -274,8 +274,7 @@ class DispatchMode(_core.Mode):
         """Check whether `no_dispatch` may disable this mode, before it does. Override it to raise."""
 
     def __call__(self, function: F) -> F:
-        """Return the function with this mode on while it runs, for a generator or coroutine while it is not suspended.
-        """
+        """Return the function with this mode on while it runs, or while its generator or coroutine is not suspended."""
         guarded: F = _around_each_step(self, function)
         return guarded
 

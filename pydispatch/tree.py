@@ -32,8 +32,7 @@ __dir__ = only_public(globals())
 
 
 class TreeSpec(NamedTuple):
-    """The structure of a pytree: its class, the context that the class needs for rebuilding, and its children's specs.
-    """
+    """The structure of a pytree: its class, the context with which that rebuilds it, and its children's specs."""
 
     type: type | None       # None: a leaf
     context: Any
@@ -550,8 +549,7 @@ def _parts_of_each(spec: TreeSpec, trees: tuple[Any, ...]) -> list[list[Any]]:
 
 
 def _parts(spec: TreeSpec, value: Any, path: KeyPath, number: int) -> list[Any]:
-    """Return the parts of a pytree at the leaves of this spec, in its order. Raise ValueError if the structures differ.
-    """
+    """Return the parts of a pytree at the leaves of this spec, in order. Raise ValueError if structures differ."""
     if spec.type is None:
         return [value]
     opened = _opened(value) if type(value) is spec.type else None

@@ -121,8 +121,7 @@ class BatchedArguments:
         return tree_unflatten([self._column(list(column), sliced, leaves) for column in columns], spec)
 
     def _column(self, column: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
-        """Return one leaf of the results, from those of each example. A leaf that is an argument stays that argument.
-        """
+        """Return a leaf of the results, made from that of each example. An argument stays that argument."""
         for position, leaf in enumerate(leaves):
             if _core.is_array(leaf) and all(
                 found is given[position] for found, given in zip(column, sliced, strict=True)

@@ -607,8 +607,7 @@ def _apply_batched(function: AnyFunction, interpreter: Vmap, args: tuple[Any, ..
 
 
 def wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], interpreter: Any) -> Any:
-    """Wrap outputs of the interpreter below as values of this one. An output that is an argument stays that argument.
-    """
+    """Wrap outputs of the interpreter below as values of this one. An argument stays that argument."""
     pairs = list(zip(tree_leaves(below), tree_leaves(args), strict=True))
 
     def wrap(leaf: Any) -> Any:

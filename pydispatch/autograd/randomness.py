@@ -132,8 +132,7 @@ class Draws:
         return _core.drawing(_Recording(self), function, *args)
 
     def replay(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function with the draws of the recorded run, or raise AutogradError if an operator cannot repeat them.
-        """
+        """Call a function with the draws of the recorded run. Raise AutogradError if an operator cannot repeat them."""
         if not self:
             return function(*args)
         for name, site in self.not_repeatable.items():

@@ -88,8 +88,7 @@ class _HooksGuard(Guard):
 
 
 class _Disabled(Guard):
-    """Sets a `_Forbidden` as the hooks. If there are hooks outside, it sets only the message, so that saving raises it.
-    """
+    """Sets a `_Forbidden` as the hooks, or only the message if there are hooks outside, so that saving raises it."""
 
     def inside(self, state: State) -> State:
         if isinstance(state.saved_hooks, (tuple, str)):

@@ -31,8 +31,7 @@ def bottom_of(value: Any) -> Any:
 
 
 def check_no_fake(name: str, output: Any, arguments: Any) -> None:
-    """Raise DataDependentError for a FakeTensor that neither an argument nor a mode explains: its gradient is not zero.
-    """
+    """Raise DataDependentError for a FakeTensor that no argument or mode explains: its gradient is not zero."""
     if not _is_fake(output) or _core.active_modes() or any(map(_is_fake, tree_leaves(arguments))):
         return
     raise DataDependentError(

@@ -52,8 +52,7 @@ from pydispatch.tree import TreeSpec, is_pytree_node_type, tree_flatten, tree_ma
 MOST_THREADS = 64
 
 MOST_LINKS = 256
-"""The most variables and parts of containers for the core to check. With more, each call goes through them in Python.
-"""
+"""The most variables and parts of containers that the core checks. Python checks more, at each call."""
 
 MANY_VARIANTS = 8
 """A function compiled more often than this warns each time that it is compiled again."""
@@ -395,8 +394,7 @@ def _add_output(value: Any, marks: Mapping[int, str], found: list[tuple[Any, ...
 
 
 class Numbers:
-    """The numbers among arguments of one structure: the positions of those that vary, and of those whose values matter.
-    """
+    """The numbers among arguments of one structure: positions of those that vary, and whose values matter."""
 
     def __init__(self, key: Any) -> None:
         self._last = key

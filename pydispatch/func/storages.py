@@ -302,8 +302,7 @@ def groups_by_memory(arrays: Sequence[Any]) -> list[list[int]]:
 
 
 def share_elements(left: Any, right: Any) -> bool:
-    """Return whether some memory belongs to both arrays, or for arrays without a layout, whether they have one owner.
-    """
+    """Return whether arrays share some memory, or if they have no layout, whether they have one owner."""
     one, other = layout_of(left), layout_of(right)
     if one is None or other is None:
         return one is other and _core.have_one_memory(left, right)

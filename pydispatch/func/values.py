@@ -61,8 +61,7 @@ def check_randomness(name: str, randomness: str) -> None:
 
 
 def as_array(leaf: Any) -> Any:
-    """Convert a float or complex number to the scalar that a transform uses for it, and return other leaves unchanged.
-    """
+    """Convert a float or complex number to the scalar that a transform uses. Return other leaves unchanged."""
     return np.asarray(leaf)[()] if isinstance(leaf, (float, complex)) else leaf
 
 

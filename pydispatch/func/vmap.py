@@ -376,8 +376,7 @@ def _grads_of_batch(
     outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: bool | None, create_graph: bool,
     allow_unused: bool | None, materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """Compute `autograd.grad` for a batch of cotangents, each with its batch axis first. None means 1 in all examples.
-    """
+    """Compute `autograd.grad` for batches of cotangents, along their first axes. None means 1 in all examples."""
     given = (grad_outputs,) if _core.is_array(grad_outputs) else tuple(grad_outputs or ())
     if not any(map(_core.is_array, given)):
         raise AutogradError("grad: is_grads_batched=True needs a cotangent to find the size of the batch\n"

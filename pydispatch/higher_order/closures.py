@@ -157,8 +157,7 @@ class FlatFunction:
         return tuple([as_tensor(leaf) for leaf in leaves])
 
     def fresh_outputs(self, tensors: Sequence[Tensor]) -> Arrays:
-        """Call the function on these Tensors. Raise AliasingError if it returns one of them, unless it `keeps_inputs`.
-        """
+        """Call the function on these Tensors. Raise AliasingError if it returns one, unless it `keeps_inputs`."""
         outputs = self._outputs(self._on_tensors(*tensors))
         if not self._keeps_inputs:
             for i, tensor in enumerate(tensors):
@@ -192,8 +191,7 @@ class FlatFunction:
         self.refuse(FunctionalizationError(f"{self.who} replaces {replaced} {when}\n{remedy}"))
 
     def refuse_steps(self, remedy: str) -> None:
-        """Raise FunctionalizationError because what a step adds to its surroundings changes the results of later steps.
-        """
+        """Raise FunctionalizationError because a step changes its surroundings, on which later steps depend."""
         assert self.surroundings is not None
         self.refuse(FunctionalizationError(
             f"{self.who} adds {self.surroundings.extended} in a step, and later steps may compute something else with "
@@ -209,8 +207,7 @@ class FlatFunction:
         return self.again_as_a_step(function, *args)
 
     def again_as_a_step(self, function: Callable[..., T], *args: Any) -> T:
-        """Call a function for a step of another run of a loop. Raise if a step begins with other draws than the first.
-        """
+        """Call a function for a step of another run of a loop. Raise if its draws begin unlike those of the first."""
         assert self.surroundings is not None
         result = self.surroundings.again(function, *args)
         if self.surroundings.source:

@@ -264,8 +264,7 @@ def run_without_data(
 def run_on_batches(
     interpreter: Vmap, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> Arrays:
-    """Run the loop over batches. Parts of the carry that differ between examples after any step are batches throughout.
-    """
+    """Run the loop over batches. Parts of the carry that differ between examples at any step are batches."""
     n = len(init)
     fixed = (*owned(xs, interpreter), *owned(args, interpreter))
     examples = (*init, *[slice_like(x) for x in xs], *args)

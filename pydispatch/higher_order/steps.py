@@ -167,8 +167,7 @@ class Recording:
         return zip(*self._xs, strict=True) if self._xs else repeat((), len(self.order))
 
     def run(self, function: Callable[..., tuple[Arrays, list[Arrays]]], *args: Any) -> Arrays:
-        """Call `function(*args)`, which returns (carry, other results of each step), and return these as values below.
-        """
+        """Call `function(*args)`, and return its carry and the other results of each step as values below."""
         carry, rows = _core.raised(self.interpreter, function, *args)
         columns = columns_of(rows)
         self._final = edges_at(self.interpreter, carry)

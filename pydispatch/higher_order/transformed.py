@@ -243,8 +243,7 @@ def _results_and_gradients(
 
 
 def draws_of(*functions: Flat) -> Draws | None:
-    """Return a new record for the draws of a call of these functions, for its gradient, or None if they draw nothing.
-    """
+    """Return a record of draws for the gradient of a call of these functions, or None if they draw nothing."""
     return Draws() if any(map(may_draw, functions)) else None
 
 

@@ -140,14 +140,19 @@ cdef void run_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp
         step.function(operands, &size, step.steps, step.data)
     else:
         take_axes(step, operands, rows)
+    note_errors(run, step)
+    if step.gathers and take_out_of_range(&position, &extent):
+        run.meets_out_of_range, run.position, run.extent = True, position, extent
+
+
+cdef inline void note_errors(PlanRun* run, PlanStep* step) noexcept nogil:
+    """Note the exception and the floating-point flags that the loop of a step has raised."""
     if step.may_raise and has_raised():
         name_raised(run, step)
     if step.reports:
         note_flags(run, step)
     elif step.is_native:
         forget_errors()
-    if step.gathers and take_out_of_range(&position, &extent):
-        run.meets_out_of_range, run.position, run.extent = True, position, extent
 
 
 cdef int run_loop_step(PlanRun* run, PlanStep* step) except -1 nogil:
@@ -156,12 +161,7 @@ cdef int run_loop_step(PlanRun* run, PlanStep* step) except -1 nogil:
         take_one_call(run, step)
     else:
         run_loop(run, step)
-    if step.may_raise and has_raised():
-        name_raised(run, step)
-    if step.reports:
-        note_flags(run, step)
-    elif step.is_native:
-        forget_errors()
+    note_errors(run, step)
     if step.gathers and take_out_of_range(&run.position, &run.extent):
         refuse_position(run)
     if step.is_native or step.work > WORK_BETWEEN_SIGNALS // 16:

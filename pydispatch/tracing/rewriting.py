@@ -17,8 +17,7 @@ from pydispatch.tree import tree_flatten
 
 
 class Template:
-    """A pattern or a replacement: its parameters, its calls in order, its results, and the nodes that may share memory.
-    """
+    """A pattern or a replacement: parameters, calls in order, results, and nodes that may share memory."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -216,8 +216,7 @@ def simple_parameters(f: Any) -> Sequence[str] | None:
 
 
 def _own_values(leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """Return the leaves, with arrays as Tensors. Each has a separate array object, since one array may be passed twice.
-    """
+    """Return the leaves, with arrays as Tensors over separate array objects, since one may be passed twice."""
     values = [_own_value(leaf) for leaf in leaves]
     seen: dict[int, str] = {}
     for i, value in enumerate(values):
@@ -371,8 +370,7 @@ class TraceMode(DispatchMode):
         self._objects[_identity(generator)] = generator, node
 
     def finish(self, result: Any, is_body: bool = False) -> Graph:
-        """Return the graph that returns `result` in its structure. With `is_body`, it may become a body, see `Graph`.
-        """
+        """Return the graph that returns `result` in its structure. If `is_body`, it may become a body, see `Graph`."""
         self.graph.output(map_values(self._output, result))
         for constant in self._constants.values():
             if constant.copied:
@@ -896,8 +894,7 @@ class TraceMode(DispatchMode):
         return _Constant(node, array, snapshot, value)
 
     def _copied_outside(self, value: Tensor) -> Any:
-        """Return a copy of a value of an enclosing level, made there so that derivatives, batches and traces follow it.
-        """
+        """Copy a value of an enclosing level, at that level, so that derivatives, batches and traces follow it."""
         innermost = _core.current_state().innermost
         if self._fake_mode is not None and isinstance(innermost, ActiveMode) and innermost.mode is self._fake_mode:
             return _core.lowered(innermost, ops.np.copy, value)

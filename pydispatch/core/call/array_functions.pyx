@@ -160,8 +160,7 @@ cdef inline bint is_surely_number(PyObject* value) noexcept:
 
 
 cdef inline bint is_surely_vector(PyObject* value) noexcept:
-    """Return whether a value is surely an array of one axis, or a Tensor or wrapper of `grad` around one (fast check).
-    """
+    """Return whether a value is surely an array of one axis, or a Tensor or GradTensor of one (fast check)."""
     if Py_TYPE(value) == TENSOR_TYPE or Py_TYPE(value) == GRAD_TYPE:
         value = <PyObject*>(<Tensor>value).array
     return Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) == 1

@@ -172,8 +172,7 @@ cdef bint fits_otherwise(unsigned char kind, PyObject* value, uint64_t* word, Py
 cdef bint bind_names_directly(
     Frame* frame, PyObject* signature, PyObject* const* args, Py_ssize_t n, PyObject* kwnames
 ) noexcept:
-    """Bind keywords as `bind_directly` does: all name positional arguments, or all keyword-only ones in schema order.
-    """
+    """Bind keywords as `bind_directly` does: all positional arguments, or all keyword-only ones in schema order."""
     cdef Py_ssize_t n_positional = (<Signature>signature).n_positional, k, i, last = n - 1
     cdef uint64_t passed = bit(n) - 1
     frame.n_names = PyTuple_GET_SIZE(kwnames)

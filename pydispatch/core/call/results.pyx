@@ -234,21 +234,11 @@ cdef int move_to_own_memory(Tensor tensor) except -1:
         (<Shell>tensor.array).owner = object()
     elif Py_TYPE(<PyObject*>tensor.array) == &PyArray_Type and not watches_arrays(state_now()):
         tensor.array = steal(PyArray_NewCopy(<PyArrayObject*><PyObject*>tensor.array, NPY_KEEPORDER))
-    elif isinstance(tensor, Wrapper) and is_on_stack((<Wrapper>tensor).interpreter):
+    elif isinstance(tensor, Wrapper) and is_active((<Wrapper>tensor).interpreter, state_now()):
         tensor.array = lowered((<Wrapper>tensor).interpreter, upcalls.copy, tensor.array)
     else:
         tensor.array = upcalls.copy(tensor.array)
     return 0
-
-
-cdef bint is_on_stack(Interpreter interpreter) noexcept:
-    """Return whether an interpreter is not lowered at this point of a call."""
-    cdef InterpreterStack stack = state_now().interpreters
-    while stack is not None:
-        if stack.interpreter is interpreter:
-            return True
-        stack = stack.outer
-    return False
 
 
 cdef inline bint have_one_owner(PyObject* array, Tensor source) except -1:

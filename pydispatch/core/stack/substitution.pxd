@@ -10,7 +10,6 @@ cdef class SpeculativeRun:              # active while a function runs speculati
     cdef set known                      # addresses of objects that live as long as this, or were reallocated inside
 
 cdef bint is_value_now(Wrapper wrapper, State state) noexcept
-cdef bint is_active(Interpreter interpreter, State state) noexcept
 cdef bint holds(Tensor wrapper, Tensor tensor) noexcept
 # return whether a value is an array of NumPy's, or an untracked plain Tensor of one
 cdef bint is_plain_constant(PyObject* value) except -1

@@ -205,16 +205,6 @@ cdef bint is_meant(Tensor tensor, dict meanings) noexcept:
     return False
 
 
-cdef bint is_active(Interpreter interpreter, State state) noexcept:
-    """Return whether an interpreter is on the stack of the state."""
-    cdef InterpreterStack stack = state.interpreters
-    while stack is not None:
-        if stack.interpreter is interpreter:
-            return True
-        stack = stack.outer
-    return False
-
-
 def next_number():
     """Return a number larger than that of every transform that was entered before."""
     return next_sequence()

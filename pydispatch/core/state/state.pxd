@@ -76,6 +76,7 @@ cdef void pop_cell(Cell* around) noexcept    # restore the state before `push_ce
 cdef void pop_state(Cell* around) noexcept
 
 cdef State state_under(Interpreter interpreter, State around)
+cdef bint is_active(Interpreter interpreter, State state) noexcept
 cdef Interpreter innermost_transform(State state)
 cdef State without_transforms(State state)
 cdef bint knows_arrays(State state) noexcept

@@ -358,6 +358,16 @@ cdef class InterpreterStack:
     """The innermost interpreter of a stack, and the stack around it. Immutable, so that states can share it."""
 
 
+cdef bint is_active(Interpreter interpreter, State state) noexcept:
+    """Return whether an interpreter is on the stack of the state."""
+    cdef InterpreterStack stack = state.interpreters
+    while stack is not None:
+        if stack.interpreter is interpreter:
+            return True
+        stack = stack.outer
+    return False
+
+
 cdef State state_under(Interpreter interpreter, State around):
     """Return the state inside a transform or mode."""
     cdef State new = copy_of_state(around)

@@ -117,8 +117,7 @@ cdef inline bint has_axes(PyObject* value) noexcept:
 
 
 cdef inline bint read_repeated(PyObject* value, Operand* operand) noexcept:
-    """Read the number that all elements of an array repeat, as in the gradient of a sum. Return False for other arrays.
-    """
+    """Read the number that an array repeats, as the gradient of a sum does. Return False for other arrays."""
     if (Py_TYPE(value) != &PyArray_Type or PyArray_TYPE(<PyArrayObject*>value) != cnp.NPY_DOUBLE
             or not PyArray_ISBEHAVED_RO(<PyArrayObject*>value) or not is_repeated(value)):
         return False
