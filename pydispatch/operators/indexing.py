@@ -399,8 +399,9 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
     n = info.batch_size
     x = batch_of(x, in_dims[0], n)
     items, dims = items_of(key, in_dims[1])
-    if is_batched_mask(items, dims) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
-        mask = behind_slices(items[-1], x.shape[1:len(items)])
+    if 0 in (dims[-1], in_dims[2]) and is_one_mask(items) and rank(values) == (in_dims[2] == 0) and not (
+            accumulate and in_dims[2] == 0):
+        mask = behind_slices(batch_of_one(items[-1], dims[-1]), x.shape[1:len(items)])
         return put_by_mask(op, n, x, mask, values, in_dims[2], accumulate), 0
     ndim, n_picked, place, together = indexed_axes(op, info, items, dims, x.ndim - 1)
     has_axes = rank(values)
@@ -422,9 +423,9 @@ def as_batch(values, dim, ndim):
     return padded(batch_of_one(values, dim), ndim)
 
 
-def is_batched_mask(items, dims):
-    """Return whether a key ends in a mask that differs between examples, after only full slices."""
-    return dims[-1] == 0 and is_mask(items[-1]) and all(type(item) is slice and item == ALL for item in items[:-1])
+def is_one_mask(items):
+    """Return whether a key ends in an array of bools, after only full slices."""
+    return not isinstance(items[-1], bool) and is_mask(items[-1]) and all(type(item) is slice and item == ALL for item in items[:-1])
 
 
 def behind_slices(masks, extents):
@@ -440,7 +441,7 @@ def put_by_mask(op, n, x, mask, value, dim, accumulate):
     if dim != 0:
         return op(x, mask, value, accumulate=accumulate)
     n_axes = x.ndim - 1
-    value = padded(value, n_axes)
+    value = astype(padded(value, n_axes), x.dtype)      # `where` would promote int64 to float64
     mask = reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
     return op(x, each_example(n, 0), where(mask, value, x))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, compile, ops
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, VmapError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, vmap
 from pydispatch.operators import DECLARATIONS
@@ -425,6 +425,23 @@ def test_a_captured_mask_works(key):
     x = values(2, 2, 2, 2)
     check(lambda x: op.index(x, key), (0,), x)
     check(lambda x: op.index_put(x, key, 0.5), (0,), x)
+    check(lambda x, value: op.index_put(x, key, value), (0, 0), x, np.array([-1.5, -2.5]))
+
+
+@pytest.mark.parametrize("key", [MASK, MASK[0], (ALL, MASK[0])], ids=str)
+def test_a_captured_mask_traces_with_one_number_per_example(key):
+    x, numbers = values(2, 2), np.array([-1.5, -2.5])
+
+    def written(x, key, value):
+        return op.index_put(x, key, value)
+
+    expected = [written(x, key, number) for number in numbers]
+    np.testing.assert_array_equal(compile(vmap(written, (None, None, 0)))(x, key, numbers), expected)
+
+
+def test_fractions_put_into_large_integers_leave_the_others_exact():
+    x = np.array([2 ** 60 + 1, 2 ** 60 + 1])
+    check(lambda mask, value: op.index_put(x, mask, value), (0, 0), MASK, np.array([1.5, -2.5]))
 
 
 @pytest.mark.parametrize("call", [
