@@ -44,11 +44,15 @@ NAMES = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsi
 SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln", "comb": "comb",
            "factorial": "factorial"}
 """Functions of `math` that are in `scipy.special`."""
-AUGMENTED = re.compile(r"([\w.\[\]]+)\s*(?:[-+*/%@&|^]|\*\*|//|<<|>>)=(?!=)")
+NAME = r"([\w.]+(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)"
+"""A variable, an attribute, or a part of one, such as `fn.buffer[0, index[i]]`."""
+AUGMENTED = re.compile(NAME + r"\s*(?:[-+*/%@&|^]|\*\*|//|<<|>>)=(?!=)")
 """Augmented assignments such as `fn.buffer += x`."""
-OUT = re.compile(r"\bout=\(?([\w.\[\]]+)")
-WRITING = re.compile(r"[\w.]*\b(?:at|copyto|put|place|putmask|fill_diagonal|put_along_axis)\(\s*([\w.\[\]]+)")
+OUT = re.compile(r"\bout=\(?" + NAME)
+WRITING = re.compile(r"[\w.]*\b(?:at|copyto|put|place|putmask|fill_diagonal|put_along_axis)\(\s*(?:\w+=)?" + NAME)
 """Functions that write to their first argument."""
+UNNAMED = "array"
+"""The name in messages of an array whose name the source does not show."""
 LIBRARIES = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib", "platstdlib"))
 
 
@@ -84,18 +88,23 @@ def held_in_array(value: Tensor, call: UserCall) -> str:
     """Return the message for a value that is written to a NumPy array."""
     if not _core.is_followed(value) and not isinstance(value, BatchedTensor):
         return written_in_trace(call)
-    target = call.written or "an array"
-    return (f"{call.place}: {target}, a NumPy array, cannot hold {described_value(value)}: "
+    target = call.written or UNNAMED
+    return (f"{call.place}: {named(target, 'a NumPy array')} cannot hold {described_value(value)}: "
             f"{way_to_hold(value, target, call)}\n"
             f"{loss(value)}. An array that can hold it: {FACE}.zeros(shape, like=tensor){by_itself(value)}")
 
 
 def written_in_trace(call: UserCall) -> str:
     """Return the message for a traced function that writes to an array from outside of it."""
-    target = call.written or "an array"
-    return (f"{call.place}: {target}, an array from outside of the traced function, cannot hold a value of it: graphs "
-            "and compiled functions do not write to captured arrays\n"
+    target = call.written or UNNAMED
+    return (f"{call.place}: {named(target, 'an array from outside of the traced function')} cannot hold a value of it: "
+            "graphs and compiled functions do not write to captured arrays\n"
             f"return the new value, or write to a copy: {name_of_face(call)}.copy({target})")
+
+
+def named(target: str, kind: str) -> str:
+    """Return the subject of a message about an array: its name in the source, if any, and its kind."""
+    return kind if target == UNNAMED else f"{target}, {kind},"
 
 
 def described_value(value: Tensor) -> str:
@@ -210,7 +219,7 @@ def user_call() -> UserCall:
 
 
 def written_by(text: str, is_assignment: bool) -> str:
-    """Return the array that a line writes to, "an array" if the source does not show it, or an empty string if none."""
+    """Return the array that a line writes to, UNNAMED if the source does not show it, or an empty string if none."""
     if is_assignment:
         return target_of(text)
     found = AUGMENTED.match(text) or OUT.search(text) or WRITING.match(text)
@@ -238,7 +247,7 @@ def target_of(text: str) -> str:
     name = text.rpartition("[")[0] if text.endswith("]") else ""
     while name.count("[") != name.count("]"):       # out[index[i]]
         name = name.rpartition("[")[0]
-    return name or "an array"
+    return name or UNNAMED
 
 
 def way_to_hold(value: Tensor, target: str, call: UserCall) -> str:
