@@ -207,7 +207,7 @@ def store_slice(x):
 
 
 THREE = np.ones(3)
-OF_GRAD, COPY = "a value of grad, called at", "write to a copy, pnp.copy(HELD.buf)"
+OF_GRAD, COPY = "a value of grad, called at", "write to a copy, pnp.copy("
 WAYS = {
     "grad": (lambda f: func.grad(lambda x: f(x) or x.sum())(THREE), OF_GRAD, COPY),
     "vmap": (lambda f: func.vmap(lambda x: f(x) or x)(np.ones((2, 3))), "a value of vmap, called at", COPY),

@@ -425,7 +425,9 @@ def as_batch(values, dim, ndim):
 
 def is_one_mask(items):
     """Return whether a key ends in an array of bools, after only full slices."""
-    return not isinstance(items[-1], bool) and is_mask(items[-1]) and all(type(item) is slice and item == ALL for item in items[:-1])
+    last = items[-1]
+    return not isinstance(last, bool) and is_mask(last) and all(
+        type(item) is slice and item == ALL for item in items[:-1])
 
 
 def behind_slices(masks, extents):
