@@ -211,7 +211,8 @@ def make_assignable(Tensor tensor not None):
     """Let elements of a scalar be assigned, as the array API standard does: there, it is an array without axes.
 
     Code that requests a value's namespace follows the standard, and may write to what it has computed. It cannot
-    distinguish a scalar from an array, since libraries recognize NumPy's scalars by their class. `scalar += value` rebinds as before.
+    distinguish a scalar from an array, since libraries recognize NumPy's scalars by their class. `scalar += value`
+    rebinds as before.
     """
     cdef PyObject* value = <PyObject*>tensor
     while is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word & SCALAR_FLAG:

@@ -19,7 +19,7 @@ cdef bint writes_to_out_alone(Signature signature) except -1:
 
 @cython.final
 cdef class TableEntry:
-    """The way in which one operator calls one kernel: the function, the calling convention, the arguments that are never stripped.
+    """How one operator calls one kernel: the function, its calling convention, the arguments that are never stripped.
 
     `unsupported` are the arguments that the function does not take.
     """
