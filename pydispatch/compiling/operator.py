@@ -20,20 +20,9 @@ from pydispatch.compiling.programs import (
     results_of,
     traced,
 )
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import Arrays, batched_results
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.transformed import (
-    below,
-    chosen,
-    owned,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    with_tangents,
-    without_data,
-    wrapped,
-)
 from pydispatch.ops import ops
 from pydispatch.tracing.effects import is_new
 from pydispatch.tracing.trace import TraceMode
@@ -41,7 +30,7 @@ from pydispatch.tracing.trace import TraceMode
 COMPILED = HigherOrderOperator("compiled", n_results=lambda program, *arrays: len(program.results))
 """The operator `COMPILED(program, *arrays)`, which returns the results of a program, a tuple of arrays."""
 
-register_common_rules(COMPILED)
+rules.register_common_rules(COMPILED)
 
 
 @COMPILED.py_impl("CompositeExplicitAutograd")
@@ -56,15 +45,15 @@ def run(program: Program, *arrays: Any) -> Arrays:
 def run_without_data(program: Program, *arrays: Any) -> Arrays:
     """Return arrays without data, with the shapes and dtypes of the results."""
     return tuple([
-        without_data(ops.np.empty_like(arrays[0], shape=spec.shape, dtype=spec.dtype)) if arrays
+        rules.without_data(ops.np.empty_like(arrays[0], shape=spec.shape, dtype=spec.dtype)) if arrays
         else Tensor(MetaArray(spec.shape, spec.dtype)) for spec in program.results])
 
 
 @COMPILED.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, program: Program, *arrays: Any) -> Arrays:
     """Run the program of `vmap` of the function once."""
-    flags = owned(arrays, interpreter)
-    values = below(arrays, interpreter)
+    flags = rules.owned(arrays, interpreter)
+    values = rules.below(arrays, interpreter)
     n, how = interpreter.batch_size, interpreter.randomness
     axes = tuple([0 if flag else None for flag in flags])
 
@@ -86,18 +75,18 @@ def run_on_batches(interpreter: Vmap, program: Program, *arrays: Any) -> Arrays:
                       program.n_smooth, layouts=layouts_of_batches(program, flags)), depends
 
     derived, depends = program.derived(("vmap", tuple(flags), n, how), make)
-    return wrapped(COMPILED(derived, *values), interpreter, depends)
+    return rules.wrapped(COMPILED(derived, *values), interpreter, depends)
 
 
 @COMPILED.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, program: Program, *arrays: Any) -> Arrays:
     """Run the program of the function and its tangents once."""
-    tangents = tangents_of(arrays, interpreter)
+    tangents = rules.tangents_of(arrays, interpreter)
     flags = tuple([tangent is not None for tangent in tangents])
     n, n_results, n_smooth = len(arrays), len(program.results), program.n_smooth
 
     def pushed(*values: Any) -> Arrays:
-        primals = chosen(values[:n], flags)
+        primals = rules.chosen(values[:n], flags)
 
         def of_chosen(*moving: Any) -> Any:
             rest = iter(moving)
@@ -106,35 +95,35 @@ def run_with_tangents(interpreter: Jvp, program: Program, *arrays: Any) -> Array
         results, derivatives = func.jvp(of_chosen, primals, values[n:])
         return (*results, *derivatives[:n_smooth])
 
-    specs = (*program.specs, *chosen(program.specs, flags))
+    specs = (*program.specs, *rules.chosen(program.specs, flags))
     if not any(flags):
-        results = COMPILED(program, *below(arrays, interpreter))
-        return with_tangents(results, (None,) * n_results, interpreter)
-    layouts = program.layouts and (*program.layouts, *chosen(program.layouts, flags))
+        results = COMPILED(program, *rules.below(arrays, interpreter))
+        return rules.with_tangents(results, (None,) * n_results, interpreter)
+    layouts = program.layouts and (*program.layouts, *rules.chosen(program.layouts, flags))
     derived = program.derived(("jvp", flags), lambda: traced(pushed, specs, program.backend, layouts=layouts))
-    found = COMPILED(derived, *below(arrays, interpreter), *chosen(tangents, flags))
-    return with_tangents(found[:n_results], (*found[n_results:], *(None,) * (n_results - n_smooth)), interpreter)
+    found = COMPILED(derived, *rules.below(arrays, interpreter), *rules.chosen(tangents, flags))
+    return rules.with_tangents(found[:n_results], (*found[n_results:], *(None,) * (n_results - n_smooth)), interpreter)
 
 
-@recording_rule(COMPILED)
+@rules.recording_rule(COMPILED)
 def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: Any) -> Arrays:
     """Run the forward program, and record one node, which runs the backward program."""
     wanted = tuple([needs_grad(value, interpreter) for value in arrays])
     moving = tuple([spec.dtype.kind in "fc" and i < program.n_smooth for i, spec in enumerate(program.results)])
     if not any(wanted) or not any(moving):
-        return wrapped(COMPILED(program, *below(arrays, interpreter)), interpreter)
+        return rules.wrapped(COMPILED(program, *rules.below(arrays, interpreter)), interpreter)
     split: Differentiated = program.derived(("grad", wanted), lambda: Differentiated(program, wanted, moving))
-    found = wrapped(COMPILED(split.forward, *below(arrays, interpreter)), interpreter)
+    found = rules.wrapped(COMPILED(split.forward, *rules.below(arrays, interpreter)), interpreter)
     results, residuals = found[:len(moving)], found[len(moving):]
-    metas = [meta_of(value) for value in chosen(results, moving)]
+    metas = [meta_of(value) for value in rules.chosen(results, moving)]
 
     def pull(saved: Arrays, still_wanted: Sequence[bool], grads: Arrays) -> Arrays:
-        cotangents = materialized(chosen(grads, moving), metas, like=grads)
+        cotangents = materialized(rules.chosen(grads, moving), metas, like=grads)
         gradients = iter(COMPILED(split.backward, *saved, *cotangents))
         of_all = [next(gradients) if flag else None for flag in wanted]
         return tuple([gradient for gradient, flag in zip(of_all, still_wanted, strict=True) if flag])
 
-    record(COMPILED, interpreter, arrays, results, (*residuals, *arrays), pull)
+    rules.record(COMPILED, interpreter, arrays, results, (*residuals, *arrays), pull)
     return results
 
 

@@ -10,6 +10,7 @@ from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -24,29 +25,6 @@ from pydispatch.higher_order.closures import (
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import batched_carry, length_of, slice_like, slices_first, split
 from pydispatch.higher_order.steps import check_carry
-from pydispatch.higher_order.transformed import (
-    another_run,
-    axes_swapped,
-    batched,
-    batches,
-    below,
-    chosen,
-    draws_of,
-    first_run,
-    gradients_of,
-    is_differentiable,
-    jvp_of,
-    owned,
-    placed,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    tangents_or_zeros,
-    with_tangents,
-    without_data,
-    wrapped,
-)
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_unflatten
 
@@ -120,7 +98,8 @@ def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> 
     """Combine pairs of neighbours, then all pairs by the same method, then the results between them."""
     def of_pairs(left: Arrays, right: Arrays) -> Arrays:
         flags = (True,) * (len(left) + len(right)) + (False,) * len(args)
-        results = batched(combine, flags, Vmap(left[0].shape[0], "different", "associative_scan"))(*left, *right, *args)
+        interpreter = Vmap(left[0].shape[0], "different", "associative_scan")
+        results = rules.batched(combine, flags, interpreter)(*left, *right, *args)
         check_carry("associative_scan: combine", left, results)
         return results
 
@@ -169,7 +148,7 @@ def interleaved(evens: Any, odds: Any, n: int) -> Any:
 
 ASSOCIATIVE_SCAN = HigherOrderOperator(
     "associative_scan", examples=_examples, transforms=True, n_results=_n_results, captures=2, planned_as=run)
-register_common_rules(ASSOCIATIVE_SCAN)
+rules.register_common_rules(ASSOCIATIVE_SCAN)
 ASSOCIATIVE_SCAN.py_impl("CompositeExplicitAutograd")(run)
 
 
@@ -179,64 +158,63 @@ def run_without_data(combine: Flat, xs: Arrays, args: Arrays, length: int, rever
     first = tuple([ops.np.getitem(x, 0) for x in xs])
     if length > 1:
         check_carry("associative_scan: combine", first, results_without_data(combine, (*first, *first, *args)))
-    return tuple([without_data(x) for x in xs])
+    return tuple([rules.without_data(x) for x in xs])
 
 
 @ASSOCIATIVE_SCAN.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """Run the scan over batches of slices."""
-    slices, fixed = [slice_like(x) for x in xs], owned(args, interpreter)
-    flags = owned(xs, interpreter)
+    slices, fixed = [slice_like(x) for x in xs], rules.owned(args, interpreter)
+    flags = rules.owned(xs, interpreter)
     if not all(flags):
         flags, _ = batched_carry(combine, (*slices, *slices, *args), flags, fixed, interpreter, times=2)
-    step = batched(combine, (*flags, *flags, *fixed), interpreter, flags)
-    values = tuple([axes_swapped(value) if flag else value
-                    for value, flag in zip(batches(xs, interpreter, flags), flags, strict=True)])
-    results = ASSOCIATIVE_SCAN(step, values, below(args, interpreter), length, reverse)
-    return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, flags, strict=True)],
-                   interpreter, flags)
+    step = rules.batched(combine, (*flags, *flags, *fixed), interpreter, flags)
+    values = rules.swapped_at(flags, rules.batches(xs, interpreter, flags))
+    results = ASSOCIATIVE_SCAN(step, values, rules.below(args, interpreter), length, reverse)
+    return rules.wrapped(rules.swapped_at(flags, results), interpreter, flags)
 
 
 @ASSOCIATIVE_SCAN.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """Combine values with their tangents by the function and its derivative, which is associative too."""
     n, n_args = len(xs), len(args)
-    moves = [is_differentiable(value) for value in xs]
-    tangents = tangents_or_zeros(xs, interpreter)
-    arg_tangents = tangents_of(args, interpreter)
+    moves = [rules.is_differentiable(value) for value in xs]
+    tangents = rules.tangents_or_zeros(xs, interpreter)
+    arg_tangents = rules.tangents_of(args, interpreter)
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = jvp_of(combine, (*moves, *moves, *arg_flags), interpreter)
+    function = rules.jvp_of(combine, (*moves, *moves, *arg_flags), interpreter)
     n_moving = sum(moves)
 
     def step(*values: Any) -> Arrays:
         left, left_t, right, right_t, arg, arg_t = split(values, n, n_moving, n, n_moving, n_args)
         results = function(*left, *right, *arg, *left_t, *right_t, *arg_t)
-        return (*results[:n], *chosen(results[n:], moves))
+        return (*results[:n], *rules.chosen(results[n:], moves))
 
-    results = ASSOCIATIVE_SCAN(step, (*below(xs, interpreter), *chosen(tangents, moves)),
-                               (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), length, reverse)
-    return with_tangents(results[:n], placed(results[n:], moves), interpreter)
+    results = ASSOCIATIVE_SCAN(step, (*rules.below(xs, interpreter), *rules.chosen(tangents, moves)),
+                               (*rules.below(args, interpreter), *rules.chosen(arg_tangents, arg_flags)), length,
+                               reverse)
+    return rules.with_tangents(results[:n], rules.placed(results[n:], moves), interpreter)
 
 
-@recording_rule(ASSOCIATIVE_SCAN)
+@rules.recording_rule(ASSOCIATIVE_SCAN)
 def run_and_record(
     interpreter: Interpreter | None, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
     """Make the call below and record it as one node, whose backward runs the steps again and goes back through them."""
-    draws = draws_of(combine)
-    results = wrapped(first_run(draws, ASSOCIATIVE_SCAN, combine, below(xs, interpreter), below(args, interpreter),
-                                length, reverse), interpreter)
-    flags = [is_differentiable(result) for result in results]
-    metas = [meta_of(result) for result in chosen(results, flags)]
+    draws = rules.draws_of(combine)
+    results = rules.wrapped(rules.first_run(draws, ASSOCIATIVE_SCAN, combine, rules.below(xs, interpreter),
+                                            rules.below(args, interpreter), length, reverse), interpreter)
+    flags = [rules.is_differentiable(result) for result in results]
+    metas = [meta_of(result) for result in rules.chosen(results, flags)]
 
     def again(*values: Any) -> Arrays:
         return run(combine, values[:len(xs)], values[len(xs):], length, reverse)
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
-        cotangents = materialized(chosen(grads, flags), metas)
-        gradients: Arrays = another_run(
-            draws, gradients_of(again, wanted, flags, "associative_scan"), *saved, *cotangents)
+        cotangents = materialized(rules.chosen(grads, flags), metas)
+        gradients: Arrays = rules.another_run(
+            draws, rules.gradients_of(again, wanted, flags, "associative_scan"), *saved, *cotangents)
         return gradients
 
-    record(ASSOCIATIVE_SCAN, interpreter, (*xs, *args), results, (*xs, *args), pull)
+    rules.record(ASSOCIATIVE_SCAN, interpreter, (*xs, *args), results, (*xs, *args), pull)
     return results

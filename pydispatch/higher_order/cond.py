@@ -12,6 +12,7 @@ from pydispatch.autograd.randomness import Draws
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -28,26 +29,6 @@ from pydispatch.higher_order.closures import (
     show,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.transformed import (
-    another_run,
-    batched,
-    below,
-    chosen,
-    draws_of,
-    first_run,
-    gradients_of,
-    is_differentiable,
-    is_one_element,
-    jvp_of,
-    owned,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    with_tangents,
-    without_data,
-    wrapped,
-)
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 
@@ -116,7 +97,7 @@ def check_predicate(who: str, pred: Any) -> None:
     if not _core.is_array(pred):
         raise DispatchTypeError(f"{who} is {_core.a_type(pred)}, expected a bool or an array of one element\n"
                                 "pass a comparison of arrays: x.sum() > 0")
-    if not is_one_element(pred):
+    if not rules.is_one_element(pred):
         raise DispatchTypeError(f"{who} has shape {tuple(pred.shape)}, expected one element\n"
                                 "reduce it: pred.all() or pred.any(), or use ops.np.where to choose per element")
 
@@ -141,7 +122,7 @@ def _n_results(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> in
 
 
 COND = HigherOrderOperator("cond", examples=_examples, n_results=_n_results, captures=3)
-register_common_rules(COND)
+rules.register_common_rules(COND)
 
 
 @COND.py_impl("CompositeExplicitAutograd")
@@ -153,21 +134,21 @@ def run(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
 @COND.py_impl("Meta")
 def run_without_data(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """Run one branch without data, for the shapes and dtypes."""
-    return tuple([without_data(result) for result in results_without_data(true_fn, operands)])
+    return tuple([rules.without_data(result) for result in results_without_data(true_fn, operands)])
 
 
 @COND.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """Run the branches on batches. If the predicate is a batch, run both and choose by example."""
-    flags = owned(operands, interpreter)
-    values = below(operands, interpreter)
+    flags = rules.owned(operands, interpreter)
+    values = rules.below(operands, interpreter)
     if not _core.is_owned_by(pred, interpreter):
         found = [batched_results(branch, operands, flags, interpreter) for branch in (true_fn, false_fn)]
         result_flags = None if None in found else [one or other for one, other in zip(*found, strict=True)]
-        branches = [batched(branch, flags, interpreter, result_flags) for branch in (true_fn, false_fn)]
-        return wrapped(COND(pred, *branches, values), interpreter, result_flags)
+        branches = [rules.batched(branch, flags, interpreter, result_flags) for branch in (true_fn, false_fn)]
+        return rules.wrapped(COND(pred, *branches, values), interpreter, result_flags)
     wanted = bools(_core.value_below(pred, interpreter))
-    on_batches = [batched(branch, flags, interpreter) for branch in (true_fn, false_fn)]
+    on_batches = [rules.batched(branch, flags, interpreter) for branch in (true_fn, false_fn)]
     given = [for_chosen(chooses, values, flags) for chooses in (wanted, ops.np.logical_not(wanted))]
     if interpreter.randomness == "same":        # each example draws in only one branch
         draws = Draws()
@@ -175,7 +156,7 @@ def run_on_batches(interpreter: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, 
     else:
         left, right = [branch(*operands) for branch, operands in zip(on_batches, given, strict=True)]
     check_same_results(left, right)
-    return wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], interpreter)
+    return rules.wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], interpreter)
 
 
 def bools(value: Any) -> Any:
@@ -197,7 +178,7 @@ def for_chosen(wanted: Any, values: Sequence[Any], flags: Sequence[bool]) -> Arr
     return tuple([
         select(wanted, value, ops.np.detach(ops.np.take(value, first, 0))) if flag
         else ops.np.where(is_any, value, ops.np.detach(value))
-        if isinstance(value, Tensor) and is_differentiable(value) else value
+        if isinstance(value, Tensor) and rules.is_differentiable(value) else value
         for value, flag in zip(values, flags, strict=True)])
 
 
@@ -209,31 +190,31 @@ def select(pred: Any, left: Any, right: Any) -> Any:
 @COND.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """Run one call on the values and tangents, with branches that include their derivatives."""
-    tangents = tangents_of(operands, interpreter)
+    tangents = rules.tangents_of(operands, interpreter)
     flags = [tangent is not None for tangent in tangents]
-    results = COND(_core.value_below(pred, interpreter), jvp_of(true_fn, flags, interpreter),
-                   jvp_of(false_fn, flags, interpreter), (*below(operands, interpreter),
-                                                                  *chosen(tangents, flags)))
+    results = COND(_core.value_below(pred, interpreter), rules.jvp_of(true_fn, flags, interpreter),
+                   rules.jvp_of(false_fn, flags, interpreter), (*rules.below(operands, interpreter),
+                                                                  *rules.chosen(tangents, flags)))
     n = len(results) // 2
-    return with_tangents(results[:n], results[n:], interpreter)
+    return rules.with_tangents(results[:n], results[n:], interpreter)
 
 
-@recording_rule(COND)
+@rules.recording_rule(COND)
 def run_and_record(interpreter: Interpreter | None, pred: Any, true_fn: Flat, false_fn: Flat,
                    operands: Arrays) -> Arrays:
     """Make the call below and record it as one node, whose backward is a cond of the branches' gradients."""
-    draws = draws_of(true_fn, false_fn)
-    results = wrapped(first_run(draws, COND, *below((pred,), interpreter), true_fn, false_fn,
-                                below(operands, interpreter)), interpreter)
-    flags = [is_differentiable(result) for result in results]
+    draws = rules.draws_of(true_fn, false_fn)
+    results = rules.wrapped(rules.first_run(draws, COND, *rules.below((pred,), interpreter), true_fn, false_fn,
+                                            rules.below(operands, interpreter)), interpreter)
+    flags = [rules.is_differentiable(result) for result in results]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         pred, *operands = saved
-        cotangents = materialized(chosen(grads, flags), metas)
-        branches = [gradients_of(branch, wanted, flags, "cond") for branch in (true_fn, false_fn)]
-        gradients: Arrays = another_run(draws, COND, pred, *branches, (*operands, *cotangents))
+        cotangents = materialized(rules.chosen(grads, flags), metas)
+        branches = [rules.gradients_of(branch, wanted, flags, "cond") for branch in (true_fn, false_fn)]
+        gradients: Arrays = rules.another_run(draws, COND, pred, *branches, (*operands, *cotangents))
         return gradients
 
-    metas = [meta_of(result) for result in chosen(results, flags)]
-    record(COND, interpreter, operands, results, (*below((pred,), interpreter), *operands), pull)
+    metas = [meta_of(result) for result in rules.chosen(results, flags)]
+    rules.record(COND, interpreter, operands, results, (*rules.below((pred,), interpreter), *operands), pull)
     return results

@@ -9,6 +9,7 @@ from pydispatch import _core
 from pydispatch._core import Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -28,25 +29,6 @@ from pydispatch.higher_order.closures import (
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import first_slice, gradients, length_of, slice_like, slices_first, without_slices
 from pydispatch.higher_order.steps import Recording, in_steps, run_at_once, run_steps, run_steps_and_stack, slices
-from pydispatch.higher_order.transformed import (
-    axes_swapped,
-    batched,
-    below,
-    chosen,
-    draws_of,
-    first_run,
-    is_constant_and_unseen,
-    is_recorded_whole,
-    jvp_of,
-    owned,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    with_tangents,
-    without_data,
-    wrapped,
-)
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 
@@ -90,7 +72,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     function = FlatFunction("map: f", f, (tree_unflatten(slices, spec), *args), nesting, keeps_inputs=True)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     found = None
-    if n_steps and is_constant_and_unseen(MAP, run, (*leaves, *arrays), function):
+    if n_steps and rules.is_constant_and_unseen(MAP, run, (*leaves, *arrays), function):
         found = run_at_once(function, (), tuple(leaves), tuple(arrays), in_steps(n_steps))
     if found is None:
         known = abstract_result(function, (*slices, *arrays))
@@ -112,7 +94,7 @@ def _n_results(f: Flat, xs: Arrays, args: Arrays, length: int) -> int | None:
 
 
 MAP = HigherOrderOperator("map", examples=_examples, n_results=_n_results, captures=2)
-register_common_rules(MAP)
+rules.register_common_rules(MAP)
 
 
 @MAP.py_impl("CompositeExplicitAutograd")
@@ -127,28 +109,27 @@ def run(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
 def run_without_data(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """Process one slice without data, for the shapes and dtypes."""
     results = results_without_data(f, (*[first_slice(x) for x in xs], *args))
-    return tuple([without_data(result, length) for result in results])
+    return tuple([rules.without_data(result, length) for result in results])
 
 
 @MAP.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """Run the loop over batches of slices."""
-    flags = (*owned(xs, interpreter), *owned(args, interpreter))
+    flags = (*rules.owned(xs, interpreter), *rules.owned(args, interpreter))
     found = batched_results(f, (*[slice_like(x) for x in xs], *args), flags, interpreter)
-    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
-    results = MAP(batched(f, flags, interpreter, found), tuple(values), below(args, interpreter), length)
+    values = [rules.axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
+    results = MAP(rules.batched(f, flags, interpreter, found), tuple(values), rules.below(args, interpreter), length)
     found = [True] * len(results) if found is None else found
-    return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, found, strict=True)],
-                   interpreter, found)
+    return rules.wrapped(rules.swapped_at(found, results), interpreter, found)
 
 
 @MAP.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """Run one loop over slices of values and of tangents."""
-    x_tangents, arg_tangents = tangents_of(xs, interpreter), tangents_of(args, interpreter)
+    x_tangents, arg_tangents = rules.tangents_of(xs, interpreter), rules.tangents_of(args, interpreter)
     x_flags = [tangent is not None for tangent in x_tangents]
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = jvp_of(f, (*x_flags, *arg_flags), interpreter)
+    function = rules.jvp_of(f, (*x_flags, *arg_flags), interpreter)
     n, n_moving, n_args = len(xs), sum(x_flags), len(args)
 
     def step_with_tangents(*values: Any) -> Arrays:
@@ -157,27 +138,27 @@ def run_with_tangents(interpreter: Jvp, f: Flat, xs: Arrays, args: Arrays, lengt
         return function(*x, *arg, *x_t, *arg_t)
 
     step = derived(f, ("jvp of step", tuple(x_flags), tuple(arg_flags)), lambda: step_with_tangents)
-    results = MAP(step, (*below(xs, interpreter), *chosen(x_tangents, x_flags)),
-                  (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), length)
+    results = MAP(step, (*rules.below(xs, interpreter), *rules.chosen(x_tangents, x_flags)),
+                  (*rules.below(args, interpreter), *rules.chosen(arg_tangents, arg_flags)), length)
     half = len(results) // 2
-    return with_tangents(results[:half], results[half:], interpreter)
+    return rules.with_tangents(results[:half], results[half:], interpreter)
 
 
-@recording_rule(MAP)
+@rules.recording_rule(MAP)
 def run_and_record(interpreter: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """Run the loop below and record it as one node, whose backward is a scan that sums the gradients of `args`."""
     recording = None
-    draws = draws_of(f)
-    if is_recorded_whole(MAP, run, interpreter, (f,), (*xs, *args)):
+    draws = rules.draws_of(f)
+    if rules.is_recorded_whole(MAP, run, interpreter, (f,), (*xs, *args)):
         xs, args = _core.guarded_value((xs, args))
         recording = Recording(interpreter, (), xs, args, in_steps(length))
-        found = first_run(draws, recording.run, run_steps, bound(f, args), (), recording.slices())
+        found = rules.first_run(draws, recording.run, run_steps, bound(f, args), (), recording.slices())
     else:
-        found = first_run(draws, MAP, f, below(xs, interpreter), below(args, interpreter), length)
-    results = wrapped(found, interpreter)
+        found = rules.first_run(draws, MAP, f, rules.below(xs, interpreter), rules.below(args, interpreter), length)
+    results = rules.wrapped(found, interpreter)
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         return gradients(f, (), saved[:len(xs)], saved[len(xs):], wanted, (), grads, (), length, True, draws)
 
-    record(MAP, interpreter, (*xs, *args), results, (*xs, *args), pull, recording)
+    rules.record(MAP, interpreter, (*xs, *args), results, (*xs, *args), pull, recording)
     return results

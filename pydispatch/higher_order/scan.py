@@ -15,6 +15,7 @@ from pydispatch.autograd.randomness import Draws, StepDraws
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import (
     AbstractResult,
     Arrays,
@@ -42,31 +43,6 @@ from pydispatch.higher_order.steps import (
     run_steps,
     run_steps_and_stack,
     slices,
-)
-from pydispatch.higher_order.transformed import (
-    another_run,
-    axes_swapped,
-    batched,
-    batches,
-    below,
-    chosen,
-    draws_of,
-    first_run,
-    gradients_of,
-    is_constant_and_unseen,
-    is_differentiable,
-    is_recorded_whole,
-    jvp_of,
-    owned,
-    placed,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    tangents_or_zeros,
-    with_tangents,
-    without_data,
-    wrapped,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import OPEN, TreeSpec, tree_flatten, tree_unflatten
@@ -135,7 +111,7 @@ def _results_at_once(
     step: FlatFunction, init: Arrays, xs: Arrays, length: int, reverse: bool
 ) -> tuple[Arrays, Arrays] | None:
     """Return the results and captured Tensors if nothing observes the loop, or None if something may."""
-    if not length or not is_constant_and_unseen(SCAN, run, (*init, *xs), step):
+    if not length or not rules.is_constant_and_unseen(SCAN, run, (*init, *xs), step):
         return None
     return run_at_once(step, init, xs, (), in_steps(length, reverse))
 
@@ -236,7 +212,7 @@ def _n_results(
 
 
 SCAN = HigherOrderOperator("scan", examples=_examples, n_results=_n_results, captures=3)
-register_common_rules(SCAN)
+rules.register_common_rules(SCAN)
 
 
 @SCAN.py_impl("CompositeExplicitAutograd")
@@ -257,7 +233,7 @@ def run_without_data(
     results = results_without_data(combine, (*init, *map(first_slice, xs), *args))
     check_carry("scan: combine", init, results[:n])
     n_steps = int(xs[0].shape[0]) if length is None else length
-    return (*map(without_data, results[:n]), *[without_data(result, n_steps) for result in results[n:]])
+    return (*map(rules.without_data, results[:n]), *[rules.without_data(result, n_steps) for result in results[n:]])
 
 
 @SCAN.py_impl(Vmap)
@@ -266,16 +242,16 @@ def run_on_batches(
 ) -> Arrays:
     """Run the loop over batches. Parts of the carry that differ between examples at any step are batches."""
     n = len(init)
-    fixed = (*owned(xs, interpreter), *owned(args, interpreter))
+    fixed = (*rules.owned(xs, interpreter), *rules.owned(args, interpreter))
     examples = (*init, *[slice_like(x) for x in xs], *args)
-    flags, result_flags = batched_carry(combine, examples, owned(init, interpreter), fixed, interpreter)
+    flags, result_flags = batched_carry(combine, examples, rules.owned(init, interpreter), fixed, interpreter)
     y_flags = result_flags[n:]
-    step = batched(combine, (*flags, *fixed), interpreter, None if not result_flags else (*flags, *y_flags))
-    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
-    results = SCAN(step, batches(init, interpreter, flags), tuple(values), below(args, interpreter), length, reverse)
+    step = rules.batched(combine, (*flags, *fixed), interpreter, None if not result_flags else (*flags, *y_flags))
+    values = [rules.axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
+    results = SCAN(step, rules.batches(init, interpreter, flags), tuple(values), rules.below(args, interpreter), length,
+                   reverse)
     y_flags = y_flags[: len(results) - n] if result_flags else [True] * (len(results) - n)
-    ys = [axes_swapped(y) if flag else y for y, flag in zip(results[n:], y_flags, strict=True)]
-    return wrapped((*results[:n], *ys), interpreter, (*flags, *y_flags))
+    return rules.wrapped((*results[:n], *rules.swapped_at(y_flags, results[n:])), interpreter, (*flags, *y_flags))
 
 
 def batched_carry(
@@ -303,28 +279,28 @@ def run_with_tangents(
 ) -> Arrays:
     """Run one loop that carries values and tangents."""
     n, n_xs = len(init), len(xs)
-    moves = [is_differentiable(value) for value in init]
-    init_tangents = tangents_or_zeros(init, interpreter)
-    x_tangents, arg_tangents = tangents_of(xs, interpreter), tangents_of(args, interpreter)
+    moves = [rules.is_differentiable(value) for value in init]
+    init_tangents = rules.tangents_or_zeros(init, interpreter)
+    x_tangents, arg_tangents = rules.tangents_of(xs, interpreter), rules.tangents_of(args, interpreter)
     x_flags = [tangent is not None for tangent in x_tangents]
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = jvp_of(combine, (*moves, *x_flags, *arg_flags), interpreter)
+    function = rules.jvp_of(combine, (*moves, *x_flags, *arg_flags), interpreter)
     counts = (n, sum(moves), n_xs, sum(x_flags), len(args))
 
     def step_with_tangents(*values: Any) -> Arrays:
         carry, carry_t, x, x_t, arg, arg_t = split(values, *counts)
         results = function(*carry, *x, *arg, *carry_t, *x_t, *arg_t)
         outputs, tangents = results[: len(results) // 2], results[len(results) // 2:]
-        return (*outputs[:n], *chosen(tangents[:n], moves), *outputs[n:], *tangents[n:])
+        return (*outputs[:n], *rules.chosen(tangents[:n], moves), *outputs[n:], *tangents[n:])
 
     step = derived(combine, ("jvp of step", tuple(moves), tuple(x_flags), tuple(arg_flags)), lambda: step_with_tangents)
     results = SCAN(
-        step, (*below(init, interpreter), *chosen(init_tangents, moves)),
-        (*below(xs, interpreter), *chosen(x_tangents, x_flags)),
-        (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), length, reverse)
+        step, (*rules.below(init, interpreter), *rules.chosen(init_tangents, moves)),
+        (*rules.below(xs, interpreter), *rules.chosen(x_tangents, x_flags)),
+        (*rules.below(args, interpreter), *rules.chosen(arg_tangents, arg_flags)), length, reverse)
     carry, carry_t, rest = split(results, n, sum(moves))
     m = len(rest) // 2
-    return with_tangents((*carry, *rest[:m]), (*placed(carry_t, moves), *rest[m:]), interpreter)
+    return rules.with_tangents((*carry, *rest[:m]), (*rules.placed(carry_t, moves), *rest[m:]), interpreter)
 
 
 def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
@@ -336,7 +312,7 @@ def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
     return [*groups, tuple(values[start:])]
 
 
-@recording_rule(SCAN)
+@rules.recording_rule(SCAN)
 def run_and_record(
     interpreter: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None,
     reverse: bool,
@@ -345,20 +321,20 @@ def run_and_record(
 
     The carries with which the steps start are stacked too, because backward starts from them.
     """
-    if length is not None and is_recorded_whole(SCAN, run, interpreter, (combine,), (*init, *xs, *args)):
+    if length is not None and rules.is_recorded_whole(SCAN, run, interpreter, (combine,), (*init, *xs, *args)):
         init, xs, args = _core.guarded_value((init, xs, args))
         return _recorded(interpreter, combine, init, xs, args, length, reverse)
     n = len(init)
     step = with_start(combine, n)
-    draws = draws_of(combine)
+    draws = rules.draws_of(combine)
 
-    results = first_run(draws, SCAN, step, below(init, interpreter), below(xs, interpreter),
-                        below(args, interpreter), length, reverse)
+    results = rules.first_run(draws, SCAN, step, rules.below(init, interpreter), rules.below(xs, interpreter),
+                              rules.below(args, interpreter), length, reverse)
     if len(results) == n:               # no step, so nothing was stacked
         results = (*results, *[ops.np.zeros_like(value, shape=(0, *value.shape)) for value in results])
-    results = wrapped(results, interpreter)
+    results = rules.wrapped(results, interpreter)
     starts, n_xs = results[len(results) - n:], len(xs)
-    moves = [is_differentiable(value) for value in init]
+    moves = [rules.is_differentiable(value) for value in init]
     metas = [meta_of(result) for result in results[:n]]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
@@ -366,7 +342,7 @@ def run_and_record(
         ends = materialized(grads[:n], metas, like=grads)
         return gradients(step, starts, xs, args, wanted, ends, grads[n:], moves, length, not reverse, draws)
 
-    record(SCAN, interpreter, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
+    rules.record(SCAN, interpreter, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
     return results[: len(results) - n]
 
 
@@ -381,21 +357,21 @@ def _recorded(
     """Run the loop as one node that runs the recording of all steps backward, or another loop if observed."""
     n, n_xs, n_args = len(init), len(xs), len(args)
     recording = Recording(interpreter, init, xs, args, in_steps(length, reverse))
-    draws = draws_of(combine)
-    results = wrapped(first_run(draws, recording.run, run_steps, bound(combine, args), recording.init,
-                                recording.slices()), interpreter)
-    moves = [is_differentiable(value) for value in init]
+    draws = rules.draws_of(combine)
+    results = rules.wrapped(rules.first_run(draws, recording.run, run_steps, bound(combine, args), recording.init,
+                                            recording.slices()), interpreter)
+    moves = [rules.is_differentiable(value) for value in init]
     metas = [meta_of(result) for result in results[:n]]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         init, xs, args, _ = split(saved, n, n_xs, n_args)
         step = with_start(combine, n)
-        again = another_run(draws, SCAN, step, init, xs, args, length, reverse)
+        again = rules.another_run(draws, SCAN, step, init, xs, args, length, reverse)
         ends = materialized(grads[:n], metas, like=grads)
         return gradients(step, again[len(again) - n:], xs, args, wanted, ends, (*grads[n:], *[None] * n), moves, length,
                          not reverse, draws)
 
-    record(SCAN, interpreter, (*init, *xs, *args), results, (*init, *xs, *args, *results[:n]), pull, recording)
+    rules.record(SCAN, interpreter, (*init, *xs, *args), results, (*init, *xs, *args, *results[:n]), pull, recording)
     return results
 
 
@@ -417,10 +393,10 @@ def gradients(
         xs, n_xs = (*xs, *states), n_xs + 1
     wants_x, wants_arg = wanted[n: n + n_xs], wanted[n + n_xs:]
     given_rows = tuple([row is not None for row in rows])
-    pull = gradients_of(step, (*moves, *wants_x, *wants_arg), (*moves, *given_rows), "scan")
-    moving = chosen(ends, moves)
+    pull = rules.gradients_of(step, (*moves, *wants_x, *wants_arg), (*moves, *given_rows), "scan")
+    moving = rules.chosen(ends, moves)
     given = tuple([row for row in rows if row is not None])
-    totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
+    totals = tuple([ops.np.zeros_like(arg) for arg in rules.chosen(args, wants_arg)])
     counts = (len(moving), len(totals), n, n_xs, len(given))
 
     def back(*values: Any) -> Arrays:
@@ -432,5 +408,5 @@ def gradients(
     found = SCAN(derived(step, key, lambda: back), (*moving, *totals), (*starts, *xs, *given), args, length, reverse)
     of_init, of_args, of_xs = split(found, len(moving), len(totals))
     if not of_xs:                       # no step
-        of_xs = tuple([ops.np.zeros_like(x) for x in chosen(xs, wants_x)])
-    return (*chosen(placed(of_init, moves), wanted[:n]), *of_xs, *of_args)
+        of_xs = tuple([ops.np.zeros_like(x) for x in rules.chosen(xs, wants_x)])
+    return (*rules.chosen(rules.placed(of_init, moves), wanted[:n]), *of_xs, *of_args)

@@ -12,6 +12,7 @@ from pydispatch.autograd.randomness import Draws, StepDraws
 from pydispatch.autograd.values import as_tensor, meta_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -34,31 +35,6 @@ from pydispatch.higher_order.cond import bools, check_predicate, for_chosen, sel
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import SCAN, as_carry, batched_carry, split
 from pydispatch.higher_order.steps import Recording, check_carry, stacked
-from pydispatch.higher_order.transformed import (
-    another_run,
-    axes_swapped,
-    batched,
-    batches,
-    below,
-    chosen,
-    draws_of,
-    first_run,
-    gradients_of,
-    is_constant_and_unseen,
-    is_differentiable,
-    is_recorded_whole,
-    jvp_of,
-    owned,
-    placed,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    tangents_or_zeros,
-    with_tangents,
-    without_data,
-    wrapped,
-)
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_unflatten
 
@@ -119,7 +95,7 @@ def _results_at_once(test: FlatFunction, body: FlatFunction, init: Arrays) -> tu
 
     The first step shows the captured Tensors. A loop of zero steps also takes the general path.
     """
-    if not is_constant_and_unseen(WHILE, run, init, test, body):
+    if not rules.is_constant_and_unseen(WHILE, run, init, test, body):
         return None
     init = tuple(map(as_tensor, init))
     tested = run_speculatively(test, init)
@@ -180,7 +156,7 @@ def _n_results(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks:
 
 
 WHILE = HigherOrderOperator("while_loop", examples=_examples, n_results=_n_results, captures=3)
-register_common_rules(WHILE)
+rules.register_common_rules(WHILE)
 
 
 @WHILE.py_impl("CompositeExplicitAutograd")
@@ -229,7 +205,7 @@ def run_without_data(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, s
                                  "use scan with a length")
     check_test(results_without_data(cond_fn, (*init, *args)))
     check_carry("while_loop: body_fn", init, results_without_data(body_fn, (*init, *args)))
-    return tuple([without_data(value) for value in init])
+    return tuple([rules.without_data(value) for value in init])
 
 
 @WHILE.py_impl(Vmap)
@@ -238,16 +214,16 @@ def run_on_batches(
 ) -> Arrays:
     """Run the loop over batches until it ends for every example. Finished examples stay unchanged."""
     n = len(init)
-    fixed = owned(args, interpreter)
+    fixed = rules.owned(args, interpreter)
     examples = (*init, *args)
-    flags, known = batched_carry(body_fn, examples, owned(init, interpreter), fixed, interpreter)
+    flags, known = batched_carry(body_fn, examples, rules.owned(init, interpreter), fixed, interpreter)
     test_flags = batched_results(cond_fn, examples, (*flags, *fixed), interpreter)
     is_shared = test_flags is not None and bool(known) and not any(test_flags)
     if not is_shared:
         flags = [True] * n
-    step = batched(body_fn, (*flags, *fixed), interpreter, flags)
-    test = batched(cond_fn, (*flags, *fixed), interpreter, [not is_shared])
-    values, arg_values = batches(init, interpreter, flags), below(args, interpreter)
+    step = rules.batched(body_fn, (*flags, *fixed), interpreter, flags)
+    test = rules.batched(cond_fn, (*flags, *fixed), interpreter, [not is_shared])
+    values, arg_values = rules.batches(init, interpreter, flags), rules.below(args, interpreter)
     if is_shared:
         results = WHILE(test, step, values, arg_values, stacks)
         final, active, stacked = split(results, n, int(stacks))
@@ -255,10 +231,10 @@ def run_on_batches(
         start = bools(results_without_data(test, (*values, *arg_values))[0])
         results = WHILE(any_active(n), where_active(test, step, n, fixed), (*values, start), arg_values, stacks)
         final, _, stacked, active = split(results, n, 1 + int(stacks), n if stacks else 0)
-        active = tuple([axes_swapped(flags_of_steps) for flags_of_steps in active])
-    stacked = tuple([axes_swapped(value) if flag else value for value, flag in zip(stacked, flags, strict=False)])
-    return wrapped((*final, *active, *stacked), interpreter,
-                   (*flags, *[not is_shared] * len(active), *flags[: len(stacked)]))
+        active = tuple([rules.axes_swapped(flags_of_steps) for flags_of_steps in active])
+    stacked = tuple([rules.axes_swapped(value) if flag else value for value, flag in zip(stacked, flags, strict=False)])
+    return rules.wrapped((*final, *active, *stacked), interpreter,
+                         (*flags, *[not is_shared] * len(active), *flags[: len(stacked)]))
 
 
 def any_active(n: int) -> Flat:
@@ -289,17 +265,17 @@ def run_with_tangents(
 ) -> Arrays:
     """Run one loop that carries values and tangents. The predicate depends on the values only."""
     n, n_args = len(init), len(args)
-    moves = [is_differentiable(value) for value in init]
-    tangents = tangents_or_zeros(init, interpreter)
-    arg_tangents = tangents_of(args, interpreter)
+    moves = [rules.is_differentiable(value) for value in init]
+    tangents = rules.tangents_or_zeros(init, interpreter)
+    arg_tangents = rules.tangents_of(args, interpreter)
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = jvp_of(body_fn, (*moves, *arg_flags), interpreter)
+    function = rules.jvp_of(body_fn, (*moves, *arg_flags), interpreter)
     n_moving = sum(moves)
 
     def step_with_tangents(*values: Any) -> Arrays:
         carry, carry_t, arg, arg_t = split(values, n, n_moving, n_args)
         results = function(*carry, *arg, *carry_t, *arg_t)
-        return (*results[:n], *chosen(results[n:], moves))
+        return (*results[:n], *rules.chosen(results[n:], moves))
 
     def test_of_values(*values: Any) -> Arrays:
         carry, _, arg, _ = split(values, n, n_moving, n_args)
@@ -307,15 +283,14 @@ def run_with_tangents(
 
     key = "jvp of step", tuple(moves), tuple(arg_flags)
     step, test = derived(body_fn, key, lambda: step_with_tangents), derived(cond_fn, key, lambda: test_of_values)
-    results = WHILE(test, step, (*below(init, interpreter), *chosen(tangents, moves)),
-                    (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), stacks)
+    results = WHILE(test, step, (*rules.below(init, interpreter), *rules.chosen(tangents, moves)),
+                    (*rules.below(args, interpreter), *rules.chosen(arg_tangents, arg_flags)), stacks)
     final, final_t, active, stacked, stacked_t = split(results, n, n_moving, int(stacks), n if stacks else 0)
-    return with_tangents((*final, *active, *stacked),
-                         (*placed(final_t, moves), *[None] * len(active), *placed(stacked_t, moves[:len(stacked)])),
-                         interpreter)
+    moved = (*rules.placed(final_t, moves), *[None] * len(active), *rules.placed(stacked_t, moves[:len(stacked)]))
+    return rules.with_tangents((*final, *active, *stacked), moved, interpreter)
 
 
-@recording_rule(WHILE)
+@rules.recording_rule(WHILE)
 def run_and_record(
     interpreter: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
 ) -> Arrays:
@@ -324,14 +299,14 @@ def run_and_record(
     Its backward is a scan over the stacked carries, from the last to the first.
     """
     n = len(init)
-    if not stacks and is_recorded_whole(WHILE, run, interpreter, (cond_fn, body_fn), (*init, *args)):
+    if not stacks and rules.is_recorded_whole(WHILE, run, interpreter, (cond_fn, body_fn), (*init, *args)):
         init, args = _core.guarded_value((init, args))
         return _recorded(interpreter, cond_fn, body_fn, init, args)
-    draws = draws_of(cond_fn, body_fn)
-    results = wrapped(first_run(draws, WHILE, cond_fn, body_fn, below(init, interpreter), below(args, interpreter),
-                                True), interpreter)
+    draws = rules.draws_of(cond_fn, body_fn)
+    results = rules.wrapped(rules.first_run(draws, WHILE, cond_fn, body_fn, rules.below(init, interpreter),
+                                            rules.below(args, interpreter), True), interpreter)
     metas = [meta_of(result) for result in results[:n]]
-    moves = [is_differentiable(value) for value in init]
+    moves = [rules.is_differentiable(value) for value in init]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         (active,), starts, saved_args = split(saved, 1, n)
@@ -342,10 +317,10 @@ def run_and_record(
                           for row, start in zip(rows, starts, strict=True)])
         else:
             rows = ()
-        return gradients_of_loop(cond_fn, body_fn, active, starts, saved_args, wanted, chosen(ends, moves),
-                                 chosen(rows, moves[: len(rows)]), moves, draws)
+        return gradients_of_loop(cond_fn, body_fn, active, starts, saved_args, wanted, rules.chosen(ends, moves),
+                                 rules.chosen(rows, moves[: len(rows)]), moves, draws)
 
-    record(WHILE, interpreter, (*init, *args), results, (*results[n:], *args), pull)
+    rules.record(WHILE, interpreter, (*init, *args), results, (*results[n:], *args), pull)
     return results if stacks else results[:n]
 
 
@@ -353,19 +328,19 @@ def _recorded(interpreter: Interpreter | None, cond_fn: Flat, body_fn: Flat, ini
     """Run the loop as one node that runs the recording of all steps backward, or another loop if observed."""
     n, n_args = len(init), len(args)
     recording = Recording(interpreter, init, (), args, range(0))
-    draws = draws_of(cond_fn, body_fn)
-    results = wrapped(first_run(draws, recording.run, run_steps_while, bound(cond_fn, args), bound(body_fn, args),
-                                recording.init, args, False), interpreter)
+    draws = rules.draws_of(cond_fn, body_fn)
+    results = rules.wrapped(rules.first_run(draws, recording.run, run_steps_while, bound(cond_fn, args),
+                                            bound(body_fn, args), recording.init, args, False), interpreter)
     metas = [meta_of(result) for result in results]
-    moves = [is_differentiable(value) for value in init]
+    moves = [rules.is_differentiable(value) for value in init]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         init, args, _ = split(saved, n, n_args)
-        _, (active,), starts = split(another_run(draws, WHILE, cond_fn, body_fn, init, args, True), n, 1)
-        ends = chosen(materialized(grads, metas), moves)
+        _, (active,), starts = split(rules.another_run(draws, WHILE, cond_fn, body_fn, init, args, True), n, 1)
+        ends = rules.chosen(materialized(grads, metas), moves)
         return gradients_of_loop(cond_fn, body_fn, active, starts, args, wanted, ends, (), moves, draws)
 
-    record(WHILE, interpreter, (*init, *args), results, (*init, *args, *results), pull, recording)
+    rules.record(WHILE, interpreter, (*init, *args), results, (*init, *args, *results), pull, recording)
     return results
 
 
@@ -381,7 +356,8 @@ def gradients_of_loop(
     n = len(starts)
     wants_arg = wanted[n:]
     if not active.shape[0]:
-        return (*chosen(placed(ends, moves), wanted[:n]), *map(ops.np.zeros_like, chosen(args, wants_arg)))
+        zeros = map(ops.np.zeros_like, rules.chosen(args, wants_arg))
+        return (*rules.chosen(rules.placed(ends, moves), wanted[:n]), *zeros)
     states: Arrays = ()
     if draws:
         of_steps = StepDraws(draws.batches)
@@ -393,8 +369,8 @@ def gradients_of_loop(
 
         states = draws.replay(SCAN, of_step, (), starts, args, None, False)
         body = of_steps.replaying(body, n)
-    pull = gradients_of(body, (*moves, *[False for _ in states], *wants_arg), moves, "while_loop")
-    totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
+    pull = rules.gradients_of(body, (*moves, *[False for _ in states], *wants_arg), moves, "while_loop")
+    totals = tuple([ops.np.zeros_like(arg) for arg in rules.chosen(args, wants_arg)])
     counts = (len(ends), len(totals), 1, n + len(states), len(rows))
 
     def back(*values: Any) -> Arrays:
@@ -410,4 +386,4 @@ def gradients_of_loop(
     step = derived(body, key, lambda: back)
     found = SCAN(step, (*ends, *totals), (active, *starts, *states, *rows), args, None, True)
     of_init, of_args = split(found, len(ends))
-    return (*chosen(placed(of_init, moves), wanted[:n]), *of_args)
+    return (*rules.chosen(rules.placed(of_init, moves), wanted[:n]), *of_args)

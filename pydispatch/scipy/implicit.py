@@ -21,25 +21,9 @@ from pydispatch._core import Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import Arrays, Flat
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.transformed import (
-    batched,
-    batches,
-    below,
-    chosen,
-    gradients_of,
-    jvp_of,
-    owned,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    tangents_or_zeros,
-    with_tangents,
-    without_data,
-    wrapped,
-)
 from pydispatch.ops import ops
 from pydispatch.scipy.krylov import conjugate_gradients, gmres
 
@@ -59,7 +43,7 @@ DENSE_SIZE = 500
 def over_levels(function: Flat, n_own: int, levels: Levels) -> Flat:
     """Turn a function of one example into one of all examples. Its first `n_own` arguments differ at every level."""
     for size, flags in levels:
-        function = batched(function, ((True,) * n_own + flags), Vmap(size))
+        function = rules.batched(function, ((True,) * n_own + flags), Vmap(size))
     return function
 
 
@@ -152,7 +136,7 @@ def transposed(matvec: Flat, n: int) -> Flat:
 
     def back(*values: Any) -> Arrays:
         flags = (True,) * n + (False,) * (len(values) - n)
-        pull = gradients_of(matvec, flags, (True,) * n, "linear_solve")
+        pull = rules.gradients_of(matvec, flags, (True,) * n, "linear_solve")
         return pull(*[ops.np.zeros_like(value) for value in values[:n]], *values[n:], *values[:n])
 
     return paired(back, matvec)
@@ -168,14 +152,14 @@ def jacobian_products(residual: Flat, n: int, is_symmetric: bool) -> tuple[Flat,
     """Return functions for the products J v and v J with the Jacobian J of F: (*v, *x, *args) -> product."""
     def forward(*values: Any) -> Arrays:
         flags = (True,) * n + (False,) * (len(values) - 2 * n)
-        return jvp_of(residual, flags, Jvp("jvp"))(*values[n:], *values[:n])[n:]
+        return rules.jvp_of(residual, flags, Jvp("jvp"))(*values[n:], *values[:n])[n:]
 
     if is_symmetric:
         return paired(forward, forward), forward
 
     def back(*values: Any) -> Arrays:
         flags = (True,) * n + (False,) * (len(values) - 2 * n)
-        return gradients_of(residual, flags, (True,) * n, "grad")(*values[n:], *values[:n])
+        return rules.gradients_of(residual, flags, (True,) * n, "grad")(*values[n:], *values[:n])
 
     return paired(forward, back), paired(back, forward)
 
@@ -186,10 +170,10 @@ def matrix_of(matvec: Flat, likes: Sequence[Any], args: Arrays, levels: Levels =
     dtype = np.result_type(*[like.dtype for like in likes])
     shapes = [np.empty(tuple(like.shape)[len(levels):], like.dtype) for like in likes]
     size = sum([like.size for like in shapes])
-    function = batched(matvec, (True,) * n + (False,) * len(args), Vmap(size))
+    function = rules.batched(matvec, (True,) * n + (False,) * len(args), Vmap(size))
     varying = [(count, flags) for count, flags in levels if any(flags)]
     for count, flags in varying:
-        function = batched(function, (False,) * n + flags, Vmap(count))
+        function = rules.batched(function, (False,) * n + flags, Vmap(count))
     rows = packed(function(*unpacked(np.eye(size, dtype=dtype), shapes), *args), len(varying) + 1)
     if rows.shape[-1] != size:
         raise DispatchTypeError(f"linear_solve: the function returns {rows.shape[-1]} numbers for {size} unknowns\n"
@@ -209,21 +193,22 @@ def solving_operator(name: str) -> HigherOrderOperator:
 
     operator = HigherOrderOperator(
         name, examples=examples, transforms=True, n_results=lambda function, given, *rest: len(given))
-    register_common_rules(operator)
+    rules.register_common_rules(operator)
 
     @operator.py_impl("Meta")
     def run_without_data(function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
         """Return meta arrays like `given`."""
-        return tuple(map(without_data, given))
+        return tuple(map(rules.without_data, given))
 
     @operator.py_impl(Vmap)
     def run_on_batches(
         interpreter: Vmap, function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options
     ) -> Arrays:
         """Add a level to the batch."""
-        level = (interpreter.batch_size, tuple(owned(args, interpreter)))
-        values = batches(given, interpreter, (True,) * len(given))
-        return wrapped(operator(function, values, below(args, interpreter), (*levels, level), options), interpreter)
+        level = (interpreter.batch_size, tuple(rules.owned(args, interpreter)))
+        values = rules.batches(given, interpreter, (True,) * len(given))
+        results = operator(function, values, rules.below(args, interpreter), (*levels, level), options)
+        return rules.wrapped(results, interpreter)
 
     return operator
 
@@ -324,26 +309,26 @@ def solve_with_tangents(
 ) -> Arrays:
     """Solve for tangents also: A x = b, so A dx = db - dA x."""
     n = len(b)
-    tangents = tangents_of(args, interpreter)
+    tangents = rules.tangents_of(args, interpreter)
     flags = [tangent is not None for tangent in tangents]
-    args_below = below(args, interpreter)
-    x = LINEAR_SOLVE(matvec, below(b, interpreter), args_below, levels, options)
-    right = tangents_or_zeros(b, interpreter)
+    args_below = rules.below(args, interpreter)
+    x = LINEAR_SOLVE(matvec, rules.below(b, interpreter), args_below, levels, options)
+    right = rules.tangents_or_zeros(b, interpreter)
     if any(flags):
-        moved = jvp_of(over_levels(matvec, n, levels), (*(False,) * n, *flags), interpreter)(
-            *x, *args_below, *chosen(tangents, flags))[n:]
+        moved = rules.jvp_of(over_levels(matvec, n, levels), (*(False,) * n, *flags), interpreter)(
+            *x, *args_below, *rules.chosen(tangents, flags))[n:]
         right = [one - other for one, other in zip(right, moved, strict=True)]
-    return with_tangents(x, LINEAR_SOLVE(matvec, tuple(right), args_below, levels, options), interpreter)
+    return rules.with_tangents(x, LINEAR_SOLVE(matvec, tuple(right), args_below, levels, options), interpreter)
 
 
-@recording_rule(LINEAR_SOLVE)
+@rules.recording_rule(LINEAR_SOLVE)
 def solve_and_record(
     interpreter: Interpreter | None, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
 ) -> Arrays:
     """Solve below and record one node, whose backward pass solves the transposed system for b's gradient."""
     n = len(b)
-    results = wrapped(LINEAR_SOLVE(matvec, below(b, interpreter), below(args, interpreter), levels, options),
-                      interpreter)
+    results = rules.wrapped(
+        LINEAR_SOLVE(matvec, rules.below(b, interpreter), rules.below(args, interpreter), levels, options), interpreter)
     metas = [meta_of(result) for result in results]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
@@ -352,12 +337,12 @@ def solve_and_record(
         of_b = LINEAR_SOLVE(back, materialized(grads, metas), args, levels, options)
         of_args = ()
         if any(wanted[n:]):
-            found = gradients_of(over_levels(matvec, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n,
-                                 "linear_solve")
+            found = rules.gradients_of(over_levels(matvec, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n,
+                                       "linear_solve")
             of_args = found(*x, *args, *[ops.np.negative(part) for part in of_b])
-        return (*chosen(of_b, wanted[:n]), *of_args)
+        return (*rules.chosen(of_b, wanted[:n]), *of_args)
 
-    record(LINEAR_SOLVE, interpreter, (*b, *args), results, (*results, *args), pull)
+    rules.record(LINEAR_SOLVE, interpreter, (*b, *args), results, (*results, *args), pull)
     return results
 
 
@@ -423,27 +408,28 @@ def _register_derivatives(
     ) -> Arrays:
         """Solve for tangents also: F(x, args) = 0, so F_x dx = -F_args dargs."""
         n = len(x0)
-        tangents = tangents_of(args, interpreter)
+        tangents = rules.tangents_of(args, interpreter)
         flags = [tangent is not None for tangent in tangents]
-        args_below = below(args, interpreter)
-        x = operator(fun, below(x0, interpreter), args_below, levels, options)
+        args_below = rules.below(args, interpreter)
+        x = operator(fun, rules.below(x0, interpreter), args_below, levels, options)
         if not any(flags):
-            return with_tangents(x, [None] * n, interpreter)
+            return rules.with_tangents(x, [None] * n, interpreter)
         function = residual(fun, n)
-        moved = jvp_of(over_levels(function, n, levels), (*(False,) * n, *flags), interpreter)(
-            *x, *args_below, *chosen(tangents, flags))[n:]
+        moved = rules.jvp_of(over_levels(function, n, levels), (*(False,) * n, *flags), interpreter)(
+            *x, *args_below, *rules.chosen(tangents, flags))[n:]
         forward, _ = jacobian_products(function, n, is_symmetric)
         moves = LINEAR_SOLVE(forward, tuple(map(ops.np.negative, moved)), (*x, *args_below), linear_levels(n, levels),
                              linear_options(x, levels))
-        return with_tangents(x, moves, interpreter)
+        return rules.with_tangents(x, moves, interpreter)
 
-    @recording_rule(operator)
+    @rules.recording_rule(operator)
     def run_and_record(
         interpreter: Interpreter | None, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
     ) -> Arrays:
         """Solve below and record one node, whose backward pass solves one linear system, whichever method is used."""
         n = len(x0)
-        results = wrapped(operator(fun, below(x0, interpreter), below(args, interpreter), levels, options), interpreter)
+        results = rules.wrapped(
+            operator(fun, rules.below(x0, interpreter), rules.below(args, interpreter), levels, options), interpreter)
         metas = [meta_of(result) for result in results]
 
         def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
@@ -454,12 +440,12 @@ def _register_derivatives(
                 _, back = jacobian_products(function, n, is_symmetric)
                 sent = LINEAR_SOLVE(back, materialized(grads, metas), saved, linear_levels(n, levels),
                                     linear_options(x, levels))
-                found = gradients_of(over_levels(function, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n,
-                                     operator.name)
+                found = rules.gradients_of(over_levels(function, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n,
+                                           operator.name)
                 of_args = found(*x, *args, *map(ops.np.negative, sent))
-            return (*[ops.np.zeros_like(value) for value in chosen(x, wanted[:n])], *of_args)
+            return (*[ops.np.zeros_like(value) for value in rules.chosen(x, wanted[:n])], *of_args)
 
-        record(operator, interpreter, (*x0, *args), results, (*results, *args), pull)
+        rules.record(operator, interpreter, (*x0, *args), results, (*results, *args), pull)
         return results
 
 

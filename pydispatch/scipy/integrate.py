@@ -25,6 +25,7 @@ from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import bottom_of, meta_of
 from pydispatch.exceptions import ConvergenceError, DataDependentError, DispatchTypeError, VmapError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -42,42 +43,10 @@ from pydispatch.higher_order.cond import COND
 from pydispatch.higher_order.map import MAP
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import SCAN, slice_like, split
-from pydispatch.higher_order.transformed import (
-    axes_swapped,
-    batched,
-    batches,
-    below,
-    chosen,
-    gradients_of,
-    jvp_of,
-    owned,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    tangents_or_zeros,
-    with_gradients,
-    with_tangents,
-    without_data,
-    wrapped,
-)
 from pydispatch.ops import ops
+from pydispatch.scipy import runge_kutta
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
 from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
-from pydispatch.scipy.runge_kutta import (
-    MAX_STEPS,
-    MIDDLE,
-    Progress,
-    Slope,
-    State,
-    Tolerance,
-    combined,
-    failure,
-    interpolant,
-    interpolated,
-    solution,
-    taken_step,
-)
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["IntegrationWarning", "odeint", "quad"]
@@ -92,7 +61,7 @@ def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> A
         return tuple([value * parts[-1] for value in parts[:-1]])
 
     n = len(values)
-    pull = gradients_of(scaled, (False,) * n + (True,), (True,) * n, "grad")
+    pull = rules.gradients_of(scaled, (False,) * n + (True,), (True,) * n, "grad")
     return pull(*values, ops.np.ones_like(like, shape=()), *gradients)[0]
 
 
@@ -235,7 +204,7 @@ class _System(NamedTuple):
     args: Arrays
     options: Options
 
-    def slope_with(self, args: Arrays) -> Slope:
+    def slope_with(self, args: Arrays) -> runge_kutta.Slope:
         """Return the slope of the vector as a function of it and the time."""
         dtype = self.t.dtype
         return lambda state, now: (self.vector_of(self.func(
@@ -248,18 +217,18 @@ class _System(NamedTuple):
             value if value.dtype == dtype else value.astype(dtype), (-1,)) for value in values]))
 
     @property
-    def tolerance(self) -> Tolerance:
+    def tolerance(self) -> runge_kutta.Tolerance:
         """The tolerance of a step."""
-        return Tolerance(self.y0, self.options["y_axes"], self.options["rtol"], self.options["atol"])
+        return runge_kutta.Tolerance(self.y0, self.options["y_axes"], self.options["rtol"], self.options["atol"])
 
     @property
     def max_steps(self) -> int:
         """The largest number of steps between two times."""
-        return self.options["mxstep"] or MAX_STEPS
+        return self.options["mxstep"] or runge_kutta.MAX_STEPS
 
-    def solution(self, note: Callable[[Any], None] | None = None) -> tuple[Arrays, Progress]:
+    def solution(self, note: Callable[[Any], None] | None = None) -> tuple[Arrays, runge_kutta.Progress]:
         """Return the states at all times, and how the solution ended."""
-        end, rows = solution(
+        end, rows = runge_kutta.solution(
             self.slope_with, self.vector_of(self.y0), self.t.astype(np.float64), self.args, self.tolerance,
             h0=self.options["h0"], hmax=self.options["hmax"], max_steps=self.max_steps, note=note)
         return unpacked(rows, [ops.np.expand_dims(value, 0) for value in self.y0], 1), end
@@ -290,7 +259,7 @@ ODEINT = HigherOrderOperator(
 With `stacks`, the times between which steps were taken come last. `y_axes` and `arg_axes` are the numbers of
 batch axes of each part of the state, and of each argument. These axes come first.
 """
-register_common_rules(ODEINT)
+rules.register_common_rules(ODEINT)
 
 
 @ODEINT.py_impl("CPU")
@@ -307,7 +276,7 @@ def solve_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) ->
     with np.errstate(over="ignore", invalid="ignore"):      # the step is repeated with a smaller size
         states, end = system.solution(boundaries.append)
         if not end.goes_on:
-            problem = failure(system.slope_with(()), end, times, system.tolerance, system.max_steps)
+            problem = runge_kutta.failure(system.slope_with(()), end, times, system.tolerance, system.max_steps)
             raise ConvergenceError(f"odeint: {problem}\nchange rtol, atol or mxstep, or end t earlier")
     return (*map(raw, states), *([np.asarray(boundaries, times.dtype)] if options["stacks"] else []))
 
@@ -319,7 +288,7 @@ def solve_ode_without_data(func: Flat, y0: Arrays, t: Any, args: Arrays, options
         raise DataDependentError('odeint: gradient="direct" needs the number of steps, which depends on data that this '
                                  'call lacks\nuse gradient="adjoint"')
     results_without_data(func, (*y0, ops.np.getitem(t, 0), *args))
-    return tuple([without_data(value, int(t.shape[0])) for value in y0])
+    return tuple([rules.without_data(value, int(t.shape[0])) for value in y0])
 
 
 @ODEINT.py_impl(Vmap)
@@ -330,13 +299,13 @@ def solve_batch_of_odes(
     if _core.is_owned_by(t, interpreter):
         return _odes_one_by_one(interpreter, func, y0, t, args, options)
     n = len(y0)
-    flags = owned(args, interpreter)
-    function = batched(func, (*(True,) * n, False, *flags), interpreter)
+    flags = rules.owned(args, interpreter)
+    function = rules.batched(func, (*(True,) * n, False, *flags), interpreter)
     options = {**options, "y_axes": tuple([count + 1 for count in options["y_axes"]]),
                "arg_axes": tuple([count + flag for count, flag in zip(options["arg_axes"], flags, strict=True)])}
-    results = ODEINT(function, batches(y0, interpreter, (True,) * n), t, below(args, interpreter), options)
-    return wrapped((*map(axes_swapped, results[:n]), *results[n:]), interpreter,
-                   (*(True,) * n, *(False,) * options["stacks"]))
+    results = ODEINT(function, rules.batches(y0, interpreter, (True,) * n), t, rules.below(args, interpreter), options)
+    return rules.wrapped((*map(rules.axes_swapped, results[:n]), *results[n:]), interpreter,
+                         (*(True,) * n, *(False,) * options["stacks"]))
 
 
 def _odes_one_by_one(
@@ -363,16 +332,16 @@ def _odes_one_by_one(
 
 def one_by_one(interpreter: Vmap, function: Flat, values: Arrays) -> Arrays:
     """Call a function of arrays for each example of a batch, by `map`."""
-    flags = owned(values, interpreter)
-    values_below = below(values, interpreter)
+    flags = rules.owned(values, interpreter)
+    values_below = rules.below(values, interpreter)
     n = sum(flags)
 
     def on_example(*given: Any) -> Arrays:
         slices, fixed = iter(given[:n]), iter(given[n:])
         return function(*[next(slices) if flag else next(fixed) for flag in flags])
 
-    fixed = chosen(values_below, [not flag for flag in flags])
-    return wrapped(MAP(on_example, chosen(values_below, flags), fixed, interpreter.batch_size), interpreter)
+    fixed = rules.chosen(values_below, [not flag for flag in flags])
+    return rules.wrapped(MAP(on_example, rules.chosen(values_below, flags), fixed, interpreter.batch_size), interpreter)
 
 
 @ODEINT.py_impl(Jvp)
@@ -381,25 +350,27 @@ def solve_ode_with_tangents(
 ) -> Arrays:
     """Solve the system of the state and its tangent."""
     n = len(y0)
-    y_below, t_below, args_below = below(y0, interpreter), below((t,), interpreter)[0], below(args, interpreter)
-    moves: Sequence[Any] = tangents_or_zeros(y0, interpreter)
-    (t_move,) = tangents_of((t,), interpreter)
-    arg_moves = tangents_of(args, interpreter)
+    y_below, (t_below,), args_below = (rules.below(values, interpreter) for values in (y0, (t,), args))
+    moves: Sequence[Any] = rules.tangents_or_zeros(y0, interpreter)
+    (t_move,) = rules.tangents_of((t,), interpreter)
+    arg_moves = rules.tangents_of(args, interpreter)
     flags = [move is not None for move in arg_moves]
     if options["gradient"] == "direct":
         found = ODEINT(func, y_below, t_below, args_below, {**options, "stacks": True})
         t_flag = t_move is not None
         steps = _steps(func, n, len(args))
-        pushed = jvp_of(steps, (*(True,) * n, t_flag, *flags, False), interpreter)(
-            *y_below, t_below, *args_below, found[n], *moves, *chosen((t_move,), (t_flag,)), *chosen(arg_moves, flags))
-        return with_tangents(found[: n + options["stacks"]], (*pushed[n:], *(None,) * options["stacks"]), interpreter)
+        pushed = rules.jvp_of(steps, (*(True,) * n, t_flag, *flags, False), interpreter)(
+            *y_below, t_below, *args_below, found[n], *moves, *rules.chosen((t_move,), (t_flag,)),
+            *rules.chosen(arg_moves, flags))
+        tangents = (*pushed[n:], *(None,) * options["stacks"])
+        return rules.with_tangents(found[: n + options["stacks"]], tangents, interpreter)
     if t_move is not None:      # a later start moves the solution back along its slope
         slopes = func(*y_below, ops.np.getitem(t_below, 0), *args_below)
         moves = [move - slope * ops.np.getitem(t_move, 0) for move, slope in zip(moves, slopes, strict=True)]
-    moved_args = chosen(arg_moves, flags)
+    moved_args = rules.chosen(arg_moves, flags)
     unit = unit_of((*moves, *moved_args))
     moves, moved_args = in_units(moves, unit), in_units(moved_args, unit)
-    both = jvp_of(func, (*(True,) * n, False, *flags), interpreter)
+    both = rules.jvp_of(func, (*(True,) * n, False, *flags), interpreter)
 
     def function(*values: Any) -> Arrays:
         y, dy, (now,), arg, dargs = split(values, n, n, 1, len(args))
@@ -409,27 +380,27 @@ def solve_ode_with_tangents(
     results = ODEINT(func, y_below, t_below, args_below, options)
     arg_axes = options["arg_axes"]
     found = ODEINT(function, (*y_below, *moves), t_below, (*args_below, *moved_args),
-                   {**options, "y_axes": options["y_axes"] * 2, "arg_axes": (*arg_axes, *chosen(arg_axes, flags)),
+                   {**options, "y_axes": options["y_axes"] * 2, "arg_axes": (*arg_axes, *rules.chosen(arg_axes, flags)),
                     "atol": options["atol"] or options["rtol"]})
     tangents = from_units(found[n:], unit)
     if t_move is not None:
-        everywhere = batched(func, (*(True,) * (n + 1), *(False,) * len(args)), Vmap(int(t.shape[0])))
+        everywhere = rules.batched(func, (*(True,) * (n + 1), *(False,) * len(args)), Vmap(int(t.shape[0])))
         slopes = everywhere(*results, t_below, *args_below)
         tangents = tuple([
             tangent + slope * ops.np.reshape(t_move, (-1, *(1,) * (slope.ndim - 1)))
             for tangent, slope in zip(tangents, slopes, strict=True)])
-    return with_tangents(results, tangents, interpreter)
+    return rules.with_tangents(results, tangents, interpreter)
 
 
-@recording_rule(ODEINT)
+@rules.recording_rule(ODEINT)
 def solve_ode_and_record(
     interpreter: Interpreter | None, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
 ) -> Arrays:
     """Solve below and record one node, whose backward pass solves the adjoint equation or differentiates the steps."""
     n, is_direct = len(y0), options["gradient"] == "direct"
     below_options = {**options, "stacks": is_direct}
-    results = wrapped(ODEINT(func, below(y0, interpreter), below((t,), interpreter)[0], below(args, interpreter),
-                             below_options), interpreter)
+    y_below, (t_below,), args_below = (rules.below(values, interpreter) for values in (y0, (t,), args))
+    results = rules.wrapped(ODEINT(func, y_below, t_below, args_below, below_options), interpreter)
     metas = [meta_of(result) for result in results[:n]]
 
     def pull_back_in_time(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
@@ -438,13 +409,13 @@ def solve_ode_and_record(
 
     def pull_through_steps(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         steps = _steps(func, n, len(args))
-        return gradients_of(steps, (*wanted, False), (True,) * n, "odeint")(
+        return rules.gradients_of(steps, (*wanted, False), (True,) * n, "odeint")(
             *saved, *materialized(grads[:n], metas, like=grads))
 
     if is_direct:
-        record(ODEINT, interpreter, (*y0, t, *args), results, (*y0, t, *args, results[n]), pull_through_steps)
+        rules.record(ODEINT, interpreter, (*y0, t, *args), results, (*y0, t, *args, results[n]), pull_through_steps)
     else:
-        record(ODEINT, interpreter, (*y0, t, *args), results, (*results, t, *args), pull_back_in_time)
+        rules.record(ODEINT, interpreter, (*y0, t, *args), results, (*results, t, *args), pull_back_in_time)
     return results[: n + options["stacks"]]
 
 
@@ -460,11 +431,11 @@ def _adjoint(
     unit = unit_of(grads)
     grads = in_units(grads, unit)
     wants_t, wants_arg = wanted[n], wanted[n + 1:]
-    totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
-    both = with_gradients(func, (*(True,) * n, False, *wants_arg), (True,) * n, "odeint")
+    totals = tuple([ops.np.zeros_like(arg) for arg in rules.chosen(args, wants_arg)])
+    both = rules.with_gradients(func, (*(True,) * n, False, *wants_arg), (True,) * n, "odeint")
     adjoint_options = {
         **options, "h0": 0.0, "stacks": False, "atol": options["atol"] or options["rtol"],
-        "y_axes": (*options["y_axes"] * 2, *chosen(options["arg_axes"], wants_arg)),
+        "y_axes": (*options["y_axes"] * 2, *rules.chosen(options["arg_axes"], wants_arg)),
     }
 
     def system(*values: Any) -> Arrays:
@@ -494,20 +465,21 @@ def _adjoint(
     if wants_t:
         start = ops.np.negative(slopes_at(at(ys, 0), ops.np.getitem(t, 0), args, sent))
         of_t = (ops.np.concatenate((ops.np.reshape(start, (1,)), *of_t)),)
-    return from_units((*chosen(of_y, wanted[:n]), *of_t, *of_args), unit)
+    return from_units((*rules.chosen(of_y, wanted[:n]), *of_t, *of_args), unit)
 
 
 def _steps(func: Flat, n: int, n_args: int) -> Flat:
     """Return the solution as a scan over known steps: (*y0, t, *args, boundaries) -> states at all times."""
 
-    def slope_with(args: Arrays) -> Callable[[State, Any], State]:
+    def slope_with(args: Arrays) -> Callable[[runge_kutta.State, Any], runge_kutta.State]:
         return lambda state, now: func(*state, now, *args)
 
     def one_step(*values: Any) -> Arrays:
         state, first, (start, end), args = split(values, n, n, 2)
         h = end - start
-        found, slopes = taken_step(slope_with(args), state, first, start, h)
-        rows = interpolant(state, found, first, slopes[-1], combined(MIDDLE, slopes, h), h)
+        found, slopes = runge_kutta.taken_step(slope_with(args), state, first, start, h)
+        middle = runge_kutta.combined(runge_kutta.MIDDLE, slopes, h)
+        rows = runge_kutta.interpolant(state, found, first, slopes[-1], middle, h)
         return (*map(ops.np.copy, (*found, *slopes[-1])), *[ops.np.copy(part) for row in rows for part in row])
 
     def states(*values: Any) -> Arrays:
@@ -528,7 +500,7 @@ def _steps(func: Flat, n: int, n_args: int) -> Flat:
         results = []
         for i in range(n):
             parts = [ops.np.take(row, where, axis=0) for row in rows[i::n]]
-            results.append(interpolated(parts, ops.np.reshape(fraction, (-1, *(1,) * (parts[0].ndim - 1)))))
+            results.append(runge_kutta.interpolated(parts, ops.np.reshape(fraction, (-1, *(1,) * (parts[0].ndim - 1)))))
         return tuple(results)
 
     return states
@@ -606,7 +578,7 @@ def _n_quad_results(func: Flat, a: Any, b: Any, args: Arrays, options: Options) 
 
 QUAD = HigherOrderOperator("quad", examples=_quad_examples, n_results=_n_quad_results)
 """`QUAD(func, a, b, args, options)` returns the integral of each result of `func(x, *args)`, then an error estimate."""
-register_common_rules(QUAD)
+rules.register_common_rules(QUAD)
 
 
 @QUAD.py_impl("CPU")
@@ -645,7 +617,7 @@ def integrate_without_data(func: Flat, a: Any, b: Any, args: Arrays, options: Op
     """Call the function once, for the shapes and dtypes."""
     results = [result if result.dtype.kind in "fc" else ops.np.zeros_like(result, dtype=np.float64)
                for result in results_without_data(func, (a, *args))]
-    return (*map(without_data, results), without_data(ops.np.zeros_like(a, dtype=np.float64)))
+    return (*map(rules.without_data, results), rules.without_data(ops.np.zeros_like(a, dtype=np.float64)))
 
 
 @QUAD.py_impl(Vmap)
@@ -653,32 +625,32 @@ def integrate_batches(interpreter: Vmap, func: Flat, a: Any, b: Any, args: Array
     """Integrate all examples together. If their limits differ, integrate them one by one."""
     if _core.is_owned_by(a, interpreter) or _core.is_owned_by(b, interpreter):
         return one_by_one(interpreter, lambda a, b, *args: QUAD(func, a, b, args, options), (a, b, *args))
-    function = batched(func, (False, *owned(args, interpreter)), interpreter)
-    results = QUAD(function, a, b, below(args, interpreter), options)
-    return wrapped(results, interpreter, (*(True,) * (len(results) - 1), False))
+    function = rules.batched(func, (False, *rules.owned(args, interpreter)), interpreter)
+    results = QUAD(function, a, b, rules.below(args, interpreter), options)
+    return rules.wrapped(results, interpreter, (*(True,) * (len(results) - 1), False))
 
 
 @QUAD.py_impl(Jvp)
 def integrate_with_tangents(interpreter: Jvp, func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
     """Integrate the tangent, and add the change by moving limits."""
-    low, high = below((a, b), interpreter)
-    args_below = below(args, interpreter)
-    moves = tangents_of(args, interpreter)
+    low, high = rules.below((a, b), interpreter)
+    args_below = rules.below(args, interpreter)
+    moves = rules.tangents_of(args, interpreter)
     flags = [move is not None for move in moves]
     *values, error = QUAD(func, low, high, args_below, options)
     n = len(values)
     tangents: list[Any] = [ops.np.zeros_like(value) for value in values]
     if any(flags):
-        both = jvp_of(func, (False, *flags), interpreter)
-        moved_args = chosen(moves, flags)
+        both = rules.jvp_of(func, (False, *flags), interpreter)
+        moved_args = rules.chosen(moves, flags)
         unit = unit_of(moved_args)
         found = QUAD(lambda *given: both(*given)[n:], low, high, (*args_below, *in_units(moved_args, unit)), options)
         tangents = list(from_units(found[:n], unit))
-    for limit, move, sign in zip((low, high), tangents_of((a, b), interpreter), (-1.0, 1.0), strict=True):
+    for limit, move, sign in zip((low, high), rules.tangents_of((a, b), interpreter), (-1.0, 1.0), strict=True):
         if move is not None:
             tangents = [tangent + sign * part * move
                         for tangent, part in zip(tangents, _values_at(func, limit, args_below), strict=True)]
-    return with_tangents((*values, error), (*tangents, None), interpreter)
+    return rules.with_tangents((*values, error), (*tangents, None), interpreter)
 
 
 def _values_at(func: Flat, limit: Any, args: Arrays) -> Arrays:
@@ -688,31 +660,33 @@ def _values_at(func: Flat, limit: Any, args: Arrays) -> Arrays:
     return tuple([ops.np.where(is_finite, value, ops.np.zeros_like(value)) for value in func(inside, *args)])
 
 
-@recording_rule(QUAD)
+@rules.recording_rule(QUAD)
 def integrate_and_record(
     interpreter: Interpreter | None, func: Flat, a: Any, b: Any, args: Arrays, options: Options
 ) -> Arrays:
     """Integrate below and record one node, whose backward pass integrates the gradient of the integrand."""
-    results = wrapped(QUAD(func, *below((a, b), interpreter), below(args, interpreter), options), interpreter)
+    results = rules.wrapped(
+        QUAD(func, *rules.below((a, b), interpreter), rules.below(args, interpreter), options), interpreter)
     n = len(results) - 1
     metas = [meta_of(result) for result in results[:n]]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         (a, b), args = split(saved, 2)
         if all(grad is None for grad in grads[:n]):
-            return tuple([ops.np.zeros_like(value) for value in chosen(saved, wanted)])
+            return tuple([ops.np.zeros_like(value) for value in rules.chosen(saved, wanted)])
         sent = materialized(grads[:n], metas)
-        of_limits = [paired_with(_values_at(func, limit, args), sent, limit) for limit in chosen((a, b), wanted[:2])]
+        limits = rules.chosen((a, b), wanted[:2])
+        of_limits = [paired_with(_values_at(func, limit, args), sent, limit) for limit in limits]
         if wanted[0]:
             of_limits[0] = ops.np.negative(of_limits[0])
         of_args: Arrays = ()
         if any(wanted[2:]):
-            function = gradients_of(func, (False, *wanted[2:]), (True,) * n, "quad")
+            function = rules.gradients_of(func, (False, *wanted[2:]), (True,) * n, "quad")
             unit = unit_of(sent)
             of_args = from_units(QUAD(function, a, b, (*args, *in_units(sent, unit)), options)[:-1], unit)
         return (*of_limits, *of_args)
 
-    record(QUAD, interpreter, (a, b, *args), results, (a, b, *args), pull)
+    rules.record(QUAD, interpreter, (a, b, *args), results, (a, b, *args), pull)
     return results
 
 

@@ -18,6 +18,7 @@ from pydispatch import _core
 from pydispatch._loading import only_public
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -30,7 +31,6 @@ from pydispatch.higher_order.closures import (
     show,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.transformed import gradients_of, with_gradients
 from pydispatch.ops import ops
 from pydispatch.scipy.implicit import (
     DENSE_SIZE,
@@ -339,7 +339,7 @@ def _gradient(fun: Flat, n: int) -> Flat:
     def gradient(*values: Any) -> Arrays:
         flags = (True,) * n + (False,) * (len(values) - n)
         one = ops.np.ones_like(values[0], shape=())
-        return gradients_of(_scalar(fun), flags, (True,), "minimize")(*values, one)
+        return rules.gradients_of(_scalar(fun), flags, (True,), "minimize")(*values, one)
 
     return gradient
 
@@ -347,7 +347,7 @@ def _gradient(fun: Flat, n: int) -> Flat:
 def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
     n = len(x0)
     objective, gradient = _scalar(fun), _gradient(fun, n)
-    both = with_gradients(objective, (True,) * n + (False,) * len(args), (True,), "minimize")
+    both = rules.with_gradients(objective, (True,) * n + (False,) * len(args), (True,), "minimize")
     product, _ = jacobian_products(gradient, n, True)
     one = np.ones((), x0[0].dtype)
 

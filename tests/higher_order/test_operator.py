@@ -23,7 +23,7 @@ from pydispatch.higher_order import (
     while_loop,
 )
 from pydispatch.higher_order import map as map_slices
-from pydispatch.higher_order.transformed import record
+from pydispatch.higher_order.rules import record
 from pydispatch.modes import below_autograd
 from pydispatch.testing import LoggingTensor, capture_logs
 from tests.higher_order import compositions

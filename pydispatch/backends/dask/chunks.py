@@ -32,19 +32,8 @@ from pydispatch.backends.dask.functions import (
 from pydispatch.backends.dask.graphs import over_chunks
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order import rules
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.transformed import (
-    axes_swapped,
-    below,
-    chosen,
-    owned,
-    record,
-    recording_rule,
-    register_common_rules,
-    tangents_of,
-    with_tangents,
-    wrapped,
-)
 from pydispatch.tree import described_structure, path_of_leaf, spread, tree_flatten, tree_unflatten
 
 
@@ -195,7 +184,7 @@ class ChunkCall:
 
 
 MAP_CHUNKS = HigherOrderOperator("map_chunks", n_results=lambda call, chunked, shared: len(call.summed))
-register_common_rules(MAP_CHUNKS)
+rules.register_common_rules(MAP_CHUNKS)
 
 
 @MAP_CHUNKS.py_impl("CompositeExplicitAutograd")
@@ -211,7 +200,7 @@ def run(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
         return as_arrays(call.function(*values, *others))
     results = over_chunks(call.function, call.summed, values, others, call.compiled)
     if call.compute:
-        computed = iter(map(np.asarray, compute_lazy(*chosen(results, call.summed))))
+        computed = iter(map(np.asarray, compute_lazy(*rules.chosen(results, call.summed))))
         results = [next(computed) if flag else result for result, flag in zip(results, call.summed, strict=True)]
     return tuple(results)
 
@@ -225,39 +214,39 @@ def run_without_data(call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays
 @MAP_CHUNKS.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
     """Call the function on batches of each chunk."""
-    flags = owned((*chunked, *shared), interpreter)
-    values = tuple([axes_swapped(_core.value_below(value, interpreter)) if flag else value
+    flags = rules.owned((*chunked, *shared), interpreter)
+    values = tuple([rules.axes_swapped(_core.value_below(value, interpreter)) if flag else value
                     for value, flag in zip(chunked, flags[:len(chunked)], strict=True)])
     function = Batched(call.function, flags, call.summed, interpreter.randomness)
-    results = MAP_CHUNKS(call.of(function, call.summed), values, below(shared, interpreter))
-    return wrapped([result if flag else axes_swapped(result)
-                    for result, flag in zip(results, call.summed, strict=True)], interpreter)
+    results = MAP_CHUNKS(call.of(function, call.summed), values, rules.below(shared, interpreter))
+    return rules.wrapped(rules.swapped_at([not flag for flag in call.summed], results), interpreter)
 
 
 @MAP_CHUNKS.py_impl(Jvp)
 def run_with_tangents(interpreter: Jvp, call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
     """Compute results and tangents in one pass over chunks of values and of tangents."""
-    tangents = [tangents_of(values, interpreter) for values in (chunked, shared)]
+    tangents = [rules.tangents_of(values, interpreter) for values in (chunked, shared)]
     flags = [[tangent is not None for tangent in found] for found in tangents]
     function = Pushforward(call.function, [*flags[0], *flags[1]])
     results = MAP_CHUNKS(
         call.of(function, call.summed * 2),
-        (*below(chunked, interpreter), *chosen(tangents[0], flags[0])),
-        (*below(shared, interpreter), *chosen(tangents[1], flags[1])))
+        (*rules.below(chunked, interpreter), *rules.chosen(tangents[0], flags[0])),
+        (*rules.below(shared, interpreter), *rules.chosen(tangents[1], flags[1])))
     n = len(call.summed)
-    return with_tangents(results[:n], results[n:], interpreter)
+    return rules.with_tangents(results[:n], results[n:], interpreter)
 
 
-@recording_rule(MAP_CHUNKS)
+@rules.recording_rule(MAP_CHUNKS)
 def run_and_record(interpreter: Interpreter | None, call: ChunkCall, chunked: Arrays, shared: Arrays) -> Arrays:
     """Run the operator below and record it as one node, whose backward pass is another `map_chunks`."""
-    results = wrapped(MAP_CHUNKS(call, below(chunked, interpreter), below(shared, interpreter)), interpreter)
+    results = rules.wrapped(
+        MAP_CHUNKS(call, rules.below(chunked, interpreter), rules.below(shared, interpreter)), interpreter)
     n = len(chunked)
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         return gradients(call, saved[:n], saved[n:], wanted, grads)
 
-    record(MAP_CHUNKS, interpreter, (*chunked, *shared), results, (*chunked, *shared), pull)
+    rules.record(MAP_CHUNKS, interpreter, (*chunked, *shared), results, (*chunked, *shared), pull)
     return results
 
 
@@ -270,6 +259,6 @@ def gradients(
     function = Pullback(call.function, wanted, moving, call.summed)
     is_shared = [False] * len(chunked) + [True] * len(shared)
     return MAP_CHUNKS(
-        call.of(function, chosen(is_shared, wanted)),
+        call.of(function, rules.chosen(is_shared, wanted)),
         (*chunked, *[grad for grad, moves, summed in kinds if moves and not summed]),
         (*shared, *[grad for grad, moves, summed in kinds if moves and summed]))

@@ -1,6 +1,7 @@
-"""Functions of flat arrays under one transform, which the rule of an interpreter passes to the operator below.
+"""Helpers of the rules of higher-order operators: above all, functions of flat arrays under one transform.
 
-Each enters a new interpreter whenever it runs. It may therefore run at any interpreter, later, and any number of times.
+The rule of an interpreter passes such a function to the operator below. It enters a new interpreter whenever it runs.
+It may therefore run at any interpreter, later, and any number of times.
 """
 
 # tests: tests/higher_order/test_operator.py
@@ -101,6 +102,11 @@ def batches(values: Sequence[Any], interpreter: Vmap, flags: Sequence[bool]) -> 
 def axes_swapped(value: Any) -> Any:
     """Convert a batch of arrays to scan over to an array whose slices are batches, or back."""
     return ops.np.swapaxes(value, 0, 1)
+
+
+def swapped_at(flags: Sequence[bool], values: Sequence[Any]) -> Arrays:
+    """Apply `axes_swapped` to the values whose flag is set."""
+    return tuple([axes_swapped(value) if flag else value for value, flag in zip(values, flags, strict=True)])
 
 
 def batched(function: Flat, flags: Sequence[bool], interpreter: Vmap,
