@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -412,23 +413,36 @@ def block(arrays: Any) -> Any:
 
     The innermost lists are joined along the last axis, the lists around them along earlier axes.
     """
-    def depth_of(item: Any) -> int:
-        return 1 + max(map(depth_of, item)) if isinstance(item, list) else 0
-
-    def ndim_of(item: Any) -> int:
-        return max(map(ndim_of, item)) if isinstance(item, list) else len(as_nonscalar(item).shape)
+    elements = list(_elements_of_block(arrays, "arrays", 0))
+    depth = elements[0][1]
+    for where, at, _ in elements:
+        if at != depth:
+            raise ValueError(f"List depths are mismatched. First element was at depth {depth}, but there is an element "
+                             f"at depth {at} ({where})")
+    for where, _, item in elements:
+        if item is None:
+            raise ValueError(f"List at {where} cannot be empty")
+    ndim = max([depth, *[len(as_nonscalar(item).shape) for *_, item in elements]])
 
     def joined(item: Any, level: int) -> Any:
         if isinstance(item, list):
-            if not item:
-                raise ValueError("block: a list is empty")
             return ops.np.concatenate([joined(part, level + 1) for part in item], level - depth)
         x = as_nonscalar(item)
         return ops.np.reshape(x, (*(1,) * (ndim - len(x.shape)), *x.shape))
 
-    depth = depth_of(arrays)
-    ndim = max(ndim_of(arrays), depth)
     return joined(arrays, 0) if depth else ops.np.copy(as_nonscalar(arrays))
+
+
+def _elements_of_block(item: Any, where: str, depth: int) -> Iterator[tuple[str, int, Any]]:
+    """Yield the place, the depth and the value of each element of nested lists, None for an empty list."""
+    if isinstance(item, tuple):
+        raise TypeError(f"{where} is a tuple. Only lists can be used to arrange blocks, and np.block does not allow "
+                        "implicit conversion from tuple to ndarray.")
+    if isinstance(item, list) and item:
+        for i, part in enumerate(item):
+            yield from _elements_of_block(part, f"{where}[{i}]", depth + 1)
+    else:
+        yield (where, depth + 1, None) if isinstance(item, list) else (where, depth, item)
 
 
 median = deferred("numpy.statistics", "median")

@@ -65,6 +65,16 @@ BAD = [
     ("fft.hfft", (V,), {"norm": "loud"}), ("fft.rfft", (V + 1j,), {}), ("fft.fftn", (M, (2, 3), (0,)), {}),
     ("fft.fft", (np.array(1.0),), {}), ("fft.fftshift", (M, 4), {}),
 ]
+BLOCKS = [[V, []], [[V], []], [[V, []], [V]], [[V], V], [V, [V]], [[], V], [[[V]], [[V], V]], (V,), [[V], (V,)]]
+
+
+@pytest.mark.parametrize("blocks", BLOCKS, ids=range(len(BLOCKS)))
+def test_blocks_are_refused_in_numpys_words(blocks):
+    with pytest.raises((ValueError, TypeError)) as expected:
+        np.block(blocks)
+    with pytest.raises(expected.type) as found:
+        pnp.block(tree_map(Tensor, blocks))
+    assert str(found.value) == str(expected.value)
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs"), [
