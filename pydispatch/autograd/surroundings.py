@@ -18,21 +18,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import JvpTensor, Tensor, Wrapper
+from pydispatch.autograd import randomness
 from pydispatch.autograd.captures import attributes_of, classes_of, in_reach, slots_of, variables_of
-from pydispatch.autograd.randomness import (
-    are_same_states,
-    bits_of,
-    check_untouched,
-    count_in_unused_part,
-    forget_handed_out,
-    full_state_of,
-    hidden_source,
-    is_handed_out,
-    restore_unused_part,
-    set_full_state,
-    sources,
-    unused_part,
-)
 from pydispatch.tree import tree_leaves
 
 T = TypeVar("T")
@@ -64,7 +51,7 @@ class Surroundings:
         self._names: list[tuple[Any, Any, Names, dict[Any, Any]]] = []
         self._generators: dict[int, tuple[Any, Any]] = {}       # by id, since several objects may share one
         self._sequences: dict[int, tuple[Any, Any]] = {}
-        self._keep_randomness(hidden_source())
+        self._keep_randomness(randomness.hidden_source())
         classes: dict[type, None] = {}
         left = MAX_BYTES
         for value in islice(in_reach(function), MAX_VALUES):
@@ -77,7 +64,7 @@ class Surroundings:
             elif cls is list:
                 if len(value) <= MAX_VALUES:
                     self._lists.append((value, value.copy()))
-            elif isinstance(value, sources()):
+            elif isinstance(value, randomness.sources()):
                 self._keep_randomness(value)
             elif cls is FunctionType:
                 cells, names = variables_of(value)
@@ -100,10 +87,10 @@ class Surroundings:
 
     def _keep_randomness(self, value: Any) -> None:
         """Keep the state of a generator, unless `Draws` knows of its changes, and how many children it has."""
-        bits = bits_of(value) if isinstance(value, np.random.Generator) else value
+        bits = randomness.bits_of(value) if isinstance(value, np.random.Generator) else value
         if type(value) is np.random.Generator or isinstance(bits, np.random.RandomState) or (bits is value and not (
                 isinstance(value, np.random.SeedSequence))):
-            self._generators[id(bits)] = bits, full_state_of(bits)
+            self._generators[id(bits)] = bits, randomness.full_state_of(bits)
         sequence = getattr(bits, "seed_seq", bits)
         if type(sequence) is np.random.SeedSequence:
             self._sequences[id(sequence)] = sequence, sequence.__reduce__()[2]
@@ -124,14 +111,14 @@ class Surroundings:
             if len(now) != len(old) or not all(map(is_, now.values(), old.values())):
                 found.append(_set_names(value, owner, names, now, old, alive))
         found += [_set_state(generator, old, self._is_drawn(generator)) for generator, old in self._generators.values()
-                  if not are_same_states(full_state_of(generator), old)]
+                  if not randomness.are_same_states(randomness.full_state_of(generator), old)]
         found += [_set_spawned(sequence, old, self.n_spawned <= self.n_children_drawn)
                   for sequence, old in self._sequences.values() if str(sequence.__reduce__()[2]) != str(old)]
         return found
 
     def note_draws(self, drawn: Iterable[np.random.Generator]) -> None:
         """Note the generators that operators drew from."""
-        found = {id(bits): bits for bits in map(bits_of, drawn)}
+        found = {id(bits): bits for bits in map(randomness.bits_of, drawn)}
         self.drawn = set(found)
         self.n_children_drawn = sum(bool(getattr(bits.seed_seq, "spawn_key", ())) for bits in found.values())
 
@@ -141,7 +128,7 @@ class Surroundings:
         Operators draw nothing without data, and from copies in later runs.
         """
         if self._repeats or _core.current_state().default_backend == "Meta":
-            return is_handed_out(generator)
+            return randomness.is_handed_out(generator)
         return self.drawn is None or id(generator) in self.drawn
 
     def again(self, function: Callable[..., T], *args: Any) -> T:
@@ -149,21 +136,21 @@ class Surroundings:
         changes = self.restore()
         marked = [bits for bits, _ in self._generators.values() if isinstance(bits, np.random.BitGenerator)]
         for bits in marked:
-            count_in_unused_part(bits)
+            randomness.count_in_unused_part(bits)
         self._repeats = True
         try:
             result = function(*args)
-            check_untouched(marked)
+            randomness.check_untouched(marked)
             return result
         finally:
             for bits in marked:
                 _, old = self._generators[id(bits)]
-                if are_same_states(bits.state, old) and not self._is_drawn(bits):
+                if randomness.are_same_states(bits.state, old) and not self._is_drawn(bits):
                     self._note([_set_state(bits, old, False)])      # it was set
-                restore_unused_part(bits, unused_part(old))
+                randomness.restore_unused_part(bits, randomness.unused_part(old))
             self._note(self.restore())
             self._repeats = False
-            forget_handed_out(marked)
+            randomness.forget_handed_out(marked)
             undo(changes)
 
     def note(self) -> None:
@@ -345,8 +332,8 @@ def _set_spawned(sequence: Any, old: Any, are_drawn: bool) -> Reset:
 
 
 def _set_state(generator: Any, old: Any, is_drawn: bool) -> Reset:
-    now = full_state_of(generator)
-    set_full_state(generator, old)
+    now = randomness.full_state_of(generator)
+    randomness.set_full_state(generator, old)
     # the draws of operators are those of each step
     replaced = "" if is_drawn else f"the state of a {type(generator).__name__}"
-    return Reset(lambda: set_full_state(generator, now), replaced, not is_drawn)
+    return Reset(lambda: randomness.set_full_state(generator, now), replaced, not is_drawn)

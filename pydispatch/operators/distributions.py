@@ -20,22 +20,10 @@ from pydispatch.autograd.randomness import (
     with_words,
     words_of_state,
 )
+from pydispatch.operators import quantiles
 from pydispatch.operators.batching import padded
 from pydispatch.operators.declare import declare, install, named, operators
 from pydispatch.operators.meta import pointwise_meta, shape_of
-from pydispatch.operators.quantiles import (
-    beta_slope_by_integral,
-    concentration_slope,
-    f_slopes,
-    gamma_slope_by_integral,
-    in_blocks,
-    in_shape,
-    noncentral_chisquare_slope,
-    noncentral_f_slope,
-    polygamma_of_double,
-    t_slope,
-    wald_slopes,
-)
 from pydispatch.operators.random import (
     LOCATION,
     TAGS,
@@ -140,40 +128,40 @@ def pointwise(name, arguments, kernel, **parts):
             broadcasts=True, vmap="pointwise", **parts)
 
 
-pointwise("polygamma", "Tensor x, int order=0", polygamma_of_double,
+pointwise("polygamma", "Tensor x, int order=0", quantiles.polygamma_of_double,
           vjp=lambda g, x, order: g * polygamma(x, order + 1))
-pointwise("gamma_slope", "Tensor shape, Tensor x", in_blocks(gamma_slope_by_integral),
-          differentiated_as=gamma_slope_by_integral)
-pointwise("beta_slope", "Tensor a, Tensor b, Tensor x, Tensor complement", in_blocks(beta_slope_by_integral),
-          differentiated_as=beta_slope_by_integral)
+pointwise("gamma_slope", "Tensor shape, Tensor x", quantiles.in_blocks(quantiles.gamma_slope_by_integral),
+          differentiated_as=quantiles.gamma_slope_by_integral)
+pointwise("beta_slope", "Tensor a, Tensor b, Tensor x, Tensor complement",
+          quantiles.in_blocks(quantiles.beta_slope_by_integral), differentiated_as=quantiles.beta_slope_by_integral)
 
 
 distribution("standard_gamma", "Tensor shape", floating, options=IN_PRECISION,
              vjp=lambda g, result, shape: g * gamma_slope(shape, result))
 distribution("gamma", "Tensor shape, Tensor? scale=None", cast_from(float), vjp=(
-    lambda g, result, shape, scale: g * in_shape(result, shape, scale),
+    lambda g, result, shape, scale: g * quantiles.in_shape(result, shape, scale),
     lambda g, result, shape, scale: g * quotient(result, scale, shape)))
 distribution("chisquare", "Tensor df", cast_from(float),
              vjp=lambda g, result, df: g * gamma_slope(df / 2, result / 2))
 distribution("beta", "Tensor a, Tensor b", cast_from(float), vjp=(
     lambda g, result, a, b: g * beta_slope(a, b, result, 1 - result),
     lambda g, result, a, b: -g * beta_slope(b, a, 1 - result, result)))
-distribution("standard_t", "Tensor df", cast_from(float), vjp=lambda g, result, df: g * t_slope(result, df))
+distribution("standard_t", "Tensor df", cast_from(float), vjp=lambda g, result, df: g * quantiles.t_slope(result, df))
 distribution("f", "Tensor dfnum, Tensor dfden", cast_from(float), vjp=(
-    lambda g, result, dfnum, dfden: g * f_slopes(result, dfnum, dfden)[0],
-    lambda g, result, dfnum, dfden: g * f_slopes(result, dfnum, dfden)[1]))
+    lambda g, result, dfnum, dfden: g * quantiles.f_slopes(result, dfnum, dfden)[0],
+    lambda g, result, dfnum, dfden: g * quantiles.f_slopes(result, dfnum, dfden)[1]))
 distribution("wald", "Tensor mean, Tensor scale", cast_from(float), vjp=(
-    lambda g, result, mean, scale: g * wald_slopes(result, mean, scale)[0],
-    lambda g, result, mean, scale: g * wald_slopes(result, mean, scale)[1]))
+    lambda g, result, mean, scale: g * quantiles.wald_slopes(result, mean, scale)[0],
+    lambda g, result, mean, scale: g * quantiles.wald_slopes(result, mean, scale)[1]))
 distribution("vonmises", "Tensor mu, Tensor kappa", cast_from(float), vjp=(
-    lambda g: g, lambda g, result, mu, kappa: g * concentration_slope(result, mu, kappa)))
+    lambda g: g, lambda g, result, mu, kappa: g * quantiles.concentration_slope(result, mu, kappa)))
 distribution("noncentral_chisquare", "Tensor df, Tensor nonc", cast_from(float), vjp=(
-    lambda g, result, df, nonc: g * noncentral_chisquare_slope(0, result, df, nonc),
-    lambda g, result, df, nonc: g * noncentral_chisquare_slope(1, result, df, nonc)))
+    lambda g, result, df, nonc: g * quantiles.noncentral_chisquare_slope(0, result, df, nonc),
+    lambda g, result, df, nonc: g * quantiles.noncentral_chisquare_slope(1, result, df, nonc)))
 distribution("noncentral_f", "Tensor dfnum, Tensor dfden, Tensor nonc", cast_from(float), vjp=(
-    lambda g, result, dfnum, dfden, nonc: g * noncentral_f_slope(0, result, dfnum, dfden, nonc),
-    lambda g, result, dfnum, dfden, nonc: g * noncentral_f_slope(1, result, dfnum, dfden, nonc),
-    lambda g, result, dfnum, dfden, nonc: g * noncentral_f_slope(2, result, dfnum, dfden, nonc)))
+    lambda g, result, dfnum, dfden, nonc: g * quantiles.noncentral_f_slope(0, result, dfnum, dfden, nonc),
+    lambda g, result, dfnum, dfden, nonc: g * quantiles.noncentral_f_slope(1, result, dfnum, dfden, nonc),
+    lambda g, result, dfnum, dfden, nonc: g * quantiles.noncentral_f_slope(2, result, dfnum, dfden, nonc)))
 
 # --- integers --------------------------------------------------------------------------------------------------------
 

@@ -10,17 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch.autograd.randomness import (
-    REMEDY,
-    bits_of,
-    count_in_unused_part,
-    hidden_source,
-    is_repeating,
-    restore_unused_part,
-    sources,
-    state_of,
-    unused_part,
-)
+from pydispatch.autograd import randomness
 from pydispatch.autograd.surroundings import MAX_VALUES
 from pydispatch.exceptions import DispatchTypeError
 
@@ -34,18 +24,18 @@ class Sources:
 
     def __init__(self, who: str, reach: Iterable[Any]) -> None:
         self.who = who
-        kinds = sources()
-        found = [bits_of(value) if isinstance(value, np.random.Generator) else value
+        kinds = randomness.sources()
+        found = [randomness.bits_of(value) if isinstance(value, np.random.Generator) else value
                  for value in islice(reach, MAX_VALUES) if isinstance(value, kinds)]
         found += [source._bit_generator for source in found if isinstance(source, np.random.RandomState)]
-        self._sources = {id(source): source for source in [*found, hidden_source()]}
+        self._sources = {id(source): source for source in [*found, randomness.hidden_source()]}
         self._last: dict[int, Any] = {}
         self._known: set[int] = set()       # hashes of earlier states, in which another run may begin
         self._marked: list[Any] = []
 
     def __enter__(self) -> None:
         self._marked = [source for source in self._sources.values() if isinstance(source, np.random.BitGenerator)]
-        self._unused = [unused_part(bits.state) for bits in self._marked]
+        self._unused = [randomness.unused_part(bits.state) for bits in self._marked]
         self._count()
 
     def __exit__(self, kind: type | None, *_: Any) -> None:
@@ -54,11 +44,11 @@ class Sources:
                 self.check()
         finally:
             for bits, start in zip(self._marked, self._unused, strict=True):
-                restore_unused_part(bits, start)
+                randomness.restore_unused_part(bits, start)
 
     def note(self) -> None:
         """Note the states, after a call that the trace has recorded."""
-        if is_repeating():
+        if randomness.is_repeating():
             self._add_known()
         else:
             self._count()
@@ -66,16 +56,17 @@ class Sources:
     def check(self) -> None:
         """Raise DispatchTypeError if a source is in another state than the last recorded call has left."""
         for key, source in self._sources.items():
-            if state_of(source) != self._last[key] and not (is_repeating() and _hash_of(source) in self._known):
+            if randomness.state_of(source) != self._last[key] and not (
+                    randomness.is_repeating() and _hash_of(source) in self._known):
                 raise DispatchTypeError(
                     f"{self.who}: the traced function changed the state of a {type(source).__name__} by something "
                     "other than a draw that the trace records: each run of the graph would lack the change\n"
-                    f"{REMEDY}")
+                    f"{randomness.REMEDY}")
 
     def _count(self) -> None:
         for bits in self._marked:
-            count_in_unused_part(bits)
-        self._last = {key: state_of(source) for key, source in self._sources.items()}
+            randomness.count_in_unused_part(bits)
+        self._last = {key: randomness.state_of(source) for key, source in self._sources.items()}
         if self._marked:
             self._add_known()
         else:
@@ -86,4 +77,4 @@ class Sources:
 
 
 def _hash_of(source: Any) -> int:
-    return hash((id(source), state_of(source, 0)))
+    return hash((id(source), randomness.state_of(source, 0)))

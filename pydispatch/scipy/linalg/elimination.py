@@ -17,16 +17,7 @@ from pydispatch.operators.batching import batch_of
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.scipy.errors import ErrorsOf
-from pydispatch.scipy.linalg.arguments import (
-    check_finite_values,
-    check_matrices,
-    check_systems,
-    in_triangle,
-    matrices_batch,
-    of_column,
-    over_stack,
-    precise,
-)
+from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.triangular import solved
 from pydispatch.scipy.pack import FACE, SCIPY
 
@@ -43,24 +34,24 @@ def lu_of_one(a):
     return lu, pivots
 
 
-lu_of_stack = over_stack(lu_of_one, "lu_factor")
+lu_of_stack = arguments.over_stack(lu_of_one, "lu_factor")
 
 
 def lu_kernel(a, overwrite_a=False, check_finite=True):
     """Return the factors L and U in one matrix, and the row exchanges, as constants."""
     a = np.asarray(a)
-    check_matrices("lu_factor", a.shape)
+    arguments.check_matrices("lu_factor", a.shape)
     if check_finite:
-        check_finite_values("lu_factor", a)
+        arguments.check_finite_values("lu_factor", a)
     if not a.size:
         return a.copy(), np.empty((*a.shape[:-2], min(a.shape[-2:])), np.int32)
-    return lu_of_stack(a.astype(precise(a.dtype), copy=False))
+    return lu_of_stack(a.astype(arguments.precise(a.dtype), copy=False))
 
 
 def lu_meta(a, overwrite_a=False, check_finite=True):
     shape = shape_of(a)
-    check_matrices("lu_factor", shape)
-    return MetaArray(shape, precise(dtype_of(a))), MetaArray((*shape[:-2], min(shape[-2:])), np.int32)
+    arguments.check_matrices("lu_factor", shape)
+    return MetaArray(shape, arguments.precise(dtype_of(a))), MetaArray((*shape[:-2], min(shape[-2:])), np.int32)
 
 
 def row_exchanges_kernel(lu, pivots):
@@ -103,7 +94,7 @@ def with_zeros(x: Any, n: int, axis: int) -> Any:
 def unpacked(lu: Any) -> tuple[Any, Any]:
     """Return square L and U. For a matrix that is not square, one of them is completed with the identity."""
     m, n = lu.shape[-2:]
-    below, above = in_triangle(lu, True, True), in_triangle(lu, False)
+    below, above = arguments.in_triangle(lu, True, True), arguments.in_triangle(lu, False)
     if m == n:
         return below + identity_like(lu, m, 0), above
     left = with_zeros(below[..., :, :min(m, n)], m, -1) + identity_like(lu, m, 0)
@@ -112,7 +103,7 @@ def unpacked(lu: Any) -> tuple[Any, Any]:
 
 def lu_vjp(g, pivots, result):
     lower, upper = unpacked(result)
-    g = in_triangle(lower.mT @ g, True, True) + in_triangle(g @ upper.mT, False)
+    g = arguments.in_triangle(lower.mT @ g, True, True) + arguments.in_triangle(g @ upper.mT, False)
     with ErrorsOf("linalg.lu_factor"):
         g = solved(lower, g, 1, True, True)
         g = solved(upper, g.mT, 0, False, False).mT
@@ -125,7 +116,7 @@ def lu_jvp(t, pivots, result):
     with ErrorsOf("linalg.lu_factor"):
         t = solved(lower, t, 0, True, True)
         t = solved(upper, t.mT, 1, False, False).mT
-    return lower @ in_triangle(t, True, True) + in_triangle(t, False) @ upper
+    return lower @ arguments.in_triangle(t, True, True) + arguments.in_triangle(t, False) @ upper
 
 
 def lu_of_matrix_kernel(a, lu, pivots):
@@ -147,7 +138,7 @@ LU_DERIVATIVES: dict[str, dict[str, Any]] = {"lu_factor": {"differentiated_as": 
                                              "lu_constant": {"differentiable": False}}
 for name, parts in LU_DERIVATIVES.items():
     SCIPY.declare(f"linalg_{name}", "Tensor a, bool overwrite_a=False, bool check_finite=True", lu_kernel, lu_meta,
-                  returns="(Tensor, Tensor)", tags=("linalg",), vmap=matrices_batch("lu_factor"), **parts)
+                  returns="(Tensor, Tensor)", tags=("linalg",), vmap=arguments.matrices_batch("lu_factor"), **parts)
 SCIPY.declare("linalg_lu_of_matrix", "Tensor a, Tensor lu, Tensor pivots", lu_of_matrix_kernel,
               lambda a, lu, pivots: MetaArray(shape_of(lu), dtype_of(lu)), tags=("linalg",), vjp=lu_vjp, jvp=(lu_jvp,),
               vmap=lu_of_matrix_batch)
@@ -175,9 +166,9 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False,
     """Solve a system from the result of `lu_factor`."""
     lu, pivots = map(as_nonscalar, lu_and_piv)
     b = as_nonscalar(b)
-    check_systems("lu_solve", tuple(lu.shape), tuple(b.shape))
+    arguments.check_systems("lu_solve", tuple(lu.shape), tuple(b.shape))
     if b.ndim < 2 < lu.ndim:
-        return of_column(lambda b: lu_solve((lu, pivots), b, trans, check_finite=check_finite), b)
+        return arguments.of_column(lambda b: lu_solve((lu, pivots), b, trans, check_finite=check_finite), b)
     solve = partial(ops.scipy.linalg_solve_triangular, lu, trans=trans, is_factor=True)
     exchanges = ops.scipy.linalg_row_exchanges(lu, pivots)
     if trans:
@@ -196,9 +187,9 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
     m, n = a.shape[-2:] if a.ndim > 1 else (0, 0)
     packed, pivots = ops.scipy.linalg_lu_factor(a, check_finite=check_finite)
     k = min(m, n)
-    below = ops.np.getitem(in_triangle(packed, True, True), (..., slice(None, k)))
+    below = ops.np.getitem(arguments.in_triangle(packed, True, True), (..., slice(None, k)))
     lower = ops.np.add(below, np.eye(m, k, dtype=packed.dtype.type(0).real.dtype))
-    upper = ops.np.getitem(in_triangle(packed, False), (..., slice(None, k), slice(None)))
+    upper = ops.np.getitem(arguments.in_triangle(packed, False), (..., slice(None, k), slice(None)))
     exchanges = ops.scipy.linalg_row_exchanges(packed, pivots)
     if permute_l:
         return ops.np.matmul(exchanges, lower), upper

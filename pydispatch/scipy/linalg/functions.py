@@ -19,16 +19,7 @@ from pydispatch.operators.decompositions import is_complex
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.packs import Joint
-from pydispatch.scipy.linalg.arguments import (
-    check_square,
-    matrices_batch,
-    named_example,
-    of_every_version,
-    over_stack,
-    precise,
-    square_meta,
-    stacks_batch,
-)
+from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.pack import FACE, SCIPY
 
 sylvester, = SCIPY.operators("linalg_solve_sylvester")
@@ -78,7 +69,7 @@ def largest(x):
 
 
 def direction_meta(a, e):
-    return MetaArray(broadcast((shape_of(a), shape_of(e))), precise(np.result_type(dtype_of(a), dtype_of(e))))
+    return MetaArray(broadcast((shape_of(a), shape_of(e))), arguments.precise(np.result_type(dtype_of(a), dtype_of(e))))
 
 
 def matrix_function(name, kernel, kernel_of_blocks):
@@ -90,10 +81,10 @@ def matrix_function(name, kernel, kernel_of_blocks):
         found = along(A.mT, g)
         return found if is_complex(A) or not is_complex(found) else found.real
 
-    SCIPY.declare(f"linalg_{name}", "Tensor A", kernel, square_meta(name), tags=("linalg",), vjp=vjp,
-                  jvp=lambda t, A: along(A, t), vmap=matrices_batch(name))
+    SCIPY.declare(f"linalg_{name}", "Tensor A", kernel, arguments.square_meta(name), tags=("linalg",), vjp=vjp,
+                  jvp=lambda t, A: along(A, t), vmap=arguments.matrices_batch(name))
     SCIPY.declare(f"linalg_{name}_direction", "Tensor a, Tensor e", direction_kernel(kernel_of_blocks),
-                  direction_meta, tags=("linalg",), vmap=stacks_batch,
+                  direction_meta, tags=("linalg",), vmap=arguments.stacks_batch,
                   differentiated_as=lambda a, e: corner(of_matrix(block_by_operators(a, e)), a.shape[-1]))
 
 
@@ -110,8 +101,9 @@ def checked(name, function):
     """Return the kernel of a function of square matrices, also of integers and of half precision."""
     def kernel(A):
         A = np.asarray(A)
-        check_square(name, A.shape, "A")
-        return function(A.astype(precise(A.dtype), copy=False)) if A.size else np.empty(A.shape, precise(A.dtype))
+        arguments.check_square(name, A.shape, "A")
+        dtype = arguments.precise(A.dtype)
+        return function(A.astype(dtype, copy=False)) if A.size else np.empty(A.shape, dtype)
     return kernel
 
 
@@ -145,8 +137,8 @@ def finite_logarithm(a):
 EXPM = checked("expm", linalg.expm)
 matrix_function("expm", EXPM, EXPM)
 # warnings and errors are those of the matrix itself, not of the blocks of its derivative
-matrix_function("logm", checked("logm", over_stack(finite_logarithm, "logm")),
-                quietly(checked("logm", over_stack(logarithm, "logm"))))
+matrix_function("logm", checked("logm", arguments.over_stack(finite_logarithm, "logm")),
+                quietly(checked("logm", arguments.over_stack(logarithm, "logm"))))
 
 
 def sqrtm_vjp(g, A, result):
@@ -154,9 +146,9 @@ def sqrtm_vjp(g, A, result):
     return found if is_complex(A) or not is_complex(found) else found.real
 
 
-SCIPY.declare("linalg_sqrtm", "Tensor A", checked("sqrtm", over_stack(linalg.sqrtm, "sqrtm")), square_meta("sqrtm"),
-              tags=("linalg",), vjp=sqrtm_vjp, jvp=lambda t, result: sylvester(result, result, t),
-              vmap=matrices_batch("sqrtm"))
+SCIPY.declare("linalg_sqrtm", "Tensor A", checked("sqrtm", arguments.over_stack(linalg.sqrtm, "sqrtm")),
+              arguments.square_meta("sqrtm"), tags=("linalg",), vmap=arguments.matrices_batch("sqrtm"),
+              vjp=sqrtm_vjp, jvp=lambda t, result: sylvester(result, result, t))
 
 
 def as_square(name: str, A: Any) -> Any:
@@ -164,7 +156,7 @@ def as_square(name: str, A: Any) -> Any:
     A = as_nonscalar(A)
     if A.ndim < 2 and A.size == 1:
         A = ops.np.reshape(A, (1, 1))
-    check_square(name, tuple(A.shape), "A")
+    arguments.check_square(name, tuple(A.shape), "A")
     return A
 
 
@@ -179,14 +171,14 @@ def expm(A: Any) -> Any:
     return ops.scipy.linalg_expm(as_square("expm", A))
 
 
-@of_every_version
+@arguments.of_every_version
 def sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
     """Compute the principal square root of a matrix. It is complex where SciPy's is."""
     refuse_error_estimate("sqrtm", disp)
     return ops.scipy.linalg_sqrtm(as_square("sqrtm", A))
 
 
-@of_every_version
+@arguments.of_every_version
 def logm(A: Any, disp: Any = None) -> Any:
     """Compute the principal logarithm of a matrix, in double precision. It is complex where SciPy's is."""
     refuse_error_estimate("logm", disp)
@@ -200,8 +192,8 @@ def logm(A: Any, disp: Any = None) -> Any:
 
 
 def check_sylvester(a, b, q):
-    check_square("solve_sylvester", a)
-    check_square("solve_sylvester", b, "b")
+    arguments.check_square("solve_sylvester", a)
+    arguments.check_square("solve_sylvester", b, "b")
     if len(q) < 2 or q[-2:] != (a[-1], b[-1]):
         raise ValueError(f"linalg.solve_sylvester: argument q has shape {q}, expected (..., {a[-1]}, {b[-1]}) beside "
                          f"a and b of shapes {a} and {b}")
@@ -210,7 +202,7 @@ def check_sylvester(a, b, q):
 
 def sylvester_kernel(a, b, q):
     batch = check_sylvester(a.shape, b.shape, q.shape)
-    dtype = precise(np.result_type(a, b, q))
+    dtype = arguments.precise(np.result_type(a, b, q))
     result = np.empty((*batch, *q.shape[-2:]), dtype)
     if not result.size:
         return result
@@ -220,13 +212,13 @@ def sylvester_kernel(a, b, q):
         try:
             row[...] = linalg.solve_sylvester(*each)
         except (LinAlgError, ValueError) as error:
-            raise type(error)(named_example("solve_sylvester", i, batch, str(error))) from error
+            raise type(error)(arguments.named_example("solve_sylvester", i, batch, str(error))) from error
     return result
 
 
 def sylvester_meta(a, b, q):
     batch = check_sylvester(shape_of(a), shape_of(b), shape_of(q))
-    return MetaArray((*batch, *shape_of(q)[-2:]), precise(np.result_type(*map(dtype_of, (a, b, q)))))
+    return MetaArray((*batch, *shape_of(q)[-2:]), arguments.precise(np.result_type(*map(dtype_of, (a, b, q)))))
 
 
 def sylvester_vjp(g, a, b, q_shape, result):
@@ -236,7 +228,7 @@ def sylvester_vjp(g, a, b, q_shape, result):
 
 
 SCIPY.declare("linalg_solve_sylvester", "Tensor a, Tensor b, Tensor q", sylvester_kernel, sylvester_meta,
-              tags=("linalg",), vjp=Joint(sylvester_vjp), vmap=stacks_batch,
+              tags=("linalg",), vjp=Joint(sylvester_vjp), vmap=arguments.stacks_batch,
               jvp=(lambda t, a, b, result: -sylvester(a, b, t @ result),
                    lambda t, a, b, result: -sylvester(a, b, result @ t),
                    lambda t, a, b: sylvester(a, b, t)))

@@ -19,17 +19,7 @@ from pydispatch.operators.decompositions import solve as regular
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.packs import Joint
-from pydispatch.scipy.linalg.arguments import (
-    check_finite_values,
-    check_square,
-    check_systems,
-    matrices_batch,
-    of_every_version,
-    over_stack,
-    precise,
-    square_meta,
-    systems_batch,
-)
+from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.triangular import cho_factor, cho_solve
 from pydispatch.scipy.pack import SCIPY
 
@@ -37,10 +27,10 @@ from pydispatch.scipy.pack import SCIPY
 def finite_squares(name, a, check_finite):
     """Check the argument and return it as square matrices in a precision of LAPACK."""
     a = np.asarray(a)
-    check_square(name, a.shape)
+    arguments.check_square(name, a.shape)
     if check_finite:
-        check_finite_values(name, a)
-    return a.astype(precise(a.dtype), copy=False)
+        arguments.check_finite_values(name, a)
+    return a.astype(arguments.precise(a.dtype), copy=False)
 
 
 def inv_kernel(a, check_finite=True):
@@ -48,7 +38,7 @@ def inv_kernel(a, check_finite=True):
     try:
         return np.linalg.inv(a)
     except LinAlgError:
-        return over_stack(np.linalg.inv, "inv")(a)      # finds the singular matrix
+        return arguments.over_stack(np.linalg.inv, "inv")(a)      # finds the singular matrix
 
 
 def det_kernel(a, check_finite=True):
@@ -57,52 +47,52 @@ def det_kernel(a, check_finite=True):
 
 def solve_kernel(a, b, check_finite=True):
     a, b = finite_squares("solve", a, check_finite), np.asarray(b)
-    check_systems("solve", a.shape, b.shape)
+    arguments.check_systems("solve", a.shape, b.shape)
     if check_finite:
-        check_finite_values("solve", b)
-    dtype = precise(np.result_type(a, b))
+        arguments.check_finite_values("solve", b)
+    dtype = arguments.precise(np.result_type(a, b))
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
     try:
         return np.linalg.solve(a, b)
     except LinAlgError:
-        over_stack(np.linalg.inv, "solve")(a)
+        arguments.over_stack(np.linalg.inv, "solve")(a)
         raise
 
 
 def solve_meta(a, b, check_finite=True):
     other = shape_of(b)
-    batch = check_systems("solve", shape_of(a), other)
+    batch = arguments.check_systems("solve", shape_of(a), other)
     return MetaArray((*batch, *(other if len(other) == 1 else other[-2:])),
-                     precise(np.result_type(dtype_of(a), dtype_of(b))))
+                     arguments.precise(np.result_type(dtype_of(a), dtype_of(b))))
 
 
 def det_meta(a, check_finite=True):
-    check_square("det", shape_of(a))
-    return MetaArray(shape_of(a)[:-2], precise(dtype_of(a)))
+    arguments.check_square("det", shape_of(a))
+    return MetaArray(shape_of(a)[:-2], arguments.precise(dtype_of(a)))
 
 
-SCIPY.declare("linalg_inv", "Tensor a, bool check_finite=True", inv_kernel, square_meta("inv"), tags=("linalg",),
-              vjp=lambda g, result: -(result.mT @ g @ result.mT), jvp=lambda t, result: -(result @ t @ result),
-              vmap=matrices_batch("inv"))
+SCIPY.declare("linalg_inv", "Tensor a, bool check_finite=True", inv_kernel, arguments.square_meta("inv"),
+              tags=("linalg",), vmap=arguments.matrices_batch("inv"),
+              vjp=lambda g, result: -(result.mT @ g @ result.mT), jvp=lambda t, result: -(result @ t @ result))
 SCIPY.declare("linalg_det", "Tensor a, bool check_finite=True", det_kernel, det_meta, tags=("linalg",),
               vjp=lambda g, a: g[..., None, None] * cofactor(a), jvp=lambda t, a: (cofactor(a) * t).sum((-2, -1)),
-              vmap=matrices_batch("det"))
+              vmap=arguments.matrices_batch("det"))
 SCIPY.declare("linalg_solve", "Tensor a, Tensor b, bool check_finite=True", solve_kernel, solve_meta, tags=("linalg",),
-              vjp=Joint(solve_vjp), vmap=systems_batch("solve"), jvp=(
+              vjp=Joint(solve_vjp), vmap=arguments.systems_batch("solve"), jvp=(
                   solve_jvp_of_a, lambda t, a, b_shape: solve_of_vectors(a, t) if len(b_shape) == 1 else regular(a, t)))
 
 
-@of_every_version
+@arguments.of_every_version
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None,
         lower: bool = False) -> Any:
     """Invert a matrix. `assume_a` specifies which elements of it are read."""
     check_structure("inv", assume_a)
     a = as_nonscalar(a)
-    check_square("inv", tuple(a.shape))
+    arguments.check_square("inv", tuple(a.shape))
     return ops.scipy.linalg_inv(as_read(a, assume_a, lower), check_finite)
 
 
-@of_every_version
+@arguments.of_every_version
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Compute the determinant of a matrix, always in double precision."""
     a = as_nonscalar(a)
@@ -146,13 +136,13 @@ def matrix_from(a: Any, lower: bool, mirrored: Any) -> Any:
     return ops.np.add(mean, ops.np.detach(ops.np.subtract(read, mean)))
 
 
-@of_every_version
+@arguments.of_every_version
 def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
           check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Any:
     """Solve a system. `assume_a` specifies which elements of the matrix are read."""
     a, b = as_nonscalar(a), as_nonscalar(b)
     check_structure("solve", assume_a)
-    check_systems("solve", tuple(a.shape), tuple(b.shape))
+    arguments.check_systems("solve", tuple(a.shape), tuple(b.shape))
     if assume_a in ("pos", "positive definite"):
         return cho_solve(cho_factor(a, lower, check_finite=check_finite), b, check_finite=check_finite)
     if assume_a in ("upper triangular", "lower triangular"):

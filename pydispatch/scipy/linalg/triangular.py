@@ -24,19 +24,7 @@ from pydispatch.operators.linalg import adjoint, conjugated
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.packs import Joint
-from pydispatch.scipy.linalg.arguments import (
-    check_finite_values,
-    check_square,
-    check_systems,
-    in_triangle,
-    matrices_batch,
-    named_example,
-    of_column,
-    over_stack,
-    precise,
-    square_meta,
-    systems_batch,
-)
+from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.pack import FACE, SCIPY
 
 triangular, = SCIPY.operators("linalg_solve_triangular")
@@ -53,12 +41,12 @@ def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite
     """
     unchecked = unit_diagonal or is_factor
     a, b = np.asarray(a), np.asarray(b)
-    batch = check_systems("solve_triangular", a.shape, b.shape)
+    batch = arguments.check_systems("solve_triangular", a.shape, b.shape)
     if check_finite:
-        check_finite_values("solve_triangular", a, b)
+        arguments.check_finite_values("solve_triangular", a, b)
     if batch == () and a.dtype is DOUBLE and b.dtype is DOUBLE and b.size:
         return solve_one_triangle(blas.dtrsm, a, b, trans, lower, unit_diagonal, unchecked, 0, ())
-    dtype = precise(np.result_type(a, b))
+    dtype = arguments.precise(np.result_type(a, b))
     if not b.size or not prod(batch):
         return np.empty((*batch, *b.shape[-2:]) if b.ndim > 1 else (*batch, *b.shape), dtype)
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
@@ -81,8 +69,8 @@ def solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, unchecked, i, b
     """
     if not unchecked and not (diagonal := a.diagonal()).all():
         zero = int((diagonal == 0).argmax())
-        raise LinAlgError(named_example("solve_triangular", i, batch,
-                                        f"singular matrix: resolution failed at diagonal {zero}"))
+        raise LinAlgError(arguments.named_example("solve_triangular", i, batch,
+                                                  f"singular matrix: resolution failed at diagonal {zero}"))
     columns = b[:, None] if b.ndim == 1 else b
     if (trans == 2 and a.dtype.kind == "c") or a.flags.f_contiguous:
         x = solve(1, a, columns, lower=lower, trans_a=trans, diag=unit_diagonal)
@@ -94,9 +82,9 @@ def solve_one_triangle(solve, a, b, trans, lower, unit_diagonal, unchecked, i, b
 def triangular_meta(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True,
                     is_factor=False):
     other = shape_of(b)
-    batch = check_systems("solve_triangular", shape_of(a), other)
+    batch = arguments.check_systems("solve_triangular", shape_of(a), other)
     core = other if len(other) == 1 else other[-2:]
-    return MetaArray((*batch, *core), precise(np.result_type(dtype_of(a), dtype_of(b))))
+    return MetaArray((*batch, *core), arguments.precise(np.result_type(dtype_of(a), dtype_of(b))))
 
 
 def solved(a, b, trans, lower, unit_diagonal, is_factor=False):
@@ -119,14 +107,14 @@ def triangular_vjp(g, a, result, b_shape, trans, lower, unit_diagonal, is_factor
         of_b = solve(a, g, 0 if trans else 1, lower, unit_diagonal, is_factor)
     left, right = (result, of_b) if trans else (of_b, result)
     of_a = left[..., :, None] * right[..., None, :] if len(b_shape) == 1 else left @ right.mT
-    of_a = -in_triangle(of_a, lower, unit_diagonal)
+    of_a = -arguments.in_triangle(of_a, lower, unit_diagonal)
     if trans == 2:
         of_a = conjugated(of_a)
     return sum_to(of_a, tuple(a.shape)), sum_to(of_b, b_shape)
 
 
 def triangular_jvp_of_a(t, a, result, b_shape, trans, lower, unit_diagonal, is_factor):
-    t = in_triangle(t, lower, unit_diagonal)
+    t = arguments.in_triangle(t, lower, unit_diagonal)
     t = t if not trans else t.mT if trans == 1 else adjoint(t)
     if len(b_shape) == 1:
         return -solved_vectors(a, (t @ result[..., None])[..., 0], trans, lower, unit_diagonal, is_factor)
@@ -141,7 +129,7 @@ SCIPY.declare(
     "linalg_solve_triangular", "Tensor a, Tensor b, int trans=0, bool lower=False, bool unit_diagonal=False, "
     "bool overwrite_b=False, bool check_finite=True, bool is_factor=False", triangular_kernel, triangular_meta,
     tags=("linalg",), vjp=Joint(triangular_vjp), jvp=(triangular_jvp_of_a, triangular_jvp_of_b),
-    vmap=systems_batch("solve_triangular"))
+    vmap=arguments.systems_batch("solve_triangular"))
 
 
 @FACE.array_function("linalg", operator=(2, 2, ("lower", "unit_diagonal", "check_finite")))
@@ -165,14 +153,14 @@ def cholesky_of_one(a, lower, clean):
 
 
 def cholesky_kernel(name, clean):
-    stacked = over_stack(cholesky_of_one, name)
+    stacked = arguments.over_stack(cholesky_of_one, name)
 
     def kernel(a, lower=False, overwrite_a=False, check_finite=True):
         a = np.asarray(a)
-        check_square(name, a.shape)
+        arguments.check_square(name, a.shape)
         if check_finite:
-            check_finite_values(name, a)
-        a = a.astype(precise(a.dtype), copy=False)
+            arguments.check_finite_values(name, a)
+        a = a.astype(arguments.precise(a.dtype), copy=False)
         if a.ndim > 2 and clean:
             try:
                 return np.linalg.cholesky(a, upper=not lower)
@@ -184,19 +172,19 @@ def cholesky_kernel(name, clean):
 
 def factor_vjp(g, result, lower):
     """Return the gradient of a factor. The other triangle holds elements of the matrix and is treated as constant."""
-    return cholesky_vjp(g, in_triangle(result, lower), not lower)
+    return cholesky_vjp(g, arguments.in_triangle(result, lower), not lower)
 
 
 def factor_jvp(t, result, lower):
-    return cholesky_jvp(t, in_triangle(result, lower), not lower)
+    return cholesky_jvp(t, arguments.in_triangle(result, lower), not lower)
 
 
 IS_CLEAN = np.lib.NumpyVersion(scipy.__version__) >= "1.18.0"   # whether the other triangle of `cho_factor` is zero
 for name, clean in (("cholesky", True), ("cho_factor", IS_CLEAN)):
     SCIPY.declare(
         f"linalg_{name}", "Tensor a, bool lower=False, bool overwrite_a=False, bool check_finite=True",
-        cholesky_kernel(name, clean), square_meta(name), tags=("linalg",), vjp=factor_vjp, jvp=factor_jvp,
-        vmap=matrices_batch(name))
+        cholesky_kernel(name, clean), arguments.square_meta(name), tags=("linalg",), vjp=factor_vjp, jvp=factor_jvp,
+        vmap=arguments.matrices_batch(name))
 
 
 @FACE.array_function("linalg")
@@ -216,9 +204,9 @@ def cho_solve(c_and_lower: Any, b: Any, overwrite_b: bool = False, check_finite:
     """Solve a system from the result of `cho_factor`."""
     c, lower = as_nonscalar(c_and_lower[0]), bool(c_and_lower[1])
     b = as_nonscalar(b)
-    check_systems("cho_solve", tuple(c.shape), tuple(b.shape))
+    arguments.check_systems("cho_solve", tuple(c.shape), tuple(b.shape))
     if b.ndim < 2 < c.ndim:
-        return of_column(lambda b: cho_solve((c, lower), b, check_finite=check_finite), b)
+        return arguments.of_column(lambda b: cho_solve((c, lower), b, check_finite=check_finite), b)
     solve = partial(ops.scipy.linalg_solve_triangular, lower=lower, is_factor=True)
     first, second = (0, 2) if lower else (2, 0)
     return solve(c, solve(c, b, first, check_finite=check_finite), second, check_finite=False)
