@@ -319,10 +319,11 @@ def _traced(
     if isinstance(flat, Functional):
         writer = next(filter(writes, graph.nodes), None)
         if writer is not None:
-            written = next((node.name for node in writer.all_input_nodes if node.op == "placeholder"), "an argument")
+            written = next((f"its argument {node.name.rpartition('_')[0]}" for node in writer.all_input_nodes
+                            if node.op == "placeholder"), "an argument")
             raise CompilationError(
-                f"compile: the function writes to its argument {written.rpartition('_')[0]}, and compiled functions "
-                "leave their arguments as they are\nreturn the new value, or write to a copy: ops.np.copy(x)")
+                f"compile: the function writes to {written}, and compiled functions leave their arguments as they are\n"
+                "return the new value, or write to a copy: ops.np.copy(x)")
     eliminate_dead_code(graph)
     _check_constants(graph)
     _check_results(graph)

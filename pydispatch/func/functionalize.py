@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, PythonInterpreter, PythonWrapper, Shell, Tensor, below_python
+from pydispatch._core import ActiveMode, OpOverload, PythonInterpreter, PythonWrapper, Shell, Tensor, below_python
+from pydispatch.autograd.function import AnyFunction
 from pydispatch.autograd.views import MAY_BE_A_COPY
 from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.functions import returned_by
@@ -170,6 +171,14 @@ class Functionalize(PythonInterpreter):
             return self.view(func, args, kwargs, sources)
         below_args, below_kwargs = self.arguments_below(args, kwargs)
         return self.fresh(func(*below_args, **below_kwargs))
+
+    def apply_function(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
+        """Call a Function below. A trace that would record the operators of its forward must not see it write."""
+        if not _core.lowered(self, _records_operators) or any(
+                _core.is_tracked_at(self.below(leaf), None) for leaf in tree_leaves(args)):
+            return super().apply_function(function, args, captured)
+        output = _core.with_grad_mode(False, function.forward, *args)
+        return tree_map(lambda leaf: leaf if _core.is_owned_by(leaf, self) else self.fresh(leaf), output)
 
     def value_of(self, wrapper: PythonWrapper) -> Any:
         """Return the value below, after all writes."""
@@ -385,6 +394,12 @@ class Functionalize(PythonInterpreter):
                         f"operator {func.name} writes to an argument that shares memory with another argument\n"
                         "pass a copy of one of them: ops.np.copy(array)"
                     )
+
+
+def _records_operators() -> bool:
+    """Return whether the innermost mode is a trace that records the operators of a Function, not its call."""
+    innermost = _core.current_state().innermost
+    return isinstance(innermost, ActiveMode) and innermost.mode._knows_bodies and not innermost.mode._records_functions
 
 
 def _kept_apart(array: Any) -> Any:

@@ -38,6 +38,17 @@ class Triple(Stateless):
         return g * 5
 
 
+class Filled(Triple):
+    """Triple, computed in an array that forward fills."""
+
+    @staticmethod
+    def forward(x):
+        y = pnp.zeros(x.shape)
+        y[...] = x
+        y *= 3
+        return y
+
+
 def without_gradient_in_part(x):
     with no_grad():
         y = x * x
@@ -64,6 +75,7 @@ FUNCTIONS_OF_ONE = {
     "writes": writing,
     "no gradient in part": without_gradient_in_part,
     "a Function": lambda x: (Triple.apply(x) * x).sum(),
+    "a Function that writes": lambda x: (Filled.apply(x) * x).sum(),
     "a checkpoint": lambda x: checkpoint(lambda x: ops.np.sin(x * x), x).sum(),
     "detached": lambda x: (ops.np.detach(x * x) * x).sum(),
     "a number": lambda x: ops.np.full((2,), 3.0).sum() * x.sum(),
@@ -128,7 +140,7 @@ IN_LOOPS = {
     "vmap of vmap": lambda f: lambda x: np.reshape([f(x), f(x * 2), f(x), f(x)], (2, 2)),
 }
 """References for transforms where an eager one might fail in the same way."""
-WITHOUT_FORWARD_MODE = ("a Function",)
+WITHOUT_FORWARD_MODE = ("a Function", "a Function that writes")
 FORWARD_MODE = ("jvp", "jvp of grad", "grad of jvp", "jacfwd", "hessian", "linearize")
 
 
