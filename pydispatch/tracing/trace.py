@@ -37,6 +37,7 @@ from pydispatch.exceptions import (
     DataDependentError,
     DispatchTypeError,
     FunctionalizationError,
+    NoDataError,
     NoKernelError,
 )
 from pydispatch.func.functions import TransformedFunction, returned_by
@@ -440,6 +441,8 @@ class TraceMode(DispatchMode):
         """Raise if a value that depends on the arguments is converted. Results of NumPy would become constants."""
         if not self._is_known(tensor):
             raise self._data_dependent(what, tensor)
+        if isinstance(bottom_of(tensor), Shell):
+            raise NoDataError(self._without_data(what, tensor))
 
     def follows(self, tensor: Tensor) -> bool:
         """Return whether a value depends on the arguments of the trace."""
@@ -713,7 +716,12 @@ class TraceMode(DispatchMode):
         if not self._is_known(value):
             raise self._data_dependent("a Python number", value)
         array = bottom_of(value)
-        return array.item() if isinstance(array, np.ndarray) and not self._is_of_a_level(value) else ops.np.item(value)
+        if isinstance(array, np.ndarray) and not self._is_of_a_level(value):
+            return array.item()
+        try:
+            return ops.np.item(value)
+        except DataDependentError:
+            raise DataDependentError(self._without_data("a Python number", value)) from None
 
     def _refuse_numbers(
         self, func: OpOverload | HigherOrderOperator | FunctionCall, result: Any, arrays: Sequence[Any]
@@ -736,6 +744,12 @@ class TraceMode(DispatchMode):
             "use operators: ops.np.where(condition, a, b) for `if`, np.stack for np.array, func on plain Tensors "
             "for super().__pydispatch__, or compute it before tracing and pass it as an argument"
         )
+
+    def _without_data(self, what: str, value: Any) -> str:
+        """Return the message for the use of a value that the traced function computes from constants."""
+        return (f"{self._node_of(value).name} was used as {what}, but has no values in a trace without data, such as "
+                f"that of compile (at {caller_site()})\n"
+                "make constants with NumPy's own functions (numpy.arange), or before the trace")
 
     # results
 

@@ -18,7 +18,7 @@ import pytest
 import pydispatch.numpy as pnp
 from pydispatch import DispatchMode, Tensor, autograd, below_python, compile, func, library, ops
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
+from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.library import Library
 from pydispatch.modes import current_mode, mode_stack, no_dispatch
 from pydispatch.subclasses import Shell
@@ -1328,3 +1328,14 @@ def test_captured_arrays_keep_their_operators():
     np.testing.assert_array_equal(graph(THREE), captured + THREE)
     captured[0] = 99.0      # a constant is a copy
     np.testing.assert_array_equal(graph(THREE), 10 * (OTHER + THREE))
+
+
+@pytest.mark.parametrize("read", [float, lambda t: t.item(), lambda t: t.tolist(), np.asarray])
+def test_a_trace_without_data_names_the_constant_that_has_no_values(read):
+    def scaled(x):
+        return x * read(pnp.arange(3.0)[2])
+
+    remedy = r"getitem was used as .*, but has no values .*compile \(at .*test_trace\.py:\d+\)\n.*numpy\.arange"
+    with pytest.raises((DataDependentError, NoDataError), match=remedy):
+        compile(scaled)(THREE)
+    np.testing.assert_array_equal(make_fx(scaled)(THREE)(THREE), scaled(THREE))
