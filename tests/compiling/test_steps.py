@@ -74,4 +74,5 @@ def test_the_passes_name_only_the_kinds_that_they_are_about():
     named = {path.stem: {kind for kind in kinds if kind in path.read_text()} for path in (ROOT / "passes").glob("*.py")}
     assert named == {"__init__": set(), "dead_code": {"LoopStep", "RepeatStep"}, "ordering": {"LoopStep", "RepeatStep"},
                      "fusion": {"LoopStep", "BlocksStep"}, "memory": {"LoopStep", "BlocksStep"},
-                     "encoding": {"LoopStep", "BlocksStep"}, "carries": {"LoopStep", "RepeatStep"}}
+                     "encoding": {"LoopStep", "BlocksStep"}, "carries": {"LoopStep", "RepeatStep"},
+                     "invariants": {"LoopStep", "RepeatStep"}}
