@@ -110,7 +110,8 @@ def extents_of(terms: Terms, shapes) -> dict[str, int]:
 def einsum_kernel(subscripts, x1, x2=None, others=None, *, dtype=None, casting="safe", optimize=False):
     """Compute the sum of products.
 
-    Two operands are multiplied as matrices where possible. With `optimize`, more operands are contracted two at a time.
+    Two operands are multiplied as matrices where possible. More operands are contracted two at a time if that takes far
+    fewer products, or with `optimize`.
     """
     if x2 is None:
         result = c_einsum(subscripts, x1, dtype=dtype, casting=casting)
@@ -123,14 +124,38 @@ def einsum_kernel(subscripts, x1, x2=None, others=None, *, dtype=None, casting="
             if product is not None and x1.dtype is x2.dtype and x1.dtype.char in OF_BLAS:
                 return product.of(x1, x2)
         return c_einsum(subscripts, x1, x2)
-    if not optimize:
-        return c_einsum(subscripts, x1, x2, *others)
     operands = [np.asarray(x) for x in (x1, x2, *others)]
-    steps = steps_of(subscripts, tuple([x.shape for x in operands]))
-    for positions, names, product in steps:
+    shapes = tuple([x.shape for x in operands])
+    if not optimize and not is_shortened(subscripts, shapes):
+        return c_einsum(subscripts, *operands)
+    for positions, names, product in steps_of(subscripts, shapes):
         chosen = taken_off(operands, positions)
         operands.append(c_einsum(names, *chosen) if product is None else product.of(*chosen))
     return operands[0]
+
+
+@lru_cache(maxsize=1024)
+def is_shortened(subscripts, shapes):
+    """Return whether contractions of two operands at a time take far fewer products than a loop over all axes."""
+    terms = terms_of(subscripts, tuple(map(len, shapes)))
+    extents = extents_of(terms, shapes)
+    n = prod(extents.values())
+    return n > OF_VECTORS and 2 * sum([prod([extents[letter] for letter in {*names} - {*",->"}])
+                                       for _, names, _ in steps_of(subscripts, shapes)]) < n
+
+
+def products_of_call(
+    subscripts: str, operands: Sequence[Any], dtype: Any = None, casting: str = "safe", optimize: Any = False
+) -> list[tuple[Any, MatrixProduct]] | None:
+    """Return the contractions of a call as (positions, product of matrices), or None if the kernel has other loops."""
+    shapes = tuple([x.shape for x in operands])
+    if (dtype is not None or casting != "safe" or len({x.dtype for x in operands}) != 1 or len(operands) < 2
+            or operands[0].dtype.char not in OF_BLAS
+            or (prod([x.size for x in operands]) <= LOOKED_UP if len(operands) == 2 else
+                not optimize and not is_shortened(subscripts, shapes))):
+        return None
+    steps = [(positions, product) for positions, _, product in steps_of(subscripts, shapes)]
+    return None if any(product is None for _, product in steps) else steps
 
 
 Axes = tuple[int, ...] | None
