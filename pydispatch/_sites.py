@@ -208,7 +208,7 @@ _ours = _Ours()
 
 def frames_to_caller(depth: int = 1) -> int:
     """Return the `stacklevel` for warnings at the user's call. Frames below `depth` are known to be the package's."""
-    frame_at, known = sys._getframe, _ours      # not f_back, which fails without a MemoryError
+    frame_at, known = sys._getframe, _ours      # f_back can fail without raising MemoryError
     try:
         while known[frame_at(depth).f_globals["__name__"]]:     # quick: a trace needs its caller at each operator
             depth += 1

@@ -107,7 +107,7 @@ class GraphError(DispatchError, RuntimeError):
 
 
 class CompilationError(DispatchError, RuntimeError):
-    """A function cannot be compiled as it is."""
+    """A function cannot be compiled in this form."""
 
 
 class ConvergenceError(DispatchError, RuntimeError):

@@ -37,7 +37,7 @@ class Shadowed(DispatchMode):
         return result
 
     def shadow(self, value):
-        """Return the shadow of an array, the array in float64 if it has none. Anything else as it is."""
+        """Return the shadow of an array, the array in float64 if it has none, and anything else unchanged."""
         if not isinstance(value, ARRAYS) or value.dtype != np.float32:
             return value
         return self.shadows[id(value)][1] if id(value) in self.shadows else ops.np.astype(value, np.float64)

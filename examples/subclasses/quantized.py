@@ -29,7 +29,7 @@ class Quantized(Tensor):
 
 
 def dequantize(value):
-    """Return a Quantized array as an array of floats. Anything else as it is."""
+    """Return a Quantized array as an array of floats, and anything else unchanged."""
     return value.codes * value.scale if isinstance(value, Quantized) else value
 
 

@@ -128,7 +128,7 @@ def is_c_function(value: Any) -> bool:
 
 
 def capsule_of(value: Any) -> Any:
-    """Return the capsule in a `scipy.LowLevelCallable`, or any other value as it is."""
+    """Return the capsule in a `scipy.LowLevelCallable`, or any other value unchanged."""
     if isinstance(value, tuple) and type(value).__name__ == "LowLevelCallable":
         return tuple.__getitem__(value, 0)      # LowLevelCallable's __getitem__ raises
     return value

@@ -76,7 +76,7 @@ class CustomDerivative:
 
 
 def compile_derivative(op: OpOverload, schema: Schema, source: Any) -> Any:
-    """Compile a declaration to a Derivative, or return a CustomDerivative as it is.
+    """Compile a declaration to a Derivative, or return a CustomDerivative unchanged.
 
     Returns None if the results are never tracked. Raises NoDerivativeError if the operator has no derivative.
     """

@@ -123,9 +123,9 @@ class Surroundings:
         self.n_children_drawn = sum(bool(getattr(bits.seed_seq, "spawn_key", ())) for bits in found.values())
 
     def _is_drawn(self, generator: Any) -> bool:
-        """Return whether operators may have changed the state, or code that runs again with a copy of the generator.
+        """Return whether operators, or repeated code with a copy of the generator, may have changed the state.
 
-        Operators draw nothing without data, and from copies in later runs.
+        Without data operators draw nothing, and in later runs they draw from copies.
         """
         if self._repeats or _core.current_state().default_backend == "Meta":
             return randomness.is_handed_out(generator)

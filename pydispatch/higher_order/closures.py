@@ -215,7 +215,7 @@ class FlatFunction:
         return result
 
     def note_stack(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function, and note the interpreters of this call. Only a value of an earlier step is lost."""
+        """Call a function, and note its interpreters: values of earlier steps count as lost, not those of this call."""
         self.n_steps += 1
         state = _core.current_state()
         if self.surroundings is not None and state.default_backend != "Meta":
@@ -790,7 +790,7 @@ def _prepare_later_runs(
     again: Callable[..., Any] = function.again_as_a_step if state else surroundings.again
     is_traced = any(mode._knows_bodies for mode in _core.active_modes())
     if surroundings.source and (is_traced or surroundings.drawn):
-        function.refuse_state("")       # draws of operators began in other states than those of one run
+        function.refuse_state("")       # operators began to draw in another state than in a single run
     if is_forward and not state:
         end_lost(function.who, surroundings)
     if state:

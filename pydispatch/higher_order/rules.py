@@ -318,8 +318,8 @@ def is_recorded_whole(
 ) -> bool:
     """Return whether the operators that a call makes may be recorded in its interpreter.
 
-    They may only if nothing has to see one call. `run` is the rule that the operator has for NumPy arrays. Functions
-    may use values of the interpreter that are not among their arguments, unless all values that they use are known.
+    They may if nothing has to see the call as a whole. `run` is the operator's rule for NumPy arrays. Functions may use
+    values of the interpreter that are not among their arguments, unless all values that they use are known.
     """
     if any(isinstance(function, Lifted) and not function.is_open for function in functions):
         return False

@@ -184,7 +184,7 @@ cdef bint holds_all(tuple links) except -1:
 
 
 cdef int check_guard(Plan plan, Py_ssize_t n_arguments, tuple guard) except -1:
-    """Raise unless a guard describes so many arguments, with the inputs of a plan as their arrays."""
+    """Raise unless a guard describes this number of arguments, whose arrays are the inputs of a plan."""
     cdef Py_ssize_t place = 0
     arrays = []
     for _ in range(n_arguments):

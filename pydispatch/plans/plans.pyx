@@ -66,7 +66,7 @@ cdef class Plan:
             raise ValueError(f"a plan of {len(inputs)} inputs, {len(constants)} constants and {len(results)} results "
                              f"needs more than {n_entries} addresses")
         if not 0 <= arena_size < MOST_BYTES:
-            raise ValueError(f"a plan has a workspace of {arena_size} bytes")
+            raise ValueError(f"the workspace of a plan has {arena_size} bytes, expected 0 to {MOST_BYTES - 1}")
         labels = []
         for described in steps:
             if type(described) is not tuple or len(described) != 12:

@@ -12,7 +12,7 @@ from pydispatch.exceptions import DispatchError
 def name_function(name: str, error: Exception) -> None:
     """Begin an error's message with the name of a function, such as "linalg.inv".
 
-    A message that already begins with the name, or a part of it, is left as it is. So are pydispatch's own errors,
+    A message that already begins with the name, or a part of it, is left unchanged. So are pydispatch's own errors,
     which name the operator or function that they are about.
     """
     found = str(error).partition("(")[0].partition(":")[0]

@@ -93,5 +93,5 @@ def wrapper_class(name="W", log=None, base=Tensor):
 
 
 def unwrap(value):
-    """Return the array that an instance of a wrapper class has. Anything else as it is."""
+    """Return the array that an instance of a wrapper class has, and anything else unchanged."""
     return getattr(value, "inner", value)

@@ -1,4 +1,4 @@
-"""The Python array API standard: every name, what a namespace tells about itself, and libraries that speak it."""
+"""The Python array API standard: every name, the information that namespaces give, and libraries that use it."""
 
 import inspect
 import subprocess

@@ -85,7 +85,7 @@ def test_every_allocation_fails_once(call):
             call()
         except MemoryError:
             pass
-        except SystemError as error:        # NumPy's: it forgot to raise
+        except SystemError as error:        # of NumPy, which returned NULL and raised nothing
             assert "<ufunc 'multiply'> returned NULL without" in str(error)  # noqa: PT017
         finally:
             testcapi.remove_mem_hooks()

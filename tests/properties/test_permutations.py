@@ -228,7 +228,7 @@ def probes(op: object) -> Iterator[tuple[str, str]]:
 
 
 def entries(table: str) -> dict[str, str]:
-    """Return a table as it is printed, by key, less the definition sites."""
+    """Return a printed table, by key, without the definition sites."""
     lines = (line.partition(": ") for line in table.splitlines())
     return {key: re.sub(r" at \S+:\d+ ", " ", entry) for key, _, entry in lines}
 

@@ -49,7 +49,7 @@ def raw_array(a: Any, name: str) -> Any:
 
 
 def with_zeros(name: str, x: Any) -> Any:
-    """Make a sparse argument dense and return any other as it is. Raise VmapError for a batch of sparse ones."""
+    """Make a sparse argument dense and return any other unchanged. Raise VmapError for a batch of sparse ones."""
     if not is_sparse_value(x):
         return x
     raw_array(x, name)

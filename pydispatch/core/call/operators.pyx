@@ -198,7 +198,7 @@ cdef class OpOverload:
         return steal(call_by_slot(<PyObject*>self, self.vectorcall, <PyObject*>args, <PyObject*>kwargs))
 
     def redispatch(self, DispatchKeySet keyset, /, *args, **kwargs):
-        """Call the kernel of the highest key of `keyset`, which is used as it is: no argument and no guard adds to it.
+        """Call the kernel of the highest key of `keyset`, which is used unchanged: no argument or guard adds to it.
 
         Use it in a kernel registered with `with_keyset=True`: `op.redispatch(keys & DispatchKeySet.full_after(key),
         ...)`.

@@ -290,7 +290,7 @@ cdef PyObject* map_converted(Loop* loop, Operands* operands, TypedLoop* typed) e
 
 cdef bint convert_operands(Operands* operands, int loop_type, cnp.npy_intp n, double (*copies)[MOST_CONVERTED],
                            cnp.npy_intp* steps) noexcept:
-    """Write the operands without gaps as numbers of the loop's type. Return False if NumPy may warn about it."""
+    """Copy the operands without gaps to the loop's type. Return False if NumPy might warn about the conversion."""
     cdef cnp.npy_intp step, k
     cdef int i
     for i in range(operands.n):

@@ -22,7 +22,7 @@ cdef enum:              # operators on a part of the first argument, which a key
 cdef enum:              # how an operator squares its first argument
     ALWAYS = 1
     BY_EXPONENT = 2         # if its second argument is the number 2
-    BY_ITSELF = 3           # if its second argument is the same
+    BY_ITSELF = 3           # if both arguments are the same value
 
 cdef enum:              # flags of nodes
     COMPLEX = 1             # gradients are conjugated before and after the formulas

@@ -238,7 +238,7 @@ cdef class MetaArray:
 
     @property
     def base(self):
-        """The array that owns the memory which this one, a view, would share, or None for an owner."""
+        """For a view, the array that would own its memory, else None."""
         return self.owner
 
     @base.setter

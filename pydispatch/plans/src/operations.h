@@ -42,7 +42,7 @@ typedef union {
 
 enum { OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL, N_ELEMENT_TYPES };
 
-/* The numbers of the operations, and what C has to know of their classes. */
+/* The numbers of the operations, and the properties of their classes that C needs. */
 #define NUMBER_OF(name, ...) DO_##name,
 enum { CODED(NUMBER_OF) N_ON_ELEMENTS, LAST_CODED = N_ON_ELEMENTS - 1, CALLED(NUMBER_OF) N_OPERATIONS };
 typedef enum { TWO, TWO_FLOATS, ONE, ROOT, ONE_BY_ONE, COMPARISON, EXTREME, LOGICAL, NOT } OperationClass;

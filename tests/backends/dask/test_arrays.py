@@ -102,7 +102,7 @@ def test_calls_are_lazy_and_equal_numpys(sample):
 
 
 def of_unknown_sizes(x: np.ndarray) -> Any:
-    """Return the same elements, in chunks of which Dask does not know how many rows they have."""
+    """Return the same elements in chunks whose numbers of rows Dask does not know."""
     rows = uneven(x)
     return rows[da.from_array(np.ones(len(x), bool), chunks=rows.chunks[:1])] if x.ndim else rows
 
