@@ -5,6 +5,7 @@ No docstring opens with a relative. First paragraphs ask no questions, and no se
 benchmarks, examples and tools keep to the same rules, in comments too, and so do the comments of the C headers.
 """
 
+import functools
 import io
 import re
 import tokenize
@@ -31,9 +32,15 @@ FAULTS_OF_C = {**FAULTS_OF_COMMENTS, "opens with So": r"(?:^|[.:])\s+So\b"}
 CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)
 
 
+@functools.lru_cache(1)
+def tokens_of(source: str) -> list[tokenize.TokenInfo]:
+    """Return the tokens of a file, of which docstrings and comments are read in turn."""
+    return list(tokenize.generate_tokens(io.StringIO(source).readline))
+
+
 def docstrings(source: str) -> Iterator[tuple[int, str, str, str]]:
     """Yield the line, the decorators, the header and the text of each docstring, of Python and of Cython."""
-    tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+    tokens = tokens_of(source)
     line: list[str] = []
     header, decorators = "", ""
     for i, token in enumerate(tokens):
@@ -76,7 +83,7 @@ def faults(source: str, *, of_package: bool = True) -> Iterator[str]:
 
 
 def faults_of_comments(source: str) -> Iterator[str]:
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokens_of(source):
         if token.type == tokenize.COMMENT:
             text = CODE.sub("x", token.string)
             for fault, pattern in FAULTS_OF_COMMENTS.items():

@@ -231,7 +231,7 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
 def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str | Cell, ...]]:
     """Yield a row per call, compared with the first of them."""
     with quiet():
-        rounds = time_in_rounds([make_loop(call, names) for call in calls], 201)
+        rounds = time_in_rounds([make_loop(call, names) for call in calls], 61)
     direct = statistics.median(times[0] for times in rounds)
     for i, call in enumerate(calls):
         time = statistics.median(times[i] for times in rounds)
