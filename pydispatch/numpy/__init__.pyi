@@ -26,17 +26,16 @@ from numpy import (
     getbufsize as getbufsize, geterr as geterr, geterrcall as geterrcall, half as half, index_exp as index_exp,
     indices as indices, inexact as inexact, inf as inf, info as info, int16 as int16, int32 as int32,
     int64 as int64, int8 as int8, int_ as int_, intc as intc, integer as integer, intp as intp,
-    is_busday as is_busday, isdtype as isdtype, isfortran as isfortran, isscalar as isscalar,
-    issubdtype as issubdtype, iterable as iterable, little_endian as little_endian, load as load,
-    loadtxt as loadtxt, long as long, longdouble as longdouble, longlong as longlong, mask_indices as mask_indices,
-    matrix as matrix, memmap as memmap, mgrid as mgrid, min_scalar_type as min_scalar_type,
-    mintypecode as mintypecode, nan as nan, ndarray as ndarray, ndindex as ndindex, nditer as nditer,
-    nested_iters as nested_iters, newaxis as newaxis, number as number, object_ as object_, ogrid as ogrid,
-    pi as pi, poly1d as poly1d, printoptions as printoptions, promote_types as promote_types, recarray as recarray,
-    record as record, s_ as s_, sctypeDict as sctypeDict, set_printoptions as set_printoptions,
-    setbufsize as setbufsize, seterr as seterr, seterrcall as seterrcall, short as short,
-    show_config as show_config, show_runtime as show_runtime, signedinteger as signedinteger, single as single,
-    str_ as str_, test as test, timedelta64 as timedelta64, tril_indices as tril_indices,
+    is_busday as is_busday, isdtype as isdtype, isfortran as isfortran, issubdtype as issubdtype,
+    iterable as iterable, little_endian as little_endian, load as load, loadtxt as loadtxt, long as long,
+    longdouble as longdouble, longlong as longlong, mask_indices as mask_indices, matrix as matrix,
+    memmap as memmap, mgrid as mgrid, min_scalar_type as min_scalar_type, mintypecode as mintypecode, nan as nan,
+    ndarray as ndarray, ndindex as ndindex, nditer as nditer, nested_iters as nested_iters, newaxis as newaxis,
+    number as number, object_ as object_, ogrid as ogrid, pi as pi, poly1d as poly1d, printoptions as printoptions,
+    promote_types as promote_types, recarray as recarray, record as record, s_ as s_, sctypeDict as sctypeDict,
+    set_printoptions as set_printoptions, setbufsize as setbufsize, seterr as seterr, seterrcall as seterrcall,
+    short as short, show_config as show_config, show_runtime as show_runtime, signedinteger as signedinteger,
+    single as single, str_ as str_, test as test, timedelta64 as timedelta64, tril_indices as tril_indices,
     triu_indices as triu_indices, typecodes as typecodes, typename as typename, ubyte as ubyte, ufunc as ufunc,
     uint as uint, uint16 as uint16, uint32 as uint32, uint64 as uint64, uint8 as uint8, uintc as uintc,
     uintp as uintp, ulong as ulong, ulonglong as ulonglong, unsignedinteger as unsignedinteger, ushort as ushort,
@@ -579,6 +578,7 @@ def isin(element: _Raw, test_elements: NDArray[Any], assume_unique: Any = ..., i
 @overload
 def isin(element: Any, test_elements: Any, assume_unique: Any = ..., invert: Any = ..., *, kind: Any = ...) -> Any: ...
 def isrealobj(x: Any) -> builtins.bool: ...
+def isscalar(element: Any) -> Any: ...
 @overload
 def ix_(*args: _Array) -> tuple[_Array, ...]: ...
 @overload

@@ -30,6 +30,12 @@ def ndim(a: Any) -> int:
 
 
 @array_function(constant=True)
+def isscalar(element: Any) -> bool:
+    """Return whether the value is a scalar, such as an element of an array, and no array."""
+    return _core.is_scalar(element) if isinstance(element, Tensor) else np.isscalar(element)
+
+
+@array_function(constant=True)
 def size(a: Any, axis: Any = None) -> int:
     """Return the number of elements, in total or along axes."""
     a = as_nonscalar(a)

@@ -224,7 +224,8 @@ def flags_of(self: Tensor) -> Flags:
     This works for a tracked Tensor, too, since its values are not used.
     """
     array = _core.bottom_array(self)
-    return Flags(np.asarray(self).flags if not isinstance(array, np.ndarray) else read_only(array).flags)
+    array = array if isinstance(array, np.ndarray) else np.asarray(self)
+    return Flags((read_only(array) if _core.is_scalar(self) else array).flags)
 
 
 class FlatView:
@@ -271,7 +272,7 @@ _core.extend(
     to_device=to_device,
     __dlpack__=dlpack, __dlpack_device__=dlpack_device,
     flat=property(FlatView, set_flat, doc="The elements as a vector, to read, write to and iterate over."),
-    flags=property(flags_of, doc="The flags of a read-only view of the array under it. They cannot be set."),
+    flags=property(flags_of, doc="The flags of the array under it. They cannot be set."),
     base=property(lambda self: None, doc="None: the tape records which Tensors share memory, the Tensors do not."),
     **{name: method_of(name) for name in OF_FUNCTIONS}, **{name: method_of_bytes(name) for name in OF_BYTES},
     **{name: refused(name) for name in REFUSED},

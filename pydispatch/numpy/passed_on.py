@@ -28,7 +28,7 @@ FUNCTIONS = (
     # files and memory, which give arrays
     "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "fromstring", "frombuffer", "fromiter",
     # shapes and indices
-    "broadcast_shapes", "iterable", "isscalar", "isfortran", "indices", "fromfunction", "diag_indices", "tril_indices",
+    "broadcast_shapes", "iterable", "isfortran", "indices", "fromfunction", "diag_indices", "tril_indices",
     "triu_indices", "mask_indices",
     # dates
     "busday_count", "busday_offset", "is_busday", "datetime_as_string", "datetime_data",

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
-from pydispatch import Tensor
+from pydispatch import Tensor, compile
 from pydispatch.autograd import grad
 from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.func import grad as grad_of
 from pydispatch.func import vmap
+from pydispatch.tracing import make_fx
 
 X = np.arange(6.0).reshape(2, 3) / 3
 
@@ -82,3 +84,24 @@ def test_requirements_are_strings():
 def test_matrices_of_their_own_class_are_refused(name):
     with pytest.raises(DispatchTypeError, match=f"numpy.{name} takes no Tensor"):
         getattr(pnp, name)(Tensor(X))
+
+
+SCALARS = {"element": lambda x: x[0, 1], "sum": lambda x: x.sum(), "product": lambda x: x[0] @ x[1],
+           "position": lambda x: x.argmax(), "number": lambda x: 2.5, "text": lambda x: "a",
+           "view": lambda x: x[0, 1, ...], "array": lambda x: x,
+           "0-d array": lambda x: x.sum(keepdims=True).reshape(()), "list": lambda x: [1.0]}
+
+
+@pytest.mark.parametrize("value", SCALARS)
+def test_isscalar_is_true_of_what_numpy_returns_as_scalars(value):
+    found = []
+
+    def asked(x):
+        found.append(pnp.isscalar(SCALARS[value](x)))
+        return (x * x).sum()
+
+    for way in (lambda f: f, grad_of, vmap, make_fx, compile):
+        way(asked)(np.stack([X, X]) if way is vmap else X)
+    asked(Tensor(X))
+    assert set(found) == {np.isscalar(SCALARS[value](X))}
+    assert all(type(answer) is bool for answer in found)
