@@ -13,6 +13,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
+from pydispatch.compiling import array_rules, rules
 from pydispatch.compiling.builder import Builder, CannotLowerError, QuietSite, native
 from pydispatch.compiling.control_flow import BODIES, graph_at_call
 from pydispatch.compiling.numbers import read_numbers
@@ -33,6 +34,8 @@ from pydispatch.tracing.values import LEAVES, map_values, values_in
 from pydispatch.tree import tree_leaves
 
 LEAVES.add(Value)
+RULE_MODULES = (rules, array_rules)
+"""The modules whose import registers the rules."""
 
 
 def lower_graph(builder: Builder, graph: Graph, given: Sequence[Any]) -> Any:
@@ -317,33 +320,36 @@ class MadeGenerator:
 
 
 class OperatorCall:
-    """A step that calls an operator or function and copies its results to their places in the plan.
+    """A step that calls an operator or function, of which each run stores the results in their places.
 
-    It gets copies of the inputs at the positions `copied`, because it may keep them and the plan reuses their memory.
+    The call gets copies of the inputs at the positions `copied`, because it may keep them and the plan reuses their
+    memory. The core calls the `direct` target on the inputs itself, unless the result is a generator that is `made`.
     """
 
     def __init__(
         self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], copied: Sequence[int],
         made: MadeGenerator | None
     ) -> None:
-        self.target, self.args, self.kwargs, self.copied, self.made = target, args, kwargs, copied, made
+        self.target, self.args, self.kwargs, self.made = target, args, kwargs, made
         inside = values_in([*[arg for arg in args if type(arg) is not Slot], kwargs])
         # other functions may change their arguments, so each call needs new ones
         self._is_flat = isinstance(target, OpOverload) and not any(
             type(leaf) in (Slot, MadeGenerator) for leaf in inside) and not any(
             type(arg) is MadeGenerator for arg in args)
+        slots = [arg.position for arg in args if type(arg) is Slot]
+        is_plain = self._is_flat and not kwargs and slots == list(range(len(args)))
+        self.direct = None if made else target if is_plain else self._apply, tuple(copied)
 
     def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> None:
-        if self.copied:
-            inputs = tuple([array.copy() if i in self.copied else array for i, array in enumerate(inputs)])
+        assert self.made is not None
+        self.made.put(self._apply(*inputs))
+
+    def _apply(self, *inputs: Array) -> Any:
         args, kwargs = self._arguments(inputs)
-        result = self.target(*args, **kwargs)
-        if self.made is not None:
-            self.made.put(result)
-            return
-        if type(result) is np.ndarray and len(outputs) == 1:
-            self._copy(result, outputs[0])
-            return
+        return self.target(*args, **kwargs)
+
+    def store(self, result: Any, outputs: tuple[Array, ...]) -> None:
+        """Copy results to their places. The core does so itself for one array of the expected shape and dtype."""
         found = [leaf for leaf in tree_leaves(result) if leaf is not None]
         if len(found) != len(outputs):
             raise CompilationError(f"{name_of(self.target)} returned {len(found)} arrays, expected {len(outputs)}, as "

@@ -19,6 +19,7 @@ from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop, 
 from pydispatch.compiling.steps import LoopStep
 from pydispatch.compiling.values import Array, Value, coalesced
 from pydispatch.operators import DECLARATIONS
+from pydispatch.operators.declare import LIBRARY
 
 Rule = Callable[..., Any]
 R = TypeVar("R", bound=Rule)
@@ -33,7 +34,7 @@ def lowers(*names: str) -> Callable[[R], R]:
     """
     def register(rule: R) -> R:
         for name in names:
-            assert name in DECLARATIONS, name
+            assert name in DECLARATIONS or LIBRARY.family_of(name), name
             RULES[f"np::{name}"] = rule
         return rule
 
@@ -76,7 +77,7 @@ def take(builder: Builder, spec: Any, a: Any, indices: Any, axis: int | None = N
     _only_defaults({"mode": mode}, mode="raise")
     source = builder.as_value(a)
     if axis is None or not source.shape:       # NumPy treats a number as a vector of one element
-        source, axis = reshape(builder, _Shape((source.template.size,)), source), 0
+        source, axis = reshape(builder, Shape((source.template.size,)), source), 0
     return gathered(builder, source, builder.as_value(indices), normalize_axis_index(axis, len(source.shape)))
 
 
@@ -349,7 +350,7 @@ def take_along_axis(builder: Builder, spec: Any, arr: Any, indices: Any, axis: i
     if indices.dtype.kind not in "iu" or indices.dtype == np.uint64:
         raise CannotLowerError("the positions are not integers that fit into int64")
     if axis is None:
-        arr, axis = reshape(builder, _Shape((arr.template.size,)), arr), 0
+        arr, axis = reshape(builder, Shape((arr.template.size,)), arr), 0
     if len(arr.shape) == 1:
         return gathered(builder, arr, indices, 0)
     return picked(builder, spec, arr, _grid_with(builder, arr, indices, axis))
@@ -380,7 +381,7 @@ def repeat(builder: Builder, spec: Any, a: Any, repeats: Sequence[int], axis: in
     """Lower to a gather of layers."""
     a = builder.as_value(a)
     if axis is None or not a.shape:     # NumPy treats a number as a vector of one element
-        a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
+        a, axis = reshape(builder, Shape((a.template.size,)), a), 0
     axis = normalize_axis_index(axis, len(a.shape))
     return gathered(builder, a, builder.constant(np.arange(a.shape[axis]).repeat(repeats)), axis)
 
@@ -402,7 +403,7 @@ def roll(builder: Builder, spec: Any, a: Any, shift: Sequence[int], axis: Sequen
     """Lower to copies of the two parts along each axis in turn."""
     value = builder.as_value(a)
     if axis is None:
-        flat = reshape(builder, _Shape((value.template.size,)), value)
+        flat = reshape(builder, Shape((value.template.size,)), value)
         return reshape(builder, spec, rolled(builder, flat, sum(shift), 0))
     axes = normalize_axis_tuple(axis, len(value.shape), allow_duplicate=True)
     for by, along in zip(*map(np.ravel, np.broadcast_arrays(shift, axes)), strict=True):
@@ -512,7 +513,7 @@ def concatenate(
         raise CannotLowerError("of an array without axes")
     result = builder.fresh(spec.shape, spec.dtype)
     if axis is None:
-        arrays = [reshape(builder, _Shape((array.template.size,)), array) for array in arrays]
+        arrays = [reshape(builder, Shape((array.template.size,)), array) for array in arrays]
         axis = 0
     axis, start = normalize_axis_index(axis, len(spec.shape)), 0
     for array in arrays:
@@ -570,9 +571,12 @@ def _without_first_axes(builder: Builder, value: Value, ndim: int) -> Value:
     return value
 
 
-class _Shape:
-    def __init__(self, shape: tuple[int, ...]) -> None:
+class Shape:
+    """What rules need of an ArraySpec."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None = None) -> None:
         self.shape = shape
+        self.dtype = dtype
 
 
 # --- new arrays ------------------------------------------------------------------------------------------------------
@@ -783,7 +787,7 @@ def _search_rule(extreme: np.ufunc) -> Rule:
         if a.dtype.kind not in "iuf" or not 0 < a.template.size <= MOST_SEARCHED or a.constant is not None:
             raise CannotLowerError("NumPy's search is faster, or it is of other numbers than real ones, or known")
         if axis is None or not a.shape:
-            a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
+            a, axis = reshape(builder, Shape((a.template.size,)), a), 0
         if any(stride < 0 for stride in a.template.strides):
             a = builder.copied(a)
         found = builder.ufunc(np.equal, (a, reduced(builder, extreme, None, a, axis, True)))
@@ -809,7 +813,7 @@ def _accumulation_rule(function: np.ufunc) -> Rule:
         """Lower to a copy of the first layer, and a loop that reads the previous layer of its result."""
         a = builder.cast(builder.as_value(a), spec.dtype)
         if axis is None:
-            a, axis = reshape(builder, _Shape((a.template.size,)), a), 0
+            a, axis = reshape(builder, Shape((a.template.size,)), a), 0
         loop = "ufunc", function, (a.dtype.num,) * 3
         check_loop(loop)
         if not a.template.size or not a.shape or a.constant is not None:
@@ -912,7 +916,7 @@ def matmul(builder: Builder, spec: Any, x1: Any, x2: Any) -> Value:
     )
     batch = spec.shape[: len(spec.shape) - has_rows - has_columns]
     strides = tuple([
-        _batch_strides(array, n_core, len(batch))
+        batch_strides(array, n_core, len(batch))
         for array, n_core in ((one, 1 + has_rows), (other, 1 + has_columns), (product, has_rows + has_columns))])
     builder.steps.append(LoopStep(
         loop, (left, right, result), batch, strides, "matmul", builder.site, core_sizes=sizes, core_strides=core,
@@ -931,7 +935,8 @@ def covariance(builder: Builder, spec: Any, a: Any, divisor: Any) -> Value:
     return builder.ufunc(np.true_divide, (matmul(builder, spec, apart, other), divisor))
 
 
-def _batch_strides(array: Array, n_core: int, n: int) -> tuple[int, ...]:
+def batch_strides(array: Array, n_core: int, n: int) -> tuple[int, ...]:
+    """Return the strides of an array along `n` axes of a batch, to which all but its last axes are broadcast."""
     n_own = array.ndim - n_core
     return (0,) * (n - n_own) + tuple([
         0 if extent == 1 else stride

@@ -231,7 +231,8 @@ class CallStep(Step):
 
     def encode(self, encoder: Encoder) -> None:
         encoder.add_header("call", len(encoder.steps), WORK_OF_CALL, self.name, self.site, index=len(encoder.calls))
-        encoder.calls.append((self.function, encoder.arrays(self.inputs), encoder.arrays(self.outputs)))
+        target, copied = getattr(self.function, "direct", (None, ()))
+        encoder.calls.append((self.function, encoder.arrays(self.inputs), encoder.arrays(self.outputs), target, copied))
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pydispatch import _core
 from pydispatch._core import MetaArray
 from pydispatch.operators.batching import axis_behind, rank
 from pydispatch.operators.declare import IS_NUMPY_2_0, declare, install, operators
@@ -21,6 +22,8 @@ SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": 
 
 universal: Any = getattr(np.fft, "_pocketfft_umath", None)
 """The universal functions that np.fft calls, in the versions of NumPy that have them in that module."""
+if universal is not None:
+    _core.add_core_loops(*[function for function in vars(universal).values() if isinstance(function, np.ufunc)])
 DOUBLE = np.dtype(float)
 COMPLEX = np.dtype(complex)
 ORDER: Any = "C" if IS_NUMPY_2_0 else "K"     # of the result's elements in memory

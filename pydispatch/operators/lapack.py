@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import _umath_linalg
 
+from pydispatch import _core
+
 DOUBLE = np.dtype(np.float64)
 SMALLEST, SMALLEST_TRIANGLE = 64, 24        # rows. For fewer, the calls from Python take longer than the factors
 LARGEST_KEPT = 1 << 10
@@ -39,6 +41,13 @@ def lapack_of_numpy() -> Lapack | None:
 
 
 LAPACK = lapack_of_numpy()
+if LAPACK is not None:
+    _core.connect_lapack([ctypes.cast(routine, ctypes.c_void_p).value for routine in LAPACK[:3]],
+                         np.dtype(LAPACK.integer).itemsize)
+# the loops that plans call: those whose results have the shapes that their signatures say
+_core.add_core_loops(*[function for function in map(vars(_umath_linalg).get, (
+    "cholesky_lo", "det", "eigh_lo", "eigvalsh_lo", "inv", "slogdet", "solve", "solve1", "svd", "svd_f", "svd_s"))
+    if function is not None])
 
 
 def run(routine: Any, *arguments: Any) -> int:

@@ -82,7 +82,9 @@ cdef int check_call(PlanChecker checker, Py_ssize_t i, Py_ssize_t following) exc
     cdef Room used
     if following != i + 1 or not 0 <= index < len(calls):
         raise ValueError(f"step {i} calls none of the {len(calls)} functions")
-    function, given, taken = calls[index]
+    function, given, taken, target, copied = calls[index]
+    if type(copied) is not tuple:
+        raise TypeError(f"step {i} copies the arguments {copied!r}")
     for k, place in enumerate((*<tuple?>given, *<tuple?>taken)):
         buffer, offset, shape, strides, dtype = <tuple?>place
         check_shape(shape)
@@ -102,12 +104,21 @@ cdef int check_call(PlanChecker checker, Py_ssize_t i, Py_ssize_t following) exc
 
 
 cdef int run_call(PlanRun* run, PlanStep* step) except -1 nogil:
+    """Call `function(inputs, outputs)`, or call its target on the inputs, and let the function store other results.
+
+    Arguments whose numbers are in `copied` may be kept, so they are new arrays.
+    """
     with gil:
         check_loops()
         plan = <Plan>run.plan
-        function, given, taken = plan.calls[(<Call*>step.numbers).index]
+        function, given, taken, target, copied = plan.calls[(<Call*>step.numbers).index]
         try:
-            function(arrays_at(run, given, False), arrays_at(run, taken, True))
+            if target is None:
+                function(arrays_at(run, given, False, copied), arrays_at(run, taken, True, ()))
+            else:
+                result = target(*arrays_at(run, given, False, copied))
+                if not store_result(run, <PyObject*>result, taken):
+                    function.store(result, arrays_at(run, taken, True, ()))
         except Exception as error:
             name, site = plan.labels[step - plan.steps]
             if site is not None:
@@ -117,8 +128,21 @@ cdef int run_call(PlanRun* run, PlanStep* step) except -1 nogil:
     return 0
 
 
-cdef tuple arrays_at(PlanRun* run, tuple places, bint writeable):
-    """Return arrays in the memory of a run. They keep it alive."""
+cdef bint store_result(PlanRun* run, PyObject* result, tuple taken) except -1:
+    """Copy a result of the expected shape and dtype to its place, which is in C order. Return False for others."""
+    if len(taken) != 1 or Py_TYPE(result) != &PyArray_Type:
+        return False
+    buffer, offset, shape, _, dtype = taken[0]
+    if not PyArray_ISCARRAY_RO(<PyArrayObject*>result) or not is_array_like(
+            <PyArrayObject*>result, <PyObject*>shape, <PyObject*>dtype):
+        return False
+    memcpy(run.table[<Py_ssize_t>buffer] + <Py_ssize_t>offset, PyArray_DATA(<PyArrayObject*>result),
+           PyArray_NBYTES(<PyArrayObject*>result))
+    return True
+
+
+cdef tuple arrays_at(PlanRun* run, tuple places, bint writeable, tuple copied):
+    """Return arrays in the memory of a run, which keep it alive, or copies of them."""
     cdef cnp.npy_intp extents[MAX_AXES]
     cdef cnp.npy_intp strides[MAX_AXES]
     cdef Py_ssize_t n = len(places), i, axis
@@ -134,6 +158,8 @@ cdef tuple arrays_at(PlanRun* run, tuple places, bint writeable):
             run.table[<Py_ssize_t>buffer] + <Py_ssize_t>offset, NPY_ARRAY_WRITEABLE if writeable else 0, NULL)
         Py_INCREF(<object>run.inputs)
         PyArray_SetBaseObject(<PyArrayObject*><PyObject*>array, run.inputs)
+        if copied and i in copied:
+            array = steal(PyArray_NewCopy(<PyArrayObject*><PyObject*>array, NPY_CORDER))
         Py_INCREF(array)
         PyTuple_SET_ITEM(arrays, i, array)
     return arrays

@@ -1,6 +1,8 @@
 # Checks of plans: each step uses only the memory that it is given.
 
 cdef double MOST_BYTES          # more bytes than an address can have
+cdef frozenset ROW_LOOPS        # kinds of our own loops over rows and matrices
+cdef tuple LAPACK_LOOPS         # those that call LAPACK
 cdef frozenset LAYER_LOOPS      # kinds of loops over layers at positions, which cannot share rows
 
 cdef struct Room:

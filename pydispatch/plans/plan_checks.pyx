@@ -178,9 +178,6 @@ cdef class PlanChecker:
         return 0
 
 
-cdef object PRODUCT_OF_MATRICES = numpy.matmul
-
-
 cdef Py_ssize_t rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple strides, double whole,
                               Room* rooms) except -1:
     """Set the rooms that one call of a loop uses, if it has as many operands as the step. Return how many it has.
@@ -198,16 +195,21 @@ cdef Py_ssize_t rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple str
         return put_rooms(rooms, step, rooms_of_layers(loop, sizes, 1))
     if loop[0] == "add_layers":
         return put_rooms(rooms, step, rooms_of_layers(loop, sizes, itemsize_of_type(loop[1]), strides))
+    if loop[0] in LAPACK_LOOPS:
+        return put_rooms(rooms, step, rooms_of_solution(loop, sizes))
     itemsizes = itemsizes_of_loop(loop)
     n_operands = len(itemsizes)
     if len(strides) < n_operands:
         raise ValueError(f"the loop {loop!r} has the strides {strides!r}")
-    if loop[1] is PRODUCT_OF_MATRICES and not whole:
-        return put_rooms(rooms, step, rooms_of_product(sizes, strides, itemsizes[0]))
+    core = core_of_loop(loop)
+    if core is not None:
+        if whole:
+            raise ValueError(f"the loop {loop!r} is not one over elements")
+        return put_rooms(rooms, step, rooms_of_core(loop, core, sizes, strides, itemsizes))
     if not whole:
         n = <double><cnp.npy_intp>sizes[0]
     # a loop that reduces reads its initial value even if there is nothing else to read
-    if n < 1 or loop[1] is PRODUCT_OF_MATRICES:
+    if n < 1:
         raise ValueError(f"the loop {loop!r} has the sizes {sizes!r}")
     if n_operands != step.n_operands:
         return n_operands
@@ -241,8 +243,6 @@ cdef tuple itemsizes_of_loop(tuple loop):
     if kind == "ufunc":
         known = ITEMSIZES_OF_UFUNCS.get(loop)
         if known is None:
-            if loop[1].signature is not None and loop[1] is not numpy.matmul:
-                raise ValueError(f"{loop[1]!r} does not work element by element")
             known = ITEMSIZES_OF_UFUNCS[loop] = tuple(itemsizes_of_types(loop[2]))
         return known
     if kind == "cast":
@@ -253,6 +253,11 @@ cdef tuple itemsizes_of_loop(tuple loop):
         return 1, loop[1], loop[1], loop[1]
     if kind == "sum_part" or kind == "add_parts":
         return (itemsize_of_type(loop[1]),) * (2 if kind == "sum_part" else 3)
+    if kind == "interpolate":
+        return (8,) * 6
+    if kind in ROW_LOOPS:
+        itemsize = itemsize_of_type(loop[1])
+        return (itemsize, itemsize, 8) if kind == "search" else (itemsize, itemsize if kind == "sort" else 8)
     if kind in POSITION_LOOPS:
         itemsize = itemsize_of_type(loop[1]) if kind == "put_sum" else loop[1]
         positions = (8,) * check_axes(loop)
@@ -275,7 +280,7 @@ cdef enum:
 
 cdef int n_written(tuple loop) except -1:
     """Return the number of operands that a loop writes to. They are the last ones."""
-    return loop[1].nout if loop[0] == "ufunc" else 1
+    return loop[1].nout if loop[0] == "ufunc" else 2 if loop[0] == "factor" else 1
 
 
 cdef list itemsizes_of_types(numbers):
@@ -304,20 +309,73 @@ cdef tuple rooms_of_layers(tuple loop, tuple sizes, itemsize, tuple strides=()):
     return whole, (0, n * 8), selected
 
 
-cdef tuple rooms_of_product(tuple sizes, tuple strides, itemsize):
-    """Return the rooms of products of matrices: rows by columns, with strides between products, rows and columns."""
+# loops of our own whose elements are rows: the numbers of the axes of each operand
+cdef dict CORE_OF_ROWS = {"search": ((0,), (), ()), "interpolate": ((), (0,), (0,), (), (), ()),
+                          "sort": ((0,), (0,)), "argsort": ((0,), (0,))}
+cdef tuple LAPACK_LOOPS = ("factor", "solve_factored", "solve_lower")
+cdef frozenset ROW_LOOPS = frozenset([*CORE_OF_ROWS, *LAPACK_LOOPS])
+CORE_LOOPS = {}     # universal functions whose elements are arrays: the numbers of the axes of each operand
+
+
+def add_core_loops(*functions):
+    """Allow plans to call the loops of these generalized universal functions."""
+    for function in functions:
+        names, found = {}, ()
+        signature = function.signature.replace("?", "").replace(" ", "").replace("->", ",")
+        for operand in signature[1:-1].split("),("):
+            axes = ()
+            for name in operand.split(",") if operand else ():
+                axes += (names.setdefault(name, len(names)),)
+            found += (axes,)
+        CORE_LOOPS[function] = found
+
+
+add_core_loops(numpy.matmul)
+
+
+cdef tuple core_of_loop(tuple loop):
+    """Return the numbers of the axes of each operand's elements, or None for a loop over numbers."""
+    if loop[0] != "ufunc":
+        return CORE_OF_ROWS.get(loop[0])
+    if loop[1].signature is None:
+        return None
+    if loop[1] not in CORE_LOOPS:
+        raise ValueError(f"{loop[1]!r} does not work element by element")
+    return CORE_LOOPS[loop[1]]
+
+
+cdef tuple rooms_of_core(tuple loop, tuple core, tuple sizes, tuple strides, tuple itemsizes):
+    """Return the rooms of a loop whose elements are arrays: strides between elements, then along their axes."""
     cdef Room room
-    if len(sizes) != 4 or min(sizes) < 1 or len(strides) != 9:
-        raise ValueError(f"a product has the sizes {sizes!r} and strides {strides!r}")
-    products, rows, inner, columns = sizes
+    cdef Py_ssize_t n = len(core), k, axis, following = n
+    if min(sizes) < 1 or len(sizes) != 2 + max(map(max, filter(None, core))) or len(strides) != n + sum(map(len, core)):
+        raise ValueError(f"the loop {loop!r} has the sizes {sizes!r} and strides {strides!r}")
+    if loop[0] == "ufunc" and ("(p" in loop[1].signature and sizes[3] != min(sizes[1:3])
+                               or loop[1].__name__ == "rfft_n_even" and sizes[2] < 2):
+        raise ValueError(f"the loop {loop!r} has the sizes {sizes!r}")
+    if loop[0] in ("sort", "argsort") and strides[3 if loop[0] == "sort" else 2] != itemsizes[0] or (
+            loop[0] == "argsort" and strides[3] != 8):
+        raise ValueError(f"the loop {loop!r} has the strides {strides!r}")
     found = []
-    for k, extents in enumerate(((rows, inner), (inner, columns), (rows, columns))):
-        room.first, room.after = 0, itemsize
-        for extent, stride in ((products, strides[k]), (extents[0], strides[3 + 2 * k]),
-                               (extents[1], strides[4 + 2 * k])):
-            widen_room(&room, <double>(extent - 1) * <double><cnp.npy_intp>stride)
+    for k in range(n):
+        room.first, room.after = 0, itemsizes[k]
+        widen_room(&room, <double>(sizes[0] - 1) * <double><cnp.npy_intp>strides[k])
+        for axis in core[k]:
+            widen_room(&room, <double>(sizes[1 + axis] - 1) * <double><cnp.npy_intp>strides[following])
+            following += 1
         found.append((room.first, room.after))
     return tuple(found)
+
+
+cdef tuple rooms_of_solution(tuple loop, tuple sizes):
+    """Return the rooms of factors or solutions by them."""
+    if min(sizes) < 1 or len(sizes) != (2 if loop[0] == "factor" else 3) or sizes[0] != 1:
+        raise ValueError(f"the loop {loop!r} has the sizes {sizes!r}")
+    n = sizes[1]
+    matrix, pivots, sides = (0, 8 * n * n), (0, 8 * n), (0, 8 * n * sizes[len(sizes) - 1])
+    if loop[0] == "factor":
+        return matrix, matrix, pivots
+    return (matrix, pivots, sides, sides) if loop[0] == "solve_factored" else (matrix, sides, sides)
 
 
 cdef void widen_room(Room* room, double span) noexcept:

@@ -38,10 +38,15 @@ cdef class Plan:
     - `("add_layers", type number)`
     - `("sum_part", type number)`
     - `("add_parts", type number, largest number of elements of a part)`
+    - `("ufunc", function, type numbers, message)`: one that raises LinAlgError for an invalid operation
+    - `("search", type number, is_right)`, `("interpolate",)`
+    - `("sort", type number, kind)`, `("argsort", type number, kind)`
+    - `("factor", 0)`, `("solve_factored", is_transposed)`, `("solve_lower", is_transposed)`, of LAPACK
     - `("native", address, owner)`: a function that a compiler has made, with the signature of NumPy's loops
 
     The numbers of the other kinds begin with those that `STEP_FIELDS` names: see plans/kinds.pyx. `calls` are
-    (function, inputs, outputs), with a (buffer, offset, shape, strides, dtype) for each array. Threads share the rows
+    (function, inputs, outputs, target, copied), with a (buffer, offset, shape, strides, dtype) for each array: see
+    `run_call`. Threads share the rows
     of blocks. `donated` has for each result the number of the input whose memory it may take, or -1.
 
     `pydispatch.compiling` makes plans. Raises ValueError or TypeError if a step would leave its memory.
@@ -155,6 +160,7 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
     step.function = NULL
     step.data = NULL
     step.reports = step.gathers = step.is_native = step.reports_by_call = step.may_raise = step.begins_row = False
+    step.is_quiet, step.refusal = False, NULL
     step.small, step.fused = NULL, NULL
     if loop is not None:
         find_plan_loop(step, loop)
@@ -204,6 +210,8 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
         step.reports = any_floating(loop[2])
         step.reports_by_call = step.reports and may_report_by_call(loop)
         step.may_raise = may_raise(loop)
+        if len(loop) > 3:
+            step.refusal = <PyObject*><str?>loop[3]
         widen_loop(step, loop)
     elif kind == "cast":
         step.function = cast_loop(loop[1], loop[2])
@@ -214,7 +222,7 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
         step.function, step.data = choose_loop(loop[1]), <void*><Py_ssize_t>loop[1]
     elif kind == "native":
         step.function = <PyUFuncGenericFunction><size_t>loop[1]
-        step.is_native = True
+        step.is_native = step.is_quiet = True
     elif kind == "gather":
         step.function = gather_layers
         step.gathers = True
@@ -239,9 +247,39 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
     elif kind == "put_sum":
         step.function = put_sum_loop(loop[1])
         step.gathers = step.reports = True
+    elif kind in ROW_LOOPS:
+        find_row_loop(step, loop)
     if step.function == NULL:
         raise ValueError(f"there is no loop {loop!r}")
     return 0
+
+
+cdef int find_row_loop(PlanStep* step, tuple loop) except -1:
+    """Fill in the function of a loop over rows or matrices."""
+    kind = loop[0]
+    step.is_quiet = True
+    if kind == "search":
+        step.function = search_loop(loop[1], loop[2])
+    elif kind == "interpolate":
+        step.function = interpolate
+    elif kind == "sort" or kind == "argsort":
+        step.data = sort_function(loop[1], loop[2]) if kind == "sort" else argsort_function(loop[1], loop[2])
+        if step.data != NULL:
+            step.function = sort_rows if kind == "sort" else argsort_rows
+    else:
+        step.function = lapack_loop(LAPACK_LOOPS.index(kind))
+        step.data = <void*><Py_ssize_t>loop[1]
+        step.refusal = <PyObject*>SINGULAR
+    return 0
+
+
+cdef str SINGULAR = "Singular matrix"
+
+
+def connect_lapack(addresses, int size):
+    """Set the addresses of LAPACK's routines getrf, getrs and trtrs for float64, and the bytes of their integers."""
+    getrf, getrs, trtrs = addresses
+    set_lapack(getrf, getrs, trtrs, size)
 
 
 cdef bint any_floating(types) except -1:

@@ -30,7 +30,7 @@ cdef struct Registers:          # state known before an operation
 
 
 cdef bint is_small_loop(PlanStep* step) noexcept:
-    return (step.kind == LOOP_STEP and not step.is_native and step.n_operands <= MOST_IN_CODE
+    return (step.kind == LOOP_STEP and not step.is_quiet and step.refusal == NULL and step.n_operands <= MOST_IN_CODE
             and 0 < step.work <= MOST_WORK)
 
 

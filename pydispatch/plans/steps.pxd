@@ -20,6 +20,14 @@ cdef extern from "plans/src/steps.h":
     # return the end of the part with this position, in a sum of `n` elements with parts of up to `longest`
     cnp.npy_intp end_of_part(cnp.npy_intp position, cnp.npy_intp n, cnp.npy_intp longest) noexcept nogil
 
+cdef extern from "plans/src/row_loops.h":
+    PyUFuncGenericFunction search_loop(int type, bint is_right) noexcept nogil
+    PyUFuncGenericFunction interpolate, sort_rows, argsort_rows
+    void* sort_function(int type, int kind) noexcept
+    void* argsort_function(int type, int kind) noexcept
+    PyUFuncGenericFunction lapack_loop(int routine) noexcept nogil
+    void set_lapack(size_t getrf, size_t getrs, size_t trtrs, int size) noexcept
+
 cdef enum:              # constraints on threads that share blocks
     ROWS_IN_ORDER = 1           # each row needs the results of the previous one, so threads do not share them
     ROWS_BY_HALVES = 2          # blocks are parts of sums
@@ -79,7 +87,9 @@ cdef struct PlanStep:
     bint reports_by_call        # whether it can raise them by `feraiseexcept`, which sets some elsewhere
     bint may_raise              # whether it can raise exceptions, as loops of SciPy and Numba can
     bint begins_row             # whether rows of small loops end before it: it is the first of a body, or follows one
-    bint is_native              # whether it is machine code of a compiler, which raises flags where NumPy raises none
+    bint is_native              # whether it is machine code of a compiler
+    bint is_quiet               # whether it raises flags where NumPy raises none
+    PyObject* refusal           # the message of the LinAlgError for an invalid operation, or NULL
     PyUFuncGenericFunction function
     void* data
     cnp.npy_intp* buffers           # for each operand: its index in the table of addresses

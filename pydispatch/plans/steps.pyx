@@ -6,6 +6,7 @@
 
 cdef enum:
     WORK_BETWEEN_SIGNALS = 1 << 22      # elements: a few milliseconds
+    ERROR_INVALID = 8                   # NumPy's flag
 
 
 cdef inline void note_flags(PlanRun* run, PlanStep* step) noexcept nogil:
@@ -151,17 +152,22 @@ cdef inline void note_errors(PlanRun* run, PlanStep* step) noexcept nogil:
         name_raised(run, step)
     if step.reports:
         note_flags(run, step)
-    elif step.is_native:
+    elif step.is_quiet:
         forget_errors()
 
 
 cdef int run_loop_step(PlanRun* run, PlanStep* step) except -1 nogil:
     """Run a loop that is a step by itself."""
+    if step.refusal != NULL:
+        forget_errors()         # the loop would take an earlier invalid operation for its own
     if step.n_axes == 0:
         take_one_call(run, step)
     else:
         run_loop(run, step)
-    note_errors(run, step)
+    if step.refusal != NULL:
+        refuse_invalid(run, step)
+    else:
+        note_errors(run, step)
     if step.gathers and take_out_of_range(&run.position, &run.extent):
         refuse_position(run)
     if step.is_native or step.work > WORK_BETWEEN_SIGNALS // 16:
@@ -216,6 +222,19 @@ cdef int run_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_int
             refuse_position(run)
         watch_signals(run, <Py_ssize_t>(<double>step.work * (next_start - start) / (<Blocks*>step.numbers).n_rows))
         start = next_start
+    return 0
+
+
+cdef int refuse_invalid(PlanRun* run, PlanStep* step) except -1 nogil:
+    """Raise LinAlgError if the step has raised the flag of invalid operations. NumPy ignores its other flags."""
+    cdef int errors = raised_errors()
+    forget_errors()
+    if errors & ERROR_INVALID:
+        with gil:
+            error = numpy.linalg.LinAlgError(<object>step.refusal)
+            name, site = (<Plan>run.plan).labels[step - (<Plan>run.plan).steps]
+            upcalls.name_loop(error, name.decode(), site)
+            raise error
     return 0
 
 

@@ -1,10 +1,5 @@
 # Results of kernels: checked and wrapped.
 
-cdef extern from "numpy/arrayobject.h":
-    int NPY_KEEPORDER
-    PyObject* PyArray_NewCopy(PyArrayObject*, int) except NULL
-
-
 cdef inline bint is_fresh_array(Signature signature, Frame* frame, PyObject* result) noexcept:
     """Return True on a fast check, for one array and arguments that are arrays and numbers. On False, use
     `check_fresh`.

@@ -146,6 +146,8 @@ cdef extern from "numpy/arrayobject.h":
                              PyObject*) except NULL     # takes over the reference to the descr
     int PyArray_SetBaseObject(PyArrayObject*, PyObject*) except -1
     object PyArray_TakeFrom(PyArrayObject*, object, int, PyArrayObject* out, cnp.NPY_CLIPMODE)
+    PyObject* PyArray_NewCopy(PyArrayObject*, int order) except NULL
+    int NPY_KEEPORDER, NPY_CORDER
     void PyArray_CLEARFLAGS(PyArrayObject*, int) noexcept
     void* PyArray_DATA(PyArrayObject*) nogil
     cnp.npy_intp* PyArray_STRIDES(PyArrayObject*) nogil
