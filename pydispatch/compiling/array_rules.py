@@ -6,6 +6,7 @@ A rule gets the builder, the ArraySpec of the result, and the arguments of a cal
 # tests: tests/compiling/test_array_rules.py
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from pydispatch.compiling.rules import Rule, Shape, batch_strides, gathered, low
 from pydispatch.compiling.steps import LoopStep
 from pydispatch.compiling.values import Value
 from pydispatch.operators import lapack
+from pydispatch.operators.calculus import PADDING
 from pydispatch.operators.products import products_of_call, taken_off
 from pydispatch.operators.sorting import PARTITIONED
 
@@ -360,3 +362,118 @@ def _product(builder: Builder, dtype: np.dtype[Any], product: Any, left: Value, 
     if product.shape is not None:
         result = reshape(builder, Shape(product.shape), result)
     return result if product.order is None else builder.viewed(result, lambda array: array.transpose(product.order))
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+@lowers("scipy::ndimage_convolve")
+def filtered(
+    builder: Builder, spec: Any, input: Value, weights: Value, mode: str = "reflect", cval: float = 0.0,
+    origin: Any = None, *, batch_ndim: int = 0,
+) -> Value:
+    """Lower to our own loop, which adds in SciPy's order, on the extended image."""
+    shape = weights.shape
+    if math.prod(shape[:batch_ndim]) != 1 or any(value.dtype != DOUBLE for value in (input, weights, spec)):
+        raise CannotLowerError("each image has its own weights, or it is of another dtype")
+    wide = builder.contiguous(extended(builder, input, shape, mode, cval, origin, batch_ndim))
+    strides = wide.template.strides
+    offsets = [sum([k * stride for k, stride in zip(place, strides, strict=True)]) for place in np.ndindex(*shape)]
+    is_line = len([m for m in shape[batch_ndim:] if m > 1]) <= 1
+    first = builder.viewed(wide, lambda array: array[tuple(map(slice, spec.shape))])
+    backwards = builder.viewed(builder.contiguous(weights), lambda array: array.reshape(-1)[::-1])
+    result = builder.fresh(spec.shape, DOUBLE)
+    add_core_loop(builder, ("filter", 8, (int(is_line), *offsets)), (first, backwards, result), (1, 1, 1),
+                  (spec.shape[-1], len(offsets)))
+    return result
+
+
+@lowers("scipy::ndimage_transposed")
+def filtered_back(
+    builder: Builder, spec: Any, g: Value, weights: Value, mode: str = "reflect", origin: Any = None, *,
+    batch_ndim: int = 0,
+) -> Value:
+    """Lower to a filter over the extended image, of which elements beyond the ends are added where they repeat some."""
+    shape, ndim = weights.shape[batch_ndim:], len(g.shape)
+    axes = tuple([axis for axis in range(batch_ndim, ndim) if weights.shape[axis] > 1])
+    befores = [(m - 1) // 2 - shift for m, shift in zip(shape, origin or (0,) * len(shape), strict=True)]
+    backwards = builder.viewed(weights, lambda array: np.flip(array, axes))
+    if PADDING[mode] in (None, "wrap"):
+        shifts = [(m - 1) // 2 - (m - 1 - before) for m, before in zip(shape, befores, strict=True)]
+        return filtered(builder, spec, g, backwards, mode, 0.0, shifts, batch_ndim=batch_ndim)
+    extents = [n + m - 1 for n, m in zip(g.shape[batch_ndim:], shape, strict=True)]
+    wide = builder.copied(builder.viewed(builder.constant(np.zeros((), g.dtype)), lambda array: np.broadcast_to(
+        array, (*g.shape[:batch_ndim], *extents))))
+    inner: tuple[Any, ...] = (..., *[slice(m // 2, m // 2 + n) for n, m in zip(g.shape[batch_ndim:], shape, strict=True)])
+    builder.copy_into(wide.viewed(wide.template[inner]), g)
+    found = filtered(builder, Shape(wide.shape, spec.dtype), wide, backwards, "constant", batch_ndim=batch_ndim)
+    for axis in axes:
+        before, n = befores[axis - batch_ndim], g.shape[axis]
+        places = np.pad(np.arange(n), (before, weights.shape[axis] - 1 - before), PADDING[mode])  # type: ignore[call-overload]
+
+        def layer(value: Value, i: int, axis: int = axis) -> Value:
+            return value.viewed(np.moveaxis(value.template, axis, 0)[i, ...])
+
+        result = builder.copied(builder.viewed(
+            found, lambda array: array[(slice(None),) * axis + (slice(before, before + n),)]))  # noqa: B023
+        for i in (*range(before), *range(before + n, len(places))):
+            target = layer(result, places[i])
+            builder.add_loop(("ufunc", np.add, (DOUBLE.num,) * 3), (target, layer(found, i), target), target.shape,
+                             "add", is_elementwise=False)
+        found = result
+    return found
+
+
+MOST_WEIGHED = 64       # weights. The kernel transforms more of them
+
+
+@lowers("scipy::ndimage_weigh")
+def weighed(
+    builder: Builder, spec: Any, input: Value, g: Value, shape: Sequence[int], mode: str = "reflect",
+    cval: float = 0.0, origin: Any = None, *, batch_ndim: int = 0,
+) -> Value:
+    """Lower to scalar products, as the kernel computes them."""
+    if batch_ndim or math.prod(shape) > MOST_WEIGHED or any(value.dtype != DOUBLE for value in (input, g)):
+        raise CannotLowerError("it is of a batch, of many weights, or of another dtype")
+    wide = extended(builder, input, shape, mode, cval, origin, 0)
+    flat, result, n = reshape(builder, Shape((g.template.size,)), g), builder.fresh(spec.shape, DOUBLE), g.template.size
+    row = n // g.shape[0]
+    for place in np.ndindex(*shape[1:]):
+        window = (..., *[slice(k, k + extent) for k, extent in zip(place, g.shape[1:], strict=True)])
+        shifted = builder.viewed(wide, lambda array, window=window: array[window])      # type: ignore[misc]
+        shifted = reshape(builder, Shape((shifted.template.size,)), shifted)
+        for k in range(shape[0]):
+            part = builder.viewed(shifted, lambda array, k=k: array[k * row:k * row + n])       # type: ignore[misc]
+            at = (-1 - k, *[-1 - i for i in place], ...)
+            builder.copy_into(result.viewed(result.template[at]), matmul(builder, Shape((), DOUBLE), part, flat))
+    return result
+
+
+def extended(
+    builder: Builder, value: Value, shape: Sequence[int], mode: str, cval: float, origin: Any, batch_ndim: int
+) -> Value:
+    """Return an image that is extended along each axis for weights of this shape."""
+    for axis, shift in zip(range(batch_ndim, len(shape)), origin or (0,) * len(shape), strict=False):
+        before = (shape[axis] - 1) // 2 - shift
+        value = extended_along(builder, value, axis, before, shape[axis] - 1 - before, mode, cval)
+    return value
+
+
+def extended_along(
+    builder: Builder, value: Value, axis: int, before: int, after: int, mode: str, cval: float
+) -> Value:
+    """Return an array that is extended at both ends of an axis."""
+    n = value.shape[axis]
+    if max(before, after) > n:
+        raise CannotLowerError("the weights are longer than the image")
+    if not before and not after:
+        return value
+    kind = PADDING[mode]
+    if kind is not None:
+        sources = np.pad(np.arange(n), (before, after), kind)   # type: ignore[call-overload]
+        return gathered(builder, value, builder.constant(sources), axis)
+    result = builder.fresh((*value.shape[:axis], before + n + after, *value.shape[axis + 1:]), value.dtype)
+    outside = builder.as_value(cval, value.dtype)
+    for start, stop, part in ((0, before, outside), (before, before + n, value), (before + n, None, outside)):
+        place = (*[slice(None)] * axis, slice(start, stop))
+        builder.copy_into(result.viewed(result.template[place]), part)
+    return result

@@ -30,12 +30,13 @@ RULES: dict[str, Rule] = {}
 def lowers(*names: str) -> Callable[[R], R]:
     """Register the decorated function as the rule of library operators: `rule(builder, spec, **arguments)`.
 
-    A rule replaces only the kernel that the library declares. It is not used if a user's kernel is in force.
+    The name of an operator of another pack contains its namespace. A rule replaces only the kernel that the pack
+    declares. It is not used if a user's kernel is in force.
     """
     def register(rule: R) -> R:
         for name in names:
-            assert name in DECLARATIONS or LIBRARY.family_of(name), name
-            RULES[f"np::{name}"] = rule
+            assert "::" in name or name in DECLARATIONS or LIBRARY.family_of(name), name
+            RULES[name if "::" in name else f"np::{name}"] = rule
         return rule
 
     return register

@@ -231,6 +231,9 @@ declare("interp", "Tensor x, Tensor xp, Tensor fp, Tensor? left=None, Tensor? ri
 #
 # Arrays of more than one axis are batches of vectors, which broadcast.
 
+PADDING = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap",
+           "grid-wrap": "wrap", "constant": None, "grid-constant": None}
+"""The modes of SciPy's filters, and NumPy's names for them."""
 MODES = {"valid": 0, "same": 1, "full": 2}
 VALID = MODES["valid"]
 

@@ -253,8 +253,8 @@ cdef tuple itemsizes_of_loop(tuple loop):
         return 1, loop[1], loop[1], loop[1]
     if kind == "sum_part" or kind == "add_parts":
         return (itemsize_of_type(loop[1]),) * (2 if kind == "sum_part" else 3)
-    if kind == "interpolate":
-        return (8,) * 6
+    if kind == "interpolate" or kind == "filter":
+        return (8,) * (6 if kind == "interpolate" else 3)
     if kind in ROW_LOOPS:
         itemsize = itemsize_of_type(loop[1])
         return (itemsize, itemsize, 8) if kind == "search" else (itemsize, itemsize if kind == "sort" else 8)
@@ -311,7 +311,7 @@ cdef tuple rooms_of_layers(tuple loop, tuple sizes, itemsize, tuple strides=()):
 
 # loops of our own whose elements are rows: the numbers of the axes of each operand
 cdef dict CORE_OF_ROWS = {"search": ((0,), (), ()), "interpolate": ((), (0,), (0,), (), (), ()),
-                          "sort": ((0,), (0,)), "argsort": ((0,), (0,))}
+                          "sort": ((0,), (0,)), "argsort": ((0,), (0,)), "filter": ((0,), (1,), (0,))}
 cdef tuple LAPACK_LOOPS = ("factor", "solve_factored", "solve_lower")
 cdef frozenset ROW_LOOPS = frozenset([*CORE_OF_ROWS, *LAPACK_LOOPS])
 CORE_LOOPS = {}     # universal functions whose elements are arrays: the numbers of the axes of each operand
@@ -356,9 +356,13 @@ cdef tuple rooms_of_core(tuple loop, tuple core, tuple sizes, tuple strides, tup
     if loop[0] in ("sort", "argsort") and strides[3 if loop[0] == "sort" else 2] != itemsizes[0] or (
             loop[0] == "argsort" and strides[3] != 8):
         raise ValueError(f"the loop {loop!r} has the strides {strides!r}")
+    if loop[0] == "filter" and (len(loop[2]) != 1 + sizes[2] or strides[3] != 8 or strides[5] != 8):
+        raise ValueError(f"the loop {loop!r} has the sizes {sizes!r} and strides {strides!r}")
     found = []
     for k in range(n):
         room.first, room.after = 0, itemsizes[k]
+        if k == 0 and loop[0] == "filter":
+            room.first, room.after = min(loop[2][1:]), 8 + max(loop[2][1:])
         widen_room(&room, <double>(sizes[0] - 1) * <double><cnp.npy_intp>strides[k])
         for axis in core[k]:
             widen_room(&room, <double>(sizes[1 + axis] - 1) * <double><cnp.npy_intp>strides[following])

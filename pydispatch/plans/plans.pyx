@@ -40,6 +40,7 @@ cdef class Plan:
     - `("add_parts", type number, largest number of elements of a part)`
     - `("ufunc", function, type numbers, message)`: one that raises LinAlgError for an invalid operation
     - `("search", type number, is_right)`, `("interpolate",)`
+    - `("filter", bytes, (is along one axis, offset of each weight's elements, ...))`
     - `("sort", type number, kind)`, `("argsort", type number, kind)`
     - `("factor", 0)`, `("solve_factored", is_transposed)`, `("solve_lower", is_transposed)`, of LAPACK
     - `("native", address, owner)`: a function that a compiler has made, with the signature of NumPy's loops
@@ -189,8 +190,8 @@ cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:
 
 
 cdef tuple axes_of_positions(loop):
-    """Return the data of a loop over single elements about the axes of its positions, or () for other loops."""
-    return loop[2] if loop is not None and loop[0] in POSITION_LOOPS else ()
+    """Return the data of a loop about the axes of positions or the offsets of weights, or () for other loops."""
+    return loop[2] if loop is not None and (loop[0] in POSITION_LOOPS or loop[0] == "filter") else ()
 
 
 cdef frozenset POSITION_LOOPS = frozenset(["pick", "put", "put_sum"])
@@ -262,6 +263,8 @@ cdef int find_row_loop(PlanStep* step, tuple loop) except -1:
         step.function = search_loop(loop[1], loop[2])
     elif kind == "interpolate":
         step.function = interpolate
+    elif kind == "filter":
+        step.function = filter_rows
     elif kind == "sort" or kind == "argsort":
         step.data = sort_function(loop[1], loop[2]) if kind == "sort" else argsort_function(loop[1], loop[2])
         if step.data != NULL:

@@ -22,7 +22,7 @@ cdef extern from "plans/src/steps.h":
 
 cdef extern from "plans/src/row_loops.h":
     PyUFuncGenericFunction search_loop(int type, bint is_right) noexcept nogil
-    PyUFuncGenericFunction interpolate, sort_rows, argsort_rows
+    PyUFuncGenericFunction interpolate, sort_rows, argsort_rows, filter_rows
     void* sort_function(int type, int kind) noexcept
     void* argsort_function(int type, int kind) noexcept
     PyUFuncGenericFunction lapack_loop(int routine) noexcept nogil

@@ -25,6 +25,7 @@ from pydispatch._loading import only_public
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import as_nonscalar, into, known_values
 from pydispatch.operators.batching import batch_of_one
+from pydispatch.operators.calculus import PADDING
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
 from pydispatch.scipy.errors import ErrorsOf
@@ -34,11 +35,6 @@ CONVOLVE, TRANSPOSED, WEIGH, MAP = SCIPY.operators(
     "ndimage_convolve", "ndimage_transposed", "ndimage_weigh", "ndimage_map_coordinates")
 
 # --- boundaries ------------------------------------------------------------------------------------------------------
-
-PADDING = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap",
-           "grid-wrap": "wrap", "constant": None, "grid-constant": None}
-"""SciPy's modes, and NumPy's names for them."""
-
 
 @lru_cache(maxsize=256)
 def sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
@@ -201,11 +197,26 @@ def weigh_kernel(input: Any, g: Any, shape: Any, mode: str = "reflect", cval: fl
         others = tuple([axis for axis in range(batch_ndim, g.ndim) if axis not in axes])
         found = signal.fftconvolve(wide, np.flip(g, tuple(axes)), "valid", axes).sum(others, keepdims=True)
         return np.flip(found, tuple(axes)).astype(np.result_type(input, g))
+    if not batch_ndim and input.dtype == g.dtype and g.dtype.char in "fdFD":
+        return weighed_by_blas(input, g, shape, mode, cval, origin)
     result: Any = np.empty((*broadcast([x.shape[:batch_ndim] for x in (input, g)]), *shape), np.result_type(input, g))
     examples: Any = [..., *range(batch_ndim, g.ndim)]
     no_axes: Any = [...]
     for place, shifted in windows_of(input, shape, mode, cval, origin, batch_ndim):
         result[(..., *place)] = np.einsum(shifted, examples, g, examples, no_axes)
+    return result
+
+
+def weighed_by_blas(input: Any, g: Any, shape: Any, mode: str, cval: float, origin: Any) -> Any:
+    """Return the sums of products as scalar products. Images that are shifted along the first axis share a copy."""
+    wide, flat, result = input, g.reshape(-1), np.empty(shape, g.dtype)
+    for axis, widths in enumerate(widths_of(shape, origin)):
+        wide = extended(wide, axis, *widths, mode, cval) if any(widths) else wide
+    row = prod(g.shape[1:])
+    for place in np.ndindex(*shape[1:]):
+        shifted = wide[(..., *[slice(k, k + n) for k, n in zip(place, g.shape[1:], strict=True)])].reshape(-1)
+        for k in range(shape[0]):
+            result[(-1 - k, *[-1 - i for i in place])] = shifted[k * row:k * row + g.size] @ flat
     return result
 
 

@@ -209,3 +209,28 @@ def test_plans_are_pickled():
     expected = compiled(a)
     variant, = compiled.variants
     check_same(tuple(pickle.loads(pickle.dumps(variant.plan)).run(a)), expected)
+
+
+WEIGHTS = {
+    "any": drawn(3, 5), "along rows": drawn(1, 7), "along columns": drawn(4, 1),
+    "symmetric": np.array([[1.0, 3.0, 1.0]]),
+    "antisymmetric": np.array([[1.0], [2.0], [0.0], [-2.0], [-1.0]]), "even": drawn(2, 4), "one": drawn(1, 1),
+    "tiny": np.array([[1.0, 1e-17, 0.0], [2.0, np.nan, 1.0]]),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("mode", ["reflect", "constant", "nearest", "mirror", "wrap"])
+def test_filters(name, mode):
+    ndimage = pytest.importorskip("pydispatch.scipy.ndimage")
+    convolve = ndimage.CONVOLVE
+    weights = WEIGHTS[name]
+    for columns in (7, 16, 37):
+        image = drawn(9, columns)
+        image[3, 4], image[5, 6] = np.inf, 1e20
+        check_loops(lambda x, w: convolve(x, w, mode, 2.0), image, weights)
+        check_loops(lambda x, w: convolve(x.T, w.T[::-1], mode, 0.0, [(m - 1) // 2 for m in w.T.shape]), image, weights)
+        check_loops(lambda x, w: convolve(x, w, mode, batch_ndim=1), np.stack([image, image[::-1]]), weights[None])
+        check_loops(lambda x, g: ndimage.WEIGH(x, g, weights.shape, mode, 2.0), image, drawn(9, columns))
+        check_loops(lambda g, w: ndimage.TRANSPOSED(g, w, mode), image, weights)
+        check_loops(lambda g, w: ndimage.TRANSPOSED(g, w.T, mode, [-((m - 1) // 2) for m in w.T.shape]), image, weights)

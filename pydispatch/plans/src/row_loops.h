@@ -4,6 +4,7 @@
 
 #include <Python.h>
 #include <fenv.h>
+#include <float.h>
 #include <math.h>
 #include <numpy/arrayobject.h>
 
@@ -111,6 +112,55 @@ LOOP_NAMED(argsort_rows) {
         for (k = 0; k < extents[1]; k++) order[k] = k;
         ((PyArray_ArgSortFunc*)function_at(data))(args[0] + i * strides[0], order, extents[1], NULL); }
 }
+/* Filters as SciPy's: sums of shifted rows times weights. `data` has 1 for weights along one axis, else 0, and the
+   offset in bytes of the elements that each weight belongs to. Sizes are rows, columns and weights. */
+#define WEIGHT(k) (*(any_npy_double*)(args[1] + (k) * strides[4]))
+static int symmetry_of(char** args, const npy_intp* strides, npy_intp n) {      /* 1, -1 for antisymmetry, or 0 */
+    npy_intp i, half = n / 2;
+    int even = 1, odd = 1;
+    if (n % 2 == 0) return 0;
+    for (i = 1; i <= half; i++) {
+        even &= !(fabs(WEIGHT(half + i) - WEIGHT(half - i)) > DBL_EPSILON);
+        odd &= !(fabs(WEIGHT(half + i) + WEIGHT(half - i)) > DBL_EPSILON); }
+    return even ? 1 : odd ? -1 : 0;
+}
+#define SHIFTED(vector, k) (*(const vector*)(source + offsets[k] + j * sizeof(vector)))
+#define DEFINE_FILTER(name, attributes, vector, number) attributes void name( \
+    char** args, const npy_intp* extents, const npy_intp* strides, void* data) { \
+    const npy_intp *offsets = (const npy_intp*)data + 1, n = extents[2], at_once = number * sizeof(vector) / 8; \
+    const npy_intp is_line = offsets[-1], symmetry = is_line ? symmetry_of(args, strides, n) : 0; \
+    const npy_intp first = symmetry ? n / 2 : n - 1;        /* the weight of the first term along one axis */ \
+    npy_intp row, i, j, k; \
+    for (row = 0; row < extents[0]; row++) \
+        for (i = 0; i < extents[1]; i = i + at_once < extents[1] && i + 2 * at_once > extents[1] \
+                ? extents[1] - at_once : i + at_once) { \
+            const char* source = args[0] + row * strides[0] + 8 * i; \
+            vector sums[number]; \
+            double w = is_line ? WEIGHT(first) : 0; \
+            memset(sums, 0, sizeof sums); \
+            for (j = 0; j < (is_line ? number : 0); j++) sums[j] = SHIFTED(vector, first) * w; \
+            for (k = 0; k < (is_line ? first : n); k++) { \
+                w = WEIGHT(k); \
+                if (symmetry > 0) for (j = 0; j < number; j++) \
+                    sums[j] += (SHIFTED(vector, k) + SHIFTED(vector, n - 1 - k)) * w; \
+                else if (symmetry < 0) for (j = 0; j < number; j++) \
+                    sums[j] += (SHIFTED(vector, k) - SHIFTED(vector, n - 1 - k)) * w; \
+                else if (is_line || fabs(w) > DBL_EPSILON) for (j = 0; j < number; j++) \
+                    sums[j] += SHIFTED(vector, k) * w; } \
+            for (j = 0; j < number; j++) \
+                *(vector*)(args[2] + row * strides[2] + 8 * i + j * sizeof(vector)) = sums[j]; } }
+DEFINE_FILTER(filter_by_element, static, any_npy_double, 1)
+#if defined(__x86_64__) && HAS_GNU_C
+typedef double FourDoubles __attribute__((vector_size(32), aligned(1), may_alias));
+DEFINE_FILTER(filter_by_vector, __attribute__((target("avx2"))) static, FourDoubles, 4)
+LOOP_NAMED(filter_rows) {
+    if (extents[1] >= 16 && __builtin_cpu_supports("avx2")) filter_by_vector(args, extents, strides, data);
+    else filter_by_element(args, extents, strides, data);
+}
+#else
+#define filter_rows filter_by_element
+#endif
+
 #define ROW_FUNCTION(loops, type, kind) row_function(type, kind, offsetof(PyArray_ArrFuncs, loops))
 static void* row_function(int type, int kind, size_t offset) {  /* of NumPy, by type number; NULL where there is none */
     PyArray_Descr* dtype = kind < 0 || kind >= NPY_NSORTS ? NULL : PyArray_DescrFromType(type);
