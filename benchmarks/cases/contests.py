@@ -76,13 +76,13 @@ def run(
     return dict(zip(calls, map(list, zip(*rounds, strict=True)), strict=True))
 
 
-def check(calls: dict[str, Call], title: str) -> None:
+def check(calls: dict[str, Call], title: str, precision: dict[str, Any] = PRECISION) -> None:
     """Raise AssertionError if a way gives something else than NumPy."""
     expected = tree_leaves(calls[FLOOR]())
     for name, call in calls.items():
         if name != ROOFLINE:
             for ours, theirs in zip(tree_leaves(call()), expected, strict=True):
-                np.testing.assert_allclose(np.asarray(ours), theirs, **PRECISION, err_msg=f"{name} of {title}")
+                np.testing.assert_allclose(np.asarray(ours), theirs, **precision, err_msg=f"{name} of {title}")
 
 
 # --- processes -------------------------------------------------------------------------------------------------------
