@@ -576,7 +576,62 @@ def _n_quad_results(func: Flat, a: Any, b: Any, args: Arrays, options: Options) 
     return found and found + 1
 
 
-QUAD = HigherOrderOperator("quad", examples=_quad_examples, n_results=_n_quad_results)
+# QUADPACK's rule of 21 points: the pairs of points beside the middle that Gauss's rule has, too, then the others
+_PLACES = np.array([
+    0.973906528517171720077964012084452, 0.865063366688984510732096688423493, 0.679409568299024406234327365114874,
+    0.433395394129247190799265943165784, 0.148874338981631210884826001129720, 0.995657163025808080735527280689003,
+    0.930157491355708226001207180059508, 0.780817726586416897063717578345042, 0.562757134668604683339000099272694,
+    0.294392862701460198131126603103866])
+_WEIGHTS = np.array([
+    0.032558162307964727478818972459390, 0.075039674810919952767043140916190, 0.109387158802297641899210590325805,
+    0.134709217311473325928054001771707, 0.147739104901338491374841515972068, 0.011694638867371874278064396062192,
+    0.054755896574351996031381300244580, 0.093125454583697605535065465083366, 0.123491976262065851077958109585166,
+    0.142775938577060080797094273138717])
+_WEIGHT_OF_MIDDLE = 0.149445554002916905664936468389821
+_WEIGHTS_OF_GAUSS = np.array([
+    0.066671344308688137593568809893332, 0.149451349150580593145863396957658, 0.219086362515982043995534934228163,
+    0.269266719309996355091226921569469, 0.295524224714752870173815619188769])
+_ALL_PLACES = np.concatenate(([0.0], -_PLACES, _PLACES))
+_ROUNDING = 50 * np.finfo(float).eps
+
+
+def planned_quad(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
+    """Return the result of the operator as loops, if QUADPACK's first rule suffices. If not, call the operator."""
+    if options["points"] is not None or not options.get("is_planned", True) or not (a.dtype == b.dtype == np.float64):
+        raise NotImplementedError
+    np_ops, half = ops.np, (b - a) * 0.5
+    found = MAP(func, ((a + b) * 0.5 + half * _ALL_PLACES,), args, len(_ALL_PLACES))
+    if len(found) != 1 or found[0].dtype != np.float64 or found[0].size != len(_ALL_PLACES):
+        raise NotImplementedError
+    values, absolute = np_ops.reshape(found[0], (-1,)), np_ops.absolute
+    middle, (left, right) = values[:1], np_ops.reshape(values[1:], (2, -1))
+
+    def total(of_middle: Any, of_pairs: Any) -> Any:
+        """Return a weighted sum, added in QUADPACK's order."""
+        return np_ops.cumsum(np_ops.concatenate((of_middle * _WEIGHT_OF_MIDDLE, of_pairs * _WEIGHTS)))[-1]
+
+    whole = total(middle, left + right)
+    gauss = np_ops.cumsum((left + right)[:len(_WEIGHTS_OF_GAUSS)] * _WEIGHTS_OF_GAUSS)[-1]
+    size = total(absolute(middle), absolute(left) + absolute(right)) * absolute(half)
+    mean = whole * 0.5
+    spread = total(absolute(middle - mean), absolute(left - mean) + absolute(right - mean)) * absolute(half)
+    error, y = absolute((whole - gauss) * half), whole * half
+    part = np_ops.minimum(1.0, (200.0 * error / np_ops.where(spread != 0.0, spread, 1.0)) ** 1.5)
+    error = np_ops.maximum(np_ops.where(np_ops.logical_and(spread != 0.0, error != 0.0), spread * part, error),
+                           np_ops.where(size > np.finfo(float).tiny / _ROUNDING, size * _ROUNDING, 0.0))
+    allowed = np_ops.maximum(options["epsabs"], options["epsrel"] * absolute(y))
+    suffices = np_ops.logical_and(error <= allowed, np_ops.logical_or(error != spread, error == 0.0))
+
+    def in_python(y: Any, error: Any, a: Any, b: Any, *args: Any) -> Arrays:
+        return QUAD(func, a, b, args, {**options, "is_planned": False})
+
+    return COND(suffices, lambda *values: values[:2], in_python,
+                (np_ops.reshape(y, found[0].shape[1:]), error, a, b, *args))
+
+
+QUAD = HigherOrderOperator(
+    "quad", examples=_quad_examples, n_results=_n_quad_results, planned_as=planned_quad,
+    is_quiet=True)      # what is not finite is integrated again by the operator
 """`QUAD(func, a, b, args, options)` returns the integral of each result of `func(x, *args)`, then an error estimate."""
 rules.register_common_rules(QUAD)
 

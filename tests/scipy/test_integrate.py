@@ -315,9 +315,24 @@ def test_compiled_solutions_fail_like_eager_ones(program):
     pytest.param(lambda x: abs(x - 0.3), 0, 1, {"points": [0.3]}, id="points"),
     pytest.param(lambda x: np.log(x), 0.0, 1.0, {"epsabs": 1e-10}, id="singular"),
     pytest.param(lambda x: 2.0, 0.0, 3.0, {}, id="constant"),
+    pytest.param(lambda x: 0.0 * x, 0.0, 3.0, {}, id="zero"),
+    pytest.param(lambda x: np.exp(-x * x), 0.0, 2.0, {}, id="smooth"),
+    pytest.param(lambda x: np.exp(-x) * np.cos(3 * x), 4.0, -1.0, {"epsabs": 0.0, "epsrel": 1e-12}, id="precise"),
+    pytest.param(lambda x: np.cos(40 * x), 0.0, 5.0, {}, id="wave"),
 ])
 def test_quad_is_scipys(f, a, b, options):
-    assert [float(part) for part in quad(f, a, b, **options)] == list(reference.quad(f, a, b, **options))
+    expected = [*reference.quad(f, a, b, **options)]
+    assert [float(part) for part in quad(f, a, b, **options)] == expected
+    compiled = compile(lambda a, b: quad(f, a, b, **options))
+    np.testing.assert_allclose(compiled(np.array(float(a)), np.array(float(b))), expected, rtol=1e-14, atol=1e-15)
+
+
+def test_compiled_quad_is_a_loop_of_the_plan(monkeypatch):
+    compiled = compile(grad(lambda s: quad(lambda x: np.exp(-s * x * x), 0.0, 2.0)[0]))
+    compiled(np.array(0.5))
+    monkeypatch.setattr("pydispatch.scipy.integrate.integrate", None)
+    np.testing.assert_allclose(compiled(np.array(0.7)), -reference.quad(
+        lambda x: x * x * np.exp(-0.7 * x * x), 0.0, 2.0)[0], rtol=1e-12)
 
 
 def test_quad_of_arrays_is_quad_vec():
