@@ -40,4 +40,5 @@ cdef bint find_operation(tuple loop, int* type, int* operation) except -1
 cdef bint find_library_function(tuple loop, LoopCall* call, LibraryFunction* function) except -1
 cdef bint keeps_flags(tuple loop, LoopCall* call) except -1
 cdef bint may_report_by_call(tuple loop) except -1
+cdef bint is_exact(tuple loop) except -1
 cdef bint may_raise(tuple loop) except -1

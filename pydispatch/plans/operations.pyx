@@ -50,6 +50,16 @@ cdef bint may_report_by_call(tuple loop) except -1:
     return not (flags == "ARITHMETIC" or GLIBC and flags == "GLIBC")
 
 
+cdef bint is_exact(tuple loop) except -1:
+    """Return whether a universal function's loop does a processor's arithmetic, which rounds alike in any layout."""
+    for number in loop[2]:
+        # complex products are contracted in some layouts only, and sums of float16 are rounded once
+        if PyTypeNum_ISCOMPLEX(number) or number == NPY_HALF:
+            return False
+    kind, flags = row_of(loop[1])
+    return flags == "ARITHMETIC" and kind != "EXTREME"
+
+
 cdef frozenset UFUNCS_OF_NUMPY = frozenset([value for value in vars(numpy).values() if type(value) is numpy.ufunc])
 
 

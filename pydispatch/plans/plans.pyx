@@ -175,8 +175,32 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
     step.sizes = put_numbers(free, sizes)
     step.steps = put_numbers(free, inner_steps)
     step.numbers = put_numbers(free, numbers)
+    step.long_axis = long_axis_of(step, loop)
+    if loop is not None and loop[0] == "ufunc" and loop[1] is numpy.matmul and loop[2][0] == cnp.NPY_DOUBLE and (
+            len(sizes) == 4 and len(inner_steps) == 9):
+        take_small_product(step)
     plan.work = min(plan.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # capped
     return 0
+
+
+cdef enum:
+    LONGEST_SHORT_ROW = 8       # elements. A call takes as long as about eight strided ones
+
+
+cdef int long_axis_of(PlanStep* step, loop) except -2:
+    """Return the longest outer axis if the loop's own axis is short and the order of axes changes no bit, else -1.
+
+    NumPy adds up fewer than eight numbers one by one.
+    """
+    cdef int axis, found = -1, last = step.n_operands - 1
+    if loop is None or step.n_axes == 0 or step.sizes[0] > LONGEST_SHORT_ROW - (step.steps[last] == 0):
+        return -1
+    if not (loop[0] in ("copy", "choose", "cast") or loop[0] == "ufunc" and is_exact(loop)):
+        return -1
+    for axis in range(step.n_axes):
+        if step.strides[axis * step.n_operands + last] and (found < 0 or step.extents[axis] > step.extents[found]):
+            found = axis
+    return found
 
 
 cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:

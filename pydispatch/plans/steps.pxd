@@ -90,6 +90,7 @@ cdef struct PlanStep:
     bint is_native              # whether it is machine code of a compiler
     bint is_quiet               # whether it raises flags where NumPy raises none
     PyObject* refusal           # the message of the LinAlgError for an invalid operation, or NULL
+    int long_axis               # the outer axis that a call takes instead of the loop's own short one, or -1
     PyUFuncGenericFunction function
     void* data
     cnp.npy_intp* buffers           # for each operand: its index in the table of addresses

@@ -38,27 +38,37 @@ cdef inline void take_axes(PlanStep* step, char** first, cnp.npy_intp outermost)
     """Run a loop for every index of the outer axes, the first of which has `outermost` elements. Changes `first`."""
     cdef char* operands[MAX_OPERANDS]
     cdef cnp.npy_intp counts[MAX_AXES]
-    cdef cnp.npy_intp k
+    cdef cnp.npy_intp extents[MAX_AXES]
+    cdef cnp.npy_intp* strides[MAX_AXES]
+    cdef cnp.npy_intp* sizes = step.sizes
+    cdef cnp.npy_intp* steps = step.steps
+    cdef cnp.npy_intp k, size
     cdef int axis, n = step.n_operands
-    if step.n_axes == 1:
-        for k in range(outermost):
-            addresses_at(operands, first, step.strides, k, n)
-            step.function(operands, step.sizes, step.steps, step.data)
-        return
     for axis in range(step.n_axes):
-        counts[axis] = 0
+        counts[axis], extents[axis], strides[axis] = 0, step.extents[axis], step.strides + axis * n
+    extents[0] = outermost
+    axis = step.long_axis
+    if axis >= 0 and extents[axis] > sizes[0]:
+        size = extents[axis]
+        extents[axis], sizes = sizes[0], &size
+        steps, strides[axis] = strides[axis], steps
+    if step.n_axes == 1:
+        for k in range(extents[0]):
+            addresses_at(operands, first, strides[0], k, n)
+            step.function(operands, sizes, steps, step.data)
+        return
     while True:
         copy_addresses(operands, first, n)          # a loop may write to the array of pointers that it gets
-        step.function(operands, step.sizes, step.steps, step.data)
+        step.function(operands, sizes, steps, step.data)
         axis = step.n_axes - 1
         while True:
             counts[axis] += 1
-            move_addresses(first, step.strides + axis * n, 1, n)
-            if counts[axis] < (step.extents[axis] if axis else outermost):
+            move_addresses(first, strides[axis], 1, n)
+            if counts[axis] < extents[axis]:
                 break
             if axis == 0:
                 return
-            move_addresses(first, step.strides + axis * n, -step.extents[axis], n)
+            move_addresses(first, strides[axis], -extents[axis], n)
             counts[axis] = 0
             axis -= 1
 

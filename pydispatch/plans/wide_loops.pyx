@@ -19,3 +19,20 @@ cdef int widen_loop(PlanStep* step, tuple loop) except -1:
     if found != NULL:
         step.data, step.function = address_of(<AnyFunction>step.function), found
     return 0
+
+
+cdef void take_small_product(PlanStep* step) noexcept:
+    """Replace NumPy's loop of a step that multiplies small matrices of float64, where BLAS would be called."""
+    cdef cnp.npy_intp n = step.sizes[1], row = n * sizeof(double)
+    cdef cnp.npy_intp* strides = step.steps + 3
+    cdef PyUFuncGenericFunction found
+    cdef int k
+    if not 2 <= n <= 4 or step.sizes[2] != n or step.sizes[3] != n:
+        return
+    for k in range(0, 6, 2):
+        if not (strides[k + 1] == sizeof(double) and strides[k] >= row and strides[k] % sizeof(double) == 0
+                or strides[k] == sizeof(double) and strides[k + 1] >= row and strides[k + 1] % sizeof(double) == 0):
+            return
+    found = small_product_loop(<int>n, step.function, step.data)
+    if found != NULL:
+        step.function = found

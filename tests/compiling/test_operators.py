@@ -240,6 +240,34 @@ def test_reductions_have_the_bits_of_numpys(name, axis, dtype):
             check_same(compile(lambda x, view=view: operator(view(x), axis))(x), np.asarray(expected))
 
 
+SHORT = {
+    "sums of two": lambda x, y: x + y,
+    "differences from a column": lambda x, y: x - y[..., :1],
+    "products with a row": lambda x, y: x * y[:1],
+    "quotients of parts": lambda x, y: x[:, 1:] / y[:, :-1],
+    "differences of turned ones": lambda x, y: ops.np.transpose(x, (1, 0, 2)) - ops.np.transpose(y, (1, 0, 2)),
+    "numbers of another kind": lambda x, y: ops.np.astype(x[:, ::2], np.dtype("f4")),
+    "comparisons": lambda x, y: ops.np.where(x[:, 1:] < y[:, :-1], x[:, 1:], 2.0),
+    "largest": lambda x, y: ops.np.maximum(x[:, ::2], y[:, ::2]),
+    "totals": lambda x, y: ops.np.sum(x, -1),
+    "totals of every second": lambda x, y: ops.np.sum(x[:, ::2] * 2, (0, 2)),
+    "running totals": lambda x, y: ops.np.cumsum(x, 1) + ops.np.cumsum(y, -1),
+    "into a part": lambda x, y: ops.np.setitem(x, (slice(None), slice(1, None)), y[:, 1:]),
+}
+
+
+@together("function", SHORT.values(), ids=SHORT)
+@together("n", [1, 2, 3, 7, 8, 9])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int16", "complex128"])
+def test_arrays_with_a_short_last_axis(function, n, dtype):
+    values = 20 * np.random.default_rng(1).standard_normal((2, 60, 5, n))
+    values[0, :8] = np.array([-0.0, 0.0, np.nan, np.inf] * 2)[:, None, None] if dtype[0] in "fc" else 0
+    x, y = values.astype(dtype)
+    with quiet():
+        for one, other in ((x, y), (x.transpose(1, 0, 2).copy().transpose(1, 0, 2), y)):
+            check_same(compile(function)(one, other), function(one, other))
+
+
 @pytest.mark.parametrize("dtype", ["datetime64[s]", "timedelta64[ms]", "S3", "U5", "V7", "float16", "longdouble",
                                    "clongdouble", [("x", "f8"), ("n", "i2")], [("swapped", ">f8")]], ids=str)
 def test_elements_that_loops_do_not_know(dtype):

@@ -115,3 +115,27 @@ def test_nan_is_no_error(name):
     x = np.resize([np.nan, 1.0, -0.0], 1000)
     with np.errstate(all="raise"):
         check_same(compiled(x, np.array(np.nan)), getattr(np, name)(x, np.nan))
+
+
+MATRICES = {
+    "rows": lambda x: x,
+    "columns": lambda x: x.swapaxes(-1, -2),
+    "the same matrix": lambda x: np.broadcast_to(x[:1], x.shape),
+    "parts of matrices": lambda x: np.concatenate([x, x], -1)[..., : x.shape[-1]],
+    "every second column": lambda x: np.repeat(x, 2, -1)[..., ::2],
+}
+
+
+@together("left", MATRICES)
+@together("right", MATRICES)
+@pytest.mark.parametrize("n", [2, 3, 4, 5])
+@dtypes
+def test_bits_of_products_of_small_matrices(left, right, n, dtype):
+    given = [np.random.default_rng(0).standard_normal((50, n, n)).astype(dtype) for _ in range(2)]
+    for x in given:
+        x[:13, 0, 1] = special_numbers(dtype)
+
+    with np.errstate(all="ignore"):
+        check_same(compile(lambda x, y: ops.np.matmul(x, y))(*given), np.matmul(*given))
+        x, y = MATRICES[left](given[0]), MATRICES[right](given[1])
+        check_same(compile(lambda x, y: ops.np.matmul(x, y))(x, y), np.matmul(x, y))

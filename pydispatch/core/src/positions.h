@@ -29,10 +29,13 @@ typedef void (*LoopFunction)(char**, const npy_intp*, const npy_intp*, void*);
 /* A position out of range is noted for the thread, and replaced by the first one. */
 static THREAD_LOCAL npy_intp position_out_of_range, extent_out_of_range;
 static THREAD_LOCAL int is_out_of_range = 0;
+static npy_intp from_end(npy_int64 k, npy_intp extent) {
+    if (k >= -extent && k < 0) return k + extent;
+    position_out_of_range = k; extent_out_of_range = extent; is_out_of_range = 1;
+    return 0;
+}
 static inline npy_intp from_start(npy_int64 k, npy_intp extent) {
-    if (k < -extent || k >= extent) {
-        position_out_of_range = k; extent_out_of_range = extent; is_out_of_range = 1; return 0; }
-    return k < 0 ? k + extent : k;
+    return (npy_uint64)k < (npy_uint64)extent ? k : from_end(k, extent);
 }
 static inline int take_out_of_range(npy_intp* position, npy_intp* extent) {    /* return whether one was noted */
     int found = is_out_of_range;

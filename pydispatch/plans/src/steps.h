@@ -14,22 +14,25 @@
 
 /* Loops of our own, called as NumPy's are: casts as NumPy's own, copies, and the choice that `where` makes. */
 
-#define LOOP_OVER(n_in) \
-    char* p[n_in + 1]; npy_intp i, k; \
-    for (k = 0; k <= n_in; k++) p[k] = args[k]; \
-    for (i = 0; i < extents[0]; i++, next_of(p, strides, n_in))
-static inline void next_of(char** p, const npy_intp* strides, int n) { for (; n >= 0; n--) p[n] += strides[n]; }
+/* The addresses of the moment are in p. What the loop writes cannot change them, so they stay in registers. */
+#define LOOP_OVER(n_in, ...) \
+    char *p0 = args[0], *p1 = args[1], *p2 = args[n_in > 1 ? 2 : 0], *p3 = args[n_in > 2 ? 3 : 0]; \
+    npy_intp i, end = extents[0], by0 = strides[0], by1 = strides[1], by2 = n_in > 1 ? strides[2] : 0, \
+             by3 = n_in > 2 ? strides[3] : 0; \
+    for (i = 0; i < end; i++, p0 += by0, p1 += by1, p2 += by2, p3 += by3) { \
+        char* p[4] = {p0, p1, p2, p3}; \
+        __VA_ARGS__; }
 
 #define AS_IT_IS(value) (value)
 #define TRUTH(value) ((value) != 0)         /* any byte but 0 is true in NumPy: `x.view(bool)` */
 #define DEFINE_CAST(from, to, OF) \
-    LOOP_NAMED(cast_##from##_to_##to) { LOOP_OVER(1) { *(any_##to*)p[1] = (to)OF(*(any_##from*)p[0]); } }
+    LOOP_NAMED(cast_##from##_to_##to) { LOOP_OVER(1, *(any_##to*)p[1] = (to)OF(*(any_##from*)p[0])) }
 #define DEFINE_CAST_TO_COMPLEX(from, part, name, OF) \
     LOOP_NAMED(cast_##from##_to_##name) { \
-        LOOP_OVER(1) { \
-            any_##part* target = (any_##part*)p[1]; target[0] = (part)OF(*(any_##from*)p[0]); target[1] = 0; } }
+        LOOP_OVER(1, \
+            any_##part* target = (any_##part*)p[1]; target[0] = (part)OF(*(any_##from*)p[0]); target[1] = 0) }
 #define DEFINE_CASTS(from, OF) \
-    LOOP_NAMED(cast_##from##_to_bool) { LOOP_OVER(1) { *(npy_bool*)p[1] = *(any_##from*)p[0] != 0; } } \
+    LOOP_NAMED(cast_##from##_to_bool) { LOOP_OVER(1, *(npy_bool*)p[1] = *(any_##from*)p[0] != 0) } \
     DEFINE_CAST(from, npy_byte, OF) DEFINE_CAST(from, npy_ubyte, OF) DEFINE_CAST(from, npy_short, OF) \
     DEFINE_CAST(from, npy_ushort, OF) DEFINE_CAST(from, npy_int, OF) DEFINE_CAST(from, npy_uint, OF) \
     DEFINE_CAST(from, npy_long, OF) DEFINE_CAST(from, npy_ulong, OF) DEFINE_CAST(from, npy_longlong, OF) \
@@ -42,15 +45,15 @@ DEFINE_CASTS(npy_long, AS_IT_IS) DEFINE_CASTS(npy_ulong, AS_IT_IS) DEFINE_CASTS(
 DEFINE_CASTS(npy_ulonglong, AS_IT_IS) DEFINE_CASTS(npy_float, AS_IT_IS) DEFINE_CASTS(npy_double, AS_IT_IS)
 #define DEFINE_COMPLEX_CAST(from, to, name) \
     LOOP_NAMED(name) { \
-        LOOP_OVER(1) { \
+        LOOP_OVER(1, \
             to real = (to)((any_##from*)p[0])[0], imaginary = (to)((any_##from*)p[0])[1]; \
-            ((any_##to*)p[1])[0] = real; ((any_##to*)p[1])[1] = imaginary; } }
+            ((any_##to*)p[1])[0] = real; ((any_##to*)p[1])[1] = imaginary) }
 DEFINE_COMPLEX_CAST(npy_float, npy_double, cast_cfloat_to_cdouble)
 DEFINE_COMPLEX_CAST(npy_double, npy_float, cast_cdouble_to_cfloat)
 LOOP_NAMED(cast_cfloat_to_bool) {
-    LOOP_OVER(1) { *(npy_bool*)p[1] = ((any_npy_float*)p[0])[0] != 0 || ((any_npy_float*)p[0])[1] != 0; } }
+    LOOP_OVER(1, *(npy_bool*)p[1] = ((any_npy_float*)p[0])[0] != 0 || ((any_npy_float*)p[0])[1] != 0) }
 LOOP_NAMED(cast_cdouble_to_bool) {
-    LOOP_OVER(1) { *(npy_bool*)p[1] = ((any_npy_double*)p[0])[0] != 0 || ((any_npy_double*)p[0])[1] != 0; } }
+    LOOP_OVER(1, *(npy_bool*)p[1] = ((any_npy_double*)p[0])[0] != 0 || ((any_npy_double*)p[0])[1] != 0) }
 
 #define CASE_TO(from, number, name) case number: return cast_##from##_to_##name;
 #define CASE_FROM(from, number) case number: switch (to) { \
@@ -119,8 +122,8 @@ static inline void fill_8(char* target, const char* value, npy_intp n) {
         if (extents[0] > 1 && strides[0] == size && strides[1] == size) { \
             memmove(args[1], args[0], extents[0] * size); return; } \
         if (size == 8 && strides[0] == 0 && strides[1] == 8) { fill_8(args[1], args[0], extents[0]); return; } \
-        LOOP_OVER(1) { memmove(p[1], p[0], size); } } \
-    LOOP_NAMED(choose_##name) { LOOP_OVER(3) { memmove(p[3], *(npy_bool*)p[0] ? p[1] : p[2], size); } }
+        LOOP_OVER(1, memmove(p[1], p[0], size)) } \
+    LOOP_NAMED(choose_##name) { LOOP_OVER(3, memmove(p[3], *(npy_bool*)p[0] ? p[1] : p[2], size)) }
 DEFINE_MOVES(1, 1) DEFINE_MOVES(2, 2) DEFINE_MOVES(4, 4) DEFINE_MOVES(8, 8) DEFINE_MOVES(16, 16)
 DEFINE_MOVES(any, (npy_intp)data)
 #define CASE_SIZE(kind, size) case size: return kind##_##size;
@@ -137,13 +140,15 @@ static inline npy_intp offset_of_positions(char** positions, const npy_intp* axe
     return offset;
 }
 enum { MAX_LOOP_OPERANDS = 8 };
+static inline void next_of(char** p, const npy_intp* strides, int n) { for (; n >= 0; n--) p[n] += strides[n]; }
 #define DEFINE_AT_POSITIONS(name, n, ...) LOOP_NAMED(name) { \
     const npy_intp* axes = (const npy_intp*)data; \
     if (axes[0] == 1) { \
-        LOOP_OVER(n + 1) { \
-            npy_intp offset = from_start(*(any_npy_int64*)p[n], axes[1]) * axes[2]; \
+        npy_intp extent = axes[1], stride = axes[2]; \
+        LOOP_OVER(n + 1, \
+            npy_intp offset = from_start(*(any_npy_int64*)p[n], extent) * stride; \
             char* target = p[n + 1]; \
-            __VA_ARGS__; } \
+            __VA_ARGS__) \
     } else { \
         npy_intp last = n + axes[0], i, k; \
         char* p[MAX_LOOP_OPERANDS]; \
