@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy._core import umath
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.stride_tricks import as_strided
 
 from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop, is_uniform
 from pydispatch.compiling.steps import LoopStep
@@ -119,6 +120,14 @@ def with_layers_added(builder: Builder, target: Value, positions: Value, values:
     selected = (*outer, *positions.shape, *inner)
     positions, values = _as_positions(builder, positions, target), _as_put(builder, values, target, selected)
     result = builder.copied(target)
+    product = _product_with_picked(builder, values) if len(target.shape) == 1 and values.shape == selected else None
+    if product is not None:
+        factors, source, columns = product
+        builder.steps.append(LoopStep(
+            ("add_products", target.dtype.num), (result, positions, factors, source, columns, result), (), ((),) * 6,
+            "add", builder.site, core_sizes=(positions.template.size, layers, source.template.size),
+            is_elementwise=False))
+        return result
     is_one = not any(values.template.strides)
     if not is_one:
         values = builder.contiguous(builder.viewed(values, lambda array: np.broadcast_to(array, selected)))
@@ -127,6 +136,40 @@ def with_layers_added(builder: Builder, target: Value, positions: Value, values:
         core_sizes=(math.prod(outer), positions.template.size, layers, math.prod(inner)),
         core_strides=(0 if is_one else target.dtype.itemsize,), is_elementwise=False))
     return result
+
+
+LAST_STEPS = 8      # among which the steps are searched that compute the values to be added
+
+
+def _product_with_picked(builder: Builder, values: Value) -> tuple[Value, Value, Value] | None:
+    """Return (factors, vector, positions) if values are factors times elements of a vector at positions, or None.
+
+    A loop computes the products itself, so the steps that compute the values are removed unless others use them.
+    """
+    product = _step_that_computes(builder, values, "ufunc")
+    if product is None or product.loop[1] is not np.multiply or values.dtype.char not in "fd":
+        return None
+    for one, other in (product.operands[:2], product.operands[1::-1]):
+        step = _step_that_computes(builder, other, "pick")
+        if step is None or one.shape != values.shape or not one.template.flags.c_contiguous:
+            continue
+        source, columns = step.operands[:2]
+        axes: tuple[int, ...] = step.loop[2]
+        if axes[0] == 1 and axes[2] == source.dtype.itemsize and columns.shape == values.shape and (
+                columns.template.flags.c_contiguous and source.template.size == 1):
+            whole = as_strided(source.template, (axes[1],), (axes[2],))
+            return one, Value(source.storage, whole), columns
+    return None
+
+
+def _step_that_computes(builder: Builder, value: Value, kind: str) -> LoopStep | None:
+    """Return the loop of this kind that computes a value, if it is one of the last steps."""
+    for step in reversed(builder.steps[-LAST_STEPS:]):
+        if not isinstance(step, LoopStep):
+            return None
+        if any(result.storage is value.storage for result in step.operands[-step.n_out:]):
+            return step if step.loop[0] == kind and step.operands[-1].place == value.place else None
+    return None
 
 
 @lowers("getitem")

@@ -193,6 +193,8 @@ cdef Py_ssize_t rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple str
         return put_rooms(rooms, step, ((0, 0),) * step.n_operands)
     if loop[0] == "gather":
         return put_rooms(rooms, step, rooms_of_layers(loop, sizes, 1))
+    if loop[0] == "add_products":
+        return put_rooms(rooms, step, rooms_of_products(loop, sizes))
     if loop[0] == "add_layers":
         return put_rooms(rooms, step, rooms_of_layers(loop, sizes, itemsize_of_type(loop[1]), strides))
     if loop[0] in LAPACK_LOOPS:
@@ -295,7 +297,7 @@ cdef object itemsize_of_type(int number):
     return cnp.PyArray_DescrFromType(number).itemsize
 
 
-LAYER_LOOPS = frozenset(["gather", "add_layers"])
+LAYER_LOOPS = frozenset(["gather", "add_layers", "add_products"])
 
 
 cdef tuple rooms_of_layers(tuple loop, tuple sizes, itemsize, tuple strides=()):
@@ -307,6 +309,15 @@ cdef tuple rooms_of_layers(tuple loop, tuple sizes, itemsize, tuple strides=()):
     if strides:
         return whole, (0, n * 8), selected if strides[4] else (0, itemsize), whole
     return whole, (0, n * 8), selected
+
+
+cdef tuple rooms_of_products(tuple loop, tuple sizes):
+    """Return the rooms of a loop that adds products with elements at positions."""
+    if len(sizes) != 4 or min(sizes) < 1:
+        raise ValueError(f"the loop {loop!r} has the sizes {sizes!r}")
+    itemsize = itemsize_of_type(loop[1])
+    whole, positions = (0, sizes[2] * itemsize), (0, sizes[1] * 8)
+    return whole, positions, (0, sizes[1] * itemsize), (0, sizes[3] * itemsize), positions, whole
 
 
 # loops of our own whose elements are rows: the numbers of the axes of each operand

@@ -35,7 +35,7 @@ cdef class Plan:
     - `("ufunc", function, type numbers)`
     - `("cast", type number, type number)`
     - `("copy", bytes)`, `("choose", bytes)`, `("gather",)`
-    - `("add_layers", type number)`
+    - `("add_layers", type number)`, `("add_products", type number)`
     - `("sum_part", type number)`
     - `("add_parts", type number, largest number of elements of a part)`
     - `("ufunc", function, type numbers, message)`: one that raises LinAlgError for an invalid operation
@@ -253,6 +253,9 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
         step.gathers = True
     elif kind == "add_layers":
         step.function = add_layers_loop(loop[1])
+        step.gathers = step.reports = True
+    elif kind == "add_products":
+        step.function = add_products_loop(loop[1])
         step.gathers = step.reports = True
     elif kind == "pick":
         step.function = pick_loop(loop[1])

@@ -145,3 +145,52 @@ def test_sums_of_parts_in_zeros_have_the_bits_of_sums(name):
     for x in (np.arange(12.0).reshape(4, 3) - 5.0, -np.zeros((4, 3)), np.full((4, 3), 0.1, np.float32)):
         for function in (from_left, from_right):
             check_same(compile(function)(x), function(x))
+
+
+# --- sums of products with picked elements ---
+
+
+def sum_of_products(x, i, k, v):
+    return NP.index_put(x * 0.0, (i,), v * x[k], accumulate=True)
+
+
+PRODUCTS = {
+    "of factors and elements": sum_of_products,
+    "of elements and factors": lambda x, i, k, v: NP.index_put(x, (i,), x[k] * v, accumulate=True),
+    "of elements and elements": lambda x, i, k, v: NP.index_put(x, (i,), x[k] * x[i], accumulate=True),
+    "of elements in a row of a matrix": lambda x, i, k, v: NP.index_put(
+        x, (i,), v * NP.reshape(x, (2, -1))[1, k % (len(x) // 2)], accumulate=True),
+    "of every second element": lambda x, i, k, v: NP.index_put(x, (i,), v * x[::2][k % 2], accumulate=True),
+    "that are used twice": lambda x, i, k, v: (NP.scatter_add(x, i, v * x[k], 0), v * x[k], x[k] * 2.0),
+    "of one number": lambda x, i, k, v: NP.scatter_add(x, i, x[k] * 3.0, 0),
+    "of factors of one row": lambda x, i, k, v: NP.scatter_add(x, i, NP.reshape(v[:1] * x[k], -1), 0),
+}
+
+
+@together("function", PRODUCTS.values(), ids=PRODUCTS)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "c16"])
+@pytest.mark.parametrize("order", ["sorted", "random"])
+def test_sums_of_products(function, dtype, order):
+    random = np.random.default_rng(0)
+    x, v = (10 * random.standard_normal(40)).astype(dtype), (10 * random.standard_normal(300)).astype(dtype)
+    x[:3], v[:3] = 0, -0.0
+    i, k = random.integers(-40, 40, (2, 300))
+    compiled = compile(function)
+    check_same(compiled(x, np.sort(i) if order == "sorted" else i, k, v),
+               function(x, np.sort(i) if order == "sorted" else i, k, v))
+
+
+def test_products_that_are_only_added_are_not_stored():
+    x, i, v = np.ones(40), np.arange(40), np.ones(40)
+    assert "index" not in compile(sum_of_products).plan(x, i, i, v)
+    assert "index" not in compile(grad(lambda *args: NP.sum(sum_of_products(*args) ** 2))).plan(x, i, i, v)
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_sums_of_products_out_of_range(bad):
+    x, positions, v = np.ones(3), [np.array([0, 1]), np.array([1, 2])], np.ones(2)
+    compiled = compile(sum_of_products)
+    compiled(x, *positions, v)
+    positions[bad] = np.array([0, 3])
+    with pytest.raises(IndexError, match="index 3 is out of bounds"):
+        compiled(x, *positions, v)

@@ -17,6 +17,7 @@ cdef extern from "core/src/positions.h":
     bint are_inside(const char* positions, cnp.npy_intp n, cnp.npy_intp extent) noexcept nogil
     bint take_out_of_range(cnp.npy_intp* position, cnp.npy_intp* extent) noexcept nogil
     void gather_layers(char** args, const cnp.npy_intp* extents, const cnp.npy_intp* strides, void* data) noexcept nogil
+    PyUFuncGenericFunction add_products_loop(int type) noexcept nogil
     PyUFuncGenericFunction add_layers_loop(int type) noexcept nogil     # by type number. NULL if there is none
 
 cdef enum:              # kinds of loops

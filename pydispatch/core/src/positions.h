@@ -90,6 +90,27 @@ DEFINE_ADD_LAYERS(ubyte, npy_ubyte, 1) DEFINE_ADD_LAYERS(ushort, npy_ushort, 1) 
 DEFINE_ADD_LAYERS(ulonglong, npy_ulonglong, 1) DEFINE_ADD_LAYERS(float, npy_float, 1)
 DEFINE_ADD_LAYERS(double, npy_double, 1) DEFINE_ADD_LAYERS(cfloat, npy_float, 2)
 DEFINE_ADD_LAYERS(cdouble, npy_double, 2)
+
+/* Numbers times elements of a source, which are added at positions of the target, as by a sparse matrix in coordinates.
+   Operands are the target, positions, factors, the source, positions in it, and the target. Sizes are 1, positions,
+   and the extents of target and source. */
+#define DEFINE_ADD_PRODUCTS(name, kind) LOOP_NAMED(add_products_##name) { \
+    npy_intp i, n = extents[1], layers = extents[2], extent = extents[3]; \
+    const any_npy_int64 *rows = (const any_npy_int64*)args[1], *columns = (const any_npy_int64*)args[4]; \
+    const any_##kind *factors = (const any_##kind*)args[2], *source = (const any_##kind*)args[3]; \
+    any_##kind* target = (any_##kind*)args[5]; \
+    npy_intp k = from_start(rows[0], layers); \
+    kind sum = target[k]; \
+    for (i = 0; i < n; i++) { \
+        npy_intp next = from_start(rows[i], layers); \
+        if (next != k) { target[k] = sum; k = next; sum = target[k]; } \
+        sum += factors[i] * source[from_start(columns[i], extent)]; } \
+    target[k] = sum; }
+DEFINE_ADD_PRODUCTS(float, npy_float) DEFINE_ADD_PRODUCTS(double, npy_double)
+static LoopFunction add_products_loop(int type) {
+    return type == NPY_FLOAT ? add_products_float : type == NPY_DOUBLE ? add_products_double : NULL;
+}
+
 static LoopFunction add_layers_loop(int type) {     /* NULL where there is none */
     switch (type) {
         case NPY_BYTE: case NPY_UBYTE: return add_layers_ubyte;
