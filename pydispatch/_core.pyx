@@ -108,6 +108,7 @@ include "core/stack/entry_points.pyx"       # code that entry points share
 include "core/stack/grad.pyx"               # reverse mode
 include "core/stack/jvp.pyx"                # forward mode
 include "core/stack/vmap.pyx"               # batches
+include "core/stack/jacobians.pyx"          # matrices of derivatives
 include "core/stack/transform.pyx"          # transforms written in Python
 include "core/stack/modes.pyx"              # modes: code of users that sees every call
 include "core/stack/subclasses.pyx"         # subclasses of Tensor with a handler

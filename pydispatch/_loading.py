@@ -30,6 +30,7 @@ CONNECTED = {
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
         "as_gradient", "as_passed", "leave_aux", "as_raw_constant", "as_cotangent", "recorded", "output_and_vjp_fn",
         "zeros_for"),
+    "func.jacobians": ("jacobian_of_columns", "jacobian_of_rows", "whole_batch"),
     "func.jvp": ("propagated", "output_and_tangent"),
     "func.vmap": ("grads_of_batch", "moved", "batched_in_general"),
     "library.derived": ("batch_by_default",),

@@ -37,6 +37,7 @@ PARTS = {       # of the core, by the name of the part
     "in_place": "autograd/test_in_place.py",
     "interpreters": "func/test_levels.py",
     "jvp": "func/test_jvp.py",
+    "jacobians": "func/test_jacobians.py",
     "keys": "test_keys.py",
     "modes": "modes/test_dispatch_mode.py",
     "operators": "registry/test_registrations.py",

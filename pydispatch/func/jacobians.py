@@ -226,11 +226,23 @@ def _by_rows(
     name: str, func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux: bool, chunk_size: int | None,
     holomorphic: bool, site: Any,
 ) -> Any:
+    if not has_aux and chunk_size is None and not holomorphic:
+        flat = _core.jacobian_by_rows(name, func, args, argnums, site)
+        if flat is not _core.NOT_FLAT:
+            return flat
     inputs = _inputs(args, argnums)
     check_arguments(name, inputs.leaves, inputs.spec, inputs.positions)
     _check_inputs(name, inputs, holomorphic)
     interpreter = Grad(name, site)
     run = record(interpreter, func, args, {}, inputs.positions, inputs.leaves, inputs.spec, has_aux)
+    jacobian = _jacobian_of_rows(run, name, args, inputs, chunk_size, holomorphic, site)
+    return (jacobian, leave_aux(run.aux, interpreter, args)) if has_aux else jacobian
+
+
+def _jacobian_of_rows(
+    run: Recorded, name: str, args: tuple[Any, ...], inputs: Inputs, chunk_size: int | None, holomorphic: bool,
+    site: Any,
+) -> Any:
     for n, output in enumerate(run.outputs):
         if holomorphic:
             _check_complex_output(name, output, path_of_leaf(run.spec, n))
@@ -243,10 +255,9 @@ def _by_rows(
     if holomorphic:     # a gradient is the conjugate of the derivative
         blocks = [[ops.np.conjugate(block) for block in row] for row in blocks]
     as_tensors, of_raw = are_tensors_passed(args), are_raw(run.outputs)
-    jacobian = tree_unflatten([
+    return tree_unflatten([
         inputs.nested([handed_out(block, as_tensors, of_raw, is_new=True) for block in row]) for row in blocks
     ], run.spec)
-    return (jacobian, leave_aux(run.aux, interpreter, args)) if has_aux else jacobian
 
 
 def _check_inputs(name: str, inputs: Inputs, holomorphic: bool) -> None:
@@ -352,6 +363,10 @@ def _by_columns(
     name: str, func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux: bool, randomness: str,
     holomorphic: bool, site: Any,
 ) -> Any:
+    if not has_aux and not holomorphic:
+        flat = _core.jacobian_by_columns(name, func, args, argnums, randomness, site)
+        if flat is not _core.NOT_FLAT:
+            return flat
     inputs = _inputs(args, argnums)
     for n, leaf in enumerate(inputs.leaves):
         if not is_inexact_array(leaf):
@@ -367,6 +382,17 @@ def _by_columns(
         return propagate(interpreter, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
 
     run = _core.run_under(batch, push)
+    jacobian = _jacobian_of_columns(run, name, args, inputs, batch, holomorphic)
+    if not has_aux:
+        return jacobian
+    aux = tree_map(lambda leaf: _first(_core.value_below(leaf, interpreter), batch), run.aux)
+    return jacobian, leave_aux(aux, interpreter, args)
+
+
+def _jacobian_of_columns(
+    run: Propagated, name: str, args: tuple[Any, ...], inputs: Inputs, batch: Vmap, holomorphic: bool
+) -> Any:
+    sizes = [math.prod(leaf.shape) for leaf in inputs.leaves]
     outputs = [_first(output, batch) for output in run.outputs]
     for n, output in enumerate(outputs if holomorphic else ()):
         _check_complex_output(name, output, path_of_leaf(run.spec, n))
@@ -375,11 +401,7 @@ def _by_columns(
     for output, tangent in zip(outputs, run.tangents, strict=True):
         blocks = _blocks_of_columns(output, tangent, inputs, sizes, batch)
         rows.append(inputs.nested([handed_out(block, as_tensors, of_raw, is_new=True) for block in blocks]))
-    jacobian = tree_unflatten(rows, run.spec)
-    if not has_aux:
-        return jacobian
-    aux = tree_map(lambda leaf: _first(_core.value_below(leaf, interpreter), batch), run.aux)
-    return jacobian, leave_aux(aux, interpreter, args)
+    return tree_unflatten(rows, run.spec)
 
 
 def _first(value: Any, interpreter: Vmap) -> Any:
@@ -449,3 +471,12 @@ def _in_numpy(total: int, start: int, size: int, dtype: np.dtype[Any]) -> Any:
     flat = np.zeros(total * size, dtype)
     flat[start * size:(start + size) * size:size + 1] = 1
     return flat.reshape((total, size))
+
+
+_core.connect(
+    jacobian_of_columns=lambda run, name, args, argnums, batch: _jacobian_of_columns(
+        run, name, args, _inputs(args, argnums), batch, False),
+    jacobian_of_rows=lambda run, name, args, argnums, site: _jacobian_of_rows(
+        run, name, args, _inputs(args, argnums), None, False, site),
+    whole_batch=_batch,
+)

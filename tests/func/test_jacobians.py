@@ -6,7 +6,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, ops, tree
+from pydispatch import Tensor, _core, autograd, ops, tree
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
@@ -147,6 +147,88 @@ def test_arguments_by_keyword_are_refused(jacobian):
     for transform in (jacobian, hessian):
         with pytest.raises(TypeError):
             transform(lambda x, y: x * y)(X, y=Y)
+
+
+# --- batches of unit vectors ----------------------------------------------------------------------------------
+
+LONG = np.linspace(-1.0, 2.0, 10)
+BY_ELEMENT = {
+    "identity": lambda x: x,
+    "chain": lambda x: ops.np.sin(x) * x + ops.np.exp(-x) / 3.0,
+    "branches": lambda x: ops.np.where(x > 0, x * x, -x) + ops.np.absolute(x),
+    "infinite slopes": lambda x: ops.np.sqrt(x - LONG[0]) * 2,
+    "infinite constants": lambda x: x * np.where(LONG > 0, np.inf, 1.0),
+    "constants with fewer axes": lambda x: x * 2.0 + np.float64(3) * LONG[:1] - np.array(1.0),
+    "constants with more axes": lambda x: x * np.ones((2, 1)) + x,
+    "another dtype": lambda x: ops.np.astype(ops.np.astype(x, np.float32) * 3, np.float64) * x,
+    "parts": lambda x: (x * x)[1:] * (x * 3)[:-1],
+    "written to": lambda x: written_to(x * x),
+    "reversed": lambda x: (x * 2)[::-1] * x,
+    "reshaped": lambda x: (x * 2).reshape(5, 2) * np.arange(2.0),
+    "repeated": lambda x: ops.np.stack([x * x, x]),
+    "sums": lambda x: (x * x).sum() * x,
+    "several terms": lambda x: x * x * x - x[0] * x + ops.np.sin(x * x),
+}
+
+
+def written_to(y):
+    y[2:4] = y[0]
+    return y * y
+
+
+def single_directions(jacobian, f, x):
+    """Return the Jacobian without batches: from one cotangent or tangent at a time."""
+    if jacobian is jacrev:
+        return jacrev(f, chunk_size=1)(x)
+    return np.stack([jvp(f, (x,), (unit.reshape(x.shape),))[1] for unit in np.eye(x.size)], -1)
+
+
+@BOTH
+@pytest.mark.parametrize("name", BY_ELEMENT)
+@np.errstate(all="ignore")
+def test_batches_have_the_bits_of_single_directions(jacobian, name):
+    found, expected = jacobian(BY_ELEMENT[name])(LONG), single_directions(jacobian, BY_ELEMENT[name], LONG)
+    np.testing.assert_array_equal(found, expected.reshape(found.shape))
+    assert (np.signbit(found) == np.signbit(expected.reshape(found.shape)))[~np.isnan(found)].all()
+
+
+@pytest.mark.parametrize("name", [name for name in BY_ELEMENT if not name.startswith("infinite")])
+def test_long_hessians_in_all_ways(name):
+    def f(x):
+        return ops.np.sum(BY_ELEMENT[name](x))
+    expected = jacrev(jacrev(f, chunk_size=1), chunk_size=1)(LONG)
+    for way in (hessian(f), jacfwd(jacfwd(f)), jacrev(jacfwd(f)), jacfwd(grad(f)), lambda x: hessian(f)(Tensor(x))):
+        close(way(LONG), expected)
+    close(vmap(hessian(f))(np.stack([LONG, LONG])), np.stack([expected, expected]))
+
+
+def test_derivatives_of_users_see_all_examples():
+    seen = []
+
+    class Square(autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.x, = inputs
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append((g.shape, _core.array_of(g).shape))
+            return 2 * ctx.x * g.detach()
+
+        @staticmethod
+        def jvp(ctx, t):
+            seen.append((t.shape, _core.array_of(t).shape))
+            return 2 * ctx.x * t.detach()
+
+    for jacobian in (jacrev, jacfwd):
+        close(jacobian(lambda x: Square.apply(x * 1.0))(LONG), np.diag(2 * LONG))
+    assert set(seen) == {((10,), (10, 10))}
 
 
 # --- arguments and containers -------------------------------------------------------------------------------

@@ -791,7 +791,7 @@ def test_results_are_fresh(schema, kernel, new_library):
 def never_flat() -> Iterator[None]:
     """Have the entry points of transforms leave every call to Python."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("run_vjp", "run_jvp", "map_flat"):
+        for name in ("run_vjp", "run_jvp", "map_flat", "jacobian_by_columns", "jacobian_by_rows"):
             patch.setattr(_core, name, lambda *args: _core.NOT_FLAT)
         yield
 
@@ -847,6 +847,10 @@ ENTRY_POINTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "vjp": (lambda f: lambda x: twice(func.vjp(f, x)),) * 2,
     "jvp": (lambda f: lambda x: func.jvp(f, (x,), (x,)),) * 2,
     "jvp, two": (lambda f: lambda x: func.jvp(lambda x, y: (f(x), f(y)), (x, x), (x, np.ones(3))),) * 2,
+    **{name: (lambda f, make=make: lambda x: make(f)(x),) * 2
+       for name, make in (("jacfwd", func.jacfwd), ("jacrev", func.jacrev), ("hessian", func.hessian))},
+    "jacobians, two": (lambda f: lambda x: (func.jacfwd(lambda x, y: f(x * y), 1)(x, x),
+                                            func.jacrev(lambda x, y: f(x * y), 1)(x, x)),) * 2,
     "vmap": (lambda f: lambda x: func.vmap(f)(x),) * 2,
     "vmap, two": (lambda f: lambda x: func.vmap(lambda x, y: f(x * y), in_dims=(-1, None))(x, x),) * 2,
 }

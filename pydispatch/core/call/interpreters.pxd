@@ -29,6 +29,7 @@ cdef class Interpreter:                 # one running transform or mode
     cdef bint propagates(self) noexcept                     # return whether its values have tangents
     cdef bint batches(self) noexcept                        # return whether it computes several examples at once
     cdef Py_ssize_t hidden_axes(self, Wrapper value) noexcept   # return how many axes more the value below has
+    cdef object whole(self, Wrapper value)                  # return the value below, with a row for each example
     cdef bint is_shared(self, Wrapper value) noexcept       # return whether all examples share a value
     cdef object tangent_at(self, Wrapper value)             # return the tangent of a value, or None
     cdef object edge_at(self, Tensor value)                 # return the destination of its gradient, or the tangent

@@ -66,6 +66,8 @@ cdef class Upcalls:                     # functions in Python, by the module tha
     cdef public object enter_constants, check_differentiable, check_aux, as_scalar, one_beside
     cdef public object differentiate_in_general, as_gradient, as_passed, leave_aux, as_raw_constant
     cdef public object as_cotangent, recorded, output_and_vjp_fn, zeros_for
+    # func/jacobians.py
+    cdef public object jacobian_of_columns, jacobian_of_rows, whole_batch
     # func/jvp.py
     cdef public object propagated, output_and_tangent
     # func/vmap.py

@@ -92,6 +92,9 @@ cdef class Interpreter:
     cdef Py_ssize_t hidden_axes(self, Wrapper value) noexcept:
         return 0
 
+    cdef object whole(self, Wrapper value):
+        return value.array
+
     cdef bint is_shared(self, Wrapper value) noexcept:
         return False
 
@@ -474,7 +477,7 @@ cdef object detached(Tensor tensor):
         return Tensor(tensor)
     if not isinstance(tensor, Wrapper):
         return upcalls.detached_subclass(tensor)
-    return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), None)
+    return wrap_at((<Wrapper>tensor).interpreter, detached_value(whole_below(tensor)), None)
 
 
 cdef Tensor detached_scalar(Tensor tensor):
@@ -497,8 +500,9 @@ cdef object alias_at(Tensor tensor, Interpreter interpreter):
         return alias_by_handler(tensor)
     if is_uniform(<PyObject*>tensor) and owned_by(<PyObject*>tensor, interpreter):
         return detached_uniform(tensor)
-    cdef Tensor alias = wrap_at(interpreter, tensor.array, (<Wrapper>tensor).interpreter.tangent_at(<Wrapper>tensor)
-                                if tensor.word & WRAPPER_FLAG else None)
+    cdef object tangent = (
+        (<Wrapper>tensor).interpreter.tangent_at(<Wrapper>tensor) if tensor.word & WRAPPER_FLAG else None)
+    cdef Tensor alias = wrap_at(interpreter, whole_below(tensor), tangent)
     if tensor.word & SCALAR_FLAG:
         alias.word |= SCALAR_FLAG
     elif owned_by(<PyObject*>tensor, interpreter):

@@ -58,6 +58,10 @@ cdef class Vmap(Interpreter):
     cdef Py_ssize_t hidden_axes(self, Wrapper value) noexcept:
         return (<BatchedTensor>value).uniform is None
 
+    cdef object whole(self, Wrapper value):
+        expand_batch(<PyObject*>value)
+        return value.array
+
     cdef bint is_shared(self, Wrapper value) noexcept:
         return (<BatchedTensor>value).uniform is not None
 
@@ -188,6 +192,8 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
     cdef uint64_t owned = owned_arguments(frame, signature, interpreter, &uniform)
     cdef Cell around
     cdef object dims = 0
+    if interpreter.has_diagonals and owned:
+        expand_arguments(frame, signature)
     if uniform:
         return call_with_uniform(op, table, frame, state, interpreter, owned, uniform)
     if owned == 0 and not table.is_random:
@@ -799,6 +805,102 @@ cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py
                                      NULL if names is None else <PyObject*>names))
 
 
+# --- diagonals --------------------------------------------------------------------------------------------------------
+
+# `jacfwd` and `jacrev` start from a batch of all unit vectors. Operators element by element leave it diagonal: example
+# i differs from all others only in its element i. The array of such a batch has two rows, the elements on the diagonal
+# and those off the diagonal, until a call needs all examples. NumPy computes each element separately, so the bits are
+# those of the whole batch.
+
+cdef BatchedTensor diagonal_batch(array, Vmap interpreter):
+    """Return a value of the interpreter with the elements on and off the diagonal, two rows of an exact ndarray."""
+    cdef BatchedTensor tensor = <BatchedTensor>steal(wrap_batch_of(new_reference(array), <PyObject*>interpreter))
+    tensor.is_diagonal = interpreter.has_diagonals = True
+    return tensor
+
+
+cdef int expand_batch(PyObject* value) except -1:
+    """Give each example of a batch a row, if the batch is diagonal."""
+    cdef BatchedTensor tensor
+    if Py_TYPE(value) != BATCHED_TYPE or not (<BatchedTensor>value).is_diagonal:
+        return 0
+    tensor = <BatchedTensor>value
+    tensor.array = expanded(tensor, False)
+    tensor.is_diagonal = False
+    tensor.layout = None
+    return 0
+
+
+cdef object expanded(BatchedTensor tensor, bint last):
+    """Return all examples of a diagonal batch, along the first axis of a new array or along the last one."""
+    cdef cnp.npy_intp dims[MAX_AXES]
+    cdef object two_rows = tensor.array if is_in_c_order(<PyArrayObject*><PyObject*>tensor.array) else (
+        tensor.array.copy())
+    cdef PyArrayObject* array = <PyArrayObject*><PyObject*>two_rows
+    cdef int i, ndim = PyArray_NDIM(array)
+    cdef Py_ssize_t n = (<Vmap>tensor.interpreter).batch_size, row, k
+    cdef double* pair = <double*>PyArray_DATA(array)
+    cdef double* rows
+    for i in range(1, ndim):
+        dims[i - last] = PyArray_DIMS(array)[i]
+    dims[ndim - 1 if last else 0] = n
+    found = cnp.PyArray_EMPTY(ndim, dims, cnp.NPY_DOUBLE, 0)
+    rows = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>found)
+    for row in range(n):
+        if last:
+            for k in range(n):
+                rows[row * n + k] = pair[n + row]
+        else:
+            memcpy(&rows[row * n], &pair[n], n * sizeof(double))
+        rows[row * n + row] = pair[row]
+    return found
+
+
+cdef int expand_arguments(Frame* frame, Signature signature) except -1:
+    """Give each example a row in all batches among the arguments."""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if word_of_array(frame.values[i]):
+            expand_batch(frame.values[i])
+        elif word_of_value(frame.values[i]) & WRAPPER_FLAG:
+            for leaf in array_leaves(<object>frame.values[i]):
+                expand_batch(<PyObject*>leaf)
+    return 0
+
+
+cdef bint has_diagonal(Frame* frame, uint64_t batched) noexcept:
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if batched & bit(i) and (<BatchedTensor>frame.values[i]).is_diagonal:
+            return True
+    return False
+
+
+cdef PyObject* diagonal_of(Frame* frame, uint64_t batched) except? NULL:
+    """Return the array of a diagonal batch if the result is diagonal too, else NULL.
+
+    All batches have to be diagonal and of one shape, and constants must not have more axes or longer ones.
+    """
+    cdef PyArrayObject* first = <PyArrayObject*>frame.raw[lowest_bit(batched) + 1]
+    cdef PyArrayObject* array
+    cdef Py_ssize_t i, axis, behind
+    for i in range(frame.count):
+        array = <PyArrayObject*>frame.raw[i + 1]
+        if batched & bit(i):
+            if not (<BatchedTensor>frame.values[i]).is_diagonal or not same_shape(<PyObject*>array, <PyObject*>first):
+                return NULL
+        elif Py_TYPE(<PyObject*>array) == &PyArray_Type:
+            behind = PyArray_NDIM(first) - PyArray_NDIM(array)
+            if behind < 1:
+                return NULL
+            for axis in range(PyArray_NDIM(array)):
+                if PyArray_DIMS(array)[axis] not in (1, PyArray_DIMS(first)[axis + behind]):
+                    return NULL
+    return <PyObject*>first
+
+
 # --- the fast path ----------------------------------------------------------------------------------------------------
 
 
@@ -825,11 +927,16 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
     cdef State lower = lowered_state(<State>state)
     cdef PyObject* entry
     cdef PyObject* value
+    cdef PyObject* diagonal = NULL
     cdef uint64_t batched = 0
     cdef Py_ssize_t rank = 0
     if not lower.unchanged or batching.kind == BY_CHANGES or not (
             are_simple_batches(frame, interpreter, &batched, &rank)) or batched == 0:
         return False
+    if (<Vmap>interpreter).has_diagonals:
+        diagonal = diagonal_of(frame, batched) if batching.kind == POINTWISE else NULL
+        if diagonal == NULL and has_diagonal(frame, batched):
+            return False
     if rank >= MAX_AXES or batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
         return False
     entry = (<Table>table).last_entry if (<Table>table).last_word == CPU_WORD else plain_entry(
@@ -844,7 +951,11 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
             return True
         PyErr_Clear()
         return False
-    if Py_TYPE(value) != &PyArray_Type or not is_batch_of(value, <Vmap>interpreter):
+    if diagonal != NULL and Py_TYPE(value) == &PyArray_Type and same_shape(value, diagonal) and same_dtype(
+            value, diagonal):
+        result[0] = new_reference(diagonal_batch(steal(value), <Vmap>interpreter))
+        return True
+    if diagonal != NULL or Py_TYPE(value) != &PyArray_Type or not is_batch_of(value, <Vmap>interpreter):
         Py_DECREF(value)
         return False
     result[0] = wrap_batch_of(value, interpreter)

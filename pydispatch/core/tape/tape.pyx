@@ -442,7 +442,7 @@ def results_below(leaves, interpreter):
 
 def array_of(Tensor tensor not None):
     """Return the value below, even of a batch, whose axis users never see."""
-    return tensor.array
+    return whole_below(tensor)
 
 
 def bottom_array(Tensor tensor):

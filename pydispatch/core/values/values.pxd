@@ -37,5 +37,6 @@ cdef PyObject* wrap_ndarray(PyObject* array) except NULL
 cdef Interpreter interpreter_of(Tensor tensor)    # return the interpreter of a Tensor, None for the tape
 cdef bint is_batched(Tensor tensor) noexcept
 cdef bint owned_by(PyObject* value, Interpreter interpreter) noexcept
+cdef object whole_below(Tensor tensor)
 cdef object below(value, Interpreter interpreter)
 cdef tuple all_below(values, Interpreter interpreter)

@@ -174,8 +174,15 @@ cdef inline object below(value, Interpreter interpreter):
     A Tensor whose class has a handler is its own value on the tape: only the handler can interpret its content.
     """
     if owned_by(<PyObject*>value, interpreter) and not (<Tensor>value).word & PYTHON_BIT:
-        return (<Tensor>value).array
+        return whole_below(<Tensor>value)
     return value
+
+
+cdef inline object whole_below(Tensor tensor):
+    """Return the value below. For a batch, it has a row for each example."""
+    if Py_TYPE(<PyObject*>tensor) != BATCHED_TYPE:
+        return tensor.array
+    return (<Wrapper>tensor).interpreter.whole(<Wrapper>tensor)
 
 
 cdef tuple all_below(values, Interpreter interpreter):

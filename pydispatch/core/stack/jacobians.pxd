@@ -1,0 +1,1 @@
+# Entry points of `jacfwd`, `jacrev` and `hessian`. Other parts use nothing of these.
