@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import (
+    NOT_FLAT,
     ArrayMethod,
     MetaArray,
     Tensor,
@@ -23,6 +24,7 @@ from pydispatch._core import (
     index,
     is_of_numpy,
     is_vector_of_positions,
+    mapped_linearly,
     setitem,
     sum_to,
     take_along_axis,
@@ -540,10 +542,18 @@ def slices_batch(op, info, in_dims, a, indices, *options):
 
 def item_placed(g, shape, key):
     """Return zeros of `shape`, with `g` at a basic key."""
-    if not is_of_numpy(g):
-        return with_item(zeros_like(g, shape=shape), key, g)
-    result = np.zeros(shape, g.dtype)
-    result[key] = g
+    if is_of_numpy(g):
+        result = np.zeros(shape, g.dtype)
+        result[key] = g
+        return result
+    result = mapped_linearly(lambda g, n: batch_placed(g, n, shape, key), g) if shape else NOT_FLAT
+    return with_item(zeros_like(g, shape=shape), key, g) if result is NOT_FLAT else result
+
+
+def batch_placed(g, n, shape, key):
+    """Apply `item_placed` to an array whose first n axes are batches."""
+    result = np.zeros((*g.shape[:n], *shape), g.dtype)
+    result[(ALL,) * n + (key if type(key) is tuple else (key,))] = g
     return result
 
 

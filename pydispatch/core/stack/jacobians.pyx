@@ -175,3 +175,38 @@ def jacobian_by_rows(str name, function, tuple args, argnums, site):
     elif shape_of(<PyObject*>gradient) != shape:
         gradient = gradient.reshape(shape)
     return handed_out_block(gradient, args, args[position], not isinstance((<Tensor>output).array, Tensor))
+
+
+def mapped_linearly(function, value):
+    """Apply a linear function of arrays to values of `jvp` and `vmap` over NumPy's arrays, without operators.
+
+    `function(array, n)` has to leave the first n axes, of batches, in place. Return NOT_FLAT for other values, and if
+    modes or tracers have to see operators.
+    """
+    cdef State state = state_now()
+    if state.tracer is not None or state.inference or not state.forward or state.substitute is not None or (
+            watches_arrays(state)):
+        return not_flat
+    return mapped_below(function, value, state.interpreters, 0)
+
+
+cdef object mapped_below(function, value, InterpreterStack stack, Py_ssize_t n):
+    cdef Interpreter interpreter
+    cdef object found, tangent
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        return function(value, n)
+    while stack is not None and not owned_by(<PyObject*>value, stack.interpreter):
+        stack = stack.outer
+    if stack is None:
+        return not_flat
+    interpreter = stack.interpreter
+    if is_batch(<PyObject*>value, interpreter) and interpreter.batches():
+        found = mapped_below(function, whole_below(value), stack.outer, n + 1)
+        return not_flat if found is not_flat else wrap_at(interpreter, found, None)
+    if Py_TYPE(<PyObject*>value) != JVP_TYPE:
+        return not_flat
+    tangent = tangent_of(<JvpTensor>value)
+    found = mapped_below(function, (<Tensor>value).array, stack.outer, n)
+    if tangent is not None and found is not not_flat:
+        tangent = mapped_below(function, tangent, stack.outer, n)
+    return not_flat if found is not_flat or tangent is not_flat else wrap_at(interpreter, found, tangent)
