@@ -7,7 +7,7 @@ from math import pi as pi_of_number
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod, is_of_numpy
+from pydispatch._core import ArrayMethod, known_array
 from pydispatch.operators.batching import batch_of
 from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, named, operators
 from pydispatch.operators.layouts import in_order_of
@@ -82,9 +82,15 @@ vanished.vanishes = True        # type: ignore[attr-defined]
 # arithmetic
 
 
+def is_nowhere(mask):
+    """Return whether no element of a mask is True. Return False if the elements are unknown, as in a batch or trace."""
+    known = known_array(mask)
+    return type(known) in (np.ndarray, np.bool_) and not np.count_nonzero(known)
+
+
 def tie_halved(g, chosen, tie):
     """Return the gradient where the argument is chosen, and half of it where both arguments are equal."""
-    if type(tie) is np.ndarray and not np.count_nonzero(tie):
+    if is_nowhere(tie):
         return g * chosen
     return g * chosen + g * tie / 2
 
@@ -128,7 +134,7 @@ def power_vjp_of_base(g, x1, x2):
     power = x1 ** (x2 - 1.0)
     if type(x2) is not int:
         infinite = isinf(x2)
-        if not is_of_numpy(infinite) or np.count_nonzero(infinite):
+        if not is_nowhere(infinite):
             x2 = where(infinite & (power == 0), 0.0, x2)
     return g * (x2 * power)
 
@@ -198,7 +204,7 @@ def of_norm(x, norm):
     It is 0 where norm is 0, and the sign of x where x is infinite.
     """
     infinite = isinf(x)
-    if type(infinite) is np.ndarray and not np.count_nonzero(infinite):
+    if is_nowhere(infinite):
         return x / nonzero(norm)
     return where(infinite, copysign(1.0, x), where(infinite, zeros_like(norm), x) / nonzero(norm))
 
@@ -209,7 +215,7 @@ def logaddexp_vjp(g, x, other, exp=exp, logaddexp=logaddexp):
     It is half of g where both arguments are the same infinity.
     """
     tie = isinf(x) & (x == other)
-    if type(tie) is not np.ndarray or np.count_nonzero(tie):
+    if not is_nowhere(tie):
         zeros = zeros_like(x)
         x, other = where(tie, zeros, x), where(tie, zeros, other)
     return g * exp(-logaddexp(0.0, other - x))
@@ -222,7 +228,7 @@ def along(t, divisor):
     further derivative infinite.
     """
     steep = divisor == 0
-    if type(steep) is np.ndarray and not np.count_nonzero(steep):
+    if is_nowhere(steep):
         return t / divisor
     return t / where(steep & (t == 0), np.finfo(divisor.dtype).smallest_subnormal, divisor)
 
