@@ -403,7 +403,8 @@ def filtered_back(
     extents = [n + m - 1 for n, m in zip(g.shape[batch_ndim:], shape, strict=True)]
     wide = builder.copied(builder.viewed(builder.constant(np.zeros((), g.dtype)), lambda array: np.broadcast_to(
         array, (*g.shape[:batch_ndim], *extents))))
-    inner: tuple[Any, ...] = (..., *[slice(m // 2, m // 2 + n) for n, m in zip(g.shape[batch_ndim:], shape, strict=True)])
+    extents_of_g = zip(g.shape[batch_ndim:], shape, strict=True)
+    inner: tuple[Any, ...] = (..., *[slice(m // 2, m // 2 + n) for n, m in extents_of_g])
     builder.copy_into(wide.viewed(wide.template[inner]), g)
     found = filtered(builder, Shape(wide.shape, spec.dtype), wide, backwards, "constant", batch_ndim=batch_ndim)
     for axis in axes:

@@ -616,7 +616,7 @@ def _without_first_axes(builder: Builder, value: Value, ndim: int) -> Value:
 
 
 class Shape:
-    """What rules need of an ArraySpec."""
+    """The parts of an ArraySpec that rules need."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None = None) -> None:
         self.shape = shape

@@ -19,7 +19,7 @@ cdef bint writes_to_out_alone(Signature signature) except -1:
 
 @cython.final
 cdef class TableEntry:
-    """How one operator calls one kernel: the function, its calling convention, the arguments that are never stripped.
+    """The call of one kernel by one operator: the function, its convention, the arguments that are never stripped.
 
     `unsupported` are the arguments that the function does not take.
     """

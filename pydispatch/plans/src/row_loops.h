@@ -162,7 +162,7 @@ LOOP_NAMED(filter_rows) {
 #endif
 
 #define ROW_FUNCTION(loops, type, kind) row_function(type, kind, offsetof(PyArray_ArrFuncs, loops))
-static void* row_function(int type, int kind, size_t offset) {  /* of NumPy, by type number; NULL where there is none */
+static void* row_function(int type, int kind, size_t offset) {  /* of NumPy, by type number, and NULL where there is none */
     PyArray_Descr* dtype = kind < 0 || kind >= NPY_NSORTS ? NULL : PyArray_DescrFromType(type);
     void* found = NULL;
     if (dtype == NULL) return NULL;
