@@ -13,22 +13,11 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Signature, Table, TableEntry
+from pydispatch._registry import registrations
 from pydispatch._registry.backends import BACKENDS, kernel_provided
 from pydispatch._registry.kernels import Kernel, fallthrough_kernel
 from pydispatch._registry.messages import describe
 from pydispatch._registry.operators import schema_of, undefined
-from pydispatch._registry.registrations import (
-    definition_of,
-    derivative_of,
-    fallbacks,
-    in_force,
-    kernels_declared,
-    kernels_of,
-    lock,
-    mark_all_stale,
-    schema_declared,
-    shared_parts,
-)
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, parse_key, runtime_keys, slot_of
 from pydispatch.schema import Argument, Schema
@@ -145,7 +134,8 @@ def choices_for(keys: Keys, provided: Labelled = NOTHING_PROVIDED) -> tuple[Choi
 
 
 def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    sparse = ", ".join(key.name for key in kernels_of(op) if key in backend_keys_of(DispatchKey.AutogradOther))
+    backends = backend_keys_of(DispatchKey.AutogradOther)
+    sparse = ", ".join(key.name for key in registrations.kernels_of(op) if key in backends)
     raise AmbiguousKernelError(
         f"operator {op.name}: AutogradOther is claimed both by its CompositeImplicitAutograd kernel and by {sparse}\n"
         f'register a kernel for it: lib.impl("{op.name}", kernel, "AutogradOther"), or call inside below_autograd()\n'
@@ -189,7 +179,7 @@ IS_AMBIGUOUS = Kernel(_raise_ambiguous)
 
 
 def _raise_dead_derivative(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    derivative, composite = derivative_of(op), kernels_of(op)[CIA][0]
+    derivative, composite = registrations.derivative_of(op), registrations.kernels_of(op)[CIA][0]
     assert derivative is not None
     raise RegistrationError(
         f"operator {op.name}: the derivative registered at {derivative.site} would never be used: Tensors run the "
@@ -268,16 +258,17 @@ def shared_entry(kernel: Kernel, choice: Choice) -> TableEntry:
 
 def parts_of(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part, ...]:
     """Return the parts of a table for all operators with kernels under these keys. They are computed once."""
-    found: tuple[Part, ...] | None = shared_parts.get((keys, provided, has_derivative))
+    found: tuple[Part, ...] | None = registrations.shared_parts.get((keys, provided, has_derivative))
     if found is None:
-        with lock:      # so that no fallback changes meanwhile
-            found = shared_parts[keys, provided, has_derivative] = parts_for(keys, provided, has_derivative)
+        with registrations.lock:      # so that no fallback changes meanwhile
+            found = parts_for(keys, provided, has_derivative)
+            registrations.shared_parts[keys, provided, has_derivative] = found
     return found
 
 
 def parts_for(keys: Keys, provided: Labelled, has_derivative: bool) -> tuple[Part, ...]:
     """Compute the parts of a table from the precedence and the fallbacks in force."""
-    fallback_under = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
+    fallback_under = {key: handle.kernel for handle in registrations.fallbacks for key in handle.key.members}
     slots: dict[Any, list[int]] = {}
     firsts: dict[Any, tuple[Choice, Kernel | None]] = {}
     for choice in choices_for(keys, provided):
@@ -305,7 +296,7 @@ def compute_table(op: OpOverload) -> Table:
     declaration = op.sole_declaration
     if declaration is not None and declaration.operation.pack.namespace == "np" and not BACKENDS:
         return table_of_declaration(declaration)
-    definition, active, handle, rules = in_force(op)
+    definition, active, handle, rules = registrations.in_force(op)
     if definition is None:
         raise undefined(op)
     schema = definition.schema
@@ -348,7 +339,7 @@ def table_of_declaration(declaration: Any) -> Table:
     """
     operation, tags = declaration.operation, declaration.tags
     signature = signature_declared(declaration)
-    dense, meta = kernels_declared(declaration)
+    dense, meta = registrations.kernels_declared(declaration)
     rows = list(rows_beside_kernels())
     rows[CPU_SLOT] = TableEntry(dense.function, convention="raw", fill=(), signature=signature, kernel=dense,
                                 label=Label.KERNEL)
@@ -386,20 +377,20 @@ CPU_SLOT, META_SLOT = slot_of(DispatchKey.CPU), slot_of(DispatchKey.Meta)
 
 def rows_beside_kernels() -> tuple[TableEntry | None, ...]:
     """Return the table rows, except CPU and Meta, of operators with kernels for these two keys and a derivative."""
-    found: tuple[TableEntry | None, ...] | None = shared_parts.get("beside kernels")
+    found: tuple[TableEntry | None, ...] | None = registrations.shared_parts.get("beside kernels")
     if found is None:
-        with lock:
+        with registrations.lock:
             rows: list[TableEntry | None] = [None] * len(_core.slots())
             for _, slots, entry in parts_of(frozenset((DispatchKey.CPU, DispatchKey.Meta)), NOTHING_PROVIDED, True):
                 for slot in slots:
                     rows[slot] = entry
-            found = shared_parts["beside kernels"] = tuple(rows)
+            found = registrations.shared_parts["beside kernels"] = tuple(rows)
     return found
 
 
 def signature_declared(declaration: Any) -> Signature:
     """Make the signature of a library operator, with a layout that all operators with the same text share."""
-    return Signature(partial(schema_declared, declaration), signature_of_text(declaration.signature_text),
+    return Signature(partial(registrations.schema_declared, declaration), signature_of_text(declaration.signature_text),
                      declaration.name == "detach")
 
 
@@ -454,7 +445,7 @@ def is_factory(op: OpOverload, schema: Schema) -> bool:
 
     Its result belongs to the innermost interpreter, although none of its arguments may.
     """
-    definition = definition_of(op)
+    definition = registrations.definition_of(op)
     return not any(argument.type.contains_arrays for argument in schema.arguments) or (
         definition is not None and "creation" in definition.tags
     )
@@ -497,7 +488,7 @@ def _words(
 
 def build_table(op: OpOverload) -> Table:
     """Compute the table of a stale operator and publish it."""
-    with lock:
+    with registrations.lock:
         table = op.live_table
         if table is None:
             table = compute_table(op)
@@ -512,9 +503,9 @@ def table_entry(op: OpOverload, key: DispatchKey) -> TableEntry | None:
 
 def _forget() -> None:
     """Forget all choices after a new key was registered, before any table is computed from old ones."""
-    with lock:
+    with registrations.lock:
         choices_for.cache_clear()
-        mark_all_stale()
+        registrations.mark_all_stale()
 
 
 on_new_key(_forget)

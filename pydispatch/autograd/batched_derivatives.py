@@ -14,14 +14,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Vmap
 from pydispatch._registry.derivatives import CustomDerivative
-from pydispatch.autograd.batches import (
-    BatchedArguments,
-    Dims,
-    as_batch,
-    dims_of,
-    entered_results,
-    left_leaf,
-)
+from pydispatch.autograd import batches
 from pydispatch.autograd.custom_derivatives import leaf_gradients
 from pydispatch.autograd.examples import (
     ExampleContext,
@@ -49,14 +42,14 @@ class _BatchedCall:
 
     __slots__ = ("attributes", "backward", "forward", "is_flat", "metas", "size", "spec")
 
-    def __init__(self, leaves: list[Any], spec: TreeSpec, batch: BatchedArguments) -> None:
+    def __init__(self, leaves: list[Any], spec: TreeSpec, batch: batches.BatchedArguments) -> None:
         self.size = batch.size(leaves)
         self.spec = spec            # of the arguments
         self.is_flat = spec is flat_spec(len(leaves))       # whether no argument is a pytree
         self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(leaves, batch.dims, strict=True)]
         self.backward: Sequence[Any] = ()
         self.forward: Sequence[Any] = ()
-        self.attributes: dict[str, Dims] = {}
+        self.attributes: dict[str, batches.Dims] = {}
 
 
 def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
@@ -70,7 +63,7 @@ class BatchedDerivative(CustomDerivative):
     Its values are those of the interpreter below the vmap, with the batch axis first. All results are batches.
     """
 
-    def __init__(self, derivative: CustomDerivative, batch: BatchedArguments) -> None:
+    def __init__(self, derivative: CustomDerivative, batch: batches.BatchedArguments) -> None:
         self.single = derivative        # of one call
         self.batch = batch
         self.functions = derivative.functions
@@ -96,7 +89,8 @@ class BatchedDerivative(CustomDerivative):
     def _setup_at_once(self, interpreter: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         entered = _core.entered_leaves(interpreter, leaves, self.batch.dims)
         inner = ExampleContext(ctx)
-        self.single.setup(inner, tree_unflatten(entered, spec), entered_results(interpreter, output, leaves, entered))
+        results = batches.entered_results(interpreter, output, leaves, entered)
+        self.single.setup(inner, tree_unflatten(entered, spec), results)
         if inner.for_backward is not None:
             ctx.save_for_backward(*_core.leaves_below(inner.for_backward, interpreter))
             ctx.batch.backward = _core.dims_of_leaves(inner.for_backward, interpreter)
@@ -106,7 +100,7 @@ class BatchedDerivative(CustomDerivative):
         self._hand_on_marks(ctx, inner, self._marked, interpreter)
         attributes = ctx.batch_attributes = vars(inner)
         if attributes:
-            ctx.batch.attributes = {name: dims_of(value, interpreter) for name, value in attributes.items()}
+            ctx.batch.attributes = {name: batches.dims_of(value, interpreter) for name, value in attributes.items()}
             ctx.batch_attributes = values_below(attributes, interpreter)
 
     def _marked(self, tensor: Any, interpreter: Vmap) -> Any:
@@ -166,7 +160,7 @@ class BatchedDerivative(CustomDerivative):
             for meta, dim in zip(record.metas, self.batch.dims, strict=True)
         ]
 
-    def _backward_at(self, interpreter: Vmap, ctx: Any, grads: tuple[Any, ...]) -> tuple[list[Any], Dims]:
+    def _backward_at(self, interpreter: Vmap, ctx: Any, grads: tuple[Any, ...]) -> tuple[list[Any], batches.Dims]:
         """Return (gradients below the interpreter, which of them are batches)."""
         entries = self._call(interpreter, ctx, self.single.backward, enter_arrays(interpreter, grads), forward=False)
         gradients = self._gradients(entries, ctx.batch)
@@ -208,13 +202,13 @@ class BatchedDerivative(CustomDerivative):
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """Return one tangent per result, each a batch."""
         pairs, spec = self.batch.under_vmap(ctx.batch.size, self._jvp_at, ctx, tangents)
-        return tree_unflatten([as_batch(value, dim, ctx.batch.size) for value, dim in pairs], spec)
+        return tree_unflatten([batches.as_batch(value, dim, ctx.batch.size) for value, dim in pairs], spec)
 
     def _jvp_at(self, interpreter: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         leaves, spec = tree_flatten(tangents)
         entered = tree_unflatten(_core.entered_leaves(interpreter, leaves, self.batch.dims), spec)
         found, found_spec = tree_flatten(self._call(interpreter, ctx, self.single.jvp, entered, forward=True))
-        return [left_leaf(interpreter, leaf) for leaf in found], found_spec
+        return [batches.left_leaf(interpreter, leaf) for leaf in found], found_spec
 
     # contexts
 
@@ -247,7 +241,7 @@ class _Saved:
     Arguments and results are saved whole, since a part of one would be a constant to further derivatives.
     """
 
-    def __init__(self, wholes: list[Any], dims: Dims) -> None:
+    def __init__(self, wholes: list[Any], dims: batches.Dims) -> None:
         self.wholes = wholes
         self.dims = dims
         self.parts: list[Any] = []      # of the current example
@@ -279,5 +273,5 @@ def _reduced(gradient: Any, found: int | None, dim: int | None, size: int) -> An
     if not _core.is_array(gradient):
         return gradient
     if dim is not None:
-        return as_batch(gradient, found, size)
+        return batches.as_batch(gradient, found, size)
     return gradient if found is None else ops.np.sum(gradient, 0)

@@ -11,15 +11,8 @@ from pydispatch import func
 from pydispatch._core import Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized, needs_grad
 from pydispatch.autograd.values import meta_of
+from pydispatch.compiling import programs
 from pydispatch.compiling.compilers import numpy_array
-from pydispatch.compiling.programs import (
-    Differentiated,
-    Flat,
-    Program,
-    layouts_of_batches,
-    results_of,
-    traced,
-)
 from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import Arrays, batched_results
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -34,7 +27,7 @@ rules.register_common_rules(COMPILED)
 
 
 @COMPILED.py_impl("CompositeExplicitAutograd")
-def run(program: Program, *arrays: Any) -> Arrays:
+def run(program: programs.Program, *arrays: Any) -> Arrays:
     """Run the program on raw arrays. The results are Tensors if an argument is one."""
     results = program.run(*[
         numpy_array(value.array if isinstance(value, Tensor) else value, "an argument") for value in arrays])
@@ -42,7 +35,7 @@ def run(program: Program, *arrays: Any) -> Arrays:
 
 
 @COMPILED.py_impl("Meta")
-def run_without_data(program: Program, *arrays: Any) -> Arrays:
+def run_without_data(program: programs.Program, *arrays: Any) -> Arrays:
     """Return arrays without data, with the shapes and dtypes of the results."""
     return tuple([
         rules.without_data(ops.np.empty_like(arrays[0], shape=spec.shape, dtype=spec.dtype)) if arrays
@@ -50,14 +43,14 @@ def run_without_data(program: Program, *arrays: Any) -> Arrays:
 
 
 @COMPILED.py_impl(Vmap)
-def run_on_batches(interpreter: Vmap, program: Program, *arrays: Any) -> Arrays:
+def run_on_batches(interpreter: Vmap, program: programs.Program, *arrays: Any) -> Arrays:
     """Run the program of `vmap` of the function once."""
     flags = rules.owned(arrays, interpreter)
     values = rules.below(arrays, interpreter)
     n, how = interpreter.batch_size, interpreter.randomness
     axes = tuple([0 if flag else None for flag in flags])
 
-    def batched(flat: Flat, depends: Sequence[bool]) -> Flat:
+    def batched(flat: programs.Flat, depends: Sequence[bool]) -> programs.Flat:
         def run(*values: Any) -> Arrays:
             results = func.vmap(flat, in_dims=axes, randomness=how)(*values)
             return tuple([result if flag else ops.np.getitem(result, (0, Ellipsis))
@@ -65,21 +58,22 @@ def run_on_batches(interpreter: Vmap, program: Program, *arrays: Any) -> Arrays:
 
         return run
 
-    def make() -> tuple[Program, Sequence[bool]]:
+    def make() -> tuple[programs.Program, Sequence[bool]]:
         specs = tuple([((n, *shape) if flag else shape, dtype)
                        for (shape, dtype), flag in zip(program.specs, flags, strict=True)])
         examples = list(starmap(MetaArray, program.specs))
         found = batched_results(program.graph, examples, flags, interpreter) if n else None
         depends = found or [True] * len(program.results)
-        return traced(batched(program.graph, depends), specs, program.backend, batched(program.smooth, depends),
-                      program.n_smooth, layouts=layouts_of_batches(program, flags)), depends
+        return programs.traced(
+            batched(program.graph, depends), specs, program.backend, batched(program.smooth, depends), program.n_smooth,
+            layouts=programs.layouts_of_batches(program, flags)), depends
 
     derived, depends = program.derived(("vmap", tuple(flags), n, how), make)
     return rules.wrapped(COMPILED(derived, *values), interpreter, depends)
 
 
 @COMPILED.py_impl(Jvp)
-def run_with_tangents(interpreter: Jvp, program: Program, *arrays: Any) -> Arrays:
+def run_with_tangents(interpreter: Jvp, program: programs.Program, *arrays: Any) -> Arrays:
     """Run the program of the function and its tangents once."""
     tangents = rules.tangents_of(arrays, interpreter)
     flags = tuple([tangent is not None for tangent in tangents])
@@ -100,19 +94,20 @@ def run_with_tangents(interpreter: Jvp, program: Program, *arrays: Any) -> Array
         results = COMPILED(program, *rules.below(arrays, interpreter))
         return rules.with_tangents(results, (None,) * n_results, interpreter)
     layouts = program.layouts and (*program.layouts, *rules.chosen(program.layouts, flags))
-    derived = program.derived(("jvp", flags), lambda: traced(pushed, specs, program.backend, layouts=layouts))
+    derived = program.derived(("jvp", flags), lambda: programs.traced(pushed, specs, program.backend, layouts=layouts))
     found = COMPILED(derived, *rules.below(arrays, interpreter), *rules.chosen(tangents, flags))
     return rules.with_tangents(found[:n_results], (*found[n_results:], *(None,) * (n_results - n_smooth)), interpreter)
 
 
 @rules.recording_rule(COMPILED)
-def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: Any) -> Arrays:
+def run_and_record(interpreter: Interpreter | None, program: programs.Program, *arrays: Any) -> Arrays:
     """Run the forward program, and record one node, which runs the backward program."""
     wanted = tuple([needs_grad(value, interpreter) for value in arrays])
     moving = tuple([spec.dtype.kind in "fc" and i < program.n_smooth for i, spec in enumerate(program.results)])
     if not any(wanted) or not any(moving):
         return rules.wrapped(COMPILED(program, *rules.below(arrays, interpreter)), interpreter)
-    split: Differentiated = program.derived(("grad", wanted), lambda: Differentiated(program, wanted, moving))
+    split: programs.Differentiated = program.derived(
+        ("grad", wanted), lambda: programs.Differentiated(program, wanted, moving))
     found = rules.wrapped(COMPILED(split.forward, *rules.below(arrays, interpreter)), interpreter)
     results, residuals = found[:len(moving)], found[len(moving):]
     metas = [meta_of(value) for value in rules.chosen(results, moving)]
@@ -128,10 +123,10 @@ def run_and_record(interpreter: Interpreter | None, program: Program, *arrays: A
 
 
 @COMPILED.py_impl(TraceMode)
-def inline(mode: TraceMode, program: Program, *arrays: Any) -> Arrays:
+def inline(mode: TraceMode, program: programs.Program, *arrays: Any) -> Arrays:
     """Add the program's graph to the trace. As in a run, the results share no memory."""
     graph = program.graph_with_functions if mode._records_functions else program.graph
-    nodes = results_of(graph)
+    nodes = programs.results_of(graph)
     with mode:
         return tuple([result if is_new(node) and nodes.count(node) == 1 else ops.np.copy(result)
                       for result, node in zip(mode.inline(graph, arrays), nodes, strict=True)])

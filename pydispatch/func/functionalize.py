@@ -16,19 +16,8 @@ from pydispatch._core import ActiveMode, OpOverload, PythonInterpreter, PythonWr
 from pydispatch.autograd.function import AnyFunction
 from pydispatch.autograd.views import MAY_BE_A_COPY
 from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
+from pydispatch.func import storages
 from pydispatch.func.functions import returned_by
-from pydispatch.func.storages import (
-    Elements,
-    Replay,
-    Storage,
-    View,
-    ViewStep,
-    laid_out,
-    layout_of,
-    place_of,
-    share_elements,
-    views_of_inputs,
-)
 from pydispatch.func.values import as_passed, check_no_wrapper
 from pydispatch.memory import addresses, items_of, overlaps_itself, positions_among
 from pydispatch.operators.declare import Declaration, declaration_of, written_result
@@ -121,7 +110,7 @@ class Functionalize(PythonInterpreter):
         arrays = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
         values = {key: _core.lowered(self, _kept_apart, array) for key, array in arrays.items()}
         wrappers = {key: _core.wrap_value_at(self, value) for key, value in values.items()}
-        views = views_of_inputs(
+        views = storages.views_of_inputs(
             [_as_array(array) for array in arrays.values()], list(values.values()), copies=self.copies)
         for (key, array), view in zip(arrays.items(), views, strict=True):
             if _core.is_scalar(array):
@@ -197,12 +186,12 @@ class Functionalize(PythonInterpreter):
             _replace(wrapper, ops.np.copy(value))
         return wrapper.array
 
-    def view_of(self, wrapper: PythonWrapper) -> View:
+    def view_of(self, wrapper: PythonWrapper) -> storages.View:
         """Return the View of a value, creating one in a new storage if it has none."""
         if wrapper.note is None:
-            storage = Storage(wrapper.array, copies=self.copies)
-            _attach(wrapper, View(storage, (), layout_of(wrapper.array), None))
-        view: View = wrapper.note
+            storage = storages.Storage(wrapper.array, copies=self.copies)
+            _attach(wrapper, storages.View(storage, (), storages.layout_of(wrapper.array), None))
+        view: storages.View = wrapper.note
         return view
 
     def below(self, value: Any) -> Any:
@@ -248,7 +237,7 @@ class Functionalize(PythonInterpreter):
             raise _depends_on_elements(func)
         results = []
         for piece, value in enumerate(leaves):
-            replay = Replay(func, below_args[1:], below_kwargs, piece, self.copies)
+            replay = storages.Replay(func, below_args[1:], below_kwargs, piece, self.copies)
             layout = None if layouts is None else layouts[piece]
             results.append(self.piece(value, layout, replay, sources) if _core.is_array(value) else value)
         return tree_unflatten(results, spec)
@@ -267,7 +256,7 @@ class Functionalize(PythonInterpreter):
                 return [tried]
         return tree_leaves(_on_layouts(func, *args, **kwargs))
 
-    def piece(self, value: Any, layout: Any, replay: Replay, sources: list[PythonWrapper]) -> Any:
+    def piece(self, value: Any, layout: Any, replay: storages.Replay, sources: list[PythonWrapper]) -> Any:
         """Wrap one result, as a view of the first source that it shares memory with, or else with its own memory."""
         for source in sources:
             below = self.value_of(source)
@@ -282,12 +271,12 @@ class Functionalize(PythonInterpreter):
                     if _may_be_a_copy(replay.func, below, origin.steps, may_be_turned=self.may_turn):
                         origin.storage.obstacle = MAY_BE_A_COPY
                 step = _step(replay, layout, origin)
-                wrapper = _core.wrap_value_at(self, laid_out(replay.kept(value), layout, copies=self.copies))
-                view = View(origin.storage, (*origin.steps, step), layout, origin.root)
+                wrapper = _core.wrap_value_at(self, storages.laid_out(replay.kept(value), layout, copies=self.copies))
+                view = storages.View(origin.storage, (*origin.steps, step), layout, origin.root)
                 _attach(wrapper, view)
                 return wrapper
         if any(_core.have_one_memory(value, self.value_of(source)) for source in sources):
-            value = laid_out(ops.np.copy(value), layout, copies=self.copies)
+            value = storages.laid_out(ops.np.copy(value), layout, copies=self.copies)
         return _core.wrap_value_at(self, value)
 
     # writes
@@ -322,11 +311,11 @@ class Functionalize(PythonInterpreter):
         target, view = self.view_of(args[0]), self.view_of(args[2])
         return target.storage is view.storage and self.place_at(target, args[1]) == view.place
 
-    def place_at(self, view: View, key: Any) -> Any:
+    def place_at(self, view: storages.View, key: Any) -> Any:
         """Return the place of the part of the view that a key selects."""
-        step = Replay(ops.np.getitem.default, (key,), {}, 0, self.copies)
+        step = storages.Replay(ops.np.getitem.default, (key,), {}, 0, self.copies)
         layout = None if view.layout is None else _on_layouts(ops.np.getitem.default, view.layout, key)
-        return place_of(layout, (*view.steps, step))
+        return storages.place_of(layout, (*view.steps, step))
 
     def store(self, wrapper: PythonWrapper, value: Any) -> None:
         """Make `value` the new value of the wrapper."""
@@ -405,10 +394,12 @@ def _records_operators() -> bool:
 def _kept_apart(array: Any) -> Any:
     """Return the value of an input, copied if nodes of a tape would save the array that is written to at the end."""
     is_saved = isinstance(array, Tensor) and array.requires_grad and not array.is_leaf
-    return laid_out(ops.np.copy(array), layout_of(array), copies=False) if is_saved else _as_array(array)
+    if not is_saved:
+        return _as_array(array)
+    return storages.laid_out(ops.np.copy(array), storages.layout_of(array), copies=False)
 
 
-def _attach(wrapper: PythonWrapper, view: View) -> None:
+def _attach(wrapper: PythonWrapper, view: storages.View) -> None:
     wrapper.note = view
     wrapper.layout = view.layout
 
@@ -423,20 +414,20 @@ def _on_layouts(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     return _core.below_transforms(functools.partial(below_python, func, *args, **kwargs))
 
 
-def _step(replay: Replay, layout: Any, origin: View) -> ViewStep:
+def _step(replay: storages.Replay, layout: Any, origin: storages.View) -> storages.ViewStep:
     """Return the step from a source to a view of it, by its operator if that has `put=`, or else by positions."""
     if layout is None or replay.can_put or layout.dtype != origin.layout.dtype:
         return replay
-    return Elements(positions_among(addresses(layout), addresses(origin.layout)), replay.copies)
+    return storages.Elements(positions_among(addresses(layout), addresses(origin.layout)), replay.copies)
 
 
-def _overlap(view: View, other: View) -> bool:
+def _overlap(view: storages.View, other: storages.View) -> bool:
     if view.storage is not other.storage:
         return False
-    return view.layout is None or other.layout is None or share_elements(view.layout, other.layout)
+    return view.layout is None or other.layout is None or storages.share_elements(view.layout, other.layout)
 
 
-def _may_be_a_copy(func: OpOverload, source: Any, steps: tuple[ViewStep, ...], *, may_be_turned: bool) -> bool:
+def _may_be_a_copy(func: OpOverload, source: Any, steps: tuple[storages.ViewStep, ...], *, may_be_turned: bool) -> bool:
     """Return whether the call may have copied the elements of a wrapper, as NumPy does when strides require it.
 
     The strides of a fake do not show how the steps to it, from an array in C order, changed the order in memory. They
@@ -460,9 +451,9 @@ def _turns_axes(func: OpOverload) -> bool:
     return func.namespace == "np" and func.name.name in TURNING
 
 
-def _keeps_order(step: ViewStep) -> bool:
+def _keeps_order(step: storages.ViewStep) -> bool:
     """Return whether the elements that the step selects in an array in C order are adjacent in memory."""
-    if not isinstance(step, Replay):
+    if not isinstance(step, storages.Replay):
         return False
     if step.func is ops.np.getitem.default:
         items = list(itertools.dropwhile(lambda item: isinstance(item, int), items_of(step.args[0])))

@@ -21,19 +21,6 @@ from pydispatch._registry.kernels import (
     make_kernel,
 )
 from pydispatch._registry.operators import find_or_raise, schema_of
-from pydispatch._registry.registrations import (
-    Handle,
-    HandleGroup,
-    KernelHandle,
-    SwitchHandle,
-    all_or_none,
-    backend_of,
-    definition_of,
-    install,
-    kernels_of,
-    operators,
-    switched_off,
-)
 from pydispatch._sites import caller_site, is_again, registration_site, warn_again
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
 from pydispatch.keys import DispatchKey
@@ -70,7 +57,7 @@ class CustomOpDef(_core.Callee):
         self.operator = operator
         self.function = function
         self._original = _kernel(function, schema)
-        self._handles: dict[object, Handle] = {}             # by kind: a registration replaces the one of its kind
+        self._handles: dict[object, registrations.Handle] = {}      # by kind: a registration replaces one of its kind
         self._replaced_at: str | None = None
         self.target = operator
 
@@ -163,7 +150,8 @@ class CustomOpDef(_core.Callee):
         with registrations.lock:
             if self._replaced_at is not None:
                 return
-            switches = [handle for handle in self.operator.registrations if isinstance(handle, SwitchHandle)]
+            switches = [handle for handle in self.operator.registrations
+                        if isinstance(handle, registrations.SwitchHandle)]
             handles = [*switches, *reversed(self._handles.values())]
             errors = registrations.errors_of([handle.remove for handle in handles])
             if any(handle.active for handle in handles):
@@ -174,7 +162,7 @@ class CustomOpDef(_core.Callee):
             registrations.assign(self, "_replaced_at", site)
         registrations.raise_first(errors)        # an interrupt that came when all was undone
 
-    def add_kernels(self, keys: Collection[DispatchKey], fn: Callable[..., Any], site: str) -> Handle:
+    def add_kernels(self, keys: Collection[DispatchKey], fn: Callable[..., Any], site: str) -> registrations.Handle:
         """Register the function under these keys, and replace the kernels that were registered there before."""
         with registrations.lock:
             definition = self._definition()
@@ -183,19 +171,19 @@ class CustomOpDef(_core.Callee):
             check_kernel(definition.schema, definition.site, kernel)
             return self.put_kernel(keys, kernel, site)
 
-    def put_kernel(self, keys: Collection[DispatchKey], kernel: Kernel, site: str) -> Handle:
+    def put_kernel(self, keys: Collection[DispatchKey], kernel: Kernel, site: str) -> registrations.Handle:
         """Register a checked kernel, as `add_kernels` does."""
         return self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
 
-    def replace(self, registering: Mapping[object, Callable[[], Handle]]) -> Handle:
+    def replace(self, registering: Mapping[object, Callable[[], registrations.Handle]]) -> registrations.Handle:
         """Register by kind and replace the previous registrations. If one is refused, restore the previous ones."""
         with registrations.lock:
             self._definition()
             for kind in registering:
                 if kind in self._handles:
                     self._handles[kind].remove()
-            made = all_or_none(registering.values())
-            handles = made.handles if isinstance(made, HandleGroup) else [made]
+            made = registrations.all_or_none(registering.values())
+            handles = made.handles if isinstance(made, registrations.HandleGroup) else [made]
             registrations.assign(self, "_handles", self._handles | dict(zip(registering, handles, strict=True)))
             return made
 
@@ -204,7 +192,7 @@ class CustomOpDef(_core.Callee):
         return any(handle is ours for ours in self._handles.values())
 
     def _definition(self) -> registrations.DefinitionHandle:
-        definition = None if self._replaced_at is not None else definition_of(self.operator)
+        definition = None if self._replaced_at is not None else registrations.definition_of(self.operator)
         if definition is None:
             raise self._stale()
         return definition
@@ -232,22 +220,23 @@ class KernelSwitch(_core.RegistrationGuard, ContextDecorator):
     """Disables or enables the kernels of a backend inside a `with` block, or while a decorated function runs."""
 
     def __init__(self, definition: CustomOpDef, device_type: str, enabled: bool) -> None:
-        super().__init__(operators, str(definition.name))
+        super().__init__(registrations.operators, str(definition.name))
         self.definition = definition
         self.device_type = device_type
         self.enabled = enabled
 
-    def register(self) -> SwitchHandle:
+    def register(self) -> registrations.SwitchHandle:
         """Install the switch."""
         owner, device = self.definition, self.device_type.lower()
         owner._definition()
-        if all(backend_of(key) != device for key in kernels_of(owner.operator)):
+        if all(registrations.backend_of(key) != device for key in registrations.kernels_of(owner.operator)):
             logger.warning(
                 "operator %s: no kernel was registered for this device type: %s", owner.name, self.device_type)
-        elif (device not in switched_off(owner.operator)) is self.enabled:
+        elif (device not in registrations.switched_off(owner.operator)) is self.enabled:
             word = "enabled" if self.enabled else "disabled"
             logger.warning("operator %s: the kernel of %s is already %s", owner.name, self.device_type, word)
-        return install(owner.name, SwitchHandle(device, self.enabled, owner._original, registration_site()))
+        switch = registrations.SwitchHandle(device, self.enabled, owner._original, registration_site())
+        return registrations.install(owner.name, switch)
 
 
 def _kernel(function: Callable[..., Any], schema: Schema) -> Kernel:
@@ -425,7 +414,7 @@ def define_custom(
         previous = definitions.get(str(name))
         if previous is not None:
             _check_others(schema, site, previous)
-            defined_before = definition_of(previous.operator)
+            defined_before = registrations.definition_of(previous.operator)
             if defined_before is not None and is_again(site, defined_before.site):
                 warn_again(f"operator {name}", site, defined_before.site)
             previous.retire(site)
@@ -443,7 +432,7 @@ def define_custom(
 def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
     """Check that kernels that other modules registered for the operator fit its new schema."""
     for registration in previous.operator.registrations:
-        if isinstance(registration, KernelHandle) and not previous.owns(registration):
+        if isinstance(registration, registrations.KernelHandle) and not previous.owns(registration):
             check_kernel(schema, site, registration.kernel)
 
 
@@ -473,7 +462,7 @@ def _missing_derivative(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -
 # --- registering for an operator -------------------------------------------------------------------------------------
 
 
-def register_for(op: OpOverload, kind: str, register: Callable[[], Handle]) -> Handle:
+def register_for(op: OpOverload, kind: str, register: Callable[[], registrations.Handle]) -> registrations.Handle:
     """Register. For a custom operator, replace the previous registration of this kind."""
     owner = definitions.get(str(op.name))
     return register() if owner is None else owner.replace({kind: register})
@@ -486,7 +475,7 @@ def _operator(op: Target) -> OpOverload:
 
 
 @overload
-def register_fake(op: Target, fn: Callable[..., Any], /, *, allow_override: bool = ...) -> Handle: ...
+def register_fake(op: Target, fn: Callable[..., Any], /, *, allow_override: bool = ...) -> registrations.Handle: ...
 
 
 @overload
@@ -538,10 +527,10 @@ def register_fake(op: Target, fn: Callable[..., Any] | None = None, /, *, allow_
     return _add_fake(operator, fn, allow_override, registration_site())
 
 
-def _add_fake(operator: OpOverload, fn: Callable[..., Any], allow_override: bool, site: str) -> Handle:
+def _add_fake(operator: OpOverload, fn: Callable[..., Any], allow_override: bool, site: str) -> registrations.Handle:
     with registrations.lock:
         check_may_fake(operator, allow_override=allow_override)
-        definition = definition_of(operator)
+        definition = registrations.definition_of(operator)
         assert definition is not None
         check_kernel(definition.schema, definition.site, FakeKernel(fn, operator, site))
         return register_for(operator, "fake", partial(add_fake, operator, fn, site))
@@ -550,7 +539,7 @@ def _add_fake(operator: OpOverload, fn: Callable[..., Any], allow_override: bool
 def register_autograd(
     op: Target, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
-) -> Handle:
+) -> registrations.Handle:
     """Register the derivative of an operator.
 
     Parameters
@@ -637,7 +626,7 @@ def _is_view_of_one(schema: Schema) -> bool:
 
 
 @overload
-def register_vmap(op: Target, fn: Callable[..., Any], /) -> Handle: ...
+def register_vmap(op: Target, fn: Callable[..., Any], /) -> registrations.Handle: ...
 
 
 @overload
@@ -696,7 +685,7 @@ def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     return _add_vmap(operator, fn, registration_site())
 
 
-def _add_vmap(operator: OpOverload, fn: Callable[..., Any], site: str) -> Handle:
+def _add_vmap(operator: OpOverload, fn: Callable[..., Any], site: str) -> registrations.Handle:
     with registrations.lock:
         refuse_keyword_only_arrays(schema_of(operator), "register_vmap")
         return register_for(operator, "vmap", partial(add_batching, operator, fn, site))
@@ -705,7 +694,7 @@ def _add_vmap(operator: OpOverload, fn: Callable[..., Any], site: str) -> Handle
 @overload
 def register_kernel(
     op: Target, device_types: str | Iterable[str] | None, fn: Callable[..., Any]
-) -> Handle: ...
+) -> registrations.Handle: ...
 
 
 @overload
@@ -751,11 +740,13 @@ def register_kernel(op: Target, device_types: str | Iterable[str] | None, fn: Ca
     return _register_kernel(name, keys, fn, registration_site())
 
 
-def _register_kernel(name: OperatorName, keys: tuple[DispatchKey, ...], fn: Callable[..., Any], site: str) -> Handle:
+def _register_kernel(
+    name: OperatorName, keys: tuple[DispatchKey, ...], fn: Callable[..., Any], site: str
+) -> registrations.Handle:
     fn = kernel_function(f"operator {name}: argument fn", fn,
                          f'write library.register_kernel("{name}", "CPU", fn)')
     owner = definitions.get(str(name))
     if owner is not None:
         return owner.add_kernels(keys, fn, site)
     kernel = make_kernel(fn)
-    return all_or_none(partial(registrations.add_kernel, name, key, kernel, site) for key in keys)
+    return registrations.all_or_none(partial(registrations.add_kernel, name, key, kernel, site) for key in keys)

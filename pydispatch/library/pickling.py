@@ -25,16 +25,6 @@ from pydispatch._registry import registrations
 from pydispatch._registry.kernels import make_kernel
 from pydispatch._registry.operators import find_or_raise, find_packet, packet
 from pydispatch._registry.packs import namespaces_of_packs
-from pydispatch._registry.registrations import (
-    DefinitionHandle,
-    DerivativeHandle,
-    KernelHandle,
-    OperatorHandle,
-    RuleHandle,
-    definition_of,
-    kernels_of,
-    operators,
-)
 from pydispatch._sites import RegistrationSite, frames_to_caller, this_process
 from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, StaleOperatorError
 from pydispatch.keys import DispatchKey
@@ -72,7 +62,7 @@ class Parcel(NamedTuple):
 
 def reduce_operator(op: OpOverload) -> tuple[Any, ...]:
     """Return the function and arguments that unpickle an operator."""
-    definition = definition_of(op)
+    definition = registrations.definition_of(op)
     if isinstance(definition, DerivedDefinition):
         return derived_operator, (definition.parent, definition.batch.dims, definition.batch.randomness)
     name = str(op.name)
@@ -109,7 +99,7 @@ def reduce_namespace(namespace: str | None) -> tuple[Any, ...]:
     if EVERY not in under_way:
         token = _under_way.set(under_way | {EVERY})
         try:
-            found = [_sent(op) for op in list(operators.values())
+            found = [_sent(op) for op in list(registrations.operators.values())
                      if namespace in (None, op.namespace) and str(op.name) not in under_way
                      and op.namespace != "np" and op.namespace not in namespaces_of_packs() and any(_origins(op))]
         finally:
@@ -123,10 +113,10 @@ def _sent(op: OpOverload) -> tuple[str, tuple[str, ...], Parcel | None]:
     return str(op.name), modules, _parcel(op, own) if own else None
 
 
-def _origins(op: OpOverload) -> tuple[tuple[str, ...], list[OperatorHandle]]:
+def _origins(op: OpOverload) -> tuple[tuple[str, ...], list[registrations.OperatorHandle]]:
     """Return the modules that make an operator's registrations, and the registrations that no module makes."""
     modules: dict[str, None] = {}
-    own: list[OperatorHandle] = []
+    own: list[registrations.OperatorHandle] = []
     by_value = _modules_by_value()
     for handle in op.registrations:
         site = handle.site
@@ -145,9 +135,9 @@ def _modules_by_value() -> Iterable[str]:
     return () if cloudpickle is None else cloudpickle.list_registry_pickle_by_value()
 
 
-def _parcel(op: OpOverload, own: Sequence[OperatorHandle]) -> Parcel:
+def _parcel(op: OpOverload, own: Sequence[registrations.OperatorHandle]) -> Parcel:
     sites = [handle.site for handle in own if isinstance(handle.site, RegistrationSite)]
-    defines = any(isinstance(handle, DefinitionHandle) for handle in own)
+    defines = any(isinstance(handle, registrations.DefinitionHandle) for handle in own)
     described = partial(Parcel, sites[0].process, max(site.number for site in sites), str(sites[0]), defines)
     token = _under_way.set(_under_way.get() | {str(op.name)})
     try:
@@ -160,27 +150,27 @@ def _parcel(op: OpOverload, own: Sequence[OperatorHandle]) -> Parcel:
     return described(pickled, hashlib.sha256(pickled).hexdigest(), "")
 
 
-def _step_of(op: OpOverload, handle: OperatorHandle) -> Step | None:
+def _step_of(op: OpOverload, handle: registrations.OperatorHandle) -> Step | None:
     """Return a function that makes the same registration elsewhere, or None if another step makes it."""
     site = handle.site
     custom = definitions.get(str(op.name))
-    if isinstance(handle, DefinitionHandle):
+    if isinstance(handle, registrations.DefinitionHandle):
         if custom is None:
             return partial(_define, handle.schema, handle.alias_analysis, handle.tags, site)
         return partial(_define_custom, handle.schema, custom.function, _keys_of_definition(custom), handle.tags, site)
-    if isinstance(handle, KernelHandle):
+    if isinstance(handle, registrations.KernelHandle):
         return _step_of_kernel(handle, custom)
     if isinstance(handle, BatchingHandle):
         return partial(_add_batching, handle.kernel.function, site)
-    if isinstance(handle, RuleHandle):
+    if isinstance(handle, registrations.RuleHandle):
         return partial(_add_rule, handle.cls, handle.rule, site)
-    derivative = handle.derivative if isinstance(handle, DerivativeHandle) else None
+    derivative = handle.derivative if isinstance(handle, registrations.DerivativeHandle) else None
     if isinstance(derivative, (ContextDerivative, NamedDerivative)):
         return partial(_add_derivative, type(derivative), derivative.given, site)
     return None
 
 
-def _step_of_kernel(handle: KernelHandle, custom: CustomOpDef | None) -> Step | None:
+def _step_of_kernel(handle: registrations.KernelHandle, custom: CustomOpDef | None) -> Step | None:
     kernel = handle.kernel
     if isinstance(kernel, FakeKernel):
         return partial(_add_fake, kernel.written, handle.site)
@@ -193,7 +183,7 @@ def _step_of_kernel(handle: KernelHandle, custom: CustomOpDef | None) -> Step | 
 
 def _keys_of_definition(custom: CustomOpDef) -> tuple[DispatchKey, ...]:
     """Return the keys under which the decorated function is registered."""
-    return tuple([key for key, handles in kernels_of(custom.operator).items()
+    return tuple([key for key, handles in registrations.kernels_of(custom.operator).items()
                   if any(custom.owns(handle) and handle.kernel.written is custom.function for handle in handles)])
 
 
@@ -249,7 +239,7 @@ def _add_derivative(
 
 def operator_to_be(name: str) -> OpOverload:
     """Return the operator of a name, which may not be defined yet."""
-    return operators.get(name) or registrations.add_name(parse_name(name)).operator
+    return registrations.operators.get(name) or registrations.add_name(parse_name(name)).operator
 
 
 def operator_of_modules(name: str, modules: Sequence[str]) -> OpOverload:
@@ -327,7 +317,7 @@ def _check_known(name: str, problem: str) -> None:
 
 def _is_in_force(name: str, parcel: Parcel) -> bool:
     """Return whether these registrations, or later ones of the same process, are in force here."""
-    op = operators.get(name)
+    op = registrations.operators.get(name)
     sites = [] if op is None else [handle.site for handle in op.registrations]
     numbers = [site.number for site in sites if isinstance(site, RegistrationSite) and site.process == parcel.process]
     latest = max(numbers, default=-1)
@@ -354,7 +344,7 @@ def _make_room(op: OpOverload, parcel: Parcel) -> None:
 
     If the parcel defines the operator, this includes all registrations of another definition.
     """
-    definition = definition_of(op)
+    definition = registrations.definition_of(op)
     known = [(handle, handle.site) for handle in op.registrations if isinstance(handle.site, RegistrationSite)]
     replaced = [handle for handle, site in known if site.process == parcel.process]
     if parcel.defines and definition is not None:
@@ -369,7 +359,7 @@ def _make_room(op: OpOverload, parcel: Parcel) -> None:
         handle.remove()
 
 
-def _module_of(handle: OperatorHandle) -> str:
+def _module_of(handle: registrations.OperatorHandle) -> str:
     return handle.site.module if isinstance(handle.site, RegistrationSite) else handle.site
 
 

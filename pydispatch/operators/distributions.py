@@ -12,14 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import AnyDevice, MetaArray, sum_to
 from pydispatch._registry.derivatives import Joint
-from pydispatch.autograd.randomness import (
-    check_shared,
-    copy_of_generator,
-    note_made,
-    randomness_of,
-    with_words,
-    words_of_state,
-)
+from pydispatch.autograd import randomness
 from pydispatch.operators import quantiles
 from pydispatch.operators.batching import padded
 from pydispatch.operators.declare import declare, install, named, operators
@@ -188,8 +181,8 @@ def in_turn(op, info, in_dims, args, batch_shape, dtype=float, *, enlarges=True)
     Without batched parameters there is one draw of a larger size, if a larger size only `enlarges` the draw.
     `batch_shape` is the shape of the result for an example, for an empty batch.
     """
-    if randomness_of(op, info) == "same":
-        check_shared(op, info, in_dims, args)
+    if randomness.randomness_of(op, info) == "same":
+        randomness.check_shared(op, info, in_dims, args)
         return called(op, args), None
     if enlarges and all(dim is None for dim in in_dims):
         place = next(i for i, argument in enumerate(op.schema.arguments) if argument.name == "size")
@@ -315,8 +308,8 @@ def multinomial_meta(generator, n, pvals, size=None):
 
 
 def multinomial_batch(op, info, in_dims, generator, n, pvals, size, device):
-    if randomness_of(op, info) == "same":
-        check_shared(op, info, in_dims, (generator, n, pvals, size, device))
+    if randomness.randomness_of(op, info) == "same":
+        randomness.check_shared(op, info, in_dims, (generator, n, pvals, size, device))
         return op(generator, n, pvals, size, device=device), None
     shape = multinomial_shape(example_shape(n, in_dims[1]), example_shape(pvals, in_dims[2]), size)[:-1]
     n = n if in_dims[1] is None else padded(n, len(shape))
@@ -378,7 +371,7 @@ def orders_meta(generator, shape, axis=-1):
 
 
 def orders_batch(op, info, in_dims, generator, shape, axis, device):
-    if randomness_of(op, info) == "same":
+    if randomness.randomness_of(op, info) == "same":
         return op(generator, shape, axis, device=device), None
     axis = normalize_axis_index(axis, len(shape)) + 1
     return op(generator, (info.batch_size, *shape), axis, device=device), 0
@@ -394,8 +387,8 @@ OF_GENERATORS, OF_STATES = ("generators",), ("states",)     # `random_default_rn
 
 
 def copy_made(generator):
-    made = copy_of_generator(generator)
-    note_made(made)
+    made = randomness.copy_of_generator(generator)
+    randomness.note_made(made)
     return made
 
 
@@ -404,12 +397,12 @@ declare("random_copy", "Generator generator", copy_made, copy_made, returns="Gen
 
 
 def state_meta(generator):
-    return MetaArray(words_of_state(generator).shape, np.dtype(np.uint64))
+    return MetaArray(randomness.words_of_state(generator).shape, np.dtype(np.uint64))
 
 
 def restored(generator, state):
-    made = with_words(generator, state)
-    note_made(made)
+    made = randomness.with_words(generator, state)
+    randomness.note_made(made)
     return made
 
 
@@ -421,7 +414,8 @@ def restored_batch(op, info, in_dims, generator, state):
     return op(generator, select(state, 0)), None
 
 
-declare("random_state", "Generator generator", words_of_state, state_meta, tags=OF_STATES, differentiable=False)
+declare("random_state", "Generator generator", randomness.words_of_state, state_meta, tags=OF_STATES,
+        differentiable=False)
 declare("random_restored", "Generator generator, Tensor state", restored, restored_meta, returns="Generator",
         vmap=restored_batch, tags=OF_GENERATORS, differentiable=False)
 

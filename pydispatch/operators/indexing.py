@@ -32,22 +32,7 @@ from pydispatch._core import (
 from pydispatch._registry import backends
 from pydispatch._sites import describe_interpreter
 from pydispatch.exceptions import DataDependentError, VmapError
-from pydispatch.operators.batching import (
-    ALL,
-    axis_behind,
-    batch_of,
-    batch_of_one,
-    each_example,
-    fitted,
-    from_front,
-    into,
-    padded,
-    permuted,
-    rank,
-    reshaped,
-    rows_along,
-    to_front,
-)
+from pydispatch.operators import batching
 from pydispatch.operators.declare import declare, declare_writer, operators, range_like
 from pydispatch.operators.layouts import in_c_order
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
@@ -72,7 +57,7 @@ def getitem_meta(x, key):
 
 def setitem_meta(x, key, value):
     sample(x)[...] = sample(value)
-    check_element(key, rank(x), rank(value), x.dtype)
+    check_element(key, batching.rank(x), batching.rank(value), x.dtype)
     check_assignable("setitem_", shape_of(value), getitem(stand_in(x), key).shape)
 
 
@@ -269,14 +254,14 @@ def scatter_add_meta(x, indices, values, axis):
 
 def behind_batch(key, ndim=0, batch_size=0):
     """Convert a basic key for one example to a key for the batch."""
-    return (ALL, *key) if type(key) is tuple else (ALL, key)
+    return (batching.ALL, *key) if type(key) is tuple else (batching.ALL, key)
 
 
 def setitem_batch(op, info, in_dims, x, key, value):
-    x = batch_of(x, in_dims[0], info.batch_size)
-    if rank(value):
-        check_element(key, x.ndim - 1, rank(value) - (in_dims[2] is not None), x.dtype)
-        value = fitted(value, in_dims[2], selected_rank(key, x.ndim - 1))
+    x = batching.batch_of(x, in_dims[0], info.batch_size)
+    if batching.rank(value):
+        check_element(key, x.ndim - 1, batching.rank(value) - (in_dims[2] is not None), x.dtype)
+        value = batching.fitted(value, in_dims[2], selected_rank(key, x.ndim - 1))
     return op(x, behind_batch(key), value), 0
 
 
@@ -314,9 +299,9 @@ def indexed_axes(op, info, items, dims, ndim):
             if dim == 0:
                 raise mask_error(op, info)
             kinds[i] = 1
-            n_hidden -= rank(item)
+            n_hidden -= batching.rank(item)
         else:
-            kinds[i] = rank(item) - (dim == 0)
+            kinds[i] = batching.rank(item) - (dim == 0)
             n_hidden -= 1
     return indexed_axes_of_kinds(tuple(kinds), n_hidden)
 
@@ -355,7 +340,7 @@ def items_of(key, dims):
 
 def aligned_items(items, dims, n_picked):
     """Return the items, with batches reshaped so that their examples broadcast together."""
-    return tuple([padded(item, n_picked) if dim == 0 else item for item, dim in zip(items, dims, strict=True)])
+    return tuple([batching.padded(item, n_picked) if dim == 0 else item for item, dim in zip(items, dims, strict=True)])
 
 
 def index_batch(op, info, in_dims, x, key):
@@ -366,17 +351,17 @@ def index_batch(op, info, in_dims, x, key):
     is_batch = in_dims[0] == 0
     if type(key) is not tuple and not is_mask(key):
         if in_dims[1] is None:
-            return op(x, (ALL, key)), 0
-        return op(x, (each_example(info.batch_size, rank(key) - 1), key) if is_batch else key), 0
+            return op(x, (batching.ALL, key)), 0
+        return op(x, (batching.each_example(info.batch_size, batching.rank(key) - 1), key) if is_batch else key), 0
     items, dims = items_of(key, in_dims[1])
-    _, n_picked, place, together = indexed_axes(op, info, items, dims, rank(x) - is_batch)
+    _, n_picked, place, together = indexed_axes(op, info, items, dims, batching.rank(x) - is_batch)
     if 0 not in dims:
         # NumPy puts the axes of index arrays that are not adjacent before all others
-        return to_front(op(x, (ALL, *items)), 0 if together else n_picked), 0
+        return batching.to_front(op(x, (batching.ALL, *items)), 0 if together else n_picked), 0
     items = aligned_items(items, dims, n_picked)
     if not is_batch:
-        return to_front(op(x, items), place), 0
-    picked = op(x, (each_example(info.batch_size, n_picked), *items))
+        return batching.to_front(op(x, items), place), 0
+    picked = op(x, (batching.each_example(info.batch_size, n_picked), *items))
     return picked_at(picked, n_picked, place), 0
 
 
@@ -389,47 +374,47 @@ def picked_order(ndim, n_picked, place):
 
 def picked_at(batch, n_picked, place):
     """Move the picked axes, which come first in each example, to their place among the other axes."""
-    return permuted(batch, picked_order(batch.ndim, n_picked, place)) if n_picked and place else batch
+    return batching.permuted(batch, picked_order(batch.ndim, n_picked, place)) if n_picked and place else batch
 
 
 def picked_first(batch, n_picked, place):
     """Undo `picked_at`: move the picked axes of each example to the front."""
-    return permuted(batch, inverted(picked_order(batch.ndim, n_picked, place)))
+    return batching.permuted(batch, inverted(picked_order(batch.ndim, n_picked, place)))
 
 
 def index_put_batch(op, info, in_dims, x, key, values, accumulate):
     n = info.batch_size
-    x = batch_of(x, in_dims[0], n)
+    x = batching.batch_of(x, in_dims[0], n)
     items, dims = items_of(key, in_dims[1])
-    if 0 in (dims[-1], in_dims[2]) and is_one_mask(items) and rank(values) == (in_dims[2] == 0) and not (
+    if 0 in (dims[-1], in_dims[2]) and is_one_mask(items) and batching.rank(values) == (in_dims[2] == 0) and not (
             accumulate and in_dims[2] == 0):
-        mask = behind_slices(batch_of_one(items[-1], dims[-1]), x.shape[1:len(items)])
+        mask = behind_slices(batching.batch_of_one(items[-1], dims[-1]), x.shape[1:len(items)])
         return put_by_mask(op, n, x, mask, values, in_dims[2], accumulate), 0
     ndim, n_picked, place, together = indexed_axes(op, info, items, dims, x.ndim - 1)
-    has_axes = rank(values)
+    has_axes = batching.rank(values)
     if has_axes:
-        values = fitted(values, in_dims[2], ndim)
+        values = batching.fitted(values, in_dims[2], ndim)
     if 0 in dims:
-        key = (each_example(n, n_picked), *aligned_items(items, dims, n_picked))
+        key = (batching.each_example(n, n_picked), *aligned_items(items, dims, n_picked))
         if has_axes and n_picked and place:
             values = picked_first(as_batch(values, in_dims[2], ndim), n_picked, place)
     else:
-        key = (ALL, *items)
+        key = (batching.ALL, *items)
         if has_axes and n_picked and not together:
-            values = from_front(as_batch(values, in_dims[2], ndim), n_picked)
+            values = batching.from_front(as_batch(values, in_dims[2], ndim), n_picked)
     return (op(x, key, values, accumulate=True) if accumulate else op(x, key, values)), 0
 
 
 def as_batch(values, dim, ndim):
     """Return values as a batch of arrays with `ndim` axes. Without a batch axis, it is a batch of one example."""
-    return padded(batch_of_one(values, dim), ndim)
+    return batching.padded(batching.batch_of_one(values, dim), ndim)
 
 
 def is_one_mask(items):
     """Return whether a key ends in an array of bools, after only full slices."""
     last = items[-1]
     return not isinstance(last, bool) and is_mask(last) and all(
-        type(item) is slice and item == ALL for item in items[:-1])
+        type(item) is slice and item == batching.ALL for item in items[:-1])
 
 
 def behind_slices(masks, extents):
@@ -437,7 +422,7 @@ def behind_slices(masks, extents):
     if not extents:
         return masks
     n, *shape = masks.shape
-    return broadcast_to(reshaped(masks, (n, *(1,) * len(extents), *shape)), (n, *extents, *shape))
+    return broadcast_to(batching.reshaped(masks, (n, *(1,) * len(extents), *shape)), (n, *extents, *shape))
 
 
 def put_by_mask(op, n, x, mask, value, dim, accumulate):
@@ -445,42 +430,43 @@ def put_by_mask(op, n, x, mask, value, dim, accumulate):
     if dim != 0:
         return op(x, mask, value, accumulate=accumulate)
     n_axes = x.ndim - 1
-    value = astype(padded(value, n_axes), x.dtype)      # `where` would promote int64 to float64
-    mask = reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
-    return op(x, each_example(n, 0), where(mask, value, x))
+    value = astype(batching.padded(value, n_axes), x.dtype)      # `where` would promote int64 to float64
+    mask = batching.reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+    return op(x, batching.each_example(n, 0), where(mask, value, x))
 
 
 def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
     is_batch, n = in_dims[0] == 0, info.batch_size
     if in_dims[1] != 0:
-        rows, axis = rows_along(batch_of(a, in_dims[0], n), axis)
-        return op(rows, indices, axis, mode=mode, **into(out)), 0
+        rows, axis = batching.rows_along(batching.batch_of(a, in_dims[0], n), axis)
+        return op(rows, indices, axis, mode=mode, **batching.into(out)), 0
     if not is_batch:
         axis = along(tuple(getattr(a, "shape", ())), axis)[1] if axis is not None else None
-        out = tuple([from_front(array, axis or 0) for array in out])
-        return to_front(op(a, indices, axis, mode=mode, **into(out)), axis or 0), 0
-    rows, axis = rows_along(a, axis)
+        out = tuple([batching.from_front(array, axis or 0) for array in out])
+        return batching.to_front(op(a, indices, axis, mode=mode, **batching.into(out)), axis or 0), 0
+    rows, axis = batching.rows_along(a, axis)
     if mode != "raise":
         extent = rows.shape[axis]
         indices = remainder(indices, extent) if mode == "wrap" else limited(indices, 0, extent - 1)
-    ndim = rank(indices) - 1
-    key = (each_example(n, ndim), *(ALL,) * (axis - 1), astype(indices, np.dtype(int)) if is_mask(indices) else indices)
+    ndim = batching.rank(indices) - 1
+    numbers = astype(indices, np.dtype(int)) if is_mask(indices) else indices
+    key = (batching.each_example(n, ndim), *(batching.ALL,) * (axis - 1), numbers)
     picked = in_c_order(picked_at(selected(rows, key), ndim, axis - 1))
     if out:
         # the operator itself checks `out`
-        op(picked, np.arange(prod(picked.shape)).reshape(picked.shape), **into(out))
+        op(picked, np.arange(prod(picked.shape)).reshape(picked.shape), **batching.into(out))
     return picked, 0
 
 
 def take_along_batch(op, info, in_dims, arr, indices, axis):
-    arr, axis = rows_along(batch_of_one(arr, in_dims[0]), axis)
-    return op(arr, batch_of_one(indices, in_dims[1]), axis), 0
+    arr, axis = batching.rows_along(batching.batch_of_one(arr, in_dims[0]), axis)
+    return op(arr, batching.batch_of_one(indices, in_dims[1]), axis), 0
 
 
 def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
-    x = batch_of(x, in_dims[0], info.batch_size)
-    values = fitted(values, in_dims[2], x.ndim - 1)
-    return op(x, batch_of_one(indices, in_dims[1]), values, axis_behind(axis, x.ndim - 1, None)), 0
+    x = batching.batch_of(x, in_dims[0], info.batch_size)
+    values = batching.fitted(values, in_dims[2], x.ndim - 1)
+    return op(x, batching.batch_of_one(indices, in_dims[1]), values, batching.axis_behind(axis, x.ndim - 1, None)), 0
 
 
 # sums of slices
@@ -496,7 +482,7 @@ def slices_filled(g, indices, n, axis=0):
     lengths = np.where(lengths > 0, lengths, 1)     # as NumPy reads an end that is not behind the start
     ends = lengths.cumsum()
     places = np.arange(lengths.sum()) + (indices - ends + lengths).repeat(lengths)
-    return added_at(g.repeat(lengths, axis), (*(ALL,) * axis, places), (*shape[:axis], n, *shape[axis + 1:]))
+    return added_at(g.repeat(lengths, axis), (*(batching.ALL,) * axis, places), (*shape[:axis], n, *shape[axis + 1:]))
 
 
 def slice_sums_meta(a, indices, axis=0):
@@ -516,7 +502,7 @@ def is_in_slice(indices, n):
     starts = take(places, where(less(indices, 0), n, indices))      # a negative index is out of bounds
     last = full_like(starts, n, shape=(*shape[:-2], min(1, shape[-2])))
     ends = concatenate([part(starts, (..., slice(1, None))), last], -1)
-    starts, ends = reshaped(starts, shape), reshaped(ends, shape)
+    starts, ends = batching.reshaped(starts, shape), batching.reshaped(ends, shape)
     return logical_or(equal(starts, places), logical_and(less(starts, places), less(places, ends)))
 
 
@@ -524,17 +510,18 @@ def over_slices(a: Any, indices: Any, axis: int, *n: int) -> Any:
     """Compute `slice_sums`, or with `n` `slices_filled`, by other operators. Stacks of indices are allowed."""
     rows = moveaxis(a, axis, -1)
     chosen = swapaxes(is_in_slice(indices, *n), -1, -2) if n else is_in_slice(indices, rows.shape[-1])
-    chosen = reshaped(chosen, (*indices.shape[:-1], *(1,) * (rank(a) - rank(indices)), *chosen.shape[-2:]))
-    rows = where(chosen, part(rows, (..., None, ALL)), zeros_like(rows, shape=()))
+    missing = batching.rank(a) - batching.rank(indices)
+    chosen = batching.reshaped(chosen, (*indices.shape[:-1], *(1,) * missing, *chosen.shape[-2:]))
+    rows = where(chosen, part(rows, (..., None, batching.ALL)), zeros_like(rows, shape=()))
     return moveaxis(total(rows, -1, rows.dtype if n else None), -1, axis)
 
 
 def slices_batch(op, info, in_dims, a, indices, *options):
-    ndim, (*n, axis) = rank(a) - (in_dims[0] == 0), options
-    axis = axis_behind(axis, ndim, None)
+    ndim, (*n, axis) = batching.rank(a) - (in_dims[0] == 0), options
+    axis = batching.axis_behind(axis, ndim, None)
     if in_dims[1] is None:
         return op(a, indices, *n, axis), 0
-    return over_slices(batch_of(a, in_dims[0], info.batch_size), indices, axis, *n), 0
+    return over_slices(batching.batch_of(a, in_dims[0], info.batch_size), indices, axis, *n), 0
 
 
 # derivatives: the gradient of reading is written to zeros, the gradient of writing is read
@@ -585,10 +572,11 @@ def last_written(g, key, shape):
 
 def put_vjp_of_values(g, key, values_shape, accumulate):
     *before, mask = key if type(key) is tuple else (key,)
-    if prod(values_shape) == 1 and is_mask(mask) and all(type(item) is slice and item == ALL for item in before):
+    if prod(values_shape) == 1 and is_mask(mask) and all(
+            type(item) is slice and item == batching.ALL for item in before):
         mask = np.asarray(mask) if isinstance(mask, bool) else mask     # the number of True elements does not matter
         shape = (1,) * len(before) + tuple(mask.shape)
-        return where(reshaped(mask, shape + (1,) * (g.ndim - len(shape))), g, 0.0).sum().reshape(values_shape)
+        return where(batching.reshaped(mask, shape + (1,) * (g.ndim - len(shape))), g, 0.0).sum().reshape(values_shape)
     found = selected(g, key)
     return assigned_part(found if accumulate else found * last_written(g, key, tuple(found.shape)), values_shape)
 

@@ -9,16 +9,7 @@ import numpy as np
 from numpy.exceptions import AxisError
 
 from pydispatch._core import ArrayMethod, MetaArray, sum_to
-from pydispatch.operators.batching import (
-    into,
-    padded,
-    permuted,
-    rank,
-    reshaped,
-    same_operator_on_batch,
-    to_front,
-    with_options,
-)
+from pydispatch.operators import batching
 from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
@@ -75,11 +66,11 @@ def matmul_in_place(x1, x2, *, out, **options):
 
 
 def row(x):
-    return reshaped(x, (*x.shape[:-1], 1, *x.shape[-1:]))
+    return batching.reshaped(x, (*x.shape[:-1], 1, *x.shape[-1:]))
 
 
 def column(x):
-    return reshaped(x, (*x.shape, 1))
+    return batching.reshaped(x, (*x.shape, 1))
 
 
 def matmul_vjp_of_left(g, x1_shape, x2):
@@ -100,29 +91,29 @@ def matmul_vjp_of_right(g, x1, x2_shape):
     return sum_to(x1.mT @ g, x2_shape)
 
 
-@same_operator_on_batch(max_other_ndim=2)     # a batch of rows or matrices times one matrix or vector is one product
+@batching.same_operator_on_batch(max_other_ndim=2)      # a batch of rows or matrices times one matrix is one product
 def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     """Multiply batches. A batch of vectors has two axes, but must not be taken for a matrix.
 
     Unbatched arguments are not repeated. Where possible, the examples become the rows of a single product.
     """
-    product = with_options(op, (), dtype, casting)
+    product = batching.with_options(op, (), dtype, casting)
     first, second = in_dims[0] == 0, in_dims[1] == 0
-    rank1, rank2 = rank(x1) - first, rank(x2) - second
+    rank1, rank2 = batching.rank(x1) - first, batching.rank(x2) - second
     if not rank1 or not rank2:
         matmul_shape(tuple(getattr(x1, "shape", ()))[first:], tuple(getattr(x2, "shape", ()))[second:])
     if not out and not second:
         if rank2 <= 2:
             return product(x1, x2), 0
         if rank1 == 1:
-            return to_front(product(x1, x2), rank2 - 2), 0
+            return batching.to_front(product(x1, x2), rank2 - 2), 0
     elif not out and not first:
         if rank1 == 1:
             return product(x2, x1) if rank2 == 1 else product(x1, x2), 0
         if rank2 == 1 and rank1 == 2:
-            return product(x2, permuted(x1, (1, 0))), 0
+            return product(x2, batching.permuted(x1, (1, 0))), 0
         if rank2 == 1:
-            return to_front(product(x1, permuted(x2, (1, 0))), rank1 - 1), 0
+            return batching.to_front(product(x1, batching.permuted(x2, (1, 0))), rank1 - 1), 0
     ndim = max(rank1, rank2, 2)
     if out:
         if out[0].ndim - 1 < (rank1 > 1) + (rank2 > 1):
@@ -130,10 +121,11 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
                              "leave it out, or pass an array with the shape of x1 @ x2")
         target = with_axes_for_vectors(out[0], rank1 == 1, rank2 == 1)
         ndim = max(ndim, target.ndim - 1)
-        out = (padded(target, ndim),)
+        out = (batching.padded(target, ndim),)
     left = row(x1) if rank1 == 1 else x1
     right = column(x2) if rank2 == 1 else x2
-    result = product(padded(left, ndim) if first else left, padded(right, ndim) if second else right, **into(out))
+    result = product(batching.padded(left, ndim) if first else left, batching.padded(right, ndim) if second else right,
+                     **batching.into(out))
     return without_axes_of_vectors(result, rank1 == 1, rank2 == 1), 0
 
 
@@ -141,13 +133,13 @@ def with_axes_for_vectors(product, is_row, is_column):
     """Reshape a product with vectors to the product with matrices of one row or one column."""
     shape = tuple(product.shape)
     shape = (*shape, 1) if is_column else shape
-    return reshaped(product, (*shape[:-1], 1, shape[-1]) if is_row else shape)
+    return batching.reshaped(product, (*shape[:-1], 1, shape[-1]) if is_row else shape)
 
 
 def without_axes_of_vectors(product, is_row, is_column):
     """Undo `with_axes_for_vectors`."""
     shape = tuple(product.shape)
-    return reshaped(product, shape[:-2] + shape[-2:-1] * (not is_row) + shape[-1:] * (not is_column))
+    return batching.reshaped(product, shape[:-2] + shape[-2:-1] * (not is_row) + shape[-1:] * (not is_column))
 
 
 declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, fills_out=True,
@@ -203,7 +195,7 @@ def covariance_meta(a, divisor):
 
 
 def covariance_batch(op, info, in_dims, a, divisor):
-    refuse_vector(rank(a) - 1)
+    refuse_vector(batching.rank(a) - 1)
     return op(a, divisor), 0
 
 

@@ -12,19 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from pydispatch import _core
 from pydispatch._core import ArrayMethod, MetaArray, Tensor, expand, sum_to
 from pydispatch.autograd.values import with_batch_outermost
-from pydispatch.operators.batching import (
-    axes_behind,
-    axis_behind,
-    batch_of,
-    flat,
-    new_axes_behind,
-    order_behind,
-    padded,
-    rank,
-    reshaped,
-    rows_along,
-    with_options,
-)
+from pydispatch.operators import batching
 from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, declare, operators, range_like
 from pydispatch.operators.meta import along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
 
@@ -230,7 +218,7 @@ def summed_across(x, axis):
 
 
 def windows_batch(op, info, in_dims, x, window_shape, axis):
-    return op(x, window_shape, axes_behind(axis, x.ndim - 1, None)), 0
+    return op(x, window_shape, batching.axes_behind(axis, x.ndim - 1, None)), 0
 
 
 def unwritable(a):
@@ -255,7 +243,7 @@ def reshape_batch(op, info, in_dims, a, shape, copy):
 
 def ravel_batch(op, info, in_dims, a):
     """Flatten the examples of a batch. Those with gaps between their elements are copied, as in a loop."""
-    return (flat(a) if have_no_gaps(a) else reshape(a, (a.shape[0], prod(a.shape[1:])), copy=True)), 0
+    return (batching.flat(a) if have_no_gaps(a) else reshape(a, (a.shape[0], prod(a.shape[1:])), copy=True)), 0
 
 
 def have_no_gaps(batch):
@@ -275,33 +263,33 @@ def squeeze_batch(op, info, in_dims, a, axis):
     if axis is None:
         axes = tuple([axis for axis, extent in enumerate(a.shape) if extent == 1 and axis])
     else:
-        axes = axes_behind(axis, a.ndim - 1, None)
+        axes = batching.axes_behind(axis, a.ndim - 1, None)
     return op(a, axes), 0
 
 
 def broadcast_batch(op, info, in_dims, array, shape):
-    return op(padded(array, len(shape)), (info.batch_size, *shape)), 0
+    return op(batching.padded(array, len(shape)), (info.batch_size, *shape)), 0
 
 
 def concatenate_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
     batches = batches_of(arrays, in_dims[0], info.batch_size)
     if axis is None:
-        batches, axis = tuple([flat(batch) for batch in batches]), 1
+        batches, axis = tuple([batching.flat(batch) for batch in batches]), 1
     else:
-        axis = axis_behind(axis, batches[0].ndim - 1, None)
-    return with_options(op, out, dtype, casting)(batches, axis), 0
+        axis = batching.axis_behind(axis, batches[0].ndim - 1, None)
+    return batching.with_options(op, out, dtype, casting)(batches, axis), 0
 
 
 def stack_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
     batches = batches_of(arrays, in_dims[0], info.batch_size)
-    axis = axis_behind(axis, batches[0].ndim, None)
-    return with_options(op, out, dtype, casting)(batches, axis), 0
+    axis = batching.axis_behind(axis, batches[0].ndim, None)
+    return batching.with_options(op, out, dtype, casting)(batches, axis), 0
 
 
 def batches_of(arrays, dims, n):
     """Return the arrays of a list, all as batches. `dims` is None if none of them is a batch."""
     dims = (None,) * len(arrays) if dims is None else dims
-    return tuple([outermost(batch_of(array, dim, n)) for array, dim in zip(arrays, dims, strict=True)])
+    return tuple([outermost(batching.batch_of(array, dim, n)) for array, dim in zip(arrays, dims, strict=True)])
 
 
 def outermost(batch):
@@ -318,18 +306,19 @@ def outermost(batch):
 
 
 def repeat_batch(op, info, in_dims, a, repeats, axis):
-    a, axis = rows_along(a, axis)
+    a, axis = batching.rows_along(a, axis)
     return op(a, repeats, axis), 0
 
 
 def tile_batch(op, info, in_dims, A, reps):
-    return op(padded(A, len(reps)), (1,) * (rank(A) - len(reps)) + reps if len(reps) < rank(A) else (1, *reps)), 0
+    missing = batching.rank(A) - len(reps)
+    return op(batching.padded(A, len(reps)), (1,) * missing + reps if missing > 0 else (1, *reps)), 0
 
 
 def roll_batch(op, info, in_dims, a, shift, axis):
     if axis is None:
-        return reshaped(op(flat(a), shift, (1,)), tuple(a.shape)), 0
-    return op(a, shift, axes_behind(axis, a.ndim - 1, None)), 0
+        return batching.reshaped(op(batching.flat(a), shift, (1,)), tuple(a.shape)), 0
+    return op(a, shift, batching.axes_behind(axis, a.ndim - 1, None)), 0
 
 
 def reshape_of_numpy_2_0(a, shape, *, copy=None):
@@ -363,31 +352,32 @@ view("ravel", "Tensor(a) a", ArrayMethod("ravel"), kernel_on_meta=lambda a: np.r
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=ravel_batch)
 view("transpose", "Tensor(a) a, int[]? axes=None", ArrayMethod("transpose"), tags=("zero_d_as_first",),
      vjp=transposed_back,
-     put=lambda a, part, axes: transpose(part, axes and inverted(axes)), vmap={"axes": order_behind})
+     put=lambda a, part, axes: transpose(part, axes and inverted(axes)), vmap={"axes": batching.order_behind})
 view("swapaxes", "Tensor(a) a, int axis1, int axis2", ArrayMethod("swapaxes"),
      vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2),
-     put=lambda a, part, axis1, axis2: swapaxes(part, axis1, axis2), vmap={"axis1": axis_behind, "axis2": axis_behind})
+     put=lambda a, part, axis1, axis2: swapaxes(part, axis1, axis2),
+     vmap=dict.fromkeys(("axis1", "axis2"), batching.axis_behind))
 view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis,
      vjp=lambda g, source, destination: g.transpose(moved(g.ndim, destination, source)),
      put=lambda a, part, source, destination: moveaxis(part, destination, source),
-     vmap={"source": axes_behind, "destination": axes_behind})
+     vmap={"source": batching.axes_behind, "destination": batching.axes_behind})
 view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_shape: g.reshape(a_shape),
-     put=reshaped_back, vmap={"axis": new_axes_behind})
+     put=reshaped_back, vmap={"axis": batching.new_axes_behind})
 view("squeeze", "Tensor(a) a, int[1]? axis=None", ArrayMethod("squeeze"), tags=("zero_d_as_first",),
      vjp=lambda g, a_shape: g.reshape(a_shape),
      put=reshaped_back, vmap=squeeze_batch)
 view("broadcast_to", "Tensor(a) array, int[1] shape", expand, tags=("read_only",), left_out={"subok": LAYOUT["subok"]},
      vjp=lambda g, array_shape: sum_to(g, array_shape), vmap=broadcast_batch)
 view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, tags=("zero_d_scalar",), vjp=lambda g, axis: flip(g, axis),
-     put=lambda m, part, axis: flip(part, axis), vmap={"axis": axes_behind})
+     put=lambda m, part, axis: flip(part, axis), vmap={"axis": batching.axes_behind})
 view("diagonal", "Tensor(a) a, int offset=0, int axis1=0, int axis2=1", writeable_diagonal,
      vjp=lambda g, a_shape, offset, axis1, axis2: with_diagonal(zeros_like(g, shape=a_shape), g, offset, axis1, axis2),
-     put=with_diagonal, vmap={"axis1": axis_behind, "axis2": axis_behind})
+     put=with_diagonal, vmap={"axis1": batching.axis_behind, "axis2": batching.axis_behind})
 view("sliding_window_view", "Tensor(a) x, int[1] window_shape, int[1]? axis=None", windows, tags=("zero_d_array",),
      vjp=lambda g, x_shape, axis: windows_summed(g, len(x_shape), axis), vmap=windows_batch)
 view("read_only", "Tensor(a) a", unwritable, tags=("read_only", "zero_d_as_first"), vjp=lambda g: g, vmap={})
 view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]",
-     vjp=lambda g, axis: concatenate(g, axis), put=with_section, vmap={"axis": axis_behind})
+     vjp=lambda g, axis: concatenate(g, axis), put=with_section, vmap={"axis": batching.axis_behind})
 
 join("concatenate", "Tensor[] arrays, int? axis=0", _core.concatenate, concatenated,
      vjp=lambda g, arrays_shape, axis: parts(g, arrays_shape, axis), vmap=concatenate_batch)

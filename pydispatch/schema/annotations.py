@@ -15,34 +15,22 @@ from typing import Any, Final
 import numpy as np
 
 from pydispatch import _core
-from pydispatch.schema.base_types import (
-    ANY,
-    BOOL,
-    COMPLEX,
-    DTYPE,
-    FLOAT,
-    GENERATOR,
-    INT,
-    SCALAR,
-    STR,
-    TENSOR,
-    Type,
-)
+from pydispatch.schema import base_types
 from pydispatch.schema.compound_types import DictType, ListType, TupleType, union
 from pydispatch.schema.user_types import registered_type
 
 _LISTS: Final = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
 _DICTS: Final = (dict, collections.abc.Mapping)
 _ALIAS_TYPE: Final[Any] = getattr(typing, "TypeAliasType", ())     # since CPython 3.12
-_TYPE_OF_BUILTIN: Final[dict[type, Type]] = {
-    bool: BOOL,
-    int: INT,
-    float: FLOAT,
-    complex: COMPLEX,
-    str: STR,
-    numbers.Number: SCALAR,
-    np.dtype: DTYPE,
-    type: DTYPE,
+_TYPE_OF_BUILTIN: Final[dict[type, base_types.Type]] = {
+    bool: base_types.BOOL,
+    int: base_types.INT,
+    float: base_types.FLOAT,
+    complex: base_types.COMPLEX,
+    str: base_types.STR,
+    numbers.Number: base_types.SCALAR,
+    np.dtype: base_types.DTYPE,
+    type: base_types.DTYPE,
 }
 _MAPPABLE: Final = (
     "np.ndarray, int, float, bool, str, complex, numbers.Number, np.dtype, X | None, list[X], tuple[X, ...], "
@@ -74,16 +62,16 @@ def evaluator(fn: Callable[..., Any]) -> Evaluate:
     return evaluate
 
 
-def type_of(annotation: Any, evaluate: Evaluate) -> Type:
+def type_of(annotation: Any, evaluate: Evaluate) -> base_types.Type:
     """Return the schema type of an annotation.
 
     Raises UnmappedError if there is none.
     """
     annotation = _resolve(annotation, evaluate)
-    if isinstance(annotation, Type):
+    if isinstance(annotation, base_types.Type):
         return annotation
     if annotation is Any:
-        return ANY
+        return base_types.ANY
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is None:
@@ -103,7 +91,7 @@ def type_of(annotation: Any, evaluate: Evaluate) -> Type:
     return _type_of_class(origin)
 
 
-def types_of_results(annotation: Any, evaluate: Evaluate) -> tuple[Type, ...]:
+def types_of_results(annotation: Any, evaluate: Evaluate) -> tuple[base_types.Type, ...]:
     """Return the schema types of the results: several for a tuple, none for None.
 
     Raises UnmappedError if a result has no schema type.
@@ -143,15 +131,15 @@ def _meaning(annotation: Any) -> Any:
     return _meaning(value[parameters] if parameters else value)
 
 
-def _type_of_class(annotation: Any) -> Type:
+def _type_of_class(annotation: Any) -> base_types.Type:
     if isinstance(annotation, type):
         known = registered_type(annotation) or _TYPE_OF_BUILTIN.get(annotation)
         if known is not None:
             return known
         if _core.is_array_type(annotation):
-            return TENSOR
+            return base_types.TENSOR
         if annotation.__name__ == "Generator" and annotation.__module__.startswith("numpy.random"):
-            return GENERATOR  # np.random is imported lazily
+            return base_types.GENERATOR  # np.random is imported lazily
         if annotation in _LISTS:
             raise UnmappedError(f"Name the type of its elements: {annotation.__name__}[int]")
         if annotation in _DICTS or annotation is tuple:

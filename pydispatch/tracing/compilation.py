@@ -15,17 +15,9 @@ from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey
 from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.schema import Argument, Schema
+from pydispatch.tracing import codegen
 from pydispatch.tracing.arguments import stripped_arguments
 from pydispatch.tracing.calling import is_fixed, shape_and_dtype
-from pydispatch.tracing.codegen import (
-    Scope,
-    argument_text,
-    call_text,
-    comment,
-    freeing,
-    last_uses,
-    target_text,
-)
 from pydispatch.tracing.compiled import CompiledArgument, CompiledGraph, unwrapped
 from pydispatch.tracing.effects import SharedMemory, draws, nodes_told_from_scalars, written_nodes
 from pydispatch.tracing.graph import Graph, Node, holds_node
@@ -78,10 +70,11 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     graph.lint()
     emitter = Emitter(graph)
     statements = [statement for node in graph.nodes if (statement := emitter.statement(node))]
-    lines = [comment(f"{name}: {text}") for name, text in emitter.notes.items()]
+    lines = [codegen.comment(f"{name}: {text}") for name, text in emitter.notes.items()]
     lines.append(f"def forward({', '.join([node.name for node in graph.placeholders])}):")
-    for (text, *_), dead in zip(statements, last_uses([(reads, sets) for _, reads, sets in statements]), strict=True):
-        lines.append(f"    {text}{freeing(dead)}")
+    uses = codegen.last_uses([(reads, sets) for _, reads, sets in statements])
+    for (text, *_), dead in zip(statements, uses, strict=True):
+        lines.append(f"    {text}{codegen.freeing(dead)}")
     source = Source("\n".join(lines) + "\n", emitter.scope.names)
     return CompiledGraph(source, graph, *compiled_arguments(graph, emitter.arrays))
 
@@ -124,7 +117,7 @@ class Emitter:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.scope = Scope(graph)
+        self.scope = codegen.Scope(graph)
         self.notes: dict[str, str] = {}
         self._local: dict[Node, str] = {}       # the name of a node's value
         self._global: set[str] = set()          # those of these names that are not locals
@@ -155,13 +148,13 @@ class Emitter:
             if rule is not None and not draws(node):
                 self._bind(target.name, rule, f"the rule of {target.name} for arrays of NumPy's")
                 target = rule
-        call = call_text(target_text(target, self.scope), node.args, node.kwargs, self.text)
+        call = codegen.call_text(codegen.target_text(target, self.scope), node.args, node.kwargs, self.text)
         return Statement(f"{node.name} = {call}", reads, node.name)
 
     def text(self, value: Any) -> str:
         """Return an argument as source: a node by the name of its value, and a value that never changes as a global."""
         if is_shareable(value) and not is_folded(value):
-            return self._bind("literal", value, argument_text(value, self.scope))
+            return self._bind("literal", value, codegen.argument_text(value, self.scope))
         return expression(value, self._leaf, self.scope.bind)
 
     def _leaf(self, leaf: Any) -> str:
@@ -198,7 +191,7 @@ class Emitter:
         schema, kernel, ufunc, results, filled = calling
         passed = stripped_arguments(schema, node.args, node.kwargs)
         if kernel is None or results is None or draws(node) or not is_known_when_compiling(schema, passed):
-            call = call_text(target_text(op, self.scope), node.args, node.kwargs, self.text)
+            call = codegen.call_text(codegen.target_text(op, self.scope), node.args, node.kwargs, self.text)
             return Statement(f"{node.name} = {call}", reads, node.name)
         target = written_argument(schema, passed)
         if ufunc is not None:
@@ -235,8 +228,8 @@ class Emitter:
         values = passed | {argument.name: argument.default for argument in (*positional, *needed)
                            if argument.name not in passed}
         by_keyword = [argument.name for argument in needed if argument.kw_only]
-        return call_text(self._function(op, function), [values[argument.name] for argument in positional],
-                         {name: values[name] for name in (*by_keyword, *more)}, self.text)
+        return codegen.call_text(self._function(op, function), [values[argument.name] for argument in positional],
+                                 {name: values[name] for name in (*by_keyword, *more)}, self.text)
 
 
 def may_return_numbers(op: OpOverload, schema: Schema, node: Node) -> bool:

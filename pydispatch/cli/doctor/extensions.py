@@ -8,16 +8,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 
 import pydispatch
-from pydispatch._registry.packs import (
-    BACKENDS,
-    OPERATORS,
-    described,
-    imported,
-    installed,
-    load_pack,
-    missing_library,
-    pack_named,
-)
+from pydispatch._registry import packs
 from pydispatch.cli.doctor.findings import Finding, text_of
 from pydispatch.compiling import compilers
 from pydispatch.exceptions import CompilationError, PackError
@@ -25,22 +16,22 @@ from pydispatch.exceptions import CompilationError, PackError
 
 def examine_packs() -> Iterator[Finding]:
     """Load each pack that is installed."""
-    points = installed(tuple(sys.path), OPERATORS)
+    points = packs.installed(tuple(sys.path), packs.OPERATORS)
     for name in sorted(points.names):
         try:
-            point = pack_named(name)
+            point = packs.pack_named(name)
         except PackError as error:
             yield wrong(f"ops.{name}", error)
         else:
             assert point is not None
-            yield examine_pack(f"ops.{name}", point, partial(load_pack, name))
+            yield examine_pack(f"ops.{name}", point, partial(packs.load_pack, name))
 
 
 def examine_backends() -> Iterator[Finding]:
     """Load each backend that is installed."""
-    for point in sorted(installed(tuple(sys.path), BACKENDS), key=lambda point: point.name):
+    for point in sorted(packs.installed(tuple(sys.path), packs.BACKENDS), key=lambda point: point.name):
         subject = f"{point.name} arrays"
-        yield examine_pack(subject, point, partial(imported, subject, point))
+        yield examine_pack(subject, point, partial(packs.imported, subject, point))
 
 
 def examine_pack(subject: str, point: EntryPoint, load: Callable[[], object]) -> Finding:
@@ -48,10 +39,10 @@ def examine_pack(subject: str, point: EntryPoint, load: Callable[[], object]) ->
     try:
         load()
     except PackError as error:
-        missing = missing_library(error.__cause__)
+        missing = packs.missing_library(error.__cause__)
         is_ours = point.dist is not None and point.dist.name == pydispatch.__distribution__
         return Finding(subject, f"needs {missing}, not installed") if missing and is_ours else wrong(subject, error)
-    return Finding(subject, f"loads: {described(point)}")
+    return Finding(subject, f"loads: {packs.described(point)}")
 
 
 def wrong(subject: str, error: Exception) -> Finding:
@@ -67,8 +58,8 @@ def examine_compilers() -> Iterator[Finding]:
         error = error_of_compiler(name)
         if error is None:
             yield Finding(subject, "loads")
-        elif isinstance(error, CompilationError) and missing_library(error.__cause__):
-            yield Finding(subject, f"needs {missing_library(error.__cause__)}, not installed")
+        elif isinstance(error, CompilationError) and packs.missing_library(error.__cause__):
+            yield Finding(subject, f"needs {packs.missing_library(error.__cause__)}, not installed")
         else:
             yield Finding(subject, f"failed to load: {text_of(error)}", f"upgrade or remove what {name!r} needs")
 
