@@ -12,15 +12,7 @@ import pytest
 
 from benchmarks.cases.interpreters import DEPTHS, INTERPRETER, NESTED, OPERATORS, at_depths
 from benchmarks.cases.kinds import import_or_note
-from benchmarks.cases.transforms import (
-    THEIRS,
-    TRANSFORMS,
-    ArrayLibrary,
-    batch_cases,
-    examples,
-    ours,
-    tape_cases,
-)
+from benchmarks.cases.transforms import THEIRS, TRANSFORMS, ArrayLibrary, batch_cases, examples, ours, tape_cases
 
 LIBRARIES = {"pydispatch": ArrayLibrary("pydispatch", 1, ours), **THEIRS}
 EXAMPLES = {example.title: example for example in examples()}

@@ -53,15 +53,7 @@ from pydispatch import _loading, autograd, backends, exceptions, modes, schema, 
 from pydispatch import operators as _operators  # noqa: F401  which declares the operators of ops.np
 from pydispatch import plugins as _plugins  # noqa: F401  which tells other libraries about Tensors
 from pydispatch import tensor as _tensor  # noqa: F401  which gives Tensor NumPy's attributes
-from pydispatch._core import (
-    DispatchKeySet,
-    OpOverload,
-    OpOverloadPacket,
-    Tensor,
-    WrapperTensor,
-    below_python,
-    is_array,
-)
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Tensor, WrapperTensor, below_python, is_array
 from pydispatch._registry.backends import register_backend
 from pydispatch.keys import DispatchKey, register_array_type, register_functionality
 from pydispatch.modes import (

@@ -9,14 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases.differentiators import (
-    COMPILERS,
-    Differentiator,
-    Gradient,
-    available,
-    functions_of,
-    positions,
-)
+from benchmarks.cases.differentiators import COMPILERS, Differentiator, Gradient, available, functions_of, positions
 from benchmarks.cases.kinds import Absolute, matches
 from benchmarks.cases.programs import TimedProgram, perceptron, programs
 from pydispatch import compile, func

@@ -16,13 +16,7 @@ from pydispatch._core import Vmap
 from pydispatch._registry.derivatives import CustomDerivative
 from pydispatch.autograd import batches
 from pydispatch.autograd.custom_derivatives import leaf_gradients
-from pydispatch.autograd.examples import (
-    ExampleContext,
-    example_of,
-    examples_of,
-    on_each_example,
-    warn_of_loop,
-)
+from pydispatch.autograd.examples import ExampleContext, example_of, examples_of, on_each_example, warn_of_loop
 from pydispatch.autograd.values import Meta, enter_arrays, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops

@@ -21,13 +21,7 @@ from pydispatch.autograd.views import WriteProblem, elements, gather, is_part, p
 from pydispatch.exceptions import AutogradError
 from pydispatch.memory import overlaps_itself
 from pydispatch.ops import ops
-from pydispatch.tree import (
-    described_structure,
-    tree_flatten,
-    tree_leaves,
-    tree_map,
-    tree_unflatten,
-)
+from pydispatch.tree import described_structure, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 def propagate(

@@ -19,20 +19,9 @@ from pydispatch._registry.registrations import Handle, lock
 from pydispatch._sites import describe_interpreter
 from pydispatch.autograd.backward import gradients_in_interpreter
 from pydispatch.autograd.batched_derivatives import BatchedDerivative
-from pydispatch.autograd.batches import (
-    BatchedArguments,
-    Dims,
-    call_batching_rule,
-    counterpart,
-    entered_results,
-)
+from pydispatch.autograd.batches import BatchedArguments, Dims, call_batching_rule, counterpart, entered_results
 from pydispatch.autograd.captures import captured_by, may_capture
-from pydispatch.autograd.custom_derivatives import (
-    attach_node,
-    function_is_used,
-    needs_grad,
-    seal_for_forward,
-)
+from pydispatch.autograd.custom_derivatives import attach_node, function_is_used, needs_grad, seal_for_forward
 from pydispatch.autograd.examples import ExampleContext, split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed

@@ -8,12 +8,7 @@ from collections.abc import Iterator
 from pydispatch import _core
 from pydispatch._core import KeyLayout, OpOverload, TableEntry
 from pydispatch._registry import kernels, registrations
-from pydispatch._registry.registrations import (
-    DefinitionHandle,
-    KernelHandle,
-    definition_of,
-    kernels_of,
-)
+from pydispatch._registry.registrations import DefinitionHandle, KernelHandle, definition_of, kernels_of
 from pydispatch._registry.tables import Label, compute_table, is_device
 from pydispatch.debug.state import overload_of
 from pydispatch.exceptions import DispatchError

@@ -22,14 +22,7 @@ from pydispatch.autograd.function import AnyFunction, apply_custom
 from pydispatch.autograd.views import write_error
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.jvp import Propagated, handed_out_tangent, inexact_error, is_inexact_array, propagate
-from pydispatch.func.values import (
-    are_raw,
-    as_array,
-    as_passed,
-    flatten_arguments,
-    flatten_like,
-    zeros_for,
-)
+from pydispatch.func.values import are_raw, as_array, as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
 from pydispatch.tree import (
     TreeSpec,

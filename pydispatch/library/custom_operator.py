@@ -13,13 +13,7 @@ from pydispatch._core import OpOverload
 from pydispatch._loading import deferred
 from pydispatch._registry import registrations
 from pydispatch._registry.c_functions import is_c_function, universal
-from pydispatch._registry.kernels import (
-    Kernel,
-    check_function,
-    check_kernel,
-    kernel_function,
-    make_kernel,
-)
+from pydispatch._registry.kernels import Kernel, check_function, check_kernel, kernel_function, make_kernel
 from pydispatch._registry.operators import find_or_raise, schema_of
 from pydispatch._sites import caller_site, is_again, registration_site, warn_again
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError

@@ -8,13 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch.schema.base_types import (
-    Type,
-    found_instead,
-    holds_numbers,
-    numbers_in,
-    refusal,
-)
+from pydispatch.schema.base_types import Type, found_instead, holds_numbers, numbers_in, refusal
 from pydispatch.schema.frozen import MISSING, same_value
 from pydispatch.schema.literals import literal
 

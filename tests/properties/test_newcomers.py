@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchMode, Tensor, autograd, compile, func, library, ops
-from pydispatch.exceptions import (
-    AutogradError,
-    ConversionError,
-    DataDependentError,
-    DispatchTypeError,
-    UnknownKeyError,
-)
+from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, DispatchTypeError, UnknownKeyError
 
 X = np.ones((2, 3))
 

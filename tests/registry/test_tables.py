@@ -18,14 +18,7 @@ from pydispatch._core import Signature, simple_signature
 from pydispatch._registry import tables
 from pydispatch._registry.operators import find_or_raise
 from pydispatch._registry.registrations import derivative_of, operators
-from pydispatch._registry.tables import (
-    PRECEDENCE,
-    Label,
-    build_table,
-    choices_for,
-    compute_table,
-    table_of_declaration,
-)
+from pydispatch._registry.tables import PRECEDENCE, Label, build_table, choices_for, compute_table, table_of_declaration
 from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
 from pydispatch.keys import ALIASES, backend_keys_of, covers, parse_key, runtime_keys
 from pydispatch.library import Library, fallthrough_kernel

@@ -9,12 +9,7 @@ from scipy.linalg import LinAlgError
 
 from pydispatch._core import MetaArray
 from pydispatch.numpy.declare import as_nonscalar
-from pydispatch.operators.decompositions import (
-    cofactor,
-    solve_jvp_of_a,
-    solve_of_vectors,
-    solve_vjp,
-)
+from pydispatch.operators.decompositions import cofactor, solve_jvp_of_a, solve_of_vectors, solve_vjp
 from pydispatch.operators.decompositions import solve as regular
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops

@@ -14,12 +14,7 @@ from scipy.linalg.lapack import get_lapack_funcs
 
 from pydispatch._core import MetaArray, sum_to
 from pydispatch.numpy.declare import as_nonscalar
-from pydispatch.operators.decompositions import (
-    DOUBLE,
-    cholesky_jvp,
-    cholesky_vjp,
-    is_complex,
-)
+from pydispatch.operators.decompositions import DOUBLE, cholesky_jvp, cholesky_vjp, is_complex
 from pydispatch.operators.linalg import adjoint, conjugated
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops

@@ -11,16 +11,7 @@ import numpy as np
 from pydispatch.operators.declare import operators
 from pydispatch.ops import ops
 from pydispatch.scipy.pack import FACE, SCIPY
-from pydispatch.scipy.special.declare import (
-    ORDER,
-    PARAMETER,
-    alias,
-    check_real,
-    pointwise,
-    scaled,
-    several,
-    transposed,
-)
+from pydispatch.scipy.special.declare import ORDER, PARAMETER, alias, check_real, pointwise, scaled, several, transposed
 
 maximum, sign, sqrt, trunc, where = operators("maximum", "sign", "sqrt", "trunc", "where")
 (i0, i0e, i1, i1e, iv, ive, j0, j1, jv, jve, k0, k0e, k1, k1e, kn, kv, kve, y0, y1, yn, yv, yve, modstruve, rgamma,
