@@ -23,6 +23,9 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 NEVER_EQUAL = (type(None), str, bytes)
 """Types whose objects are not equal to any number."""
 
+REPEATED = (list, tuple, str, bytes)
+"""Types of sequences that an integer scalar repeats, as in `[0] * (labels.max() + 1)`."""
+
 
 def binary_with_object(name: str, left: Any, right: Any) -> Any:
     """Compute `left + right` and similar operations where one operand is neither an array nor a number.
@@ -30,6 +33,8 @@ def binary_with_object(name: str, left: Any, right: Any) -> Any:
     `name` is the name of the special method.
     """
     tensor, other = (left, right) if isinstance(left, Tensor) else (right, left)
+    if name in ("mul", "imul") and isinstance(other, REPEATED) and _core.is_scalar(tensor):
+        return NotImplemented       # Python repeats the sequence, and calls __index__
     if isinstance(other, np.matrix):
         refuse_product(name, tensor)
         operand: Any = np.asarray(other)

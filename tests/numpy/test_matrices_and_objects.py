@@ -207,3 +207,30 @@ def test_reductions_of_objects_follow_their_gradients(reduce):
         x = Tensor(X, requires_grad=True)
         f(x, module).backward()
         np.testing.assert_allclose(x.grad.array, expected)
+
+
+SEQUENCES = ([5, 6], (5, 6), "ab", b"ab")
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=repr)
+@pytest.mark.parametrize("number", [np.int64(2), np.uint8(0), np.True_, np.float64(2)], ids=repr)
+def test_a_scalar_repeats_a_sequence_as_numpys_does(sequence, number):
+    scalar = Tensor(np.array([number]))[0]
+    for product in (lambda number: sequence * number, lambda number: number * sequence):
+        try:
+            expected = product(number)
+        except TypeError:
+            with pytest.raises(TypeError):
+                product(scalar)
+        else:
+            assert product(scalar) == expected
+            assert type(product(scalar)) is type(sequence)
+
+
+def test_a_position_found_under_grad_repeats_a_list():
+    def loss(x):
+        bins = [0.0] * (x.argmax() + 1)
+        bins[-1] += x[0]
+        return sum(bins) * len(bins)
+
+    assert func.grad(loss)(np.array([1.0, 9.0, 3.0])).tolist() == [2, 0, 0]
