@@ -209,7 +209,7 @@ def test_matmul_in_place_is_numpys(left, right, wrap):
 def test_an_array_is_not_changed_in_place_by_a_tensor(method):
     # NumPy calls __array_ufunc__, which refuses: its array cannot hold what a Tensor carries.
     array = np.array([[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(TypeError, match=r"a NumPy array, cannot hold|not supported for the input types"):
+    with pytest.raises(TypeError, match=r"a NumPy array,? cannot hold|not supported for the input types"):
         method(array, Tensor(array, requires_grad=True))
     assert array.tolist() == [[1, 2], [3, 4]]
 
@@ -643,8 +643,8 @@ def test_ufunc_at_writes_to_the_tensor():
 
 
 REFUSED_UFUNCS = [
-    pytest.param(lambda t: np.add(t, 1, out=np.ones(3)), True, r"a NumPy array, cannot hold", id="out is an array"),
-    pytest.param(lambda t: operator.iadd(np.ones(3), t), True, r"a NumPy array, cannot hold", id="+="),
+    pytest.param(lambda t: np.add(t, 1, out=np.ones(3)), True, r"a NumPy array,? cannot hold", id="out is an array"),
+    pytest.param(lambda t: operator.iadd(np.ones(3), t), True, r"a NumPy array,? cannot hold", id="+="),
     pytest.param(np.strings.str_len, True, r"was called with a Tensor.*no such function", id="without an operator"),
 ]
 

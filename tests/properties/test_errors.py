@@ -640,7 +640,7 @@ def _(lib, backends):
     return lambda: tensor.__init__(X)
 
 
-@row("array as out of NumPy's function for a tracked Tensor", DispatchTypeError, "a NumPy array, cannot hold",
+@row("array as out of NumPy's function for a tracked Tensor", DispatchTypeError, "a NumPy array cannot hold",
      "like=tensor")
 def _(lib, backends):
     tensor = Tensor(X, requires_grad=True)
