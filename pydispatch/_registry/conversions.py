@@ -48,8 +48,11 @@ NAME = r"([\w.]+(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)"
 """A variable, an attribute, or a part of one, such as `fn.buffer[0, index[i]]`."""
 AUGMENTED = re.compile(NAME + r"\s*(?:[-+*/%@&|^]|\*\*|//|<<|>>)=(?!=)")
 """Augmented assignments such as `fn.buffer += x`."""
-OUT = re.compile(r"\bout=\(?" + NAME)
-WRITING = re.compile(r"[\w.]*\b(?:at|copyto|put|place|putmask|fill_diagonal|put_along_axis)\(\s*(?:\w+=)?" + NAME)
+NO_CALL = r"(?![\w.\[(])"
+"""The end of a name that is not called, unlike in `out=np.empty(3)`."""
+OUT = re.compile(r"\bout=\(?" + NAME + NO_CALL)
+WRITING = re.compile(r"[\w.]*\b(?:at|copyto|put|place|putmask|fill_diagonal|put_along_axis)\(\s*(?:\w+=)?" + NAME
+                     + NO_CALL)
 """Functions that write to their first argument."""
 UNNAMED = "array"
 """The name in messages of an array whose name the source does not show."""
