@@ -199,10 +199,37 @@ def at(function: ArrayFunction, array: Any, indices: Any, *values: Any) -> None:
         places = ops.np.index(np.arange(array.size).reshape(tuple(array.shape)), key)
         values = tuple([ops.np.ravel(ops.np.broadcast_to(value, tuple(places.shape))) for value in values])
         places = ops.np.ravel(places)
-        for chosen in apart(places):
-            place = unravel_index(ops.np.index(places, chosen), tuple(array.shape))
-            write_function(function, array, place, ops.np.index, ops.np.index_put_,
-                           tuple([ops.np.index(value, chosen) for value in values]))
+        if function.__name__ in EXTREMES and values[0].dtype == array.dtype:
+            groups = [combined_at_places(function, places, values[0])]
+        else:
+            groups = [(ops.np.index(places, chosen), tuple([ops.np.index(value, chosen) for value in values]))
+                      for chosen in apart(places)]
+        for places, values in groups:
+            place = unravel_index(places, tuple(array.shape))
+            write_function(function, array, place, ops.np.index, ops.np.index_put_, values)
+
+
+EXTREMES = frozenset(("maximum", "minimum", "fmax", "fmin"))     # exact in any grouping
+
+
+def combined_at_places(function: ArrayFunction, places: Any, values: Any) -> tuple[Any, tuple[Any]]:
+    """Sort the values by their positions. Return the positions, and each value combined with those before it there.
+
+    Each round combines twice as many as the round before, so few rounds do, also for unknown positions.
+    """
+    known = known_values(places)
+    most = places.shape[0] if known is None else int(np.bincount(known).max(initial=0))
+    order = ops.np.argsort(places, stable=True) if known is None else np.argsort(known, kind="stable")
+    places, values = ops.np.index(places, order), ops.np.index(values, order)
+    distance = 1
+    while distance < most:
+        later, before = slice(distance, None), slice(None, -distance)
+        at_same = ops.np.equal(ops.np.getitem(places, later), ops.np.getitem(places, before))
+        last = ops.np.getitem(values, later)
+        both = ops.np.where(at_same, function.on_tensors(ops.np.getitem(values, before), last), last)
+        values = ops.np.concatenate((ops.np.getitem(values, slice(distance)), both))
+        distance *= 2
+    return places, (values,)
 
 
 def selects_by_arrays(key: Any) -> bool:

@@ -224,6 +224,30 @@ def test_at_casts_as_numpy_does(name, dtype, value):
     assert tensor.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+@pytest.mark.parametrize("n", [0, 1, 300])
+def test_extremes_at_many_equal_places(name, n):
+    random = numpy.random.default_rng(0)
+    x, v = random.standard_normal(5), random.permutation(n) / 70 - 2
+    keys = random.integers(-5, 5, (2, n))
+
+    def program(np: Any, v: Any, k: Any) -> Any:
+        y = x + np.sum(v[:0]) + np.sum(k[:0])
+        getattr(np, name).at(y, k, v)
+        return y
+
+    slopes = func.grad(lambda v, k: np.sum(program(np, v, k) ** 2))
+    for values in (v, numpy.where(v > 1, numpy.nan, v)):
+        with numpy.errstate(invalid="ignore"):
+            expected = numpy.stack([program(numpy, values, k) for k in keys])
+        numpy.testing.assert_array_equal(func.vmap(lambda k, values=values: program(np, values, k))(keys), expected)
+        numpy.testing.assert_array_equal(
+            compile(lambda v, k: program(np, v, k))(values, keys[0]), expected[0])
+    expected = differences(lambda v: program(numpy, v, keys[0]) ** 2, v, 1.0)
+    numpy.testing.assert_allclose(slopes(v, keys[0]), expected, atol=1e-7)
+    numpy.testing.assert_allclose(compile(slopes)(v, keys[0]), expected, atol=1e-7)
+
+
 def test_at_of_one_argument_takes_no_values():
     with pytest.raises(ValueError, match="at takes 2 arguments"):
         np.negative.at(Tensor(VECTOR.copy()), [0], 1.0)
