@@ -6,7 +6,9 @@ recorded on the original values at the interpreter at which the loop is called, 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
@@ -121,6 +123,36 @@ def run_at_once(
 
 # --- one recording of all steps --------------------------------------------------------------------------------------
 
+NEVER = 2**31 - 1       # as a threshold of the garbage collector
+
+
+class _PutOff:
+    """The number of running blocks of `without_full_collections`, and the thresholds around the first of them."""
+
+    lock = _core.Lock()
+    running = 0
+    around = (0, 0, 0)
+
+
+@contextmanager
+def without_full_collections() -> Iterator[None]:
+    """Put off full garbage collections, each of which goes through all steps that were recorded so far.
+
+    New objects are collected as usual, so steps may leave garbage.
+    """
+    with _PutOff.lock:
+        if not _PutOff.running:
+            _PutOff.around = gc.get_threshold()
+            gc.set_threshold(*_PutOff.around[:2], NEVER)
+        _PutOff.running += 1
+    try:
+        yield
+    finally:
+        with _PutOff.lock:
+            _PutOff.running -= 1
+            if not _PutOff.running and gc.get_threshold() == (*_PutOff.around[:2], NEVER):
+                gc.set_threshold(*_PutOff.around)
+
 
 class Recording:
     """The graph of all steps of a loop at an interpreter. Its node runs it backward while the loop is unobserved.
@@ -168,7 +200,8 @@ class Recording:
 
     def run(self, function: Callable[..., tuple[Arrays, list[Arrays]]], *args: Any) -> Arrays:
         """Call `function(*args)`, and return its carry and the other results of each step as values below."""
-        carry, rows = _core.raised(self.interpreter, function, *args)
+        with without_full_collections():
+            carry, rows = _core.raised(self.interpreter, function, *args)
         columns = columns_of(rows)
         self._final = edges_at(self.interpreter, carry)
         self._columns = [edges_at(self.interpreter, column) for column in columns]

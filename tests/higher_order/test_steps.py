@@ -12,7 +12,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.func import grad, jacfwd, jacrev, jvp, vmap
 from pydispatch.higher_order import map as map_slices
 from pydispatch.higher_order import scan, while_loop
-from pydispatch.higher_order.steps import stacked
+from pydispatch.higher_order.steps import NEVER, stacked
 from pydispatch.tracing import make_fx
 from tests.functions import Stateless
 from tests.higher_order import compositions
@@ -375,3 +375,47 @@ def test_rows_of_other_shapes_are_refused_as_by_stack():
 
 def test_nothing_is_stacked_of_no_row():
     assert stacked(StackedRows(0)) == ()
+
+
+# --- garbage ----------------------------------------------------------------------------------------------------------
+
+
+def recorded_scan(step, length):
+    return grad(lambda x: ops.np.sum(scan(step, x, None, length=length)[0]))
+
+
+def test_recording_puts_off_full_garbage_collections():
+    seen = []
+
+    def step(carry, _):
+        seen.append(gc.get_threshold())
+        return carry * 1.5, None
+
+    before = gc.get_threshold()
+    recorded_scan(lambda carry, _: (recorded_scan(step, 2)(carry), None), 2)(np.ones(2))
+    assert {threshold[:2] for threshold in seen} == {before[:2]}
+    assert NEVER in {threshold[2] for threshold in seen}
+    assert gc.get_threshold() == before
+
+
+def test_thresholds_are_restored_after_an_error_and_kept_if_changed():
+    before = gc.get_threshold()
+
+    def fail(carry, _):
+        if gc.get_threshold()[2] == NEVER:      # a run before may look for captured values
+            raise KeyboardInterrupt
+        return carry * 1.0, None
+
+    def change(carry, _):
+        if gc.get_threshold()[2] == NEVER:
+            gc.set_threshold(500, 5, 5)
+        return carry * 1.0, None
+
+    with pytest.raises(KeyboardInterrupt):
+        recorded_scan(fail, 2)(np.ones(2))
+    assert gc.get_threshold() == before
+    try:
+        recorded_scan(change, 2)(np.ones(2))
+        assert gc.get_threshold() == (500, 5, 5)
+    finally:
+        gc.set_threshold(*before)
