@@ -36,6 +36,7 @@ CONVOLVE, TRANSPOSED, WEIGH, MAP = SCIPY.operators(
 
 # --- boundaries ------------------------------------------------------------------------------------------------------
 
+
 @lru_cache(maxsize=256)
 def sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
     """Return, for each element of the extended axis, which of n elements it repeats."""

@@ -66,6 +66,7 @@ PLANS = {
     "sorts": (lambda x: NP.sort(x) * NP.argsort(x), np.array([[3.0, 1.0, 2.0], [7.0, 8.0, 5.0]])),
     "add_products": (lambda x, i, v: NP.index_put(x, (i,), v * x[i], accumulate=True), X, np.array([2, 2]),
                      np.array([5.0, 7.0])),
+    "filter": (lambda x, w: ops.scipy.ndimage_convolve(x, w), np.ones((3, 17)), np.array([[1.0, 2.0], [3.0, 4.0]])),
     "choose": (lambda x: NP.where(x > 1.0, x, 0.0), X),
     "views": (lambda x: NP.flip(x) + x[1:2], X),
     "text": (lambda x: NP.concatenate([x, x[::-1]]), np.array(["abc", "d"])),
@@ -203,6 +204,10 @@ WRONG = {
     "singular values beyond the smaller extent": with_step("singular values", "loops ufunc", SIZES, (2, 3, 2, 1)),
     "a transform of no elements": with_step("transforms", "loops ufunc", SIZES, (2, 6, 1)),
     "rows that are sorted apart": with_step("sorts", "loops sort", STEPS, (24, 24, 8, 16)),
+    "a filter of columns that are apart": with_step("filter", "loops filter", STEPS, (144, 0, 136, 16, -8, 8)),
+    "a filter of other weights": with_step("filter", "loops filter", LOOP, lambda loop: (*loop[:2], loop[2][:-1])),
+    "a filter beyond its memory": with_step("filter", "loops filter", LOOP, lambda loop: (
+        *loop[:2], (*loop[2][:-1], 800))),
     "solutions of no rows": with_step("solutions", "loops solve", SIZES, (1, 0, 2)),
     "an unknown loop over matrices": with_step("inverses", "loops ufunc", LOOP, ("ufunc", np.vecdot, (12, 12, 12))),
     "products of more elements": with_step("add_products", "loops add", SIZES, with_number(3, 4)),

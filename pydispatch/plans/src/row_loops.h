@@ -6,6 +6,7 @@
 #include <fenv.h>
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 #include <numpy/arrayobject.h>
 
 #include "core/src/loops.h"
