@@ -229,6 +229,10 @@ class Builder:
                                          for value, dtype in zip(values, dtypes[:-1], strict=True)])
         operands = [value if isinstance(value, Value) and value.template.dtype is dtype else self.as_value(value, dtype)
                     for value, dtype in zip(values, dtypes, strict=False)]
+        if function in INVOLUTIONS and operands[0].is_whole:
+            known = self.known_result((function, operands[0].storage))
+            if known is not None and (known.shape, known.dtype) == (shape, dtypes[-1]):
+                return known        # type: ignore[no-any-return]
         if dtypes[-1].kind == "f" and function in WITHOUT_NEGATIVE:
             function, operands = self._without_negative(function, operands)
         if function in IDENTITIES and dtypes[-1].kind != "c":   # inf * (1+0j) contains a nan
@@ -238,8 +242,8 @@ class Builder:
                     return operands[i]
         result = self.elementwise(
             ("ufunc", function, loop[2]), operands, self.fresh(shape, dtypes[-1]), function.__name__)
-        if function is np.negative:
-            self.note_result((NEGATIVE, result.storage), operands[0])
+        if function in INVOLUTIONS:
+            self.note_result((function, result.storage), operands[0])
         return result
 
     def ufunc_of_several(self, function: np.ufunc, values: Sequence[Any]) -> tuple[Value, ...]:
@@ -260,7 +264,7 @@ class Builder:
     def _without_negative(self, function: np.ufunc, operands: list[Value]) -> tuple[np.ufunc, list[Value]]:
         """Return a function and operands with the same bits, with a known value instead of its negative."""
         for i in (1, 0):
-            known = self.known_result((NEGATIVE, operands[i].storage)) if operands[i].is_whole else None
+            known = self.known_result((np.negative, operands[i].storage)) if operands[i].is_whole else None
             if known is None or known.shape != operands[i].shape:
                 continue
             other = operands[1 - i]
@@ -318,7 +322,7 @@ def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
-NEGATIVE = "the negative of a value"       # the key of a known result: the value whose negative is in this storage
+INVOLUTIONS = frozenset((np.negative, np.conjugate))    # twice, they give the same bits
 WITHOUT_NEGATIVE = frozenset((np.add, np.subtract, np.multiply))
 IDENTITIES = {function: row.identity for function, row in ELEMENTARY.items() if row.identity is not None}
 

@@ -310,3 +310,12 @@ def test_a_kernel_is_not_overlooked_though_nobody_calls_the_operator():
     with handle:
         check_same(compile_to_plan(graph)(x), (x * 3.0,))
     check_same(compile_to_plan(graph)(x), (np.cosh(x),))
+
+
+@pytest.mark.parametrize("function", [np.negative, np.conjugate])
+def test_functions_that_undo_themselves_are_left_out(function):
+    op = getattr(ops.np, function.__name__)
+    x = np.array([[1.0 + 2.0j, complex(-0.0, np.nan)], [complex(np.inf, -0.0), 0.0j]])
+    compiled = compile(lambda x: (op(op(x)) + 1.0, op(op(x)[::-1]), op(op(op(x)).T)))
+    check_same(compiled(x), (function(function(x)) + 1.0, function(function(x)[::-1]), function(x.T)))
+    assert compiled.plan(x).count(f"= {function.__name__}(") == 3
