@@ -540,7 +540,7 @@ def item_placed(g, shape, key):
 def batch_placed(g, n, shape, key):
     """Apply `item_placed` to an array whose first n axes are batches."""
     result = np.zeros((*g.shape[:n], *shape), g.dtype)
-    result[(ALL,) * n + (key if type(key) is tuple else (key,))] = g
+    result[(batching.ALL,) * n + (key if type(key) is tuple else (key,))] = g
     return result
 
 

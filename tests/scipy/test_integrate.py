@@ -284,7 +284,7 @@ def test_compiled_solutions_are_loops_of_the_plan(program, x, monkeypatch):
     with np.errstate(over="raise", invalid="raise"):
         np.testing.assert_array_equal(compiled(x), program(x))
         expected = program(x / 2)
-        monkeypatch.setattr("pydispatch.scipy.integrate.solution", None)
+        monkeypatch.setattr("pydispatch.scipy.runge_kutta.solution", None)
         np.testing.assert_array_equal(compiled(x / 2), expected)
 
 
