@@ -16,6 +16,7 @@ import pytest
 
 import pydispatch
 from pydispatch import _core, compile
+from pydispatch._registry import packs
 from pydispatch._registry.packs import imported
 from pydispatch.cli.doctor import extensions, installation, printing, self_test, threads
 from pydispatch.cli.doctor.findings import REINSTALL, Finding
@@ -206,7 +207,7 @@ def point_of(tmp_path, monkeypatch, name, source, distribution):
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, name, raising=False)
-    return EntryPoint(name, name, extensions.OPERATORS)._for(SimpleNamespace(name=distribution, version="1.0"))
+    return EntryPoint(name, name, packs.OPERATORS)._for(SimpleNamespace(name=distribution, version="1.0"))
 
 
 @pytest.mark.parametrize(("source", "distribution", "found", "is_wrong"), [
@@ -230,13 +231,12 @@ def test_a_pack_that_fails_to_load_says_why(tmp_path, monkeypatch, source, distr
 
 def packs_found(monkeypatch, *points):
     """Return the doctor's findings about packs, if only these are installed."""
-    monkeypatch.setattr("pydispatch._registry.packs.installed", lambda path, group: EntryPoints(points))
-    monkeypatch.setattr(extensions, "installed", lambda path, group: EntryPoints(points))
+    monkeypatch.setattr(packs, "installed", lambda path, group: EntryPoints(points))
     return list(extensions.examine_packs())
 
 
 def test_two_packs_of_one_namespace_have_a_remedy(monkeypatch):
-    points = [EntryPoint("twice", module, extensions.OPERATORS) for module in ("one", "two")]
+    points = [EntryPoint("twice", module, packs.OPERATORS) for module in ("one", "two")]
     (finding,) = packs_found(monkeypatch, *points)
     assert (finding.subject, finding.remedy) == ("ops.twice", "uninstall all but one of them")
 
