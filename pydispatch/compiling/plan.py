@@ -14,6 +14,7 @@ from pydispatch.compiling.passes.dead_code import without_dead
 from pydispatch.compiling.passes.encoding import encoded_plan
 from pydispatch.compiling.passes.fusion import Fusion, in_blocks
 from pydispatch.compiling.passes.invariants import with_invariants_outside
+from pydispatch.compiling.passes.layouts import in_read_order
 from pydispatch.compiling.passes.memory import donations, placed_results
 from pydispatch.compiling.passes.ordering import ordered
 from pydispatch.compiling.steps import CallStep, Step, flat, lines_of
@@ -62,7 +63,7 @@ class PlanFunction:
         steps = without_dead(builder.steps)
         if builder.n_entries:
             steps = with_carries_in_place(with_invariants_outside(steps))
-        steps = ordered(self.grouped(builder, steps))
+        steps = ordered(self.grouped(builder, in_read_order(steps)))
         donated = donations(builder, results, steps)
         same = {results[i].storage: builder.inputs[number].storage for i, number in enumerate(donated) if number >= 0}
         steps = self.replaced(builder, steps, same)

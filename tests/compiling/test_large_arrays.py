@@ -390,6 +390,19 @@ def test_fused_loops(size, n_threads, dtype, name):
         check_same(compile(JOINED[name], threads=n_threads)(x, y), JOINED[name](x, y))
 
 
+def test_a_temporary_is_stored_as_it_is_read():
+    u, v, w = numbers(3, 90)
+    functions = [
+        lambda u, v, w: np.multiply.outer(u, v).T + np.multiply.outer(u, w),
+        lambda u, v, w: (lambda m: m.T + m)(np.multiply.outer(u, v)),
+        lambda u, v, w: (lambda m: (m.T @ v + m.T * 2, m.T[1:] - w))(np.multiply.outer(u, v) * 3),
+        lambda u, v, w: (lambda m: m.T * m.T)(u[:, None] + v[None, :60]),
+    ]
+    for function in functions:
+        check_same(compile(function)(u, v, w), function(u, v, w))
+    assert "strided" not in compile(lambda u, v: np.multiply.outer(u, v).T * 2 + 1).plan(u, v)
+
+
 @pytest.mark.parametrize("place", [0, 4000, -1])
 def test_fused_loops_tell_which_of_them_met_an_error(place):
     x, y = numbers(2, 10_001)
