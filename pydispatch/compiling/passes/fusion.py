@@ -345,7 +345,8 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
     """Join loops over the same rows into one step."""
     mode = min(group.modes)         # "flat" before "rows"
     n = mode[1]
-    inside = [read | written for read, written in [step.accesses() for step in group.steps]]
+    steps = group.steps if mode[0] == "flat" else _by_length(group.steps)
+    inside = [read | written for read, written in [step.accesses() for step in steps]]
     counts = Counter([storage for storages in inside for storage in storages])
     rows = group.rows[mode]
     local = {storage for storage, count in counts.items() if storage.kind == "arena" and count == uses[storage] and (
@@ -358,7 +359,28 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
         block = n
     if by_halves:
         block = max(block, SHORTEST_PART)
-    return BlocksStep(group.steps, n, block, mode[0] == "flat", local, by_halves=by_halves)
+    return BlocksStep(steps, n, block, mode[0] == "flat", local, by_halves=by_halves)
+
+
+def _by_length(steps: list[Any]) -> list[Any]:
+    """Return the loops of a group in an order in which those over rows of one length, which are fused, are adjacent."""
+    lengths = [step.elements() for step in steps]
+    if len(set(lengths)) == 1:
+        return steps
+    waiting, followers = dependencies(steps)
+    ready = [i for i, count in enumerate(waiting) if not count]
+    found: list[int] = []
+    length = 0
+    while ready:
+        i = min(ready, key=lambda i: (lengths[i] != length, lengths[i], i))
+        length = lengths[i]
+        ready.remove(i)
+        found.append(i)
+        for follower in followers[i]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                ready.append(follower)
+    return [steps[i] for i in found]
 
 
 def _most_at_once(used: Sequence[set[Storage]], local: set[Storage]) -> int:
