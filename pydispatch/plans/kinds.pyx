@@ -57,7 +57,8 @@ cdef int check_blocks(PlanChecker checker, Py_ssize_t i, Py_ssize_t following) e
         inner = &plan.steps[k]
         if (inner.kind != LOOP_STEP or inner.n_inside or checker.described[k][2][0] in LAYER_LOOPS
                 or len(checker.described[k][9]) != 1 + 3 * inner.n_operands or inner.numbers[0] < 0
-                or inner.numbers[0] == 0 and inner.n_axes == 0):
+                or inner.numbers[0] == 0 and inner.n_axes == 0
+                or not {0, 1}.issuperset(checker.described[k][9][1 + inner.n_operands:])):
             raise ValueError(f"step {k} cannot be part of blocks")
         for thread in range(0, plan.n_threads, max(plan.n_threads - 1, 1)):       # first and last
             checker.check_loop(k, min(block, n), 0, thread * local)
@@ -100,7 +101,20 @@ cdef int check_call(PlanChecker checker, Py_ssize_t i, Py_ssize_t following) exc
         else:
             shift_room(&used, <double><cnp.npy_intp>offset)
         checker.check_use(i, buffer, used.first, used.after, k >= len(given))
+        if k >= len(given) and not are_in_c_order(shape, strides, dtype.itemsize):
+            raise ValueError(f"step {i} is passed {place!r} for a result")
     return 0
+
+
+cdef bint are_in_c_order(tuple shape, tuple strides, following) except -1:
+    """Return whether an array of this shape is in C order. `following` is the distance of elements on the last axis."""
+    if 0 in shape:
+        return True
+    for extent, stride in zip(shape[::-1], strides[::-1]):
+        if extent != 1 and stride != following:
+            return False
+        following *= extent
+    return True
 
 
 cdef int run_call(PlanRun* run, PlanStep* step) except -1 nogil:

@@ -3,9 +3,11 @@
 # Each address in the table has a range of bytes that may be used. For an array these are all its bytes. For an address
 # that moves in a repetition, they are the bytes that may be used at each of its positions. A step that could use other
 # bytes is an error. Distances are doubles: they represent all possible sizes of memory exactly, and do not overflow.
+# Larger distances are not exact, but remain larger: spans only extend a range, and `check_use` refuses it.
 
 
 cdef double MOST_BYTES = 2.0 ** 47      # more bytes than an address can have
+cdef double MOST_EXACT = 2.0 ** 52      # doubles up to this one represent all distances
 
 
 cdef int check_shape(shape) except -1:
@@ -113,7 +115,8 @@ cdef class PlanChecker:
             raise ValueError(f"step {i} uses address {number}, but the plan has {self.plan.n_entries}")
         if is_written and not self.rooms[number].is_written:
             raise ValueError(f"step {i} writes to address {number}, which is only read")
-        if first < after and not (self.rooms[number].first <= first and after <= self.rooms[number].after):
+        if not (-MOST_EXACT < first and after < MOST_EXACT) or first < after and not (
+                self.rooms[number].first <= first and after <= self.rooms[number].after):
             raise ValueError(f"step {i} uses bytes {first:.0f} to {after:.0f} at address {number}, which has "
                              f"{self.rooms[number].first:.0f} to {self.rooms[number].after:.0f}")
         return 0

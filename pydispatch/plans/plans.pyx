@@ -4,6 +4,7 @@ cdef enum:
     LINE = 64                           # bytes in a cache line
     MOST_ENTRIES = 48                   # of a table of addresses that fits on the C stack
     MOST_OF_A_MESSAGE = 99              # characters that NumPy keeps of a floating-point message
+    MOST_ADDRESSES = 1 << 24            # in the table of a plan
     LARGEST_SPARE = 1 << 26             # bytes of an arena that a plan keeps from one run to the next
 
 
@@ -68,9 +69,9 @@ cdef class Plan:
         self.n_entries, self.arena_size = n_entries, arena_size
         for shape, dtype in results:
             self.has_large_results = self.has_large_results or math.prod(shape) * dtype.itemsize >= SMALLEST_KEPT
-        if n_entries < 1 + len(inputs) + len(constants) + len(results):
+        if not 1 + len(inputs) + len(constants) + len(results) <= n_entries < MOST_ADDRESSES:
             raise ValueError(f"a plan of {len(inputs)} inputs, {len(constants)} constants and {len(results)} results "
-                             f"needs more than {n_entries} addresses")
+                             f"cannot have {n_entries} addresses")
         if not 0 <= arena_size < MOST_BYTES:
             raise ValueError(f"the workspace of a plan has {arena_size} bytes, expected 0 to {MOST_BYTES - 1}")
         labels = []
@@ -209,6 +210,8 @@ cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:
     cdef Py_ssize_t i
     for i in range(len(numbers)):
         first[i] = numbers[i]
+        if not -MOST_BYTES < <double>first[i] < MOST_BYTES:
+            raise ValueError(f"a step has the number {numbers[i]}")
     free[0] += len(numbers)
     return first
 

@@ -158,6 +158,16 @@ WRONG = {
         *numbers[:-2], numbers[-6], numbers[-1])),
     "an offset beyond the array": with_step("loops", "loop", OFFSETS, with_number(0, 10**9)),
     "an offset before the array": with_step("loops", "loop", OFFSETS, with_number(0, -8)),
+    "an offset beyond all memory": with_step("loops", "loop", OFFSETS, with_number(0, 2**60)),
+    "an offset far before all memory": with_step("loops", "loop", OFFSETS, with_number(0, -(2**62))),
+    "a condition beyond all memory": with_step("cond", "choose", NUMBERS, with_number(1, 2**60)),
+    "more addresses than memory holds": changed("loops", ENTRIES, 2**61),
+    "an array of a call beyond all memory": changed("call", CALLS, (
+        (print, ((1, 2**60, (3,), (8,), FLOAT),), (), None, ()),)),
+    "a result of a call that repeats an element": changed("call", CALLS, (
+        (print, (), ((0, 0, (300,), (0,), FLOAT),), abs, ()),)),
+    "rows that are local twice": with_step("blocks", "loop", NUMBERS, with_number(3, 2)),
+    "rows beyond all memory": with_step("blocks", "loop", NUMBERS, with_number(1, 2**46)),
     "more elements": with_step("loops", "loop", SIZES, (4,)),
     "no elements": with_step("loops", "loop", SIZES, (0,)),
     "no sizes": with_step("loops", "loop", SIZES, ()),
