@@ -29,6 +29,7 @@ lock = _core.registering                                    # held while any of 
 operators: dict[str, OpOverload] = {}                       # by full name, overload included
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
+outside: set[str] = set()                                   # operators that have or had registrations by other code
 shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`); cleared with the tables
 _kernels_declared: dict[Any, tuple[Kernel, Kernel]] = {}    # by declaration
 
@@ -509,6 +510,8 @@ def assign_item(items: dict[K, Any], name: K, value: object) -> None:
 
 def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
     """Add registrations to one operator, mark its table as stale, and return the first registration."""
+    if is_outside(handle):
+        outside.add(str(name))
     handles: tuple[OperatorHandle, ...] = (handle, *others)
     op = operators.get(str(name)) or OpOverload(name)
     shown = None
@@ -516,6 +519,11 @@ def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
         shown = packets.get(name.namespace or "", {}).get(name.name) or OpOverloadPacket(name.qualified)
     _core.put_in_force(operators, packets, str(name), op, handles, shown)
     return handle
+
+
+def is_outside(handle: Handle) -> bool:
+    """Return whether other code than this package made a registration."""
+    return not str(getattr(handle.site, "module", "") or handle.site).startswith("pydispatch.")
 
 
 def _announce_override(

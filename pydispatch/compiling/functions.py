@@ -10,6 +10,7 @@ import types
 import warnings
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from pydispatch._registry.backends import dtype_of
 from pydispatch._sites import caller_site
 from pydispatch.autograd.captures import captures_of_levels, in_reach, links_of, may_differ_by_level, tensors_in_reach
 from pydispatch.autograd.values import as_tensor
+from pydispatch.compiling.cache import Entry, LoadedPlan
 from pydispatch.compiling.compilers import compiler_named
 from pydispatch.compiling.numbers import Varying, is_same_program, may_vary
 from pydispatch.compiling.operator import COMPILED
@@ -72,6 +74,7 @@ class CacheInfo(NamedTuple):
 def compile(
     f: Callable[..., Any], *, backend: str = "plan", threads: int | None = None,
     static_argnums: int | Sequence[int] = (), donate: int | Sequence[int] = (),
+    cache: str | os.PathLike[str] | None = None,
 ) -> Compiled:
     """Return a function like `f` that runs as a plan: a list of loops over arrays, in C.
 
@@ -103,6 +106,11 @@ def compile(
     donate
         Positions of arguments whose arrays you give up. A result of the same shape and dtype may take the memory of
         one, unless the call is under a transform or on the tape.
+    cache
+        A directory for plans, which later processes load instead of compiling again. It is created if needed, and
+        nothing is ever removed from it. A file is used if the function, all that it reaches, the arguments' kinds, the
+        options and the versions of all software are the same. `explain` gives the reason if a plan is not cached.
+        Anyone who can write to the directory can change results.
 
     Returns
     -------
@@ -131,7 +139,7 @@ def compile(
     """
     if not callable(f):
         raise DispatchTypeError(f"compile: f is {_core.a_type(f)}, expected a function\nwrite compile(f)(x)")
-    return Compiled(f, ChosenCompiler(backend, _number_of_threads(threads)), static_argnums, donate)
+    return Compiled(f, ChosenCompiler(backend, _number_of_threads(threads)), static_argnums, donate, cache)
 
 
 def _number_of_threads(threads: int | None) -> int:
@@ -152,7 +160,7 @@ class Compiled(CompiledFunction):
 
     def __init__(
         self, f: Callable[..., Any], backend: ChosenCompiler, static_argnums: int | Sequence[int],
-        donate: int | Sequence[int],
+        donate: int | Sequence[int], cache: str | os.PathLike[str] | None = None,
     ) -> None:
         compiler_named(backend.name)        # raises for an unknown one
         functools.update_wrapper(self, f, NAMES)
@@ -163,6 +171,7 @@ class Compiled(CompiledFunction):
         self._programs: dict[Any, Program] = {}
         self._numbers: dict[Any, Numbers] = {}      # by the key of arguments without the values of their numbers
         self._reasons: list[str] = []
+        self.cache = None if cache is None else _as_directory(cache)
         self._general_hits = 0
         self._lock = _core.Lock()
 
@@ -181,7 +190,8 @@ class Compiled(CompiledFunction):
         if is_found_by_name(self):      # it was decorated
             return str(vars(self)["__qualname__"])
         return _restored, (self.__wrapped__, self.backend, self.static_argnums, self.donate, {
-            key: program for key, program in self._programs.items() if not program.numbers})
+            key: program for key, program in self._programs.items() if not program.numbers
+        }, self.cache)
 
     # --- the cache ---
 
@@ -264,8 +274,16 @@ class Compiled(CompiledFunction):
 
     def _compiled(self, arguments: _Arguments) -> tuple[Program, _Arguments]:
         """Compile the function for these arguments, with the numbers that have changed as arguments if possible."""
-        program = self._traced(arguments)
-        general = self._general(arguments, program)
+        numbers, varying = self._varying(arguments)
+        entries = self._entries(arguments, varying)
+        program, general = None, None
+        for entry in entries:
+            program = program or entry.load()
+        if program is None:
+            program = self._traced(arguments)
+            general = self._general(arguments, program, numbers, varying)
+        elif program.numbers:
+            numbers.varying, general = varying, (program, entries[0].arguments)
         known = list(self._programs)
         if arguments.key in known:
             reason = "arrays lie in memory in another order, on which it depends what views share"
@@ -276,9 +294,11 @@ class Compiled(CompiledFunction):
                 program, arguments = general
                 reason += ", and is an argument of the plan from now on"
             self._programs[arguments.key] = program
+        for entry in entries:
+            reason += entry.note(program, arguments)
         self._reasons.append(reason)
         self._drop_oldest()
-        if len(self._programs) > MANY_VARIANTS:
+        if len(self._programs) > MANY_VARIANTS and not isinstance(program.compiled, LoadedPlan):
             warnings.warn(
                 f"{self!r} was compiled {len(self._reasons)} times, this time because {reason} (at "
                 f"{caller_site()})\npass what changes as an array of a fixed shape; cache_clear() forgets all plans",
@@ -294,13 +314,25 @@ class Compiled(CompiledFunction):
                 program.graph.placeholders[position].meta[meta] = True
         return program
 
-    def _general(self, arguments: _Arguments, program: Program) -> tuple[Program, _Arguments] | None:
-        """Return a program with the changed numbers as arguments, or None if none changed or their values matter."""
+    def _entries(self, arguments: _Arguments, varying: set[int]) -> list[Entry]:
+        """Return the entries of the cache that may serve these arguments, before the function is traced."""
+        if self.cache is None or not arguments.is_plain:
+            return []
+        ways = [arguments.with_numbers(varying), arguments] if varying else [arguments]
+        return [Entry(self, way) for way in ways]
+
+    def _varying(self, arguments: _Arguments) -> tuple[Numbers, set[int]]:
+        """Return the numbers among the arguments, and the positions of those that have changed."""
         key = arguments.without_numbers
         if key is None or self.backend.name not in WITH_NUMBERS or not arguments.is_plain:
-            return None
+            return Numbers(key), set()
         numbers = self._numbers.setdefault(key, Numbers(arguments.key))
-        varying = numbers.changed(arguments.key)
+        return numbers, numbers.changed(arguments.key)
+
+    def _general(
+        self, arguments: _Arguments, program: Program, numbers: Numbers, varying: set[int]
+    ) -> tuple[Program, _Arguments] | None:
+        """Return a program with the changed numbers as arguments, or None if none changed or their values matter."""
         while varying:
             general = arguments.with_numbers(varying)
             if not general.numbers:
@@ -351,11 +383,19 @@ def _as_positions(name: str, given: Any, f: Callable[..., Any]) -> tuple[int, ..
     return positions
 
 
+def _as_directory(given: Any) -> Path:
+    try:
+        return Path(given)
+    except TypeError:
+        raise DispatchTypeError(f"compile: cache is {_core.a_type(given)}, expected the path of a directory\n"
+                                "write cache='plans'") from None
+
+
 def _restored(
     f: Callable[..., Any], backend: ChosenCompiler, static_argnums: tuple[int, ...], donate: tuple[int, ...],
-    programs: dict[Any, Program],
+    programs: dict[Any, Program], cache: os.PathLike[str] | None = None,
 ) -> Compiled:
-    compiled = Compiled(f, backend, static_argnums, donate)
+    compiled = Compiled(f, backend, static_argnums, donate, cache)
     compiled._programs.update(programs)
     return compiled
 
@@ -492,6 +532,11 @@ class _Arguments:
         return _Arguments(self.compiled, *tree_unflatten([
             Varying(leaf) if i in positions and may_vary(leaf) else leaf for i, leaf in enumerate(leaves)], spec))
 
+    def without_data(self) -> _Arguments:
+        """Return such arguments without the memory of the arrays, to be traced later."""
+        leaves, spec = tree_flatten((self.args, self.kwargs))
+        return _Arguments(self.compiled, *tree_unflatten(list(map(_without_data, leaves)), spec))
+
     @property
     def numbers(self) -> tuple[int, ...]:
         """The positions in `arrays` of the numbers that vary."""
@@ -572,6 +617,14 @@ def _as_native(array: Any) -> Any:
     if isinstance(array, np.generic):
         array = np.asarray(array)
     return array if dtype_of(array).isnative else ops.np.astype(array, array.dtype.newbyteorder("="))
+
+
+def _without_data(leaf: Any) -> Any:
+    """Return an array like this one, of one element that is repeated, and anything else as it is."""
+    if not _core.is_array(leaf) or _core.is_scalar(leaf):
+        return leaf
+    dtype, shape = dtype_of(leaf), tuple(leaf.shape)
+    return np.ndarray(shape, dtype, bytes(dtype.itemsize), 0, (0,) * len(shape))
 
 
 def _described(leaf: Any) -> Any:

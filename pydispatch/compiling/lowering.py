@@ -156,7 +156,7 @@ def _planned(builder: Builder, function: Callable[..., Any], args: tuple[Any, ..
 class FunctionOfOperator:
     """The function of a graph that an operator calls: a plan for arrays like those of the trace, else the graph."""
 
-    def __init__(self, plan: _core.Plan, graph: Graph) -> None:
+    def __init__(self, plan: _core.Plan, graph: Callable[..., Any]) -> None:
         self._plan = plan
         self._graph = graph
 
