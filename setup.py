@@ -75,6 +75,7 @@ ARGUMENTS_FOR_GCC = [
     # Nothing throws through the core, and code need not begin at multiples of 16: a twentieth of the wheel.
     "-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-align-functions", "-fno-align-jumps",
     "-fno-align-loops", "-fno-align-labels",
+    "--param=max-goto-duplication-insns=16",        # each operation of fused loops jumps to the next by itself
     "-fno-ipa-cp-clone", "--param=max-inline-insns-auto=15", "--param=inline-min-speedup=30",
     "--param=max-inline-insns-single=40", "-fno-inline-small-functions", "-fno-inline-functions",
 ]

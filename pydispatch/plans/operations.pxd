@@ -23,7 +23,10 @@ cdef extern from "plans/src/operations.h":
         N_ON_ELEMENTS
         OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL
         MM, RM, MR, RR, VV, VS, SV
-        END_OF_CODE, TAKE_ROW, TAKE_NUMBER, LEAVE_ROW, STREAM_ROW
+        END_OF_CODE, TAKE_ROW, TAKE_NUMBER, LEAVE_ROW, STREAM_ROW, FETCH_ROW, OTHER_ROW, OTHER_NUMBER, OTHER_SAME
+        CHOOSE, CHOOSE_OTHER, CHOOSE_ONE, TAKE_BOOLS, TAKE_BOOLS_AS_FLOATS, TAKE_BYTES, TAKE_HALF_FLOATS, TAKE_HALF_INTS
+        TO_FLOATS, TO_INTS
+        LEAVE_TRUTH_OF_FLOATS, LEAVE_TRUTH_OF_INTS, LEAVE_BYTES, LEAVE_HALF_FLOATS, LEAVE_HALF_INTS
         COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
         LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO
@@ -35,6 +38,7 @@ cdef extern from "plans/src/operations.h":
     void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
     unsigned int run_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil
 
+cdef dict OPERATIONS             # the number of each universal function in the table
 cdef bint find_operation(tuple loop, int* type, int* operation) except -1
 # find the function of C's library that a universal function's loop calls for each element. Return False if unknown
 cdef bint find_library_function(tuple loop, LoopCall* call, LibraryFunction* function) except -1

@@ -10,7 +10,7 @@ cdef tuple read_table():
 
 
 ELEMENTARY_OPERATIONS = read_table()
-cdef dict OPERATIONS = {getattr(numpy, row[0]): number for number, row in enumerate(ELEMENTARY_OPERATIONS)}
+OPERATIONS = {getattr(numpy, row[0]): number for number, row in enumerate(ELEMENTARY_OPERATIONS)}
 
 
 cdef tuple row_of(function):

@@ -35,3 +35,4 @@ cdef int check_arrays(tuple inputs, tuple constants, tuple results, tuple donate
 # index of its buffer among the numbers of the plan
 cdef int check_steps(Plan plan, tuple described, Room* used) except -1
 cdef int n_written(tuple loop) except -1
+cdef object itemsize_of_type(int number)

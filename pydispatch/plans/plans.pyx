@@ -180,6 +180,9 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
     if loop is not None and loop[0] == "ufunc" and loop[1] is numpy.matmul and loop[2][0] == cnp.NPY_DOUBLE and (
             len(sizes) == 4 and len(inner_steps) == 9):
         take_small_product(step)
+    step.row_sum = NULL
+    if len(extents) == 1 and len(strides) == len(inner_steps) == 3 and len(sizes) == 1:
+        step.row_sum = find_row_sum(step, loop)
     plan.work = min(plan.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # capped
     return 0
 
@@ -201,6 +204,24 @@ cdef int long_axis_of(PlanStep* step, loop) except -2:
     for axis in range(step.n_axes):
         if step.strides[axis * step.n_operands + last] and (found < 0 or step.extents[axis] > step.extents[found]):
             found = axis
+    return found
+
+
+cdef enum:
+    LONGEST_ROW = 1 << 12       # bytes: along longer ones, the processor fetches rows better than columns
+
+
+cdef RowSum find_row_sum(PlanStep* step, loop) except? NULL:
+    """Return the function that adds rows of adjacent elements to one row, if a step does that, else NULL."""
+    cdef RowSum found = NULL
+    cdef cnp.npy_intp size
+    if loop is None or step.n_operands != 3 or loop[0] != "ufunc" or loop[1] is not numpy.add:
+        return NULL
+    size = step.steps[2]
+    if (step.buffers[0] == step.buffers[2] and step.offsets[0] == step.offsets[2] and step.strides[0] == 0
+            and step.strides[2] == 0 and step.steps[0] == size and step.steps[1] == size
+            and size == itemsize_of_type(loop[2][0]) and step.sizes[0] * size <= LONGEST_ROW):
+        found = row_sum_of(loop[2][0])
     return found
 
 
@@ -244,10 +265,12 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
     elif kind == "cast":
         step.function = cast_loop(loop[1], loop[2])
         step.reports = True
+        put_standalone(step, loop)
     elif kind == "copy":
         step.function, step.data = copy_loop(loop[1]), <void*><Py_ssize_t>loop[1]
     elif kind == "choose":
         step.function, step.data = choose_loop(loop[1]), <void*><Py_ssize_t>loop[1]
+        put_standalone(step, loop)
     elif kind == "native":
         step.function = <PyUFuncGenericFunction><size_t>loop[1]
         step.is_native = step.is_quiet = True

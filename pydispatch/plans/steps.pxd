@@ -13,6 +13,9 @@ cdef extern from "plans/src/steps.h":
     PyUFuncGenericFunction pick_loop(int size) noexcept nogil                   # array, positions
     PyUFuncGenericFunction put_loop(int size) noexcept nogil                    # target, values, positions
     PyUFuncGenericFunction put_sum_loop(int type) noexcept nogil                # the same, by type number
+    ctypedef void (*RowSum)(char* sums, const char* rows, cnp.npy_intp n_rows, cnp.npy_intp stride,
+                            cnp.npy_intp n) noexcept nogil
+    RowSum row_sum_of(int type) noexcept nogil                                  # NULL if there is none
     enum:
         SHORTEST_PART           # of a sum: the length up to which NumPy adds without halving
     PyUFuncGenericFunction sum_part_loop(int type) noexcept nogil               # elements, sums of parts
@@ -60,13 +63,15 @@ cdef struct SmallLoops:     # consecutive loops over few elements that run as co
 cdef struct FusedOperand:  # a word of code and the place of its operand
     cnp.npy_intp code
     Py_ssize_t buffer
-    cnp.npy_intp offset, row, is_local
+    cnp.npy_intp offset, row, is_local, step, move
     int kept                    # the number of the kept vectors to use instead, or -1
 
 cdef struct FusedLoops:    # loops in blocks that are computed together in registers
     Py_ssize_t n_steps, n_words
     FusedOperand* words
-    bint is_double              # float64, otherwise float32
+    int size                    # bytes of the elements in registers
+    bint by_rows                # whether rows are taken one by one
+    cnp.npy_intp length         # elements in a row
     bint has_streams            # whether it writes around the caches
 
 cdef class PlanChecker
@@ -93,6 +98,7 @@ cdef struct PlanStep:
     int long_axis               # the outer axis that a call takes instead of the loop's own short one, or -1
     PyUFuncGenericFunction function
     void* data
+    RowSum row_sum              # adds rows along the outer axis, or NULL
     cnp.npy_intp* buffers           # for each operand: its index in the table of addresses
     cnp.npy_intp* offsets           # for each operand: its offset from that address
     cnp.npy_intp* extents           # of the outer axes

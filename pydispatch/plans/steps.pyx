@@ -44,6 +44,9 @@ cdef inline void take_axes(PlanStep* step, char** first, cnp.npy_intp outermost)
     cdef cnp.npy_intp* steps = step.steps
     cdef cnp.npy_intp k, size
     cdef int axis, n = step.n_operands
+    if step.row_sum != NULL:
+        step.row_sum(first[0], first[1], outermost, step.strides[1], step.sizes[0])
+        return
     for axis in range(step.n_axes):
         counts[axis], extents[axis], strides[axis] = 0, step.extents[axis], step.strides + axis * n
     extents[0] = outermost

@@ -390,6 +390,19 @@ def test_fused_loops(size, n_threads, dtype, name):
         check_same(compile(JOINED[name], threads=n_threads)(x, y), JOINED[name](x, y))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@together("shape", [(1, 40), (3, 7), (50, 8), (33, 45), (200, 71), (20, 512), (20, 5000)])
+def test_sums_of_rows(shape, dtype):
+    x = numbers(*shape).astype(dtype)
+    x[0, 0], x[-1, -1] = np.inf, np.nan
+
+    def function(x):
+        return x.sum(axis=0), (x * 2 + 1).sum(axis=0), (x[:, 1:] * x[:, :-1]).sum(axis=0), x.T.sum(axis=1)
+
+    with quiet():
+        check_same(compile(function)(x), function(x))
+
+
 def test_a_temporary_is_stored_as_it_is_read():
     u, v, w = numbers(3, 90)
     functions = [
@@ -401,6 +414,64 @@ def test_a_temporary_is_stored_as_it_is_read():
     for function in functions:
         check_same(compile(function)(u, v, w), function(u, v, w))
     assert "strided" not in compile(lambda u, v: np.multiply.outer(u, v).T * 2 + 1).plan(u, v)
+
+
+TESTED = {
+    "comparisons": lambda x, y: [test(x, y) for test in (np.less, np.less_equal, np.equal, np.not_equal)],
+    "a choice": lambda x, y: np.where(x > y, x * y, x + y) - np.where(np.greater_equal(y, x), x[0], y),
+    "choices of numbers": lambda x, y: np.where(x < y, 1, 0) * x + np.where(x[0] < y[0], x, y),
+    "bools": lambda x, y: (lambda a, b: ~(a & b) | (a ^ b) & np.logical_not(b))((x < y), (y < x[1]) | (x == y)),
+    "extremes": lambda x, y: np.maximum(x, y) * np.minimum(x, y[3]) - np.maximum(y[4], x),
+    "extremes of zeros": lambda x, y: np.maximum((x - x) * y, (y - y) * x) + np.minimum(x * 0, 0),
+    "truth as a number": lambda x, y: ((x > 1) * y + (y > 1) * x, (x < y).astype(x.dtype) + x, (x * y).astype(bool)),
+    "absolute values": lambda x, y: np.negative(x * y) + x,
+    "a count": lambda x, y: (x * y + (x > y)).astype(np.int64) * 2 + (x < y),
+    "bytes": lambda x, y: (((x > y) * 200 + x).astype(np.uint8).astype(x.dtype) + y),
+    "other sizes": lambda x, y: (
+        ((x + y).astype(np.float32) * np.float32(2)).astype(np.float64) + (x * y).astype(np.int32)),
+    "halves": lambda x, y: (x.astype(np.int32) + y.astype(np.int32)).astype(x.dtype) * (x + y).astype(np.int64),
+    "rows and columns": lambda x, y: (lambda m, n: (m * n[:1] + n[:, 3:4] > m) * m + np.where(n[:, :1] > 0, m, n[:1]))(
+        x[:x.size // 37 * 37].reshape(-1, 37), y[:y.size // 37 * 37].reshape(-1, 37)),
+    "a transposed product": lambda x, y: np.multiply.outer(x[:90], y[:70]) + np.multiply.outer(y[:70], x[:90]).T,
+}
+OF_FLOATS = {
+    "signs": lambda x, y: (
+        np.sign(x) * y + np.sign(y), np.absolute(x - y) * np.sign(x * y), np.square(x) + np.sqrt(y * y)),
+}
+OF_INTEGERS = {
+    "bits": lambda x, y: ((x & y) ^ (x | 7)) + ~x,
+    "shifts": lambda x, y: ((x << 5) ^ (y >> 3)) + ((x >> y) ^ (y << x)) + (x >> 200 % (8 * x.itemsize)),
+    "a hash": lambda x, y: functools.reduce(
+        lambda h, i: (h ^ (h >> 13)) * 0x5bd1e99 + (h << i) - (y & 255), range(5), x),
+}
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(dtype, name) for dtypes, functions in (
+    ("fd", {**TESTED, **OF_FLOATS}), ("ilIL", {**TESTED, **OF_INTEGERS})) for dtype in dtypes for name in functions])
+@together("size, n_threads", [(8193, 1), (20_011, 2)])
+def test_fused_loops_on_other_elements(size, n_threads, dtype, name):
+    function = {**TESTED, **OF_FLOATS, **OF_INTEGERS}[name]
+    x, y = (numbers(2, size) * 10).astype("l" if dtype in "IL" else dtype).astype(dtype)
+    x[::7] = y[::7]
+    with quiet():
+        if dtype in "fd" and name != "a count":
+            x[[5, 7000]], y[7], x[-1], y[::11] = [np.inf, -0.0], np.nan, 0, -0.0
+        if dtype in "fd" and name == "bytes":       # C does not define others
+            x, y = np.nan_to_num(np.clip(x, 0, 50)), np.nan_to_num(y)
+        check_same(compile(function, threads=n_threads)(x, y), function(x, y))
+
+
+def test_fused_loops_warn_as_numpy_does():
+    x = numbers(9000)
+    x[4000] = np.nan
+    compiled = compile(lambda x: (np.where(x > 0, x * 2, x - 1), np.maximum(x * 2, 0) + np.sign(x + 1)))
+    for _ in range(2):
+        compiled(x)
+    x[4001] = 1e300
+    compiled = compile(lambda x: (x * 3).astype(np.float32).astype(np.float64) + 1)
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="overflow encountered in cast"):
+            compiled(x)
 
 
 @pytest.mark.parametrize("place", [0, 4000, -1])

@@ -52,10 +52,12 @@ void run_small(int operation, int form, int n_in, npy_intp n, double* x, double*
 }
 
 int run_fused(int operation, npy_intp n, double* x, double* y, double* result) {
-    FusedWord words[4] = {{TAKE_ROW, (char*)x, -1}, {CODE_OF_ROWS(operation, RM), (char*)y, -1},
-                          {LEAVE_ROW, (char*)result, -1}, {END_OF_CODE, NULL, -1}};
-    if (!is_fused(operation) || !bytes_of_fused()) return 0;
-    run_fused_words(words, n, bytes_of_fused(), 1);
+    FusedWay way = fused_way(operation, OF_FLOATS);
+    FusedWord words[4] = {
+        {TAKE_ROW, (char*)x, 8}, {CODE_OF_ROWS(OF_FLOATS, operation, way == BY_FORMS ? RM : VV), (char*)y, 8},
+        {LEAVE_ROW, (char*)result, 8}, {END_OF_CODE, NULL, 0}};
+    if (way == NOT_FUSED || !bytes_of_fused()) return 0;
+    run_fused_words(words, 4, 1, n, 8);
     return 1;
 }
 
@@ -143,6 +145,7 @@ def test_a_line_tells_python_costs_identities_and_expressions(library):
 NAMED = {           # what is particular about an operation, beside what it computes
     "operations.h": {"add", "subtract", "multiply"},            # links
     "wide_loops.h": {"add"},                                    # sums
+    "fused_loops.h": {"invert"},                                # also of integers
     "plans.pyx": {"add"},                                       # sums
     "operations.pyx": {"power"},                                # of integers, which may raise
     "expressions.py": {"add"},                                  # sums

@@ -5,7 +5,7 @@ Assumes: dead code is removed. Steps are not grouped yet.
 Guarantees: loops compute the same elements from the same operands. Only the order of elements in memory differs.
 """
 
-# tests: tests/compiling/test_plan.py
+# tests: tests/compiling/test_large_arrays.py
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

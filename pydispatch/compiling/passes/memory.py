@@ -164,6 +164,9 @@ class Arena:
                 self._taken_over[storage] = before
             self._last[storage] = self.time
             self._first[storage] = min(self._first[storage], start)
+        for storage in step.local:      # loops are not fused if bools lie where other elements do
+            if storage.owner.itemsize == 1:
+                self._first[storage], self._last[storage] = start, self.time
 
     def extend(self, step: Step, start: int, only_older: bool = False) -> None:
         """Extend the lifetimes of storages to the whole of a step that began at `start`."""

@@ -13,17 +13,21 @@
                TWO_FLOATS  two floats, or two vectors of floats
                ONE         a float, or a vector of floats
                ROOT        a float, or a vector of floats by an instruction, since C has no such expression
-               ONE_BY_ONE  a float
+               ONE_BY_ONE  a float, or a vector of floats by another expression
                EXTREME     two floats, of which x is the result if `by` is true, else y. NumPy's loop decides if one
                            is nan, or both are zero
-               COMPARISON  two floats or int64
-               LOGICAL     two bools
-               NOT         a bool
+               COMPARISON  two floats or int64, or two vectors of numbers
+               BITWISE     two bools, or two vectors of bools or integers
+               LOGICAL     two bools, or two vectors of bools
+               NOT         a bool, or a vector of bools. `invert` also takes integers
+               SHIFT       two vectors of integers
+               SIGN        a vector of floats
                LIBRARY     NumPy's loop may call a function of C's library, which code can call as well
                FUNCTION    NumPy's loop may call a function of C's library
                LOOP        NumPy's loop
    by          of TWO, TWO_FLOATS and ROOT the instruction for vectors, without its type. Of LIBRARY the function. Of
-               COMPARISON and EXTREME the test for floats, which raises no flags for nan
+               COMPARISON and EXTREME the test for floats, which raises no flags for nan. Of the classes from BITWISE to
+               SIGN, and of ONE_BY_ONE, the expression for vectors
    kinds       the kinds of dtypes with this expression: f, i (signed), u (unsigned), b, c. `_` if none has
    expression  in C, of x, y and z. Numba's sources have the same functions. T is the type of the result
    others      ON(kinds, expression) for other kinds. k is f if y is a known number, but not nan
@@ -64,16 +68,23 @@
     OPERATION(sqrt, ROOT, vsqrt, f, sqrt(x), , ARITHMETIC, 1, )
 
 #define ONE_AT_A_TIME(OPERATION) \
-    OPERATION(absolute, ONE_BY_ONE, , f, fabs(x), ON(i, x < 0 ? -x : x) ON(ub, x) ON(c, hypot(x.real, x.imag)), \
-        ARITHMETIC, 1, )
+    OPERATION(absolute, ONE_BY_ONE, without_sign(x), f, fabs(x), \
+        ON(i, x < 0 ? -x : x) ON(ub, x) ON(c, hypot(x.real, x.imag)), ARITHMETIC, 1, )
 
 #define OF_BOOLS(OPERATION) \
-    OPERATION(logical_and, LOGICAL, , b, x && y, ON(fiu, (x != 0) && (y != 0)), CALLS, 1, ) \
-    OPERATION(logical_or, LOGICAL, , b, x || y, ON(fiu, (x != 0) || (y != 0)), CALLS, 1, ) \
-    OPERATION(bitwise_and, LOGICAL, , b, x && y, ON(iu, x & y), CALLS, 1, ) \
-    OPERATION(bitwise_or, LOGICAL, , b, x || y, ON(iu, x | y), CALLS, 1, ) \
-    OPERATION(logical_not, NOT, , b, !x, ON(fiu, x == 0), CALLS, 1, ) \
-    OPERATION(invert, NOT, , b, !x, ON(iu, ~x), CALLS, 1, )
+    OPERATION(logical_and, LOGICAL, x & y, b, x && y, ON(fiu, (x != 0) && (y != 0)), CALLS, 1, ) \
+    OPERATION(logical_or, LOGICAL, x | y, b, x || y, ON(fiu, (x != 0) || (y != 0)), CALLS, 1, ) \
+    OPERATION(bitwise_and, BITWISE, x & y, b, x && y, ON(iu, x & y), CALLS, 1, ) \
+    OPERATION(bitwise_or, BITWISE, x | y, b, x || y, ON(iu, x | y), CALLS, 1, ) \
+    OPERATION(bitwise_xor, BITWISE, x ^ y, b, (x != 0) != (y != 0), ON(iu, x ^ y), CALLS, 1, ) \
+    OPERATION(logical_not, NOT, ~x, b, !x, ON(fiu, x == 0), CALLS, 1, ) \
+    OPERATION(invert, NOT, ~x, b, !x, ON(iu, ~x), CALLS, 1, )
+
+#define ON_VECTORS(OPERATION) \
+    OPERATION(left_shift, SHIFT, shift_left(x, y), iu, left_shift(x, y, BITS), , CALLS, 1, ) \
+    OPERATION(right_shift, SHIFT, shift_right(x, y), iu, right_shift(x, y, BITS), , CALLS, 1, ) \
+    OPERATION(sign, SIGN, sign_of(x), f, sign(x), \
+        ON(i, x > 0 ? 1 : x < 0 ? -1 : 0) ON(u, T(x != 0)), CALLS, 8, )
 
 #define IN_LIBRARY(OPERATION) \
     OPERATION(sin, LIBRARY, sin, f, sin(x), , GLIBC, 8, ) \
@@ -107,7 +118,6 @@
     OPERATION(positive, LOOP, , fiuc, x, , ARITHMETIC, 8, ) \
     OPERATION(conjugate, LOOP, , fiu, x, ON(c, complex(x.real, -x.imag)), CALLS, 8, ) \
     OPERATION(fabs, LOOP, , f, fabs(x), , CALLS, 8, ) \
-    OPERATION(sign, LOOP, , f, sign(x), ON(i, x > 0 ? 1 : x < 0 ? -1 : 0) ON(u, T(x != 0)), CALLS, 8, ) \
     OPERATION(floor, LOOP, , f, floor(x), , CALLS, 8, ) \
     OPERATION(ceil, LOOP, , f, ceil(x), , CALLS, 8, ) \
     OPERATION(trunc, LOOP, , f, trunc(x), , CALLS, 8, ) \
@@ -129,14 +139,11 @@
         ON(i, remainder_signed(x, y)) ON(u, remainder_unsigned(x, y)), CALLS, 8, ) \
     OPERATION(floor_divide, LOOP, , f, floor_divide(x, y), \
         ON(i, divide_signed(x, y)) ON(u, divide_unsigned(x, y)), CALLS, 8, ) \
-    OPERATION(logical_xor, LOOP, , fiu, (x != 0) != (y != 0), ON(b, x != y), CALLS, 1, ) \
-    OPERATION(bitwise_xor, LOOP, , iu, x ^ y, ON(b, x != y), CALLS, 1, ) \
-    OPERATION(left_shift, LOOP, , iu, left_shift(x, y, BITS), , CALLS, 8, ) \
-    OPERATION(right_shift, LOOP, , iu, right_shift(x, y, BITS), , CALLS, 8, )
+    OPERATION(logical_xor, LOOP, , fiu, (x != 0) != (y != 0), ON(b, x != y), CALLS, 1, )
 
 #define CODED(OPERATION) \
     OF_TWO_NUMBERS(OPERATION) OF_ONE_NUMBER(OPERATION) BY_INSTRUCTION(OPERATION) ONE_AT_A_TIME(OPERATION) \
-    TESTS_OF_NUMBERS(OPERATION) OF_BOOLS(OPERATION)
+    TESTS_OF_NUMBERS(OPERATION) OF_BOOLS(OPERATION) ON_VECTORS(OPERATION)
 #define CALLED(OPERATION) IN_LIBRARY(OPERATION) BY_LOOPS(OPERATION)
 
 #endif

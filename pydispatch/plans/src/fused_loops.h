@@ -12,80 +12,324 @@
 /* Lists of macros that make code, which clang-format would break. */
 /* clang-format off */
 
-/* Code is a row of words: what to do with the elements that the registers hold, numbered as in operations.h, and the
-   address of the other operand, elements in a row or one number. It is taken for 8 vectors of elements, then for the
-   next ones. Each operation rounds as that of a loop by itself does: nothing is contracted, since operations are
-   cases of their own. `follows` has all bits set where the address is that of the first of all elements, none where
-   the vectors of the moment lie there. */
-typedef struct { npy_intp code; char* address; npy_intp follows; } FusedWord;
-#define CODE_OF_ROWS(operation, form) CODE(OF_FLOAT64, operation, form)      /* floats have the same codes */
-static int is_fused(int operation) { return class_of(operation) <= ROOT; }
+/* Code is a row of words. A word says what to do with the elements in registers, numbered as in operations.h, and has
+   the address of an operand: elements in a row, or one number. Code runs on 8 vectors of elements at a time. The last
+   ones are taken by 4 vectors, then one by one. Each operation rounds as that of a separate loop: nothing is
+   contracted, since operations are separate cases. `step` is the distance from one element to the next, or 0 if the
+   current vectors are at the address. `move` is the distance from one row to the next.
+
+   All elements in registers have 8 bytes, or all have 4: floats or integers. A second row of registers holds the other
+   operand of an operation without forms (VV). Bools, and elements of half the size, are in memory. */
+typedef struct { npy_intp code; char* address; npy_intp step, move; } FusedWord;
+enum { OF_FLOATS = OF_FLOAT64, OF_UNSIGNED = OF_FLOAT32, OF_SIGNED = OF_INT64 };     /* types, of either size */
+#define CODE_OF_ROWS(type, operation, form) CODE(type, operation, form)
+
+/* What an operation takes in fused loops. Of floats it may have a code for each form. */
+typedef enum { NOT_FUSED, BY_FORMS, ON_ONE, ON_TWO, AS_TEST, ON_BOOLS, AS_CHOICE, AS_MOVE } FusedWay;
+static FusedWay fused_way(int operation, int type) {
+    switch (class_of(operation)) {
+        case TWO: return type == OF_FLOATS ? BY_FORMS : type == OF_BOOL ? NOT_FUSED : ON_TWO;
+        case TWO_FLOATS: return type == OF_FLOATS ? BY_FORMS : NOT_FUSED;
+        case ONE: return type == OF_BOOL ? NOT_FUSED : ON_ONE;
+        case ROOT: case ONE_BY_ONE: case SIGN: return type == OF_FLOATS ? ON_ONE : NOT_FUSED;
+        case EXTREME: return type == OF_BOOL ? NOT_FUSED : ON_TWO;
+        case COMPARISON: return type == OF_BOOL ? NOT_FUSED : AS_TEST;
+        case BITWISE: return type == OF_BOOL ? ON_BOOLS : type == OF_FLOATS ? NOT_FUSED : ON_TWO;
+        case LOGICAL: return type == OF_BOOL ? ON_BOOLS : NOT_FUSED;
+        case NOT: return type == OF_BOOL ? ON_BOOLS
+            : type != OF_FLOATS && operation == DO_invert ? ON_ONE : NOT_FUSED;
+        case SHIFT: return type == OF_SIGNED || type == OF_UNSIGNED ? ON_TWO : NOT_FUSED;
+    }
+    return NOT_FUSED;
+}
 
 #if defined(__x86_64__) && HAS_GNU_C
 /* Each operation jumps to the next by itself: the processor guesses where to from where the jump is. */
-#define FUSED_NOW operand = w->address + (at & w->follows); goto *labels[w->code];
-#define FUSED_VECTOR(k, ...) { enum { K = k }; __VA_ARGS__; }
+#define FUSED_NOW operand = w->address + at * w->step; goto *labels[w->code];
+#define FUSED_VECTOR(k, ...) { enum { K = k }; if (k < AT_ONCE) { __VA_ARGS__; } }
 #define FUSED_EACH(...) \
     FUSED_VECTOR(0, __VA_ARGS__) FUSED_VECTOR(1, __VA_ARGS__) FUSED_VECTOR(2, __VA_ARGS__) \
     FUSED_VECTOR(3, __VA_ARGS__) FUSED_VECTOR(4, __VA_ARGS__) FUSED_VECTOR(5, __VA_ARGS__) \
     FUSED_VECTOR(6, __VA_ARGS__) FUSED_VECTOR(7, __VA_ARGS__) w++; FUSED_NOW
-#define IN_MEMORY_NOW (*(Vector*)(operand + K * sizeof(Vector)))
-/* so many bytes ahead: measured on arrays that no cache holds */
-#define ASK_FOR_LATER __builtin_prefetch(operand + 2048 + K * sizeof(Vector))
-#define NUMBER_NOW (*(Number*)w->address - (Vector){0})
-#define FUSED_OF_TWO(name, class, by, kinds, e, ...) \
-    name##_RM: FUSED_EACH(ASK_FOR_LATER; PUT_OF_TWO(Vector, a[K], IN_MEMORY_NOW, a[K], e)) \
-    name##_MR: FUSED_EACH(ASK_FOR_LATER; PUT_OF_TWO(Vector, IN_MEMORY_NOW, a[K], a[K], e)) \
+#define ROW_OF(vectors, address) (*(vectors*)((address) + K * sizeof(vectors)))
+#define IN_MEMORY_NOW ROW_OF(Vector, operand)
+/* as integers, since an operation on floats may change the bits of a nan */
+#define NUMBER_NOW (Vector)(*(Int*)w->address - (Ints){0})
+
+/* The operations, by their class. */
+#define FUSED_TWO(name, by, kinds, e, ...) \
+    FUSED_TWO_FLOATS(name, by, kinds, e, ) FUSED_ON(Ints, name##_OF_SIGNED, e)
+#define FUSED_TWO_FLOATS(name, by, kinds, e, ...) \
+    name##_RM: FUSED_EACH(PUT_OF_TWO(Vector, a[K], IN_MEMORY_NOW, a[K], e)) \
+    name##_MR: FUSED_EACH(PUT_OF_TWO(Vector, IN_MEMORY_NOW, a[K], a[K], e)) \
     name##_RR: FUSED_EACH(PUT_OF_TWO(Vector, a[K], a[K], a[K], e)) \
     name##_VS: { Vector number = NUMBER_NOW; FUSED_EACH(PUT_OF_TWO(Vector, a[K], number, a[K], e)) } \
     name##_SV: { Vector number = NUMBER_NOW; FUSED_EACH(PUT_OF_TWO(Vector, number, a[K], a[K], e)) }
-#define FUSED_OF_ONE(name, class, by, kinds, e, ...) name##_RM: FUSED_EACH(PUT_OF_ONE(Vector, a[K], a[K], e))
-#define FUSED_ROOT(name, root) name##_RM: FUSED_EACH(__asm__ (root " %1, %0" : "=v"(a[K]) : "v"(a[K])))
-#define FUSED_ROOT_pd(name, class, by, ...) FUSED_ROOT(name, #by "pd")
-#define FUSED_ROOT_ps(name, class, by, ...) FUSED_ROOT(name, #by "ps")
-#define FUSED_LABEL(name, form) [CODE_OF_ROWS(DO_##name, form)] = &&name##_##form,
-#define LABEL_OF_FUSED_ONE(name, ...) FUSED_LABEL(name, RM)
-#define LABELS_OF_FUSED_TWO(name, ...) \
-    FUSED_LABEL(name, RM) FUSED_LABEL(name, MR) FUSED_LABEL(name, RR) FUSED_LABEL(name, VS) FUSED_LABEL(name, SV)
-#define DEFINE_FUSED(isa, bits, name, kind, type) \
-    __attribute__((target(isa))) static void name(const FusedWord* first, npy_intp n) { \
-        typedef kind Number __attribute__((may_alias, aligned(1))); \
+#define FUSED_ON(kind, label, e) label: FUSED_EACH(kind x = (kind)a[K], y = (kind)b[K]; (void)y; a[K] = (Vector)(e))
+#define FUSED_ONE(name, by, kinds, e, ...) \
+    FUSED_ON(Vector, name##_OF_FLOATS, e) FUSED_ON(Ints, name##_OF_SIGNED, e)
+#define FUSED_ROOT(name, by, ...) \
+    name##_OF_FLOATS: FUSED_EACH( \
+        if (OF_DOUBLES) __asm__ (#by "pd %1, %0" : "=v"(a[K]) : "v"(a[K])); \
+        else __asm__ (#by "ps %1, %0" : "=v"(a[K]) : "v"(a[K])))
+#define FUSED_ONE_BY_ONE(name, by, ...) FUSED_ON(Vector, name##_OF_FLOATS, by)
+#define FUSED_SIGN(name, by, ...) FUSED_ON(Vector, name##_OF_FLOATS, by)
+#define FUSED_SHIFT(name, by, ...) FUSED_ON(Ints, name##_OF_SIGNED, by) FUSED_ON(Words, name##_OF_UNSIGNED, by)
+#define FUSED_BITWISE(name, by, ...) FUSED_ON(Ints, name##_OF_SIGNED, by) FUSED_LOGICAL(name, by, )
+#define FUSED_LOGICAL(name, by, ...) \
+    name##_OF_BOOL: { \
+        char *one = operand, *other = w[1].address + at * w[1].step, *result = w[2].address + at * w[2].step; \
+        w += 2; \
+        FUSED_EACH(Bools x = ROW_OF(Bools, one) != 0, y = ROW_OF(Bools, other) != 0; (void)y; \
+                   ROW_OF(Bools, result) = (by) & 1) }
+#define FUSED_NOT FUSED_BITWISE
+#define FUSED_TEST(kind, label, e) \
+    label: FUSED_EACH(kind x = (kind)a[K], y = (kind)b[K]; PUT_TRUTHS(e))
+/* Bytes of 0 or 1. GCC 12 would take the elements of narrow vectors one by one: here their bits are spread. */
+#define PUT_TRUTHS(mask) { \
+    Ints truths = (Ints)(mask); \
+    npy_uint64 spread = 0x0101010101010101; \
+    if (IS_WIDE) ROW_OF(Bools, operand) = __builtin_convertvector(truths & 1, Bools); \
+    else { \
+        int truth; \
+        if (OF_DOUBLES) __asm__ ("vmovmskpd %1, %0" : "=r"(truth) : "x"(truths)); \
+        else __asm__ ("vmovmskps %1, %0" : "=r"(truth) : "x"(truths)); \
+        spread = ((spread * (npy_uint64)truth & 0x8040201008040201) + 0x7f7f7f7f7f7f7f7f) >> 7 & spread; \
+        memcpy(operand + K * WIDTH, &spread, WIDTH); } }
+#define FUSED_COMPARISON(name, by, kinds, e, ...) \
+    name##_OF_FLOATS: FUSED_EACH(Ints is; QUIETLY(QUIET_##name, is, a[K], b[K]); PUT_TRUTHS(is)) \
+    FUSED_TEST(Ints, name##_OF_SIGNED, e) FUSED_TEST(Words, name##_OF_UNSIGNED, e)
+/* Either of two numbers that are alike, to the bit. NumPy's loop decides on other zeros, and nan. */
+#define FUSED_EXTREME(name, ...) \
+    name##_OF_FLOATS: FUSED_EACH( \
+        Ints first, last; Vector x = a[K], y = b[K]; \
+        QUIETLY(QUIET_##name, first, x, y); QUIETLY(QUIET_##name, last, y, x); \
+        is_ordinary &= first | last | ((Ints)x == (Ints)y); \
+        a[K] = CHOSEN(first, x, y)) \
+    FUSED_ON(Ints, name##_OF_SIGNED, CHOSEN(FIRST_##name(x, y), x, y)) \
+    FUSED_ON(Words, name##_OF_UNSIGNED, CHOSEN(FIRST_##name(x, y), x, y))
+#define FUSED_OPERATION(name, class, ...) FUSED_##class(name, __VA_ARGS__)
+#define CHOSEN(mask, x, y) (Vector)(((mask) & (Ints)(x)) | (~(mask) & (Ints)(y)))
+#define FIRST_maximum(x, y) ((x) > (y))
+#define FIRST_minimum(x, y) ((x) < (y))
+#define QUIET_maximum "gt_oq"
+#define QUIET_minimum "lt_oq"
+#define QUIET_less "lt_oq"
+#define QUIET_less_equal "le_oq"
+#define QUIET_greater "gt_oq"
+#define QUIET_greater_equal "ge_oq"
+#define QUIET_equal "eq_oq"
+#define QUIET_not_equal "neq_uq"
+/* Tests that raise no flags for nan. C's own operators do. */
+#define QUIETLY(test, result, x, y) \
+    if (IS_WIDE && OF_DOUBLES) QUIET_WIDE(test "pd", "q", result, x, y); \
+    else if (IS_WIDE) QUIET_WIDE(test "ps", "d", result, x, y); \
+    else if (OF_DOUBLES) __asm__ ("vcmp" test "pd %2, %1, %0" : "=v"(result) : "v"(x), "v"(y)); \
+    else __asm__ ("vcmp" test "ps %2, %1, %0" : "=v"(result) : "v"(x), "v"(y))
+#define QUIET_WIDE(test, size, result, x, y) \
+    __asm__ ("vcmp" test " %2, %1, %%k1\n\tvpmovm2" size " %%k1, %0" : "=v"(result) : "v"(x), "v"(y) : "k1")
+#define SIGN_BIT ((Ints){0} + ((Int)1 << (FUSED_BITS - 1)))
+#define FUSED_BITS (8 * (Int)sizeof(Int))
+#define without_sign(x) (Vector)((Ints)(x) & ~SIGN_BIT)
+#define sign_of(x) ({ \
+    Vector zero = {0}; Ints above, below, is_number; \
+    QUIETLY("gt_oq", above, x, zero); QUIETLY("lt_oq", below, x, zero); QUIETLY("ord_q", is_number, x, x); \
+    CHOSEN(is_number, (above & (Ints)(zero + 1)) | (below & (Ints)(zero - 1)), x); })
+#define IS_SHORT(y) ((Words)(y) < (UnsignedInt)FUSED_BITS)      /* NumPy shifts by more bits to 0 or -1 */
+#define shift_left(x, y) ((x << (y & (FUSED_BITS - 1))) & (__typeof__(x))IS_SHORT(y))
+#define shift_right(x, y) (((__typeof__(x)){0} - 1)[0] < 0 \
+    ? (Vector)(x >> ((y & (__typeof__(x))IS_SHORT(y)) | ((FUSED_BITS - 1) & (__typeof__(x))~IS_SHORT(y)))) \
+    : (Vector)((x >> (y & (FUSED_BITS - 1))) & (__typeof__(x))IS_SHORT(y)))
+
+/* Where the code for each is. */
+#define FUSED_LABEL(type, name, form, label) [CODE_OF_ROWS(type, DO_##name, form)] = &&name##_##label,
+#define FUSED_LABEL_OF(type, name) FUSED_LABEL(type, name, VV, type)
+#define FUSED_LABELS_OF_TWO_FLOATS(name) \
+    FUSED_LABEL(OF_FLOATS, name, RM, RM) FUSED_LABEL(OF_FLOATS, name, MR, MR) FUSED_LABEL(OF_FLOATS, name, RR, RR) \
+    FUSED_LABEL(OF_FLOATS, name, VS, VS) FUSED_LABEL(OF_FLOATS, name, SV, SV)
+#define FUSED_LABELS_OF_TWO_NUMBERS(name) FUSED_LABELS_OF_TWO_FLOATS(name) FUSED_LABELS_OF_INTS(name)
+#define FUSED_LABELS_OF_INTS(name) \
+    FUSED_LABEL_OF(OF_SIGNED, name) FUSED_LABEL(OF_UNSIGNED, name, VV, OF_SIGNED)
+#define FUSED_LABELS_OF_FLOATS(name) FUSED_LABEL_OF(OF_FLOATS, name)
+#define FUSED_LABELS_OF_NUMBERS(name) FUSED_LABELS_OF_FLOATS(name) FUSED_LABELS_OF_INTS(name)
+#define FUSED_LABELS_OF_BOTH(name) FUSED_LABEL_OF(OF_SIGNED, name) FUSED_LABEL_OF(OF_UNSIGNED, name)
+#define FUSED_LABELS_OF_BOOLS(name) FUSED_LABEL_OF(OF_BOOL, name)
+#define FUSED_LABELS(name, class, ...) FUSED_LABELS_OF_CLASS_##class(name)
+#define FUSED_LABELS_OF_CLASS_TWO FUSED_LABELS_OF_TWO_NUMBERS
+#define FUSED_LABELS_OF_CLASS_TWO_FLOATS FUSED_LABELS_OF_TWO_FLOATS
+#define FUSED_LABELS_OF_CLASS_ONE FUSED_LABELS_OF_NUMBERS
+#define FUSED_LABELS_OF_CLASS_ROOT FUSED_LABELS_OF_FLOATS
+#define FUSED_LABELS_OF_CLASS_ONE_BY_ONE FUSED_LABELS_OF_FLOATS
+#define FUSED_LABELS_OF_CLASS_SIGN FUSED_LABELS_OF_FLOATS
+#define FUSED_LABELS_OF_CLASS_COMPARISON(name) FUSED_LABELS_OF_FLOATS(name) FUSED_LABELS_OF_BOTH(name)
+#define FUSED_LABELS_OF_CLASS_EXTREME(name) FUSED_LABELS_OF_FLOATS(name) FUSED_LABELS_OF_BOTH(name)
+#define FUSED_LABELS_OF_CLASS_BITWISE(name) FUSED_LABELS_OF_INTS(name) FUSED_LABELS_OF_BOOLS(name)
+#define FUSED_LABELS_OF_CLASS_LOGICAL FUSED_LABELS_OF_BOOLS
+#define FUSED_LABELS_OF_CLASS_NOT FUSED_LABELS_OF_CLASS_BITWISE
+#define FUSED_LABELS_OF_CLASS_SHIFT FUSED_LABELS_OF_BOTH
+
+#define CONVERTED(value, to) __builtin_convertvector(value, to)
+/* GCC 12 takes such elements one by one. */
+#define WIDEN(instruction, result, bytes) \
+    if (OF_DOUBLES) __asm__ (instruction "q %1, %0" : "=v"(result) : "m"(ROW_OF(bytes, operand))); \
+    else __asm__ (instruction "d %1, %0" : "=v"(result) : "m"(ROW_OF(bytes, operand)))
+#define CONVERT(given, result) \
+    if (IS_WIDE || !OF_DOUBLES) result = CONVERTED(given, __typeof__(result)); \
+    else for (i = 0; i < WIDTH; i++) result[i] = (__typeof__(result[0]))given[i]  /* GCC 12 fails to compile others */
+#define DEFINE_FUSED(isa, bits, at_once, name, kind, half, int_kind, half_int, type) \
+    __attribute__((target(isa))) static int name(const FusedWord* first, npy_intp start, npy_intp stop) { \
+        enum { AT_ONCE = at_once, IS_WIDE = bits == 512, OF_DOUBLES = sizeof(kind) == 8 }; \
+        enum { WIDTH = bits / 8 / sizeof(kind) }; \
+        typedef npy_##int_kind Int __attribute__((may_alias, aligned(1))); \
+        typedef npy_u##int_kind UnsignedInt; \
         typedef kind Vector __attribute__((vector_size(bits / 8), aligned(1), may_alias)); \
+        typedef npy_##int_kind Ints __attribute__((vector_size(bits / 8), aligned(1), may_alias)); \
+        typedef npy_u##int_kind Words __attribute__((vector_size(bits / 8), aligned(1), may_alias)); \
+        typedef half Halves __attribute__((vector_size(sizeof(half) * WIDTH), aligned(1), may_alias)); \
+        typedef half_int HalfInts __attribute__((vector_size(sizeof(half_int) * WIDTH), aligned(1), may_alias)); \
+        typedef signed char Bools __attribute__((vector_size(WIDTH), aligned(1), may_alias)); \
         static const void* const labels[] = { \
             [END_OF_CODE] = &&end, [TAKE_ROW] = &&take, [TAKE_NUMBER] = &&take_number, [LEAVE_ROW] = &&leave, \
-            [STREAM_ROW] = &&stream, OF_TWO_NUMBERS(LABELS_OF_FUSED_TWO) OF_ONE_NUMBER(LABEL_OF_FUSED_ONE) \
-            BY_INSTRUCTION(LABEL_OF_FUSED_ONE) }; \
-        Vector a[8] = {{0}}; \
-        npy_intp at, stop = n * (npy_intp)sizeof(kind); \
-        for (at = 0; at < stop; at += 8 * (npy_intp)sizeof(Vector)) { \
+            [STREAM_ROW] = &&stream, [FETCH_ROW] = &&fetch, [OTHER_ROW] = &&other, \
+            [OTHER_NUMBER] = &&other_number, [OTHER_SAME] = &&other_same, [CHOOSE] = &&choose, \
+            [CHOOSE_OTHER] = &&choose_other, [CHOOSE_ONE] = &&choose_one, \
+            [TAKE_BOOLS] = &&take_bools, [TAKE_BOOLS_AS_FLOATS] = &&take_bools_as_floats, \
+            [TAKE_BYTES] = &&take_bytes, [TAKE_HALF_FLOATS] = &&take_half_floats, \
+            [TAKE_HALF_INTS] = &&take_half_ints, [TO_FLOATS] = &&to_floats, [TO_INTS] = &&to_ints, \
+            [LEAVE_TRUTH_OF_FLOATS] = &&leave_truth_of_floats, [LEAVE_TRUTH_OF_INTS] = &&leave_truth_of_ints, \
+            [LEAVE_BYTES] = &&leave_bytes, [LEAVE_HALF_FLOATS] = &&leave_half_floats, \
+            [LEAVE_HALF_INTS] = &&leave_half_ints, CODED(FUSED_LABELS) }; \
+        Vector a[8] = {{0}}, b[8] = {{0}}; \
+        Ints is_ordinary = (Ints){0} - 1; \
+        npy_intp at, i; \
+        int ordinary = 1; \
+        for (at = start; at < stop; at += AT_ONCE * WIDTH) { \
             const FusedWord* w = first; \
             char* operand; \
             FUSED_NOW \
             leave: FUSED_EACH(IN_MEMORY_NOW = a[K]) \
+            fetch: FUSED_EACH(__builtin_prefetch(operand + 2048 + K * sizeof(Vector)))      /* measured */ \
             stream: FUSED_EACH(__asm__ ("vmovnt" #type " %1, %0" : "=m"(IN_MEMORY_NOW) : "v"(a[K]))) \
-            take: FUSED_EACH(ASK_FOR_LATER; a[K] = IN_MEMORY_NOW) \
+            take: FUSED_EACH(a[K] = IN_MEMORY_NOW) \
             take_number: { Vector number = NUMBER_NOW; FUSED_EACH(a[K] = number) } \
-            OF_TWO_NUMBERS(FUSED_OF_TWO) OF_ONE_NUMBER(FUSED_OF_ONE) BY_INSTRUCTION(FUSED_ROOT_##type) \
+            other: FUSED_EACH(b[K] = IN_MEMORY_NOW) \
+            other_number: { Vector number = NUMBER_NOW; FUSED_EACH(b[K] = number) } \
+            other_same: FUSED_EACH(b[K] = a[K]) \
+            choose: FUSED_EACH( \
+                Ints bools; WIDEN("vpmovsxb", bools, Bools); a[K] = CHOSEN(bools != 0, a[K], b[K])) \
+            choose_other: FUSED_EACH( \
+                Ints bools; WIDEN("vpmovsxb", bools, Bools); a[K] = CHOSEN(bools != 0, b[K], a[K])) \
+            choose_one: if (*operand) { w++; FUSED_NOW } FUSED_EACH(a[K] = b[K]) \
+            take_bools: FUSED_EACH( \
+                Ints bools; WIDEN("vpmovsxb", bools, Bools); a[K] = (Vector)((bools != 0) & 1)) \
+            take_bools_as_floats: FUSED_EACH( \
+                Ints bools; Vector one = (Vector){0} + 1; \
+                WIDEN("vpmovsxb", bools, Bools); a[K] = (Vector)((bools != 0) & (Ints)one)) \
+            take_bytes: FUSED_EACH(Ints bytes; WIDEN("vpmovzxb", bytes, Bools); a[K] = (Vector)bytes) \
+            take_half_floats: FUSED_EACH( \
+                if (OF_DOUBLES) __asm__ ("vcvtps2pd %1, %0" : "=v"(a[K]) : "m"(ROW_OF(Halves, operand)))) \
+            take_half_ints: FUSED_EACH( \
+                if (OF_DOUBLES) __asm__ ("vpmovsxdq %1, %0" : "=v"(a[K]) : "m"(ROW_OF(HalfInts, operand)))) \
+            to_floats: FUSED_EACH(Ints given = (Ints)a[K]; Vector result; CONVERT(given, result); a[K] = result) \
+            to_ints: FUSED_EACH(Vector given = a[K]; Ints result; CONVERT(given, result); a[K] = (Vector)result) \
+            leave_truth_of_floats: FUSED_EACH( \
+                Ints is; Vector zero = {0}; QUIETLY("neq_uq", is, a[K], zero); PUT_TRUTHS(is)) \
+            leave_truth_of_ints: FUSED_EACH(PUT_TRUTHS((Ints)a[K] != 0)) \
+            leave_bytes: FUSED_EACH(ROW_OF(Bools, operand) = CONVERTED((Ints)a[K] & 255, Bools)) \
+            leave_half_floats: FUSED_EACH(ROW_OF(Halves, operand) = CONVERTED(a[K], Halves)) \
+            leave_half_ints: FUSED_EACH(ROW_OF(HalfInts, operand) = CONVERTED((Ints)a[K], HalfInts)) \
+            CODED(FUSED_OPERATION) \
             end:; \
-        } }
-DEFINE_FUSED("avx2", 256, fused_doubles, double, pd)
-DEFINE_FUSED("avx2", 256, fused_floats, float, ps)
-DEFINE_FUSED("avx512f", 512, wide_fused_doubles, double, pd)
-DEFINE_FUSED("avx512f", 512, wide_fused_floats, float, ps)
+        } \
+        for (i = 0; i < WIDTH; i++) ordinary &= is_ordinary[i] != 0; \
+        return ordinary; }
+#define DEFINE_FUSED_OF_SIZES(isa, bits, at_once, name) \
+    DEFINE_FUSED(isa, bits, at_once, name##_of_8, double, float, int64, npy_int32, pd) \
+    DEFINE_FUSED(isa, bits, at_once, name##_of_4, float, float, int32, npy_int32, ps)
+DEFINE_FUSED_OF_SIZES("avx2", 256, 8, fused_8_times)
+DEFINE_FUSED_OF_SIZES("avx2", 256, 4, fused_4_times)
+DEFINE_FUSED_OF_SIZES("avx2", 256, 1, fused_once)
+#define WIDE "avx512f,avx512bw,avx512dq,avx512vl"
+DEFINE_FUSED_OF_SIZES(WIDE, 512, 8, wide_fused_8_times)
+DEFINE_FUSED_OF_SIZES(WIDE, 512, 4, wide_fused_4_times)
+DEFINE_FUSED_OF_SIZES(WIDE, 512, 1, wide_fused_once)
 
 /* Other threads see what was streamed before what comes after this. */
 static void finish_streams(void) { __builtin_ia32_sfence(); }
 static int bytes_of_fused(void) {      /* of a register, or 0 without such loops */
-    return __builtin_cpu_supports("avx512f") ? 512 : __builtin_cpu_supports("avx2") ? 256 : 0;
+    static int known = -1;
+    if (read_shared(&known) < 0)
+        write_shared(&known, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+            && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") ? 512
+            : __builtin_cpu_supports("avx2") ? 256 : 0);
+    return read_shared(&known);
 }
-static void run_fused_words(const FusedWord* words, npy_intp n, int bytes, int is_double) {
-    if (bytes == 512) (is_double ? wide_fused_doubles : wide_fused_floats)(words, n);
-    else (is_double ? fused_doubles : fused_floats)(words, n);
+static inline npy_intp width_of_fused(int size) { return bytes_of_fused() / 8 / size; }
+/* Take the first of `n` elements of 8 or 4 bytes in each row, as many as are whole vectors. Returns whether NumPy's
+   loops give the same bits, too. */
+#define FUSED_FUNCTION(name) \
+    (size == 8 ? is_wide ? wide_fused_##name##_of_8 : fused_##name##_of_8 \
+               : is_wide ? wide_fused_##name##_of_4 : fused_##name##_of_4)
+static int run_fused_words(FusedWord* words, npy_intp n_words, npy_intp n_rows, npy_intp n, int size) {
+    int (*functions[3])(const FusedWord*, npy_intp, npy_intp);
+    int is_wide = bytes_of_fused() == 512, is_usual = 1, i;
+    npy_intp width = width_of_fused(size), stops[4] = {0}, k;
+    functions[0] = FUSED_FUNCTION(8_times); functions[1] = FUSED_FUNCTION(4_times); functions[2] = FUSED_FUNCTION(once);
+    stops[1] = n - n % (8 * width); stops[2] = n - n % (4 * width); stops[3] = n - n % width;
+    for (;;) {
+        for (i = 0; i < 3; i++)
+            if (stops[i] < stops[i + 1]) is_usual &= functions[i](words, stops[i], stops[i + 1]);
+        if (--n_rows <= 0) return is_usual;
+        for (k = 0; k < n_words; k++) words[k].address += words[k].move;
+    }
 }
 #else
 static int bytes_of_fused(void) { return 0; }
 static void finish_streams(void) {}
-static void run_fused_words(const FusedWord* words, npy_intp n, int bytes, int is_double) {}
+static inline npy_intp width_of_fused(int size) { return 1; }
+static int run_fused_words(FusedWord* words, npy_intp n_words, npy_intp n_rows, npy_intp n, int size) { return 1; }
 #endif
+
+/* A loop that is a row of words by itself where its operands lie in rows, else, and for the elements that are left,
+   the loop that it has instead of its own `function` and `data`. */
+typedef struct {
+    LoopFunction function;
+    void* data;
+    int n_words, n_operands, size, codes[4], operands[4], sizes[4];
+} StandaloneLoop;
+static int lie_in_rows(const StandaloneLoop* loop, char** args, npy_intp n, const npy_intp* strides) {
+    int k, last = loop->n_operands - 1;
+    char *result = args[last], *after = result + n * loop->sizes[last];
+    for (k = 0; k <= last; k++) {       /* nor may an element be overwritten before it is read */
+        int is_number = !strides[k] && k < last && (loop->sizes[k] == loop->size || loop->n_operands == 4);
+        if (strides[k] != loop->sizes[k] && !is_number) return 0;
+        if (k < last && args[k] < after && result < args[k] + (is_number ? 1 : n) * loop->sizes[k]
+                && (args[k] != result || strides[k] != strides[last])) return 0;
+    }
+    return n >= width_of_fused(loop->size);
+}
+LOOP_NAMED(run_standalone) {
+    const StandaloneLoop* loop = (const StandaloneLoop*)data;
+    npy_intp n = extents[0], done = 0;
+    if (lie_in_rows(loop, args, n, strides)) {
+        FusedWord words[5];
+        int k;
+        for (k = 0; k < loop->n_words; k++) {
+            int operand = loop->operands[k], code = loop->codes[k];
+            words[k].code = strides[operand] ? code
+                : code == OTHER_ROW ? OTHER_NUMBER : code == CHOOSE ? CHOOSE_ONE : TAKE_NUMBER;
+            words[k].address = args[operand]; words[k].step = strides[operand]; }
+        words[k].code = END_OF_CODE; words[k].address = NULL; words[k].step = 0;
+        run_fused_words(words, k, 1, n, loop->size);
+        done = n - n % width_of_fused(loop->size);
+    }
+    if (done < n) {
+        char* rest[4];
+        int k;
+        for (k = 0; k < loop->n_operands; k++) rest[k] = args[k] + done * strides[k];
+        n -= done;
+        loop->function(rest, &n, strides, loop->data);
+    }
+}
 
 #endif

@@ -45,14 +45,17 @@ enum { OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL, N_ELEMENT_TYPES };
 /* The numbers of the operations, and the properties of their classes that C needs. */
 #define NUMBER_OF(name, ...) DO_##name,
 enum { CODED(NUMBER_OF) N_ON_ELEMENTS, LAST_CODED = N_ON_ELEMENTS - 1, CALLED(NUMBER_OF) N_OPERATIONS };
-typedef enum { TWO, TWO_FLOATS, ONE, ROOT, ONE_BY_ONE, COMPARISON, EXTREME, LOGICAL, NOT } OperationClass;
+typedef enum {
+    TWO, TWO_FLOATS, ONE, ROOT, ONE_BY_ONE, COMPARISON, EXTREME, BITWISE, LOGICAL, NOT, SHIFT, SIGN
+} OperationClass;
 #define CLASS_OF(name, class, ...) class,
 static const unsigned char CLASSES[] = {CODED(CLASS_OF)};
 static inline OperationClass class_of(int operation) { return (OperationClass)CLASSES[operation]; }
-static int has_code(int operation, int type) {
+static int has_code(int operation, int type) {      /* for single elements */
     switch (class_of(operation)) {
-        case LOGICAL: case NOT: return type == OF_BOOL;
+        case BITWISE: case LOGICAL: case NOT: return type == OF_BOOL;
         case TWO: case COMPARISON: return type != OF_BOOL;
+        case SHIFT: case SIGN: return 0;
         default: return type == OF_FLOAT64 || type == OF_FLOAT32;
     }
 }
@@ -69,7 +72,12 @@ static const char TABLE_OF_ARITHMETIC[] = CODED(AS_TEXT) CALLED(AS_TEXT);
    single numbers: where each operand is, in memory (M) or in the register (R). Of vectors: which operand is one (V),
    which a single number (S). In fused loops, which hold vectors in registers, M is a row of elements in memory. */
 enum { MM, RM, MR, RR, VV, VS, SV, N_FORMS };
-enum { END_OF_CODE, TAKE_ROW, TAKE_NUMBER, LEAVE_ROW, STREAM_ROW, FIRST_ON_ELEMENTS };
+enum {
+    END_OF_CODE, TAKE_ROW, TAKE_NUMBER, LEAVE_ROW, STREAM_ROW, FETCH_ROW, OTHER_ROW, OTHER_NUMBER, OTHER_SAME,
+    CHOOSE, CHOOSE_OTHER, CHOOSE_ONE, TAKE_BOOLS, TAKE_BOOLS_AS_FLOATS, TAKE_BYTES, TAKE_HALF_FLOATS, TAKE_HALF_INTS,
+    TO_FLOATS, TO_INTS, LEAVE_TRUTH_OF_FLOATS, LEAVE_TRUTH_OF_INTS, LEAVE_BYTES, LEAVE_HALF_FLOATS,
+    LEAVE_HALF_INTS, FIRST_ON_ELEMENTS
+};
 #define CODE(type, operation, form) (FIRST_ON_ELEMENTS + ((type) * N_ON_ELEMENTS + (operation)) * N_FORMS + (form))
 #define FORM_OF(code) (((code) - FIRST_ON_ELEMENTS) % N_FORMS)
 #define TYPE_OF(code) (((code) - FIRST_ON_ELEMENTS) / (N_ON_ELEMENTS * N_FORMS))
@@ -211,6 +219,9 @@ typedef double Two_doubles; typedef float Four_floats;
     IN_MEMORY(OF_INT64, does, Any_int, Any_bool, e) EACH(OF_INT64, does, Any_int, Any_bool, Any_int, NONE, e)
 #define CASES_OF_EXTREME(does, by, e) \
     EXTREME_OF(OF_FLOAT64, does, Any_double, last_double, by) EXTREME_OF(OF_FLOAT32, does, Any_float, last_float, by)
+#define CASES_OF_SHIFT(does, by, e)
+#define CASES_OF_SIGN(does, by, e)
+#define CASES_OF_BITWISE CASES_OF_LOGICAL
 #define CASES_OF_LOGICAL(does, by, e) \
     IN_MEMORY(OF_BOOL, does, Any_bool, Any_bool, e) EACH(OF_BOOL, does, Any_bool, Any_bool, Any_bool, NONE, e)
 #define CASES_OF_NOT(does, by, e) \

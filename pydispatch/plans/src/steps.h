@@ -183,6 +183,8 @@ static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
     }
     return start + n;
 }
+/* A sum of rows, which NumPy adds one by one, holds some of its elements in registers meanwhile. */
+typedef void (*RowSum)(char* sums, const char* rows, npy_intp n_rows, npy_intp stride, npy_intp n);
 /* Up to 128 it adds up every eighth one, and then the eight sums. Here four such parts go through registers
    together, which would wait for the sum before otherwise. */
 #if defined(__x86_64__) && HAS_GNU_C
@@ -213,6 +215,25 @@ static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
             return (sum_from_##kind(p[0], i, sizes[0], &r0) + sum_from_##kind(p[1], i, sizes[1], &r1)) \
                 + (sum_from_##kind(p[2], i, sizes[2], &r2) + sum_from_##kind(p[3], i, sizes[3], &r3)); \
         } } \
+    __attribute__((target(isa))) \
+    static void add_rows_##kind(char* to, const char* rows, npy_intp n_rows, npy_intp stride, npy_intp n) { \
+        any_##kind* sums = (any_##kind*)to; \
+        npy_intp i = 0, k; \
+        for (; i + 32 <= n; i += 32) { \
+            Eight_##kind* p = (Eight_##kind*)(sums + i), s0 = p[0], s1 = p[1], s2 = p[2], s3 = p[3]; \
+            for (k = 0; k < n_rows; k++) { \
+                const Eight_##kind* x = (const Eight_##kind*)(rows + k * stride + i * sizeof(kind)); \
+                s0 += x[0]; s1 += x[1]; s2 += x[2]; s3 += x[3]; } \
+            p[0] = s0; p[1] = s1; p[2] = s2; p[3] = s3; } \
+        for (; i + 8 <= n; i += 8) { \
+            Eight_##kind *p = (Eight_##kind*)(sums + i), s = *p; \
+            for (k = 0; k < n_rows; k++) s += *(const Eight_##kind*)(rows + k * stride + i * sizeof(kind)); \
+            *p = s; } \
+        for (; i < n; i++) { \
+            kind s = sums[i]; \
+            for (k = 0; k < n_rows; k++) s += *(const any_##kind*)(rows + k * stride + i * sizeof(kind)); \
+            sums[i] = s; } } \
+    static RowSum row_sum_of_##kind(void) { return __builtin_cpu_supports(isa) ? add_rows_##kind : NULL; } \
     static int may_sum_##kind(LoopFunction add) {     /* whether NumPy's loop gives the same bits */ \
         static int known = -1; \
         kind x[1000], sum; \
@@ -230,7 +251,8 @@ static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
 #else
 #define DEFINE_WIDE_SUM(kind, isa) \
     static kind wide_sum_##kind(const any_##kind* x, npy_intp n) { return 0; } \
-    static int may_sum_##kind(LoopFunction add) { return 0; }
+    static int may_sum_##kind(LoopFunction add) { return 0; } \
+    static RowSum row_sum_of_##kind(void) { return NULL; }
 #endif
 #define DEFINE_SUMS(kind, isa) \
     DEFINE_WIDE_SUM(kind, isa) \
@@ -251,6 +273,8 @@ static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
         *(any_##kind*)args[2] = *(any_##kind*)args[0] \
             + sum_of_parts_##kind((any_##kind*)args[1], extents[0], (npy_intp)data); }
 DEFINE_SUMS(npy_float, "avx2") DEFINE_SUMS(npy_double, "avx512f")
+static RowSum row_sum_of(int type) {
+    return type == NPY_FLOAT ? row_sum_of_npy_float() : type == NPY_DOUBLE ? row_sum_of_npy_double() : NULL; }
 static LoopFunction sum_part_loop(int type) {
     return type == NPY_FLOAT ? sum_part_npy_float : type == NPY_DOUBLE ? sum_part_npy_double : NULL; }
 static LoopFunction add_parts_loop(int type) {
