@@ -75,4 +75,4 @@ def test_the_passes_name_only_the_kinds_that_they_are_about():
     assert named == {"__init__": set(), "dead_code": {"LoopStep", "RepeatStep"}, "ordering": {"LoopStep", "RepeatStep"},
                      "fusion": {"LoopStep", "BlocksStep"}, "memory": {"LoopStep", "BlocksStep"},
                      "encoding": {"LoopStep", "BlocksStep"}, "carries": {"LoopStep", "RepeatStep"},
-                     "invariants": {"LoopStep", "RepeatStep"}}
+                     "invariants": {"LoopStep", "RepeatStep"}, "layouts": {"LoopStep"}}
