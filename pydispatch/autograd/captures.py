@@ -39,6 +39,8 @@ _FIXED = (FunctionType, BuiltinMethodType, MethodType, functools.partial, type, 
 _BIND = frozenset(("STORE_DEREF", "DELETE_DEREF", "STORE_GLOBAL", "DELETE_GLOBAL"))
 _LIBRARIES = ("pydispatch.", "numpy", "scipy", "numba", "llvmlite", "pandas", "torch", "jax")
 """The first words of modules whose functions and objects hold no Tensors of a user, and may lead far."""
+_COMPILERS = ("numba", "llvmlite")
+"""The first words of modules whose objects hold compiled code, which has no sources, and whole modules."""
 
 
 def tensors_in_reach(function: Any) -> Iterator[Tensor]:
@@ -87,7 +89,7 @@ def sources_in_reach(roots: Any, packs: Container[str]) -> Iterator[Any]:
             left += vars(value).values() if _is_users(value.__name__) else ()
         elif isinstance(value, type):
             left += vars(value).values() if _is_users(value.__module__) else ()
-        else:
+        elif not type(value).__module__.startswith(_COMPILERS):
             left += gc.get_referents(value)
 
 
