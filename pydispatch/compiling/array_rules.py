@@ -125,7 +125,7 @@ lowers("linalg_svdvals")(_singular_value_rule(["svd"]))
 def solve(builder: Builder, spec: Any, a: Any, b: Any) -> Value:
     """Lower to LAPACK with factors that other solutions share, or to NumPy's loop."""
     a, b = builder.as_value(a), builder.as_value(b)
-    if is_solved_here(a, b, lapack.SMALLEST):
+    if lapack.is_solved_as_by_numpy(a.template, b.template):
         return solved_by_factors(builder, a, b, False)
     return solved_by_numpy(builder, spec, a, b)
 
@@ -136,7 +136,7 @@ def solve_with(
 ) -> Value:
     """Lower to LAPACK, or to NumPy's loop for the matrix that the flags describe."""
     a, b = builder.as_value(a), builder.as_value(b)
-    if is_solved_here(a, b, lapack.SMALLEST_TRIANGLE if lower else lapack.SMALLEST):
+    if lapack.is_solved_here(a.template, b.template, lapack.SMALLEST_TRIANGLE if lower else lapack.SMALLEST):
         if not lower:
             return solved_by_factors(builder, a, b, transposed)
         return solved_in_place(builder, ("solve_lower", int(transposed)), (a,), b)
@@ -156,11 +156,6 @@ def solved_by_numpy(builder: Builder, spec: Any, a: Value, b: Value) -> Value:
         builder, spec, linalg.solve1 if is_vector else linalg.solve, SINGULAR, [a, b], [2, 1 if is_vector else 2],
         b.shape if is_vector else (a.shape[-1], b.shape[-1]))
     return found
-
-
-def is_solved_here(a: Value, b: Value, smallest: int) -> bool:
-    """Return whether the eager operator solves these by LAPACK itself. See `lapack.is_solved_here`."""
-    return lapack.is_solved_here(a.template, b.template, smallest)
 
 
 def solved_by_factors(builder: Builder, a: Value, b: Value, transposed: bool) -> Value:

@@ -6,6 +6,7 @@ NumPy factors a matrix for each solution. The same routines, called one by one, 
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,17 +76,21 @@ RECENT: list[Factors] = []
 
 def factors_of(a: np.ndarray) -> Factors | None:
     """Return the factors of a matrix, or None for a singular one."""
-    assert LAPACK is not None
     for factors in RECENT.copy():
         if factors.matrix.shape == a.shape and (factors.matrix == a.view(np.int64)).all():
             return factors
+    found = new_factors(a)
+    if found is not None and len(a) <= LARGEST_KEPT:
+        RECENT[:] = [found, *RECENT[:1]]
+    return found
+
+
+def new_factors(a: np.ndarray) -> Factors | None:
+    """Factor a matrix. Return None if it is singular."""
+    assert LAPACK is not None
     n, lu = len(a), np.array(a, order="F")
     factors = Factors(a.view(np.int64).copy(), lu, np.empty(n, LAPACK.integer))
-    if run(LAPACK.getrf, n, n, lu, n, factors.pivots):
-        return None
-    if n <= LARGEST_KEPT:
-        RECENT[:] = [factors, *RECENT[:1]]
-    return factors
+    return None if run(LAPACK.getrf, n, n, lu, n, factors.pivots) else factors
 
 
 def is_solved_here(a: Any, b: Any, smallest: int = SMALLEST) -> bool:
@@ -95,12 +100,33 @@ def is_solved_here(a: Any, b: Any, smallest: int = SMALLEST) -> bool:
             and a.dtype is b.dtype is DOUBLE and a.flags.c_contiguous)
 
 
+def is_solved_as_by_numpy(a: Any, b: Any) -> bool:
+    """Return whether the routines take these, and give the bits of NumPy's."""
+    return is_solved_here(a, b) and has_numpys_bits(len(a), b.size // len(a))
+
+
+@functools.cache
+def has_numpys_bits(n: int, n_right: int) -> bool:
+    """Return whether systems of this size have the same solutions by factors as by NumPy.
+
+    NumPy calls one routine for both, which may share work among threads in other parts than the two routines do.
+    """
+    generator = np.random.default_rng(0)
+    a, b = generator.normal(size=(n, n)), generator.normal(size=(n, n_right))
+    factors = new_factors(a)
+    return factors is not None and np.array_equal(solved(factors, b, False), np.linalg.solve(a, b))
+
+
 def solution(a: np.ndarray, b: np.ndarray, transposed: bool = False) -> np.ndarray | None:
     """Solve by the factors of `a`, for it or its transpose. Return None if it is singular."""
+    factors = factors_of(a)
+    return None if factors is None else solved(factors, b, transposed)
+
+
+def solved(factors: Factors, b: np.ndarray, transposed: bool) -> np.ndarray:
+    """Solve by these factors."""
     assert LAPACK is not None
-    factors, n, x = factors_of(a), len(a), np.array(b, order="F")
-    if factors is None:
-        return None
+    n, x = len(factors.lu), np.array(b, order="F")
     run(LAPACK.getrs, b"T" if transposed else b"N", n, b.size // n, factors.lu, n, factors.pivots, x, n)
     return np.ascontiguousarray(x)
 

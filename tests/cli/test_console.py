@@ -56,7 +56,7 @@ def test_a_table_is_aligned_and_has_what_it_was_given(kind):
 
 
 def test_a_column_wraps_on_a_narrow_terminal_only(monkeypatch):
-    monkeypatch.setattr(module.shutil, "get_terminal_size", lambda: os.terminal_size((52, 24)))
+    monkeypatch.setattr(module.shutil, "get_terminal_size", lambda *_, **__: os.terminal_size((52, 24)))
     assert len(printed(Plain, "table", COLUMNS, ROWS).splitlines()) == 5
     lines = printed(Plain, "table", COLUMNS, ROWS, terminal=True).splitlines()
     assert len(lines) == 6

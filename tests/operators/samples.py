@@ -693,6 +693,8 @@ def argpartition(a, kth, axis=-1):
 
 def slices_filled(g, indices, n, axis=0):
     """Choose by the matrix of `slice_sums`."""
+    if g.shape[axis] != len(indices):
+        raise ValueError("a sum for each slice")
     rows = np.moveaxis(g, axis, -1)[..., None]
     chosen = np.where(np.add.reduceat(np.eye(n, dtype=int), indices, 0), rows, 0)
     return np.moveaxis(chosen.sum(-2), -1, axis).astype(g.dtype)
