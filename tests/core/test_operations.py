@@ -150,9 +150,9 @@ NAMED = {           # what is particular about an operation, beside what it comp
     "operations.pyx": {"power"},                                # of integers, which may raise
     "expressions.py": {"add"},                                  # sums
     "fusion.py": {"add"},                                       # sums
-    "builder.py": {"add", "subtract", "multiply", "negative", "power"},     # rewriting of x + -y
+    "builder.py": {"add", "conjugate", "subtract", "multiply", "negative", "power"},    # rewriting of x + -y
 }
-LOWERING = {"rules.py", "control_flow.py", "positions.py"}      # operators by universal functions
+LOWERING = {"rules.py", "array_rules.py", "control_flow.py", "positions.py"}      # operators by universal functions
 
 
 def test_other_files_name_operations_only_for_what_is_particular():
