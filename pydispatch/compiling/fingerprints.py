@@ -499,7 +499,8 @@ def _check_registrations() -> None:
     if registrations.fallbacks:
         raise CannotFingerprintError("a fallback is registered")
     for (kind, target), site in list(_sites._sites.items()):
-        if kind == "decomposition of" and _root(site.module) != "pydispatch":
+        is_ours = getattr(target, "namespace", "np") in NAMESPACES      # others are refused where they are reached
+        if kind == "decomposition of" and is_ours and _root(site.module) != "pydispatch":
             raise CannotFingerprintError(f"a decomposition of {target} is registered")
 
 

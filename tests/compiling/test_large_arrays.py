@@ -140,6 +140,15 @@ def test_what_is_computed_lies_in_c_order(shape):
     check_same(compile(lambda x: (x.sum(), x.sum(1), x.sum(0)))(fortran), (x.sum(), x.sum(1), x.sum(0)))
 
 
+@pytest.mark.parametrize("function", [
+    lambda x: ops.np.reshape((x + 1.0).T, (2, 3)).T + x.T, lambda x: np.reshape(x * 2.0, (3, 2), order="F") + x.T,
+    lambda x: ops.np.reshape(x * 2.0, (3, 2)) + x.T, lambda x: ops.np.reshape(x.T * 2.0, (2, 3)).T * 3.0,
+])
+def test_matrices_of_other_shapes_in_the_same_memory(function):
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(compile(function)(x), function(Tensor(x)).array)
+
+
 def test_rows_of_three_axes():
     x = numbers(30, 40, 50)
 

@@ -26,15 +26,18 @@ def in_read_order(steps: Sequence[Step], uses: Mapping[Storage, int] | None = No
         step.map_bodies(lambda body: in_read_order(body, uses))
     found = list(steps)
     writers: dict[Storage, int] = {}
+    shapes: dict[Storage, tuple[int, ...]] = {}         # as they write
     readers: dict[Storage, list[tuple[int, list[int]]]] = {}
     for i, step in enumerate(found):
         if isinstance(step, LoopStep) and step.is_elementwise and len(step.shape) == 2 and not step.core_sizes:
             for storage in {value.storage for value in step.operands if value.storage in writers}:
                 places = [k for k, value in enumerate(step.operands) if value.storage is storage]
-                if all(_is_transposed(step.operands[k], step.shape, step.strides[k]) for k in places):
+                if step.shape == shapes[storage][::-1] and all(
+                        _is_transposed(step.operands[k], step.shape, step.strides[k]) for k in places):
                     readers.setdefault(storage, []).append((i, places))
             if _can_be_transposed(step):
-                writers[step.operands[-1].storage] = i
+                storage = step.operands[-1].storage
+                writers[storage], shapes[storage] = i, step.shape
     for storage, of_steps in readers.items():
         if uses[storage] == 1 + len(of_steps):      # no other step uses it
             i = writers[storage]
