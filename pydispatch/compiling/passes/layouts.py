@@ -8,28 +8,28 @@ Guarantees: loops compute the same elements from the same operands. Only the ord
 # tests: tests/compiling/test_large_arrays.py
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 
 from pydispatch.compiling.steps import LoopStep, Step, uses_of
 from pydispatch.compiling.values import Storage, Value
 
 
-def in_read_order(steps: Sequence[Step], uses: Mapping[Storage, int] | None = None) -> list[Step]:
+def in_read_order(steps: Sequence[Step], uses: Callable[[], Mapping[Storage, int]] | None = None) -> list[Step]:
     """Return the steps, with temporaries transposed that one loop writes and all others read transposed.
 
     Steps inside others get the `uses` of the whole plan.
     """
-    if uses is None:
-        uses = uses_of(steps)
-    for step in steps:
-        step.map_bodies(lambda body: in_read_order(body, uses))
+    uses = uses or cache(partial(uses_of, steps))
     found = list(steps)
     writers: dict[Storage, int] = {}
     shapes: dict[Storage, tuple[int, ...]] = {}         # as they write
     readers: dict[Storage, list[tuple[int, list[int]]]] = {}
     for i, step in enumerate(found):
-        if isinstance(step, LoopStep) and step.is_elementwise and len(step.shape) == 2 and not step.core_sizes:
+        if not isinstance(step, LoopStep):
+            step.map_bodies(lambda body: in_read_order(body, uses))
+        elif len(step.shape) == 2 and step.is_elementwise and not step.core_sizes:
             for storage in {value.storage for value in step.operands if value.storage in writers}:
                 places = [k for k, value in enumerate(step.operands) if value.storage is storage]
                 if step.shape == shapes[storage][::-1] and all(
@@ -39,7 +39,7 @@ def in_read_order(steps: Sequence[Step], uses: Mapping[Storage, int] | None = No
                 storage = step.operands[-1].storage
                 writers[storage], shapes[storage] = i, step.shape
     for storage, of_steps in readers.items():
-        if uses[storage] == 1 + len(of_steps):      # no other step uses it
+        if uses()[storage] == 1 + len(of_steps):      # no other step uses it
             i = writers[storage]
             writer = found[i]
             assert isinstance(writer, LoopStep)
