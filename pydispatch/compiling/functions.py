@@ -326,7 +326,10 @@ class Compiled(CompiledFunction):
         key = arguments.without_numbers
         if key is None or self.backend.name not in WITH_NUMBERS or not arguments.is_plain:
             return Numbers(key), set()
-        numbers = self._numbers.setdefault(key, Numbers(arguments.key))
+        numbers = self._numbers.get(key)
+        if numbers is None:
+            numbers = self._numbers[key] = Numbers(arguments.key)
+            return numbers, set()
         return numbers, numbers.changed(arguments.key)
 
     def _general(

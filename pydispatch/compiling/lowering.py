@@ -174,6 +174,10 @@ def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
         return graph
 
 
+_EQUAL_IF_ALIKE = frozenset((int, bool, str, type(None), type(Ellipsis)))
+"""Types whose equal objects lead to equal steps, unlike those of 0.0 and -0.0."""
+
+
 def _key(value: Any) -> Any:
     """Return a key that equal arguments share. An argument that cannot be hashed gets a unique key."""
     if type(value) is Value:
@@ -187,6 +191,8 @@ def _key(value: Any) -> Any:
         return storage, described
     if isinstance(value, tuple):
         return tuple(map(_key, value))
+    if type(value) in _EQUAL_IF_ALIKE:
+        return type(value), value
     if isinstance(value, slice):
         return slice, _key(value.start), _key(value.stop), _key(value.step)
     if type(value) is TracedNumber:

@@ -9,7 +9,6 @@ can be called by several threads at once.
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -128,7 +127,7 @@ def _loop(builder: Builder, source: LoopSource, n: int, names: Sequence[str], wo
 
 
 def _with_repetitions(
-    builder: Builder, steps: Sequence[Step], counts: Counter[Storage], n_threads: int
+    builder: Builder, steps: Sequence[Step], counts: dict[Storage, int], n_threads: int
 ) -> list[Step]:
     """Replace repetitions of small bodies by loops."""
     found: list[Step] = []
@@ -144,7 +143,7 @@ def _with_repetitions(
 
 
 def _repetition(
-    builder: Builder, step: RepeatStep, counts: Counter[Storage], n_threads: int
+    builder: Builder, step: RepeatStep, counts: dict[Storage, int], n_threads: int
 ) -> list[Step] | None:
     """Return a repetition as a loop, or None if it stays unchanged."""
     loops = [inner for inner in flat([step]) if isinstance(inner, LoopStep)]

@@ -900,9 +900,10 @@ def reduced(
     builder: Builder, function: np.ufunc, identity: Any, a: Value, axis: Any, keepdims: bool
 ) -> Value:
     """Reduce by a universal function in NumPy's order: along the axis of the smallest stride first."""
-    if not a.template.size or any(stride < 0 for stride in a.template.strides):
+    shape, of_a = a.shape, a.template.strides
+    n = len(shape)
+    if not a.template.size or min(of_a, default=0) < 0:
         raise CannotLowerError("it is over no elements, or along a negative stride")
-    n = len(a.shape)
     if axis is None:
         axes = tuple(range(n))
     elif type(axis) is int and -n <= axis < n:
@@ -911,13 +912,13 @@ def reduced(
         axes = normalize_axis_tuple(axis if isinstance(axis, (tuple, list)) else (axis,), n)
     loop = "ufunc", function, (a.dtype.num,) * 3
     check_loop(loop)
-    kept_shape = tuple([1 if axis in axes else extent for axis, extent in enumerate(a.shape)])
+    kept_shape = tuple([1 if axis in axes else extent for axis, extent in enumerate(shape)])
     if builder.can_fold([a], kept_shape, a.dtype):
         return builder.fold(lambda array: function.reduce(array, axis=axes, dtype=a.dtype, keepdims=keepdims), a)
-    order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])
+    order = sorted(range(n), key=lambda axis: -of_a[axis])
     if n > 1 and depends_on_order(function, a.dtype):
-        _, joined = coalesced([a.shape[axis] for axis in order],
-                              [[a.template.strides[axis] for axis in order], [axis not in axes for axis in order]])
+        _, joined = coalesced([shape[axis] for axis in order],
+                              [[of_a[axis] for axis in order], [axis not in axes for axis in order]])
         if len(joined) > 1 and not (joined[-1][1] or joined[-2][1]):
             raise CannotLowerError("NumPy joins axes that lie apart in memory")
     result = builder.fresh(kept_shape, a.dtype)
@@ -926,11 +927,12 @@ def reduced(
         builder.copy_into(result, builder.viewed(a, lambda array: array[first]))
     else:
         builder.copy_into(result, builder.constant(np.asarray(identity, a.dtype)))
-    strides = [0 if axis in axes else result.template.strides[axis] for axis in range(len(a.shape))]
+    of_result = result.template.strides
+    strides = tuple([0 if axis in axes else of_result[axis] for axis in order])
     builder.steps.append(LoopStep(
-        loop, (result, a, result), tuple([a.shape[axis] for axis in order]),
-        (tuple([strides[axis] for axis in order]), tuple([a.template.strides[axis] for axis in order]),
-         tuple([strides[axis] for axis in order])), f"{function.__name__}.reduce", builder.site, is_elementwise=False))
+        loop, (result, a, result), tuple([shape[axis] for axis in order]),
+        (strides, tuple([of_a[axis] for axis in order]), strides), f"{function.__name__}.reduce", builder.site,
+        is_elementwise=False))
     if keepdims:
         return result
     return builder.viewed(result, lambda array: array.reshape(

@@ -7,7 +7,6 @@ core in `plans/kinds.pyx`.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -451,13 +450,14 @@ def has_calls(steps: Iterable[Step]) -> bool:
     return any(step.counts[1] for step in flat(steps))
 
 
-def uses_of(steps: Iterable[Step]) -> Counter[Storage]:
+def uses_of(steps: Iterable[Step]) -> dict[Storage, int]:
     """Return the number of uses of each storage by the steps and those inside them."""
-    found: list[Storage] = []
+    found: dict[Storage, int] = {}
     for step in flat(steps):
         read, written = step.accesses()
-        found += step.uses() if step.inner() else read | written
-    return Counter(found)
+        for storage in step.uses() if step.inner() else read | written:
+            found[storage] = found.get(storage, 0) + 1
+    return found
 
 
 def lines_of(steps: Iterable[Step], indent: str = "") -> Iterator[str]:

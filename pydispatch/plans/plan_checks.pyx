@@ -194,14 +194,15 @@ cdef Py_ssize_t rooms_of_loop(PlanStep* step, tuple loop, tuple sizes, tuple str
         raise ValueError(f"there is no loop {loop!r}, or no size for it")
     if step.is_native:                      # its compiler is responsible
         return put_rooms(rooms, step, ((0, 0),) * step.n_operands)
-    if loop[0] == "gather":
-        return put_rooms(rooms, step, rooms_of_layers(loop, sizes, 1))
-    if loop[0] == "add_products":
-        return put_rooms(rooms, step, rooms_of_products(loop, sizes))
-    if loop[0] == "add_layers":
-        return put_rooms(rooms, step, rooms_of_layers(loop, sizes, itemsize_of_type(loop[1]), strides))
-    if loop[0] in LAPACK_LOOPS:
-        return put_rooms(rooms, step, rooms_of_solution(loop, sizes))
+    if loop[0] != "ufunc":
+        if loop[0] == "gather":
+            return put_rooms(rooms, step, rooms_of_layers(loop, sizes, 1))
+        if loop[0] == "add_products":
+            return put_rooms(rooms, step, rooms_of_products(loop, sizes))
+        if loop[0] == "add_layers":
+            return put_rooms(rooms, step, rooms_of_layers(loop, sizes, itemsize_of_type(loop[1]), strides))
+        if loop[0] in LAPACK_LOOPS:
+            return put_rooms(rooms, step, rooms_of_solution(loop, sizes))
     itemsizes = itemsizes_of_loop(loop)
     n_operands = len(itemsizes)
     if len(strides) < n_operands:
@@ -351,11 +352,10 @@ cdef tuple core_of_loop(tuple loop):
     """Return the numbers of the axes of each operand's elements, or None for a loop over numbers."""
     if loop[0] != "ufunc":
         return CORE_OF_ROWS.get(loop[0])
-    if loop[1].signature is None:
-        return None
-    if loop[1] not in CORE_LOOPS:
+    core = (<dict>CORE_LOOPS).get(loop[1])
+    if core is None and loop[1].signature is not None:
         raise ValueError(f"{loop[1]!r} does not work element by element")
-    return CORE_LOOPS[loop[1]]
+    return core
 
 
 cdef tuple rooms_of_core(tuple loop, tuple core, tuple sizes, tuple strides, tuple itemsizes):

@@ -26,24 +26,20 @@ def without_dead(steps: Sequence[Step], used: Iterable[Storage] = ()) -> list[St
         if isinstance(step, RepeatStep):
             _leave_out_moves(step, used)
         read, written = step.accesses()
-        if step.is_pure and _is_dead(written, used):
+        if used.isdisjoint(written) and step.is_pure and all(
+                storage.kind == "arena" for storage in written):
             continue
         if isinstance(step, RepeatStep):        # the next turn reads the carries, and the test is kept as it is
             step.body = without_dead(step.body, used.union(*step.carries, *accesses_of(step.test)))
-        else:
+        elif not isinstance(step, LoopStep):
             step.map_bodies(clean)
         used |= written         # such as carries
+        used |= read
         for storage in read:
-            used.add(storage)
             if storage.behind:
                 used.update([part.final() for part in storage.behind])
         kept.append(step)
     return kept[::-1]
-
-
-def _is_dead(written: set[Storage], used: set[Storage]) -> bool:
-    """Return whether the written storages are in the arena and unused."""
-    return used.isdisjoint(written) and all(storage.kind == "arena" for storage in written)
 
 
 def _leave_out_moves(step: RepeatStep, used: set[Storage]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import bisect
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -58,13 +57,15 @@ def in_blocks(steps: Sequence[Step], fusion: Fusion, uses: dict[Storage, int] | 
     Steps inside others get the `uses` of the whole plan, because later steps may use the results of a branch.
     """
     smallest = fusion.smallest
+    lengths = [step.elements() for step in steps]       # 0 for a step with others inside
+    largest = max(lengths, default=0)
     if uses is None:
-        if max([step.elements() for step in flat(steps)], default=0) < smallest:
+        if largest < smallest and (all(lengths) or max([step.elements() for step in flat(steps)]) < smallest):
             return list(steps)
         uses = uses_of(steps)
     for step in steps:
         step.map_bodies(lambda body: in_blocks(body, fusion, uses))
-    if max([step.elements() for step in steps], default=0) < smallest:
+    if largest < smallest:
         return list(steps)
     found: list[Step] = []
     groups = _gathered(steps, fusion)
@@ -347,15 +348,19 @@ def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -
     n = mode[1]
     steps = group.steps if mode[0] == "flat" else _by_length(group.steps)
     inside = [read | written for read, written in [step.accesses() for step in steps]]
-    counts = Counter([storage for storages in inside for storage in storages])
+    lengths = [step.elements() for step in steps]
+    counts: dict[Storage, int] = {}
+    for storages in inside:
+        for storage in storages:
+            counts[storage] = counts.get(storage, 0) + 1
     rows = group.rows[mode]
     local = {storage for storage, count in counts.items() if storage.kind == "arena" and count == uses[storage] and (
         rows[storage].all == {(storage.nbytes // n, 0)})}
     widest = max([row for used in rows.values() for row, first in used.all if not first], default=0)
-    cached = CACHED_IN_A_ROW if any(step.elements() == n for step in group.steps) else CACHED
+    cached = CACHED_IN_A_ROW if n in lengths else CACHED
     block = cached // (max(widest, 1) * (_most_at_once(inside, local) + 2))
     block = min(LARGEST_BLOCK, block // 64 * 64 or max(block, 1), n)
-    if max([step.elements() for step in group.steps]) < SMALLEST_CUT:
+    if max(lengths) < SMALLEST_CUT:
         block = n
     if by_halves:
         block = max(block, SHORTEST_PART)

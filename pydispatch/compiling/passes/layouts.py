@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
 
 from pydispatch.compiling.steps import LoopStep, Step, uses_of
 from pydispatch.compiling.values import Storage, Value
@@ -21,7 +20,14 @@ def in_read_order(steps: Sequence[Step], uses: Callable[[], Mapping[Storage, int
 
     Steps inside others get the `uses` of the whole plan.
     """
-    uses = uses or cache(partial(uses_of, steps))
+    known: list[Mapping[Storage, int]] = []
+
+    def uses_of_all() -> Mapping[Storage, int]:
+        if not known:
+            known.append(uses_of(steps))
+        return known[0]
+
+    uses = uses or uses_of_all
     found = list(steps)
     writers: dict[Storage, int] = {}
     shapes: dict[Storage, tuple[int, ...]] = {}         # as they write
