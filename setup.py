@@ -81,10 +81,13 @@ ARGUMENTS_FOR_GCC = [
 ]
 
 # Functions of these parts run when an operator is registered, a plan is made, a call is recorded for a profile, a body
-# of control flow sees captured Tensors, a guard is entered, a pytree is taken apart, or Python asks for keys or handles
-# a call; never in a plain call. They are not worth the time in which GCC optimizes them, nor the memory.
-RUN_ONCE = {"c_functions", "closed_classes", "exports", "gathered", "guards", "keys", "plan_checks", "profiling",
-            "pytrees", "registrations", "signature", "substitution", "transform", "upcalls"}
+# of control flow sees captured Tensors, a guard is entered, a pytree is taken apart, a transform other than grad or a
+# handler in Python sees a call, or Python asks for keys; never in a plain call, except those called run_*. They are not
+# worth the time in which GCC optimizes them, nor the memory: a tenth of the wheel's copy.
+RUN_ONCE = {"c_functions", "closed_classes", "contexts", "exports", "functions", "fused_loops", "gathered", "guards",
+            "in_place", "jacobians", "jvp", "keys", "kinds", "modes", "operations", "plan_checks", "plans", "profiling",
+            "pytrees", "registrations", "residuals", "scans", "shapes", "signature", "small_loops",
+            "subclasses", "substitution", "tape", "transform", "upcalls", "vmap"}
 
 
 def patch_cython() -> None:
@@ -105,7 +108,8 @@ def patch_cython() -> None:
 def header_of(generate: Callable) -> Callable:
     """Return a function that writes the beginning of a C function, with a mark in the parts that run once."""
     def generate_function_header(node, code, *args, **options) -> None:
-        runs_once = Path(node.pos[0].filename or "").stem in RUN_ONCE and "inline" not in node.entry.func_modifiers
+        runs_once = (Path(node.pos[0].filename or "").stem in RUN_ONCE and "inline" not in node.entry.func_modifiers
+                     and not str(node.entry.name).startswith("run_"))
         if runs_once and not options.get("proto_only"):
             code.put("CYTHON_SMALL_CODE ")
         generate(node, code, *args, **options)
@@ -137,6 +141,7 @@ class BuildWithCompiler(build_ext):
         elif command and is_gcc(command):
             core.define_macros += MACROS_FOR_GCC
             core.extra_compile_args += ARGUMENTS_FOR_GCC
+            join_places(Path(self.extensions[0].sources[0]))
             if sys.platform == "linux" and not self.is_for_developers():
                 self.extensions[0].extra_link_args.append("-Wl,-s")       # names for profilers are 3 % of a wheel
         super().build_extensions()
@@ -144,6 +149,21 @@ class BuildWithCompiler(build_ext):
     def is_for_developers(self) -> bool:
         """Return whether the core is built in place. Setuptools clears `inplace` during the build."""
         return self.editable_mode or "inplace" in self.distribution.get_option_dict("build_ext")
+
+
+def join_places(generated: Path) -> None:
+    """Keep the file and the line of an error in one number: 15,000 places store it, which is a fortieth of a wheel."""
+    text = generated.read_text()
+    for before, after in (
+        ("{ __pyx_filename = __pyx_f[f_index]; (void) __pyx_filename; __pyx_lineno = lineno;",
+         "{ (void) __pyx_filename; __pyx_lineno = (lineno) | (f_index) << 16;"),
+        ("            funcname, c_line, py_line, filename);",
+         "            funcname, c_line, py_line & 0xffff, __pyx_f[py_line >> 16]);"),
+        ("__Pyx_PyFrame_SetLineNumber(py_frame, py_line);", "__Pyx_PyFrame_SetLineNumber(py_frame, py_line & 0xffff);"),
+    ):
+        text = text.replace(before, after)
+    if text != generated.read_text():
+        generated.write_text(text)
 
 
 def allow_slots(generated: Path) -> None:

@@ -250,7 +250,7 @@ class _Fingerprint:
         elif _root(module) == "pydispatch":
             raise _refusal(function, what)
         else:
-            if function.__builtins__ is not vars(builtins):     # type: ignore[attr-defined]
+            if getattr(function, "__builtins__", None) is not vars(builtins):
                 raise _refusal(function, what)
             self._add_code(function.__code__, what)
             for name in _names_in(function.__code__):

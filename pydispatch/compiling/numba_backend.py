@@ -157,7 +157,7 @@ def _repetition(
     for entry, memory in pairs:
         entry.instead = memory          # they do not change places: the source copies
     inside = uses_of([step])
-    kept = {storage.final() for storage, n in counts.items() if n > inside[storage]}
+    kept = {storage.final() for storage, n in counts.items() if n > inside.get(storage, 0)}
     local = {storage for storage in inside if storage.kind == "arena" and storage not in kept}
     local -= {one.final() for one, _, _, _ in step.carries}
     if step.condition is not None:

@@ -182,7 +182,7 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
         take_small_product(step)
     step.row_sum = NULL
     if len(extents) == 1 and len(strides) == len(inner_steps) == 3 and len(sizes) == 1:
-        step.row_sum = find_row_sum(step, loop)
+        find_row_sum(step, loop)
     plan.work = min(plan.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # capped
     return 0
 
@@ -211,18 +211,17 @@ cdef enum:
     LONGEST_ROW = 1 << 12       # bytes: along longer ones, the processor fetches rows better than columns
 
 
-cdef RowSum find_row_sum(PlanStep* step, loop) except? NULL:
-    """Return the function that adds rows of adjacent elements to one row, if a step does that, else NULL."""
-    cdef RowSum found = NULL
+cdef int find_row_sum(PlanStep* step, loop) except -1:
+    """Note the function that adds rows of adjacent elements to one row, if a step does that."""
     cdef cnp.npy_intp size
     if loop is None or step.n_operands != 3 or loop[0] != "ufunc" or loop[1] is not numpy.add:
-        return NULL
+        return 0
     size = step.steps[2]
     if (step.buffers[0] == step.buffers[2] and step.offsets[0] == step.offsets[2] and step.strides[0] == 0
             and step.strides[2] == 0 and step.steps[0] == size and step.steps[1] == size
             and size == itemsize_of_type(loop[2][0]) and step.sizes[0] * size <= LONGEST_ROW):
-        found = row_sum_of(loop[2][0])
-    return found
+        step.row_sum = row_sum_of(loop[2][0])
+    return 0
 
 
 cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:

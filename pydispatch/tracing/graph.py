@@ -16,13 +16,17 @@ from pydispatch.tracing.compiled import CompiledGraph
 from pydispatch.tracing.literals import is_literal, refuse_literal
 from pydispatch.tracing.names import Names
 from pydispatch.tracing.source import Source
-from pydispatch.tracing.targets import name_of, path_of
+from pydispatch.tracing.targets import PATHS, name_of, path_of
 from pydispatch.tracing.values import LEAVES, check_shape, map_values, values_in
 from pydispatch.tree import LEAF, TreeSpec, flat_spec, tree_flatten
 
 OPS = ("placeholder", "get_attr", "call_function", "output")
 Target: TypeAlias = str | Callable[..., Any]
 T = TypeVar("T")
+
+
+NAMES: dict[OpOverload, str] = {}
+"""The names of nodes that call operators which are never removed."""
 
 
 class Node:
@@ -340,13 +344,13 @@ class Graph:
 
     def _name_of_call(self, target: Callable[..., Any]) -> str:
         """Return the name for a node that calls this, and reserve a name that generated code uses for the target."""
-        name = self._targets.get(target) if isinstance(target, OpOverload) else None
+        name = NAMES.get(target) or self._targets.get(target) if isinstance(target, OpOverload) else None
         if name is None:
             name = name_of(target)
             if path_of(target) is None and name.isidentifier():
                 self._names.reserve(name)           # generated code calls the target by its name
             elif isinstance(target, OpOverload):
-                self._targets[target] = name
+                (NAMES if target in PATHS else self._targets)[target] = name
         return name
 
     def output(self, value: Any) -> Node:

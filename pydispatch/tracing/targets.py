@@ -15,7 +15,7 @@ from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
 from pydispatch.tracing.names import BUILTINS, is_plain
 
-_paths: dict[OpOverload, str] = {}
+PATHS: dict[OpOverload, str] = {}
 """The paths of operators that a pack declares, which are never removed."""
 
 
@@ -29,7 +29,7 @@ def name_of(target: Any) -> str:
 def path_of(target: Any) -> str | None:
     """Return the path of an operator, or of a function of NumPy or Python, in source code, or None for others."""
     if isinstance(target, OpOverload):
-        known = _paths.get(target)
+        known = PATHS.get(target)
         if known is not None:
             return known
         path = operator_path(target)
@@ -37,7 +37,7 @@ def path_of(target: Any) -> str | None:
             return None
         found = ".".join(("ops", *path))
         if declaration_of(target) is not None:
-            _paths[target] = found
+            PATHS[target] = found
         return found
     name = name_of(target)
     if not is_plain(name):

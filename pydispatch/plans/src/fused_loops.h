@@ -247,11 +247,9 @@ static FusedWay fused_way(int operation, int type) {
     DEFINE_FUSED(isa, bits, at_once, name##_of_8, double, float, int64, npy_int32, pd) \
     DEFINE_FUSED(isa, bits, at_once, name##_of_4, float, float, int32, npy_int32, ps)
 DEFINE_FUSED_OF_SIZES("avx2", 256, 8, fused_8_times)
-DEFINE_FUSED_OF_SIZES("avx2", 256, 4, fused_4_times)
 DEFINE_FUSED_OF_SIZES("avx2", 256, 1, fused_once)
 #define WIDE "avx512f,avx512bw,avx512dq,avx512vl"
 DEFINE_FUSED_OF_SIZES(WIDE, 512, 8, wide_fused_8_times)
-DEFINE_FUSED_OF_SIZES(WIDE, 512, 4, wide_fused_4_times)
 DEFINE_FUSED_OF_SIZES(WIDE, 512, 1, wide_fused_once)
 
 /* Other threads see what was streamed before what comes after this. */
@@ -271,13 +269,13 @@ static inline npy_intp width_of_fused(int size) { return bytes_of_fused() / 8 / 
     (size == 8 ? is_wide ? wide_fused_##name##_of_8 : fused_##name##_of_8 \
                : is_wide ? wide_fused_##name##_of_4 : fused_##name##_of_4)
 static int run_fused_words(FusedWord* words, npy_intp n_words, npy_intp n_rows, npy_intp n, int size) {
-    int (*functions[3])(const FusedWord*, npy_intp, npy_intp);
+    int (*functions[2])(const FusedWord*, npy_intp, npy_intp);
     int is_wide = bytes_of_fused() == 512, is_usual = 1, i;
-    npy_intp width = width_of_fused(size), stops[4] = {0}, k;
-    functions[0] = FUSED_FUNCTION(8_times); functions[1] = FUSED_FUNCTION(4_times); functions[2] = FUSED_FUNCTION(once);
-    stops[1] = n - n % (8 * width); stops[2] = n - n % (4 * width); stops[3] = n - n % width;
+    npy_intp width = width_of_fused(size), stops[3] = {0}, k;
+    functions[0] = FUSED_FUNCTION(8_times); functions[1] = FUSED_FUNCTION(once);
+    stops[1] = n - n % (8 * width); stops[2] = n - n % width;
     for (;;) {
-        for (i = 0; i < 3; i++)
+        for (i = 0; i < 2; i++)
             if (stops[i] < stops[i + 1]) is_usual &= functions[i](words, stops[i], stops[i + 1]);
         if (--n_rows <= 0) return is_usual;
         for (k = 0; k < n_words; k++) words[k].address += words[k].move;

@@ -196,8 +196,8 @@ static void end_lapack(LapackNumber report) {
 /* Matrix in C order, factors, and the rows that were exchanged. Sizes are 1 and rows. */
 LOOP_NAMED(factor_matrix) {
     npy_intp n = extents[1], i, k;
-    const npy_double* matrix = (npy_double*)args[0];
-    npy_double* columns = (npy_double*)args[1];
+    const any_npy_double* matrix = (any_npy_double*)args[0];
+    any_npy_double* columns = (any_npy_double*)args[1];
     LapackNumber size = lapack_number(n), report = lapack_number(0);
     for (i = 0; i < n; i++) for (k = 0; k < n; k++) columns[k * n + i] = matrix[i * n + k];
     lapack.getrf(&size, &size, args[1], &size, args[2], &report);
