@@ -367,7 +367,7 @@ cdef tuple rooms_of_core(tuple loop, tuple core, tuple sizes, tuple strides, tup
     if loop[0] == "ufunc" and ("(p" in loop[1].signature and sizes[3] != min(sizes[1:3])
                                or loop[1].__name__ == "rfft_n_even" and sizes[2] < 2):
         raise ValueError(f"the loop {loop!r} has the sizes {sizes!r}")
-    if loop[0] in ("sort", "argsort") and strides[3 if loop[0] == "sort" else 2] != itemsizes[0] or (
+    if loop[0] in ("sort", "argsort") and sizes[1] > 1 and strides[3 if loop[0] == "sort" else 2] != itemsizes[0] or (
             loop[0] == "argsort" and strides[3] != 8):
         raise ValueError(f"the loop {loop!r} has the strides {strides!r}")
     if loop[0] == "filter" and (len(loop[2]) != 1 + sizes[2] or strides[3] != 8 or strides[5] != 8):

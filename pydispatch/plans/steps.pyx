@@ -54,7 +54,7 @@ cdef inline void take_axes(PlanStep* step, char** first, cnp.npy_intp outermost)
     if axis >= 0 and extents[axis] > sizes[0]:
         size = extents[axis]
         extents[axis], sizes = sizes[0], &size
-        steps, strides[axis] = strides[axis], steps
+        steps, strides[axis] = step.strides + axis * n, steps
     if step.n_axes == 1:
         for k in range(extents[0]):
             addresses_at(operands, first, strides[0], k, n)

@@ -187,6 +187,12 @@ def test_sums_of_products(call, dtype):
                                rtol=1e-3, atol=1e-3)
 
 
+def test_rows_of_one_element_are_sorted():
+    x = drawn(4, 5, 6)
+    for part in (x[..., :1], x[:1].T, x[:, :1].swapaxes(1, 2)):
+        check_loops(lambda a: (NP.argsort(a), NP.sort(a)), part)
+
+
 def test_plans_in_loops():
     """Compile steps of matrices, searches and transforms inside a scan, with a gradient."""
     table = np.linspace(0.0, 3.0, 9)
