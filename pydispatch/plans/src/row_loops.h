@@ -193,12 +193,24 @@ static void end_lapack(LapackNumber report) {
     forget_errors();
     if (lapack.size == 8 ? report.wide != 0 : report.narrow != 0) feraiseexcept(FE_INVALID);
 }
+/* LAPACK needs aligned arrays that share no memory. Only a plan that was made by hand has others. */
+static int are_apart(char** args, const npy_intp* bytes, int n) {
+    int i, k;
+    for (i = 0; i < n; i++) {
+        if ((size_t)args[i] % sizeof(npy_double)) return feraiseexcept(FE_INVALID), 0;
+        for (k = 0; k < i; k++)
+            if (args[i] < args[k] + bytes[k] && args[k] < args[i] + bytes[i]) return feraiseexcept(FE_INVALID), 0;
+    }
+    return 1;
+}
 /* Matrix in C order, factors, and the rows that were exchanged. Sizes are 1 and rows. */
 LOOP_NAMED(factor_matrix) {
     npy_intp n = extents[1], i, k;
     const any_npy_double* matrix = (any_npy_double*)args[0];
     any_npy_double* columns = (any_npy_double*)args[1];
     LapackNumber size = lapack_number(n), report = lapack_number(0);
+    npy_intp bytes[3] = {n * n * 8, n * n * 8, n * lapack.size};
+    if (!are_apart(args, bytes, 3)) return;
     for (i = 0; i < n; i++) for (k = 0; k < n; k++) columns[k * n + i] = matrix[i * n + k];
     lapack.getrf(&size, &size, args[1], &size, args[2], &report);
     end_lapack(report);
@@ -206,7 +218,8 @@ LOOP_NAMED(factor_matrix) {
 /* Factors, exchanged rows, and the right-hand sides, which become the solutions. Sizes are 1, rows and their number. */
 LOOP_NAMED(solve_factored) {
     LapackNumber size = lapack_number(extents[1]), number = lapack_number(extents[2]), report = lapack_number(0);
-    npy_intp i, row;
+    npy_intp i, row, n = extents[1], bytes[3] = {n * n * 8, n * lapack.size, n * extents[2] * 8};
+    if (!are_apart(args, bytes, 3)) return;
     for (i = 0; i < extents[1]; i++) {      /* only a plan that was made by hand has other rows */
         row = lapack.size == 8 ? (npy_intp)((any_npy_int64*)args[1])[i] : ((any_npy_int*)args[1])[i];
         if (row < 1 || row > extents[1]) { feraiseexcept(FE_INVALID); return; } }
@@ -216,6 +229,8 @@ LOOP_NAMED(solve_factored) {
 /* A matrix in C order, of which the lower triangle is used, and the right-hand sides, as above. */
 LOOP_NAMED(solve_lower) {
     LapackNumber size = lapack_number(extents[1]), number = lapack_number(extents[2]), report = lapack_number(0);
+    npy_intp n = extents[1], bytes[2] = {n * n * 8, n * extents[2] * 8};
+    if (!are_apart(args, bytes, 2)) return;
     lapack.trtrs("U", data == NULL ? "T" : "N", "N", &size, &number, args[0], &size, args[1], &size, &report, 1, 1, 1);
     end_lapack(report);
 }
