@@ -109,9 +109,9 @@ LOOP_NAMED(sort_rows) {
 LOOP_NAMED(argsort_rows) {
     npy_intp i, k;
     for (i = 0; i < extents[0]; i++) {
-        npy_intp* order = (npy_intp*)(args[1] + i * strides[1]);
+        any_npy_int64* order = (any_npy_int64*)(args[1] + i * strides[1]);
         for (k = 0; k < extents[1]; k++) order[k] = k;
-        ((PyArray_ArgSortFunc*)function_at(data))(args[0] + i * strides[0], order, extents[1], NULL); }
+        ((PyArray_ArgSortFunc*)function_at(data))(args[0] + i * strides[0], (npy_intp*)order, extents[1], NULL); }
 }
 /* Filters as SciPy's: sums of shifted rows times weights. `data` has 1 for weights along one axis, else 0, and the
    offset in bytes of the elements that each weight belongs to. Sizes are rows, columns and weights. */
