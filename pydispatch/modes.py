@@ -263,8 +263,11 @@ class DispatchMode(_core.Mode):
         raise NotImplementedError(f"{type(self).__name__} defines no __pydispatch__\n"
                                   "define __pydispatch__(self, func, types, args=(), kwargs=None)")
 
-    def on_conversion(self, tensor: Tensor, what: str) -> None:
-        """Check a conversion of a Tensor's values for NumPy, which `what` describes. Override it to raise."""
+    def on_conversion(self, tensor: Tensor, what: str) -> Any:
+        """Check a conversion of a Tensor's values for NumPy, which `what` describes. Override it to raise.
+
+        Return None, or the NumPy array of a Tensor that has no data.
+        """
 
     def follows(self, tensor: Tensor) -> bool:
         """Return whether the mode follows values computed from a Tensor, for `func.is_traced`."""

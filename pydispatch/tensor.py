@@ -71,8 +71,9 @@ def _array_for(tensor: Tensor, use: str) -> np.ndarray[Any, Any]:
 def _bottom_for(tensor: Tensor, use: str) -> Any:
     """Return the array under all interpreters, for a conversion that the tape, the transforms and the modes allow."""
     _core.refuse_conversion(tensor, use)
-    for mode in _core.active_modes():
-        mode.on_conversion(tensor, use)
+    known = values_in_modes(tensor, use)
+    if known is not None:
+        return known
     array: Any = tensor
     if _core.is_processed_in_python(tensor):
         array = ops.np.detach(tensor)       # updates the value
@@ -81,6 +82,15 @@ def _bottom_for(tensor: Tensor, use: str) -> Any:
     if isinstance(array, _core.Shell):
         raise array.no_data(f"{type(tensor).__name__}.numpy()")
     return array
+
+
+def values_in_modes(tensor: Tensor, use: str) -> np.ndarray[Any, Any] | None:
+    """Return the array that a mode knows for a Tensor without data, or None. Modes may refuse the conversion."""
+    known: np.ndarray[Any, Any] | None = None
+    for mode in _core.active_modes():
+        found = mode.on_conversion(tensor, use)
+        known = found if known is None else known
+    return known
 
 
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -126,9 +136,8 @@ def _number(tensor: Tensor, use: str, *index: Any) -> Any:
 def _tolist(self: Tensor) -> Any:
     """Return the elements as nested lists of Python scalars."""
     _core.refuse_conversion(self, "tolist()")
-    for mode in _core.active_modes():
-        mode.on_conversion(self, "a list")
-    return _numbers_of(self, "tolist()").tolist()
+    known = values_in_modes(self, "a list")
+    return (_numbers_of(self, "tolist()") if known is None else known).tolist()
 
 
 def _numbers_of(tensor: Tensor, use: str) -> np.ndarray[Any, Any]:

@@ -15,7 +15,7 @@ from pydispatch._core import BatchedTensor, Shell, Tensor
 from pydispatch._sites import describe_interpreter
 from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
-from pydispatch.tensor import read_only
+from pydispatch.tensor import read_only, values_in_modes
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -103,8 +103,9 @@ def _is_traced(leaf: Any) -> bool:
 
 
 def _array_of(tensor: Tensor, batches: bool) -> Any:
-    for mode in _core.active_modes():
-        mode.on_conversion(tensor, "a concrete value")
+    known = values_in_modes(tensor, "a concrete value")
+    if known is not None:
+        return read_only(known)
     array = _core.unwrap_dead_value(tensor)
     if isinstance(array, Tensor) and (array.dispatches_to_python or _core.is_processed_in_python(array)):
         array = ops.np.detach(array)

@@ -40,6 +40,7 @@ from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
 
 _OBJECTS = {
     "vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_,
+    "mgrid": indexing.mgrid, "ogrid": indexing.ogrid,
     "__array_namespace_info__": standard.ArrayNamespaceInfo, "__array_api_version__": standard.API_VERSIONS[-1],
 }
 _OURS = ("fft", "lib", "linalg", "polynomial", "random")

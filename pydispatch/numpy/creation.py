@@ -15,6 +15,7 @@ from pydispatch.numpy.declare import (
     as_nonscalar,
     as_order,
     chosen_order,
+    entered,
     holds_arrays_of_others,
     in_order,
 )
@@ -67,9 +68,8 @@ def array(object: Any, dtype: Any = None, *, copy: Any = True, order: str = "K",
     if ndmax and result.ndim > ndmax:
         raise ValueError("object too deep for desired array")
     fresh = not is_array(object)
-    if fresh and type(result) is np.ndarray and result.dtype.kind in "biufc" and (
-            _core.innermost_transform_now() or _core.operators_are_watched()):
-        result = ops.np.copy(result)        # a value of the transform or trace, to which others can be written
+    if fresh:
+        result = entered(result)
     if dtype is not None and result.dtype != dtype:
         if copy is False:
             raise ValueError("array: a copy is needed to change the dtype, but copy=False was passed\npass copy=None")
@@ -135,6 +135,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     """Return a copy of the array."""
     return in_order(as_nonscalar(a), order, copy=True)
+
+
+@array_function()
+def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Any:
+    """Return the numbers of an iterable as a vector."""
+    return made(np.fromiter(iter, dtype, count), like)
 
 
 @array_function(added=OF_THE_STANDARD)

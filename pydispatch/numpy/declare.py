@@ -48,6 +48,7 @@ from pydispatch.operators.meta import broadcastable
 from pydispatch.ops import ops
 from pydispatch.schema.fitting import signature_of
 from pydispatch.tensor import in_place_of
+from pydispatch.tree import tree_map
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -214,6 +215,17 @@ def as_nonscalar(value: Any) -> Any:
     """Convert a value like `as_array`, but a number to a 0-d array, for code that reads shape or dtype."""
     value = as_array(value)
     return value if is_array(value) else np.asarray(value)
+
+
+def entered(made: Any) -> Any:
+    """Return new NumPy arrays as values of the active transform or trace, to which its values can be written.
+
+    Arrays in a tuple are entered, and anything else is unchanged.
+    """
+    if not (_core.innermost_transform_now() or _core.operators_are_watched()):
+        return made
+    return tree_map(lambda leaf: ops.np.copy(leaf) if type(leaf) is np.ndarray and leaf.dtype.kind in "biufc" else leaf,
+                    made)
 
 
 def as_scalar(x: Any) -> Any:
@@ -672,4 +684,4 @@ def positional_names(function: Any) -> list[str]:
     return [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-_core.connect(as_elements=as_elements, as_key=as_key)
+_core.connect(as_elements=as_elements, as_key=as_key, entered=entered)

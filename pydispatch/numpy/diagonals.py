@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,26 @@ def diag_indices_from(arr: Any) -> Any:
 
 
 # grids
+
+
+@array_function(creates=True)
+def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    """Return the indices of the elements of an array of this shape, for each axis."""
+    shape = tuple(dimensions)
+    axes = [ops.np.reshape(ops.np.arange(n, dtype=dtype), (*(1,) * i, n, *(1,) * (len(shape) - 1 - i)))
+            for i, n in enumerate(shape)]
+    if sparse:
+        return tuple(axes)
+    if not axes:
+        return ops.np.empty((0,), dtype=dtype)
+    return ops.np.stack([ops.np.broadcast_to(axis, shape) for axis in axes])
+
+
+@array_function(creates=True)
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None,
+                 **kwargs: Any) -> Any:
+    """Call a function with the indices of all elements of an array of this shape."""
+    return made(function(*indices(shape, dtype=dtype), **kwargs), like)
 
 
 @array_function()

@@ -1,4 +1,4 @@
-"""Indices: `r_` and `c_`, positions in flattened arrays, and bits as numbers."""
+"""Indices: grids, `r_` and `c_`, positions in flattened arrays, and bits as numbers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pydispatch.numpy.declare import (
     as_order,
     columns_of,
     common_dtype,
+    entered,
     holds_arrays_of_others,
     known_values,
 )
@@ -25,17 +26,27 @@ from pydispatch.operators.layouts import in_order_of
 from pydispatch.ops import ops
 
 
-class JoinByIndex:
+class Grid:
+    """`mgrid` and `ogrid`, which make the coordinates of a grid from the slices between brackets."""
+
+    def __init__(self, numpys: Any) -> None:
+        self.numpys = numpys
+
+    def __getitem__(self, key: Any) -> Any:
+        return entered(self.numpys[key])
+
+
+class JoinByIndex(Grid):
     """`r_` and `c_`, which join the arrays, numbers and slices between brackets along an axis."""
 
     def __init__(self, numpys: Any, axis: int, ndmin: int, trans1d: int) -> None:
-        self.numpys = numpys
+        super().__init__(numpys)
         self.axis, self.ndmin, self.trans1d = axis, ndmin, trans1d
 
     def __getitem__(self, key: Any) -> Any:
         items = list(key) if isinstance(key, tuple) else [key]
         if not holds_arrays_of_others(items):
-            return self.numpys[key]
+            return super().__getitem__(key)
         axis, ndmin, trans1d = self.axis, self.ndmin, self.trans1d
         if isinstance(items[0], str):
             axis, ndmin, trans1d = directive(items.pop(0), axis, ndmin, trans1d)
@@ -79,6 +90,7 @@ def part_of(item: Any, ndmin: int, trans1d: int) -> Any:
     return ops.np.transpose(array, tuple(order))
 
 
+mgrid, ogrid = Grid(np.mgrid), Grid(np.ogrid)
 r_ = JoinByIndex(np.r_, 0, 1, -1)
 c_ = JoinByIndex(np.c_, -1, 2, 0)
 

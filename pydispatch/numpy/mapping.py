@@ -14,11 +14,11 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
-from pydispatch._core import Tensor
+from pydispatch._core import Tensor, is_array
 from pydispatch._loading import deferred
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.numpy.creation import made
-from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others, stacked
+from pydispatch.numpy.declare import array_function, as_nonscalar, entered, holds_arrays_of_others, stacked
 from pydispatch.operators.layouts import in_c_order, laid_out_as_in_loop
 from pydispatch.ops import ops
 
@@ -121,7 +121,8 @@ class vectorize:    # noqa: N801  NumPy's name
         if self.pyfunc is None:         # used as a decorator with options
             return vectorize(*args, **self.options)
         if not holds_arrays_of_others([*args, *kwargs.values()]):
-            return self.numpys(*args, **kwargs)
+            result = self.numpys(*args, **kwargs)
+            return result if any(map(is_array, (*args, *kwargs.values()))) else entered(result)
         return self.on_tensors(args, kwargs)
 
     def on_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

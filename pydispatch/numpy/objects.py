@@ -16,7 +16,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.numpy.declare import as_array
+from pydispatch.numpy.declare import as_array, as_scalar
 from pydispatch.ops import ops
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -40,20 +40,39 @@ def binary_with_object(name: str, left: Any, right: Any) -> Any:
         operand: Any = np.asarray(other)
     elif isinstance(other, (list, tuple)):
         operand = as_array(other)
+    elif isinstance(other, NEVER_EQUAL) and tensor.dtype.kind not in "biufc":
+        operand = np.asarray(other)
     elif isinstance(other, NEVER_EQUAL):
         if name not in ("eq", "ne"):        # otherwise, Python would append the bytes of the Tensor to others
             raise TypeError(f"{_core.a_type(left)} and {_core.a_type(right)} are not operands of {name}\n"
                             "pass numbers, or arrays of numbers")
-        return ops.np.full_like(tensor, name == "ne", dtype=bool)
+        return never_equal(name, tensor)
     elif isinstance(other, int):
         return NotImplemented       # a TracedNumber
     elif isinstance(other, Rational) or (isinstance(other, Decimal) and name in COMPARISONS):
         operand = float(other)
         if name in ("eq", "ne") and other != operand:
-            return ops.np.full_like(tensor, name == "ne", dtype=bool)
+            return never_equal(name, tensor)
     else:
         return NotImplemented
     return function_of(name)(*((tensor, operand) if tensor is left else (operand, tensor)))
+
+
+def never_equal(name: str, *operands: Any) -> Any:
+    """Return the result of `==` or `!=` for operands of which no elements are equal."""
+    shape = np.broadcast_shapes(*[tuple(getattr(value, "shape", ())) for value in operands])
+    tensor = next(value for value in operands if isinstance(value, Tensor))
+    return as_scalar(ops.np.full_like(tensor, name == "ne", dtype=bool, shape=shape))
+
+
+def compare_unlike(name: str, left: Any, right: Any, error: TypeError) -> Any:
+    """Compute `left == right` or `left != right` after it raised an error.
+
+    Elements of types that NumPy's function does not compare, such as text and numbers, are not equal.
+    """
+    if type(error).__name__ != "UFuncTypeError":
+        raise error
+    return never_equal(name, left, right)
 
 
 def refuse_product(name: str, tensor: Tensor) -> None:
@@ -74,4 +93,4 @@ def function_of(name: str) -> Callable[[Any, Any], Any]:
     return function
 
 
-_core.connect(binary_with_object=binary_with_object)
+_core.connect(binary_with_object=binary_with_object, compare_unlike=compare_unlike)

@@ -13,9 +13,9 @@ TYPES = tuple(name for name, value in LOADED.items() if isinstance(value, type))
 CONSTANTS = (
     *[name for name, value in LOADED.items()
       if isinstance(value, (bool, float, str, tuple, dict, np.bool, type(None)))],
-    "s_", "index_exp", "mgrid", "ogrid",
+    "s_", "index_exp",
 )
-"""`pi`, `e`, `inf`, `nan`, `newaxis`, `True_`, `False_`, `typecodes`, ..., and grids and keys between brackets."""
+"""`pi`, `e`, `inf`, `nan`, `newaxis`, `True_`, `False_`, `typecodes`, ..., and keys between brackets."""
 
 FUNCTIONS = (
     # dtypes
@@ -26,9 +26,9 @@ FUNCTIONS = (
     # numbers as text
     "base_repr", "binary_repr", "format_float_positional", "format_float_scientific",
     # files and memory, which give arrays
-    "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "fromstring", "frombuffer", "fromiter",
+    "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "fromstring", "frombuffer",
     # shapes and indices
-    "broadcast_shapes", "iterable", "isfortran", "indices", "fromfunction", "diag_indices", "tril_indices",
+    "broadcast_shapes", "iterable", "isfortran", "diag_indices", "tril_indices",
     "triu_indices", "mask_indices",
     # dates
     "busday_count", "busday_offset", "is_busday", "datetime_as_string", "datetime_data",

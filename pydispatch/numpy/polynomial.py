@@ -25,9 +25,9 @@ from numpy.polynomial import (
     set_default_printstyle,
 )
 
-from pydispatch._core import Tensor
+from pydispatch._core import Tensor, is_array
 from pydispatch.numpy import linalg as linalg_of_tensors
-from pydispatch.numpy.declare import FUNCTIONS
+from pydispatch.numpy.declare import FUNCTIONS, entered
 from pydispatch.tree import tree_leaves
 
 __all__ = ["Chebyshev", "Hermite", "HermiteE", "Laguerre", "Legendre", "Polynomial", "chebyshev", "hermite",
@@ -59,8 +59,11 @@ def of_tensors_too(numpys: Callable[..., Any], ours: Callable[..., Any]) -> Any:
     """Return a function that calls NumPy's, or ours for Tensors."""
     @wraps(numpys)
     def function(*args: Any, **kwargs: Any) -> Any:
-        has_tensor = any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs)))
-        return (ours if has_tensor else numpys)(*args, **kwargs)
+        arrays = [leaf for leaf in tree_leaves((args, kwargs)) if is_array(leaf)]
+        if any(isinstance(array, Tensor) for array in arrays):
+            return ours(*args, **kwargs)
+        result = numpys(*args, **kwargs)
+        return result if arrays else entered(result)
     return function
 
 

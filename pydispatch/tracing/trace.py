@@ -49,6 +49,7 @@ from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.schema.fitting import signature_of
 from pydispatch.subclasses import flatten, is_traceable_wrapper
+from pydispatch.tensor import read_only
 from pydispatch.tracing.arguments import naming_the_call, written_arrays
 from pydispatch.tracing.effects import OperatorEffects, effects_of, makes_other_numbers
 from pydispatch.tracing.fake import FakeMode, FakeTensor
@@ -334,6 +335,9 @@ class TraceMode(DispatchMode):
         self._roots = roots                     # the traced function and its arguments
         self._since = _core.next_number()
         self._known: set[int] = set()           # ids of arrays that were computed only from constants
+        self._constant_calls: set[Node] = set()     # that depend on no argument
+        self._values: dict[Node, Any] = {}      # of constants, as far as they were needed: up to `_last_run`
+        self._last_run: Node | None = None
         self._overwritten: set[int] = set()     # ids of owners of memory to which unknown values were written
         self._made: set[int] = set()            # ids of owners of memory that operators have made
         self._subclass_nodes: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
@@ -437,12 +441,14 @@ class TraceMode(DispatchMode):
         with self._draws():
             return self._record(func, effects, args, kwargs)
 
-    def on_conversion(self, tensor: Tensor, what: str) -> None:
-        """Raise if a value that depends on the arguments is converted. Results of NumPy would become constants."""
+    def on_conversion(self, tensor: Tensor, what: str) -> Any:
+        """Return the array of a constant without data. Raise for a value that depends on the arguments.
+
+        Results of NumPy would become constants.
+        """
         if not self._is_known(tensor):
             raise self._data_dependent(what, tensor)
-        if isinstance(bottom_of(tensor), Shell):
-            raise NoDataError(self._without_data(what, tensor))
+        return self._computed(tensor, what) if isinstance(bottom_of(tensor), Shell) else None
 
     def follows(self, tensor: Tensor) -> bool:
         """Return whether a value depends on the arguments of the trace."""
@@ -522,13 +528,23 @@ class TraceMode(DispatchMode):
             written = written_arrays(func, args, kwargs)
             for array in written:
                 self._note_write(array, known)
-            with watching_copies(self._note_copy):
+        try:
+            if effects.writes:
+                with watching_copies(self._note_copy):
+                    result = func(*args, **kwargs)
+            else:
                 result = func(*args, **kwargs)
-        else:
-            result = func(*args, **kwargs)
+        except DataDependentError:
+            values = {id(value): self._computed(value, "data")[()] for value in arrays
+                      if type(value) is FakeTensor and self._is_known(value) and all(value is not w for w in written)}
+            if not values:
+                raise
+            return self._record(func, effects, *map_values(lambda value: values.get(id(value), value), (args, kwargs)))
         if not known and not _core.is_array(result):
             self._refuse_numbers(func, result, arrays)
         node = self.graph.add_call(func, node_args, node_kwargs, inputs)
+        if known:
+            self._constant_calls.add(node)
         node.meta["site"] = caller_site(2)
         checks = _ResultChecks(written, arrays, known)
         if self._compares_shapes and not known:
@@ -721,7 +737,34 @@ class TraceMode(DispatchMode):
         try:
             return ops.np.item(value)
         except DataDependentError:
-            raise DataDependentError(self._without_data("a Python number", value)) from None
+            return self._computed(value, "a Python number").item()
+
+    def _computed(self, value: Any, what: str) -> np.ndarray[Any, Any]:
+        """Return the array of a constant, by running the nodes that depend on no argument of the trace.
+
+        They run in order, each once, so that writes to their memory are seen.
+        """
+        wanted = self._node_of(value)
+        contextvars.Context().run(self._run_constants)
+        if wanted not in self._values:
+            raise NoDataError(f"{wanted.name} was used as {what}, but has no values in a trace without data, such as "
+                              f"that of compile (at {caller_site()})\ncompute it before tracing, or in the function that uses it")
+        return read_only(np.asarray(self._values[wanted]))
+
+    @np.errstate(all="ignore")      # the graph's own run warns
+    def _run_constants(self) -> None:
+        """Run the nodes since the last call that depend on no argument of the trace."""
+        node = self.graph.first if self._last_run is None else self._last_run.next
+        while node is not None:
+            self._last_run = node
+            if node.op == "get_attr" and isinstance(self.graph.constants[node.target], (np.ndarray, np.generic)):
+                self._values[node] = self.graph.constants[node.target].copy()
+            elif (node in self._constant_calls or node.target is operator.getitem) and all(
+                    used in self._values for used in node.all_input_nodes):
+                args, kwargs = map_values(
+                    lambda item: self._values[item] if isinstance(item, Node) else item, (node.args, node.kwargs))
+                self._values[node] = node.target(*args, **kwargs)
+            node = node.next
 
     def _refuse_numbers(
         self, func: OpOverload | HigherOrderOperator | FunctionCall, result: Any, arrays: Sequence[Any]
@@ -744,12 +787,6 @@ class TraceMode(DispatchMode):
             "use operators: ops.np.where(condition, a, b) for `if`, np.stack for np.array, func on plain Tensors "
             "for super().__pydispatch__, or compute it before tracing and pass it as an argument"
         )
-
-    def _without_data(self, what: str, value: Any) -> str:
-        """Return the message for the use of a value that the traced function computes from constants."""
-        return (f"{self._node_of(value).name} was used as {what}, but has no values in a trace without data, such as "
-                f"that of compile (at {caller_site()})\n"
-                "make constants with NumPy's own functions (numpy.arange), or before the trace")
 
     # results
 

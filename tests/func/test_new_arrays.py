@@ -45,6 +45,34 @@ OF_CAPTURED = {
     "scan": lambda x, c: scan(lambda a, u: (a + u, a * u), c * 1, pnp.stack([c, c]))[0],
     "cond": lambda x, c: cond(np.array(True), lambda c: c * 2, lambda c: c * 3, (c,)),
 }
+OF_NUMBERS = {
+    # a vector of three elements, made of numbers and lists alone
+    "mgrid": lambda x: pnp.mgrid[0:3] * 1.0,
+    "mgrid of two axes": lambda x: pnp.mgrid[0:2, 0:3][1] * 1.0,
+    "mgrid of fractions": lambda x: pnp.mgrid[0:1:3j],
+    "ogrid": lambda x: pnp.ogrid[0:3.0, 0:2.0][0][:, 0],
+    "indices": lambda x: pnp.indices((3,), float)[0],
+    "indices, sparse": lambda x: pnp.indices((3, 2), float, sparse=True)[0][:, 0],
+    "fromfunction": lambda x: pnp.fromfunction(lambda i, j: i + 2 * j, (3, 2))[:, 1],
+    "fromiter": lambda x: pnp.fromiter((i / 2 for i in range(3)), float),
+    "r_": lambda x: pnp.r_[0.0, 1:3],
+    "c_": lambda x: pnp.c_[[0.0, 1, 2], [3, 4, 5]][:, 0],
+    "meshgrid": lambda x: pnp.meshgrid([0.0, 1.0, 2.0], [1.0])[0][0],
+    "tri": lambda x: pnp.tri(3)[1],
+    "tril": lambda x: pnp.tril([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])[1],
+    "vander": lambda x: pnp.vander([1.0, 2.0], 3)[1],
+    "diag": lambda x: pnp.diag([1.0, 2.0, 3.0])[2],
+    "outer": lambda x: pnp.outer([1.0, 2.0], [1.0, 2.0, 3.0])[1],
+    "hstack": lambda x: pnp.hstack([[1.0, 2.0], [3.0]]),
+    "linspace": lambda x: pnp.linspace(0, 1, 3),
+    "geomspace": lambda x: pnp.geomspace(1, 4, 3),
+    "hanning": lambda x: pnp.hanning(3),
+    "fftfreq": lambda x: pnp.fft.fftfreq(3),
+    "sin of a list": lambda x: pnp.sin([0.0, 1.0, 2.0]),
+    "eigh of lists": lambda x: pnp.linalg.eigh([[1.0, 0, 0], [0, 2, 0], [0, 0, 3]])[0],
+    "leggauss": lambda x: pnp.polynomial.legendre.leggauss(3)[0],
+    "vectorize": lambda x: pnp.vectorize(lambda v: v + 1.0)([1, 2, 3]),
+}
 OF_TRANSFORMS = {
     # what a transform inside computes, a constant of it more often than not
     "jacfwd": lambda x: func.jacfwd(linear)(x),
@@ -148,6 +176,15 @@ def test_what_a_transform_computes_can_be_written_to(of):
     for way, call in (GRADIENTS | {"tape": on_tape}).items():
         if way != "tape" or of in ("jacfwd", "grad", "vmap", "compile"):
             np.testing.assert_allclose(np.asarray(call(f)), expected, rtol=2e-6, atol=1e-6, err_msg=way)
+
+
+@pytest.mark.parametrize("of", OF_NUMBERS)
+def test_what_is_made_of_numbers_can_be_written_to(of):
+    f, plain = writer(OF_NUMBERS[of]), writer(plainly(OF_NUMBERS[of]))
+    for way, call in VALUES.items():
+        np.testing.assert_allclose(np.asarray(call(f)), plain(X), rtol=1e-12, err_msg=way)
+    for way, call in (GRADIENTS | {"tape": lambda f: on_tape(func.functionalize(f))}).items():
+        np.testing.assert_allclose(np.asarray(call(f)), slopes(plain), rtol=2e-6, err_msg=way)
 
 
 @pytest.mark.parametrize("of", ["jacfwd", "hessian", "grad of a product", "jvp", "vjp", "vmap of a constant"])

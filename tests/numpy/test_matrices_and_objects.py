@@ -1,6 +1,8 @@
 """Matrices of NumPy, and arrays of objects that hold Tensors, as arguments."""
 
 import functools
+import operator
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -24,6 +26,16 @@ WAYS: dict[str, Callable[..., Any]] = {
     "functionalize": lambda f: func.functionalize(f)(X),
     "make_fx": lambda f: make_fx(f)(X),
     "compile": lambda f: compile(f)(X),
+}
+TEXT = np.array(["1.0", "b", "2.0"])
+UNLIKE: dict[str, Callable[..., Any]] = {
+    "array": lambda x: (x == TEXT, x != TEXT),
+    "column": lambda x: (x == TEXT[:, None], x != TEXT[:2, None]),
+    "element": lambda x: (x[0] == TEXT, x != TEXT[0]),
+    "scalar": lambda x: (x[0] == TEXT[0], x.sum() != "b"),
+    "list": lambda x: (x == ["1.0", "b", "c"], x != ["b"]),
+    "bytes": lambda x: (x == TEXT.astype(bytes), x != b"b"),
+    "date": lambda x: (x == np.datetime64("2000-01-01"), x != np.array(["2000-01-01"] * 3, "M8[D]")),
 }
 SQUARE = np.array([[0.5, -1.0], [1.5, 2.0]])
 ON_MATRICES: dict[str, Callable[..., Any]] = {
@@ -234,3 +246,47 @@ def test_a_position_found_under_grad_repeats_a_list():
         return sum(bins) * len(bins)
 
     assert func.grad(loss)(np.array([1.0, 9.0, 3.0])).tolist() == [2, 0, 0]
+
+
+def quietly(compare, left, right):
+    """Return the elements of a comparison, or the type of its error."""
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return np.asarray(compare(left, right)).tolist()
+        except Exception as error:
+            return type(error)
+
+
+def values_of(results):
+    return [np.asarray(result).tolist() for result in results]
+
+
+@pytest.mark.parametrize("way", ["tensors", "vmap", "functionalize", "make_fx", "compile"])
+@pytest.mark.parametrize("unlike", UNLIKE)
+def test_text_and_numbers_are_not_equal(unlike, way):
+    expected, found = UNLIKE[unlike](X), WAYS[way](UNLIKE[unlike])
+    found = found(X) if way == "make_fx" else [each[0] for each in found] if way == "vmap" else found
+    assert values_of(found) == values_of(expected)
+    assert [np.asarray(each).dtype for each in found] == [bool, bool]
+
+
+def test_text_is_not_equal_to_numbers():
+    text = Tensor(TEXT)
+    for compare in (lambda t: (t == 1, t != 1.0), lambda t: (t == X, X != t), lambda t: (t == TEXT, t != "b"),
+                    lambda t: (t < "b", t[1] >= "b"), lambda t: (t == None, t != b"b")):      # noqa: E711
+        assert values_of(compare(text)) == values_of(compare(TEXT))
+    for array in (np.array(["2000-01-01", "2001-01-01"], "M8[D]"), np.array([None, 1, "b"], object)):
+        for other in ("2000-01-01", "b", None, 1, TEXT[1]):
+            expected = [quietly(compare, array, other) for compare in (operator.eq, operator.ne)]
+            found = [quietly(compare, Tensor(array), other) for compare in (operator.eq, operator.ne)]
+            assert str(found) == str(expected)
+    with pytest.raises(ValueError, match="broadcast"):
+        Tensor(X) == TEXT[:2]
+    with pytest.raises(TypeError, match="equal"):
+        pnp.equal(Tensor(X), TEXT)
+
+
+def test_comparisons_with_text_under_derivatives_are_constants():
+    f = lambda x: pnp.where(x == TEXT, 0.0, x * x).sum()      # noqa: E731
+    assert func.grad(f)(X).tolist() == (2 * X).tolist()
+    assert func.jvp(f, (X,), (X,))[1] == 2 * (X * X).sum()

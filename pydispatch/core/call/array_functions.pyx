@@ -397,7 +397,24 @@ cdef PyObject* call_array_function(PyObject* function, PyObject* const* args, si
         return PyObject_Vectorcall(<PyObject*>self.operator, args, nargsf, kwnames)
     if holds_array_of_other(args, n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)), 0):
         return call_on_backend(self, args, n, kwnames)
-    return PyObject_Vectorcall(<PyObject*>self.implementation, args, nargsf, kwnames)
+    entry = PyObject_Vectorcall(<PyObject*>self.implementation, args, nargsf, kwnames)
+    return entered_result(entry, args, n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)))
+
+
+cdef PyObject* entered_result(PyObject* result, PyObject* const* args, Py_ssize_t n) except NULL:
+    """Return a NumPy array, or a tuple or list of them, made of numbers and lists as values of the active transform."""
+    cdef PyObject* first = result
+    cdef Py_ssize_t i
+    if result == NULL:
+        return NULL
+    if isinstance(<object>result, (tuple, list)) and PySequence_Fast_GET_SIZE(result):
+        first = PySequence_Fast_GET_ITEM(result, 0)
+    if Py_TYPE(first) != &PyArray_Type:
+        return result
+    for i in range(n):
+        if word_of_array(args[i]):
+            return result
+    return new_reference(upcalls.entered(steal(result)))
 
 
 cdef PyObject* call_naming_errors(PyObject* function, PyObject* const* args, size_t nargsf,

@@ -45,6 +45,14 @@ cdef object binary(int method, left, right):
     return call_method(method, left, right, NULL)
 
 
+cdef object equality(int method, left, right):
+    """Compute `left == right` or `left != right`. As in NumPy, text and numbers are not equal."""
+    try:
+        return binary(method, left, right)
+    except TypeError as error:
+        return upcalls.compare_unlike(SPECIAL_METHODS[method], left, right, error)
+
+
 cdef object augmented(int method, Tensor left, right):
     """Compute `left += right`. A scalar is immutable, as in NumPy, so Python binds the name to the sum."""
     method -= (left.word & SCALAR_FLAG) != 0

@@ -200,8 +200,8 @@ cdef class Tensor:
     def __invert__(self): return unary(INVERT, self)
     def __lt__(self, other): return binary(LT, self, other)
     def __le__(self, other): return binary(LE, self, other)
-    def __eq__(self, other): return binary(EQ, self, other)
-    def __ne__(self, other): return binary(NE, self, other)
+    def __eq__(self, other): return equality(EQ, self, other)
+    def __ne__(self, other): return equality(NE, self, other)
     def __gt__(self, other): return binary(GT, self, other)
     def __ge__(self, other): return binary(GE, self, other)
 

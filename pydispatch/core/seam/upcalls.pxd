@@ -28,9 +28,9 @@ cdef class Upcalls:                     # functions in Python, by the module tha
     # tensor.py
     cdef public object tensor_repr, tensor_str, detached_subclass, item, detach, convert
     # numpy/declare.py
-    cdef public object as_elements, as_key
+    cdef public object as_elements, as_key, entered
     # numpy/objects.py
-    cdef public object binary_with_object
+    cdef public object binary_with_object, compare_unlike
     # numpy/methods.py
     cdef public object call_as_function
     # numpy/protocols.py

@@ -41,3 +41,6 @@ sample("linspace", grid(3), 3, 4, smooth=True)
 sample("linspace", grid(3), 3.0, 4, retstep=True, axis=1, smooth=True, endpoint=False)
 sample("empty", (0, 2))
 sample("empty_like", grid(0, 2))
+
+sample("fromiter", [1, 2.5, 3], float)
+sample("fromiter", (1, 2, 3), int, 2)
