@@ -31,6 +31,7 @@ from pydispatch.schema import Schema
 from pydispatch.schema.base_types import DeviceType
 from pydispatch.schema.compound_types import OptionalType
 from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
+from pydispatch.tensor import values_in_modes
 from pydispatch.tracing.numbers import value_of
 from pydispatch.tracing.values import LEAVES, ArraySpec
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
@@ -132,12 +133,23 @@ class FakeTensor(Tensor):
         return fakes[0]._mode._answer(func, args, kwargs, tuple(question), fakes)
 
     def __repr__(self) -> str:
-        return f"FakeTensor(shape={self.shape}, dtype={self.dtype}, device={self.kind.device})"
+        known = self._known_values()
+        what = f"shape={self.shape}, dtype={self.dtype}" if known is None else str(known)
+        return f"FakeTensor({what}, device={self.kind.device})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return format(self)
 
     def __format__(self, spec: str) -> str:
-        return repr(self)
+        known = self._known_values()
+        return repr(self) if known is None else format(known[()], spec)
+
+    def _known_values(self) -> Any:
+        """Return the values of a constant of a trace, whose text may be a key, or None for another Tensor."""
+        try:
+            return values_in_modes(self, "text")
+        except (DataDependentError, NoDataError):
+            return None
 
     def __copy__(self) -> Any:
         return ops.np.copy(self)

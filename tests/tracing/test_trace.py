@@ -1386,7 +1386,15 @@ def under_vmap(x):
     return func.vmap(lambda y: y * float(weights[2]) * weights.tolist()[1])(x)
 
 
-CONSTANTS_MADE_INSIDE = [picked_by_a_mask, written_by_a_mask, sliced_at_a_constant, at_nonzeros, grouped,
+def by_texts(x):
+    found = {}
+    for write in (str, repr, "{:03d}".format, "%s of".__mod__, lambda i: f"{i}"):
+        for i in pnp.arange(3):
+            found[write(i)] = x[i]
+    return sum(found.values()) * len(found) * int(f"{pnp.arange(3)[2]}")
+
+
+CONSTANTS_MADE_INSIDE = [by_texts, picked_by_a_mask, written_by_a_mask, sliced_at_a_constant, at_nonzeros, grouped,
                          counted_in_place, by_scipy, under_grad, under_vmap]
 
 
