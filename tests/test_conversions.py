@@ -18,6 +18,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor, autograd, compile, func, higher_order, ops
@@ -621,3 +622,28 @@ def test_universal_functions_of_users():
         func.grad(lambda x: twice(x).sum())(X)
     numba = pytest.importorskip("numba")
     np.testing.assert_array_equal(numba.vectorize(lambda x: x + 1)(T).array, T.array + 1)
+
+
+IN_TRACES = {
+    "math": (lambda x: math.atan2(x[0], 2.0) * x, "write np.arctan2 instead of math.atan2"),
+    "library": (lambda x: scipy.stats.norm.logpdf(x), "scipy.stats computes with NumPy's arrays: use pydispatch.scipy"),
+    "branch": (lambda x: x if x[0] > 0 else -x, "np.where(condition, a, b) or pydispatch.higher_order.cond"),
+    "array": (lambda x: np.array([x[0], x[1]]), "numpy.stack([...]), not numpy.array([...])"),
+    "sum": (lambda x: np.sum([x[0], x[1]]), "use pydispatch.numpy.sum"),
+    "index": (lambda x: x[int(x[0])], "use NumPy's functions"),
+    "item": (lambda x: x[0].item() * x, "use NumPy's functions"),
+    "count": (lambda x: sum(x[i] for i in range(x.sum().astype(int))), "compute it before tracing"),
+}
+
+
+@pytest.mark.parametrize("trace", [make_fx, lambda f: make_fx(f, tracing_mode="fake"), compile],
+                         ids=["make_fx", "fake", "compile"])
+@pytest.mark.parametrize("mistake", IN_TRACES)
+def test_traces_name_the_place_and_the_remedy_in_words_of_numpy(mistake, trace):
+    function, way = IN_TRACES[mistake]
+    with pytest.raises(DispatchError) as caught:
+        trace(function)(X)
+    first, second = str(caught.value).splitlines()
+    assert f"(at {__file__}:{function.__code__.co_firstlineno})" in first
+    assert way in second
+    assert "ops." not in second and "operators" not in second

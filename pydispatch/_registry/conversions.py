@@ -144,8 +144,12 @@ def by_itself(value: Tensor) -> str:
 
 def remedy(value: Tensor, use: str, call: UserCall) -> str:
     """Return the line of the message that shows what to write instead of the call."""
+    return way_instead(use, call, isinstance(value, BatchedTensor)) + by_itself(value)
+
+
+def way_instead(use: str, call: UserCall, is_batch: bool) -> str:
+    """Return what to write instead of a call that uses a value as a number or a NumPy array."""
     function = re.match(r"c?math\.(\w+)\(", call.text)
-    is_batch = isinstance(value, BatchedTensor)
     if use in ("bool()", "a truth value", "a format"):
         way = ("choose with np.where(condition, a, b) or pydispatch.higher_order.cond, or call the function on one "
                "example")
@@ -169,9 +173,12 @@ def remedy(value: Tensor, use: str, call: UserCall) -> str:
     elif use in ARRAYS:
         way = (f"use the functions of {FACE}. To make an array of several: numpy.stack([...]), not "
                "numpy.array([...])")
+    elif use == "a Python number":
+        way = ("use NumPy's functions, such as np.sin(x). To choose: np.where(condition, a, b) or "
+               "pydispatch.higher_order.cond")
     else:
         way = f"use NumPy's functions, such as np.sin(x). An array that can hold it: {FACE}.zeros(shape, like=tensor)"
-    return way + by_itself(value)
+    return way
 
 
 def name_in_face(call: UserCall) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import ActiveMode, MetaArray, OpOverload, Shell, Tensor, Wrapper
 from pydispatch._registry.backends import is_like_numpy
-from pydispatch._registry.conversions import user_call, written_in_trace
+from pydispatch._registry.conversions import user_call, way_instead, written_in_trace
 from pydispatch._registry.tables import has_state
 from pydispatch._sites import caller_site
 from pydispatch.autograd.captures import in_reach, sources_in_reach, tensors_in_reach
@@ -783,9 +783,9 @@ class TraceMode(DispatchMode):
             return DataDependentError(written_in_trace(call))
         return DataDependentError(
             f"make_fx: {self._node_of(value).name}, which depends on the arguments of the trace, was used as {what}: "
-            f"every run of the graph would repeat its value (at {caller_site()})\n"
-            "use operators: ops.np.where(condition, a, b) for `if`, np.stack for np.array, func on plain Tensors "
-            "for super().__pydispatch__, or compute it before tracing and pass it as an argument"
+            f"every run of the graph would repeat its value (at {call.place})\n"
+            f"{way_instead(what, call, is_batch=False)}. A constant: compute it before tracing, and pass it as an "
+            "argument"
         )
 
     # results
