@@ -535,8 +535,10 @@ class TraceMode(DispatchMode):
             else:
                 result = func(*args, **kwargs)
         except DataDependentError:
+            # the bounds of a slice may be values of transforms
             values = {id(value): self._computed(value, "data")[()] for value in arrays
-                      if type(value) is FakeTensor and self._is_known(value) and all(value is not w for w in written)}
+                      if isinstance(bottom_of(value), Shell) and self._is_known(value)
+                      and all(value is not array for array in written)}
             if not values:
                 raise
             return self._record(func, effects, *map_values(lambda value: values.get(id(value), value), (args, kwargs)))
@@ -748,7 +750,8 @@ class TraceMode(DispatchMode):
         contextvars.Context().run(self._run_constants)
         if wanted not in self._values:
             raise NoDataError(f"{wanted.name} was used as {what}, but has no values in a trace without data, such as "
-                              f"that of compile (at {caller_site()})\ncompute it before tracing, or in the function that uses it")
+                              f"that of compile (at {caller_site()})\n"
+                              "compute it before tracing, or in the function that uses it")
         return read_only(np.asarray(self._values[wanted]))
 
     @np.errstate(all="ignore")      # the graph's own run warns
@@ -757,9 +760,10 @@ class TraceMode(DispatchMode):
         node = self.graph.first if self._last_run is None else self._last_run.next
         while node is not None:
             self._last_run = node
-            if node.op == "get_attr" and isinstance(self.graph.constants[node.target], (np.ndarray, np.generic)):
-                self._values[node] = self.graph.constants[node.target].copy()
-            elif (node in self._constant_calls or node.target is operator.getitem) and all(
+            constant = self.graph.constants.get(str(node.target)) if node.op == "get_attr" else None
+            if isinstance(constant, (np.ndarray, np.generic)):
+                self._values[node] = constant.copy()
+            elif callable(node.target) and (node in self._constant_calls or node.target is operator.getitem) and all(
                     used in self._values for used in node.all_input_nodes):
                 args, kwargs = map_values(
                     lambda item: self._values[item] if isinstance(item, Node) else item, (node.args, node.kwargs))

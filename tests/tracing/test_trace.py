@@ -19,7 +19,7 @@ import scipy.sparse
 import pydispatch.numpy as pnp
 from pydispatch import DispatchMode, Tensor, autograd, below_python, compile, func, library, ops
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoDataError
+from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
 from pydispatch.library import Library
 from pydispatch.modes import current_mode, mode_stack, no_dispatch
 from pydispatch.subclasses import Shell
@@ -1351,6 +1351,11 @@ def written_by_a_mask(x):
     return y
 
 
+def sliced_under_grad(x):
+    n = pnp.arange(7)[-1] // 3
+    return func.grad(lambda y: (y[: pnp.arange(3)[2]] ** 2).sum())(x) * func.vmap(lambda y: y[:n].sum())(x[None])
+
+
 def sliced_at_a_constant(x):
     return x[: pnp.argmax(pnp.array([1, 3, 2])) + 1]
 
@@ -1394,8 +1399,8 @@ def by_texts(x):
     return sum(found.values()) * len(found) * int(f"{pnp.arange(3)[2]}")
 
 
-CONSTANTS_MADE_INSIDE = [by_texts, picked_by_a_mask, written_by_a_mask, sliced_at_a_constant, at_nonzeros, grouped,
-                         counted_in_place, by_scipy, under_grad, under_vmap]
+CONSTANTS_MADE_INSIDE = [by_texts, sliced_under_grad, picked_by_a_mask, written_by_a_mask, sliced_at_a_constant,
+                         at_nonzeros, grouped, counted_in_place, by_scipy, under_grad, under_vmap]
 
 
 @pytest.mark.parametrize("program", CONSTANTS_MADE_INSIDE)
