@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, _core, ops
 from pydispatch.autograd import (
     Function,
     backward,
@@ -552,3 +552,61 @@ def test_a_gradient_that_only_a_suspended_generator_holds_is_not_written_over():
     (middle * FACTOR).backward(np.ones(4))
     np.testing.assert_array_equal(next(kept), FACTOR)
     np.testing.assert_array_equal(x.grad, FACTOR ** 2)
+
+
+# --- the garbage collector -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def collections():
+    """Return the generations that the garbage collector goes through, as it does so."""
+    found = []
+
+    def note(phase, about):
+        if phase == "start":
+            found.append(about["generation"])
+
+    before, was_enabled = gc.get_threshold(), gc.isenabled()
+    gc.collect()
+    gc.set_threshold(700, 10, 10)
+    gc.enable()
+    gc.callbacks.append(note)
+    yield found
+    gc.callbacks.remove(note)
+    gc.set_threshold(*before)
+    if not was_enabled:
+        gc.disable()
+
+
+N_RECORDED = 20_000
+
+
+def recorded(n, size):
+    """Return the end of a chain of multiplications."""
+    result, factor = Tensor(np.ones(size), requires_grad=True), Tensor(np.ones(size))
+    for _ in range(n):
+        result = result * factor
+    return result
+
+
+def test_small_recorded_calls_start_few_collections(collections):
+    end = recorded(N_RECORDED, 4)
+    assert len(collections) <= N_RECORDED / 700 * (2 if _core.PORTABLE else 1 / 4)
+    del end
+
+
+def test_large_recorded_calls_count_as_any_object(collections):
+    end = recorded(3_000, 1_000)        # 512 nodes come from the free list
+    assert len(collections) >= 3
+    del end
+
+
+def test_cycles_of_recorded_calls_are_collected(collections):
+    alive = []
+    for _ in range(N_RECORDED):
+        x = Tensor(np.ones(4), requires_grad=True)
+        x.grad = x * x          # whose node holds x
+        alive.append(weakref.ref(x))
+    del x
+    assert collections
+    assert sum(reference() is not None for reference in alive) < N_RECORDED / 2

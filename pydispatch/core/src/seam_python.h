@@ -176,6 +176,48 @@ static inline void set_call_of_class(PyTypeObject* type, vectorcallfunc make) {
 #define HAS_FREE_LISTS 1
 #endif
 
+/* Objects that the garbage collector knows, but of which only each eighth counts towards its next run. A graph of many
+   nodes is then walked through less often while it grows, by an eighth of the collections of Python. */
+#if defined(PYDISPATCH_PORTABLE) || defined(Py_GIL_DISABLED)
+#define allocate_seldom_counted PyType_GenericAlloc
+#define free_seldom_counted PyObject_GC_Del
+#define was_just_left_uncounted(object) 0
+#define count_object(object) ((void)0)
+#else
+enum { COUNTED = 8, SIZE_OF_GC_HEADER = 2 * sizeof(void*) };
+static PyObject* last_uncounted;
+
+static PyObject* allocate_seldom_counted(PyTypeObject* type, Py_ssize_t items) {
+    static unsigned int n_allocated;
+    char* memory;
+    if (++n_allocated % COUNTED == 0) return PyType_GenericAlloc(type, items);
+    memory = (char*)PyObject_Calloc(1, SIZE_OF_GC_HEADER + type->tp_basicsize);
+    if (memory == NULL) return PyErr_NoMemory();
+    last_uncounted = PyObject_Init((PyObject*)(memory + SIZE_OF_GC_HEADER), type);
+    PyObject_GC_Track(last_uncounted);
+    return last_uncounted;
+}
+
+static void free_seldom_counted(void* object) {
+    static unsigned int n_freed;
+    if (++n_freed % COUNTED == 0) PyObject_GC_Del(object);
+    else PyObject_Free((char*)object - SIZE_OF_GC_HEADER);
+}
+
+#define was_just_left_uncounted(object) ((object) == last_uncounted)
+
+/* Count an object that was left uncounted, by allocating another one that is freed without being counted. */
+static void count_object(PyObject* object) {
+    PyObject* other = PyType_GenericAlloc(Py_TYPE(object), 0);
+    last_uncounted = NULL;
+    if (other == NULL) PyErr_Clear();
+    else {
+        PyObject_GC_UnTrack(other);
+        PyObject_Free((char*)other - SIZE_OF_GC_HEADER);
+    }
+}
+#endif
+
 static inline void clear_exporter(Py_buffer* view) { view->obj = NULL; }
 
 /* --- contexts ---------------------------------------------------------------------------------------------------- */

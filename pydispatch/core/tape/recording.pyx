@@ -1,5 +1,7 @@
 # Recording: calls become nodes of the tape.
 
+cdef Py_ssize_t LARGEST_UNCOUNTED = 1 << 12         # bytes of results whose nodes the garbage collector need not count
+
 
 def with_grad_mode(bint on, function, *args):
     """Call a function with recording on the tape enabled or disabled."""
@@ -353,11 +355,17 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
     if derivative.symmetric and frame.values[0] == frame.values[1] and targets is None and copies is None:
         node.flags |= SAME
     node.sequence = next_sequence()
+    if was_just_left_uncounted(<PyObject*>node) and (result == NULL or is_large(result)):
+        count_object(<PyObject*>node)       # cycles must not hold much memory for long
     if needs:
         save(node, signature, frame, needs, state, copies)
     if state.anomaly:
         upcalls.note_origin(node)
     return node
+
+
+cdef inline bint is_large(PyObject* array) noexcept:
+    return Py_TYPE(array) != &PyArray_Type or PyArray_NBYTES(<PyArrayObject*>array) > LARGEST_UNCOUNTED
 
 
 cdef inline void add_edge(TapeNode node, Py_ssize_t k, Tensor value, list edges):
@@ -756,6 +764,17 @@ cdef void unsave_dying "unsave_dying"(PyObject* node) noexcept:
 
 free_node = (<vectorcallable*>TapeNode).tp_dealloc
 (<vectorcallable*>TapeNode).tp_dealloc = dealloc_node
+
+
+cdef void count_seldom(type cls) noexcept:
+    (<vectorcallable*>cls).tp_alloc = allocate_seldom_counted
+    (<vectorcallable*>cls).tp_free = free_seldom_counted
+
+
+count_seldom(TapeNode)
+count_seldom(GradientSlot)
+count_seldom(Memory)
+count_seldom(Tensor)
 
 
 # --- squares of results with a kink: autograd/kinks.py
