@@ -84,6 +84,23 @@ def caller_site(n_ours: int = 0) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+class CallerSites:
+    """Finds the `caller_site` of many calls. Calls by the same instruction share one text."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[CodeType, str]] = {}      # which keeps the code, and so its id
+
+    def find(self, n_ours: int) -> str:
+        """Return the site, like `caller_site`."""
+        frame = sys._getframe(frames_to_caller(2 + n_ours) - 1)
+        code = frame.f_code
+        key = id(code), frame.f_lasti
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = code, f"{code.co_filename}:{frame.f_lineno}"
+        return known[1]
+
+
 def calling_code() -> tuple[str, str]:
     """Return the file and function of the user's call, which stay the same when that code runs again, even if edited.
 

@@ -14,7 +14,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch.compiling.arithmetic import ELEMENTARY
 from pydispatch.compiling.steps import CallStep, LoopStep, Step
-from pydispatch.compiling.values import Array, Storage, Value, broadcast_strides
+from pydispatch.compiling.values import Array, Storage, Value, strides_over
 from pydispatch.tracing import Graph
 from pydispatch.tracing.numbers import TracedNumber
 
@@ -50,6 +50,7 @@ class Builder:
         self.notes: list[str] = []          # reasons why functions that operators call could not become plans
         self.folded = 0
         self._known: dict[Any, Value] = {}
+        self._has_negatives = False         # whether a negative was ever taken
         self._repeated: dict[Any, Value] = {}
 
     # --- values ---
@@ -152,9 +153,7 @@ class Builder:
         """Add a loop over the elements of the output. The inputs are broadcast to its shape."""
         if output.template.size:        # equals add_loop, inlined because most steps are made here
             shape, operands = output.shape, (*inputs, output)
-            self.steps.append(LoopStep(
-                loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
-                self.site))
+            self.steps.append(LoopStep(loop, operands, shape, strides_over(shape, operands), name, self.site))
         return output
 
     def add_loop(
@@ -163,8 +162,8 @@ class Builder:
     ) -> None:
         """Add a loop over a shape, to which the operands are broadcast. It writes to the last `n_out` of them."""
         self.steps.append(LoopStep(
-            loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), name,
-            self.site, n_out=n_out, is_elementwise=is_elementwise))
+            loop, operands, shape, strides_over(shape, operands), name, self.site, n_out=n_out,
+            is_elementwise=is_elementwise))
 
     def cast(self, value: Value, dtype: np.dtype[Any]) -> Value:
         """Return the value in another dtype."""
@@ -223,17 +222,17 @@ class Builder:
             value.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
         if function is np.power and dtypes[0].kind in "iu":
             raise CannotLowerError("powers of integers may raise")
-        shape = common_shape([value.template.shape for value in values if isinstance(value, Value)])
+        shape = common_shape([value.shape for value in values if isinstance(value, Value)])
         if self.can_fold(values, shape, dtypes[-1]) and is_quiet(function, values):
             return self.fold(function, *[self.as_value(value, dtype)
                                          for value, dtype in zip(values, dtypes[:-1], strict=True)])
-        operands = [value if isinstance(value, Value) and value.template.dtype is dtype else self.as_value(value, dtype)
+        operands = [value if isinstance(value, Value) and value.dtype is dtype else self.as_value(value, dtype)
                     for value, dtype in zip(values, dtypes, strict=False)]
         if function in INVOLUTIONS and operands[0].is_whole:
             known = self.known_result((function, operands[0].storage))
             if known is not None and (known.shape, known.dtype) == (shape, dtypes[-1]):
                 return known        # type: ignore[no-any-return]
-        if dtypes[-1].kind == "f" and function in WITHOUT_NEGATIVE:
+        if self._has_negatives and function in WITHOUT_NEGATIVE and dtypes[-1].kind == "f":
             function, operands = self._without_negative(function, operands)
         if function in IDENTITIES and dtypes[-1].kind != "c":   # inf * (1+0j) contains a nan
             number, n_operands = IDENTITIES[function]
@@ -244,6 +243,7 @@ class Builder:
             ("ufunc", function, loop[2]), operands, self.fresh(shape, dtypes[-1]), function.__name__)
         if function in INVOLUTIONS:
             self.note_result((function, result.storage), operands[0])
+            self._has_negatives = True
         return result
 
     def ufunc_of_several(self, function: np.ufunc, values: Sequence[Any]) -> tuple[Value, ...]:

@@ -256,7 +256,10 @@ class Compiled(CompiledFunction):
                     self._general_hits += counts
                     return program, known
             with GarbageKept():
-                return self._compiled(arguments)
+                program, known = self._compiled(arguments)
+                if counts and arguments.is_plain:
+                    _ = program.run     # compiled before garbage is collected again, which goes through the graph
+                return program, known
 
     def _ways(self, arguments: _Arguments) -> Iterator[_Arguments]:
         """Yield the arguments, and those with the numbers that vary as arrays."""

@@ -149,6 +149,9 @@ class LoopStep(Step):
     def iteration(self) -> Iteration:
         """Return the outer axes' extents and strides, then the loop's sizes and strides. Do not change the lists."""
         if self._iteration is None:
+            if len(self.shape) == 1 and self.shape[0] != 1 and not self.core_sizes:     # the commonest case
+                self._iteration = [], [], list(self.shape), [strides[0] for strides in self.strides]
+                return self._iteration
             extents, strides = coalesced(self.shape, self.strides)
             self._iteration = (
                 extents[:-1], strides[:-1], [extents[-1], *self.core_sizes], [*strides[-1], *self.core_strides])
@@ -186,8 +189,9 @@ class LoopStep(Step):
                 for i, (value, row) in enumerate(zip(self.operands, self.row_strides(mode), strict=True))]
 
     def reads_where_it_writes(self, result: Storage, given: Storage) -> bool:
+        written, itemsize = self.strides[-1], self.operands[-1].dtype.itemsize
         return self.is_elementwise and all(
-            value.is_whole and strides == self.strides[-1] for value, strides in zip(
+            strides == written and value.dtype.itemsize == itemsize and value.is_whole for value, strides in zip(
                 self.operands, self.strides, strict=True) if value.storage.final() in (result, given))
 
     def lines(self, indent: str) -> Iterator[str]:

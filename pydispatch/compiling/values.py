@@ -46,28 +46,18 @@ class Value:
     """An array of a plan under construction: its storage, and a template.
 
     The template is an array that lies in `storage.owner` as this one will lie in the storage, `offset` bytes from its
-    beginning. `constant` is the array itself if it is known now.
+    beginning. `shape` and `dtype` are the template's. `constant` is the array itself if it is known now.
     """
 
-    __slots__ = ("constant", "offset", "storage", "template")
+    __slots__ = ("constant", "dtype", "offset", "shape", "storage", "template")
 
     def __init__(self, storage: Storage, template: Array, constant: Array | None = None) -> None:
         self.storage = storage
         self.template = template
+        self.shape: tuple[int, ...] = template.shape
+        self.dtype: np.dtype[Any] = template.dtype
         self.constant = constant
         self.offset: int = 0 if template is storage.owner else _core.address(template) - storage.address
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
-        shape: tuple[int, ...] = self.template.shape
-        return shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The dtype of the array."""
-        dtype: np.dtype[Any] = self.template.dtype
-        return dtype
 
     @property
     def is_whole(self) -> bool:
@@ -101,21 +91,18 @@ class Value:
         return f"{self.start}:{self.dtype.char if self.dtype.kind in 'SUV' else self.dtype}[{extents}]{layout}"
 
 
-def broadcast_strides(template: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of an array that is broadcast to a shape."""
-    if template.shape == shape:
-        return template.strides
-    missing = len(shape) - template.ndim
-    return (0,) * missing + tuple([
-        0 if extent == 1 else stride for extent, stride in zip(template.shape, template.strides, strict=True)])
+def strides_over(shape: tuple[int, ...], values: Sequence[Value]) -> tuple[tuple[int, ...], ...]:
+    """Return the strides of each of the values when it is broadcast to a shape."""
+    return tuple([
+        value.template.strides if value.shape == shape else (0,) * (len(shape) - len(value.shape)) + tuple([
+            0 if extent == 1 else stride for extent, stride in zip(value.shape, value.template.strides, strict=True)])
+        for value in values])
 
 
 def coalesced(
     shape: Sequence[int], strides: Sequence[Sequence[int]]
 ) -> tuple[list[int], list[list[int]]]:
     """Return the same iteration with as few axes as possible: (extents, strides axis by axis)."""
-    if len(shape) == 1 and shape[0] != 1:       # the commonest case, with nothing to do
-        return [shape[0]], [[of_operand[0] for of_operand in strides]]
     axes = [(extent, [of_operand[axis] for of_operand in strides])
             for axis, extent in enumerate(shape) if extent != 1]
     merged: list[tuple[int, list[int]]] = []

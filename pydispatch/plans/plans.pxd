@@ -39,7 +39,7 @@ cdef int check_loops() except -1
 cdef void name_raised(PlanRun* run, PlanStep* step) noexcept nogil
 # clear the exception of a row of small loops, which then run one by one. Return False if there is none
 cdef bint forget_raised(PlanRun* run) noexcept nogil
-cdef tuple axes_of_positions(loop)
+cdef tuple axes_of_positions(tuple loop)
 # the kinds of loops over single elements
 cdef frozenset POSITION_LOOPS
 cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1

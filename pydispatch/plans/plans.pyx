@@ -59,6 +59,7 @@ cdef class Plan:
         cdef cnp.npy_intp* free
         cdef Room* used             # the bytes that each operand uses, at the index of its buffer among the numbers
         cdef Py_ssize_t i, needed = 1
+        cdef tuple parts
         self.described = (inputs, constants, results, n_entries, arena_size, steps, calls, n_threads, donated)
         check_arrays(inputs, constants, results, donated)
         self.donated = donated
@@ -78,13 +79,15 @@ cdef class Plan:
         for described in steps:
             if type(described) is not tuple or len(described) != 12:
                 raise TypeError(f"{described!r} is not a step of a plan")
-            name, site = described[11]
+            parts = <tuple>described
+            name, site = parts[11]
             labels.append((<bytes?>name.encode(), site))
-            needed += len(axes_of_positions(described[2]))
-            for numbers in described[3:10]:
+            needed += len(axes_of_positions(parts[2]))
+            for i in range(3, 10):
+                numbers = parts[i]
                 if type(numbers) is not tuple:
                     raise TypeError(f"a step has {numbers!r}, expected a tuple of numbers")
-                needed += len(numbers)
+                needed += len(<tuple>numbers)
         self.labels = tuple(labels)
         self.n_steps = len(steps)
         self.steps = <PlanStep*>PyMem_RawMalloc((self.n_steps + 1) * sizeof(PlanStep))
@@ -150,6 +153,7 @@ cdef class Plan:
 cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** free) except -1:
     """Fill in one step from its description. Store its numbers at `free`, which moves past them."""
     cdef PlanStep* step = &plan.steps[i]
+    cdef tuple loop, buffers, offsets, extents, strides, sizes, inner_steps, numbers
     kind, n_inside, loop, buffers, offsets, extents, strides, sizes, inner_steps, numbers, work, _ = described
     step.kind, step.n_inside, step.work = kind_named(kind), n_inside, work
     if len(numbers) < step.kind.n_fields:
@@ -177,8 +181,8 @@ cdef int lay_out_step(Plan plan, Py_ssize_t i, tuple described, cnp.npy_intp** f
     step.steps = put_numbers(free, inner_steps)
     step.numbers = put_numbers(free, numbers)
     step.long_axis = long_axis_of(step, loop)
-    if loop is not None and loop[0] == "ufunc" and loop[1] is numpy.matmul and loop[2][0] == cnp.NPY_DOUBLE and (
-            len(sizes) == 4 and len(inner_steps) == 9):
+    if loop is not None and len(sizes) == 4 and len(inner_steps) == 9 and (
+            loop[0] == "ufunc" and loop[1] is numpy.matmul and loop[2][0] == cnp.NPY_DOUBLE):
         take_small_product(step)
     step.row_sum = NULL
     if len(extents) == 1 and len(strides) == len(inner_steps) == 3 and len(sizes) == 1:
@@ -191,7 +195,7 @@ cdef enum:
     LONGEST_SHORT_ROW = 8       # elements. A call takes as long as about eight strided ones
 
 
-cdef int long_axis_of(PlanStep* step, loop) except -2:
+cdef int long_axis_of(PlanStep* step, tuple loop) except -2:
     """Return the longest outer axis if the loop's own axis is short and the order of axes changes no bit, else -1.
 
     NumPy adds up fewer than eight numbers one by one.
@@ -211,7 +215,7 @@ cdef enum:
     LONGEST_ROW = 1 << 12       # bytes: along longer ones, the processor fetches rows better than columns
 
 
-cdef int find_row_sum(PlanStep* step, loop) except -1:
+cdef int find_row_sum(PlanStep* step, tuple loop) except -1:
     """Note the function that adds rows of adjacent elements to one row, if a step does that."""
     cdef cnp.npy_intp size
     if loop is None or step.n_operands != 3 or loop[0] != "ufunc" or loop[1] is not numpy.add:
@@ -236,9 +240,11 @@ cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, tuple numbers) except NULL:
     return first
 
 
-cdef tuple axes_of_positions(loop):
+cdef tuple axes_of_positions(tuple loop):
     """Return the data of a loop about the axes of positions or the offsets of weights, or () for other loops."""
-    return loop[2] if loop is not None and (loop[0] in POSITION_LOOPS or loop[0] == "filter") else ()
+    if loop is None or loop[0] == "ufunc" or not (loop[0] in POSITION_LOOPS or loop[0] == "filter"):
+        return ()
+    return loop[2]
 
 
 cdef frozenset POSITION_LOOPS = frozenset(["pick", "put", "put_sum"])

@@ -7,7 +7,8 @@
 cdef enum:
     MOST_ELEMENTS = 16          # of an operation. Beyond that, NumPy's vector instructions save more than a call costs
     MOST_WORK = 1 << 10         # elements of a loop that code calls
-    MOST_IN_ROW = 1 << 11       # loops
+    MOST_IN_BODY = 1 << 11      # loops of a row that is the body of a repetition
+    MOST_IN_ROW = 1 << 8        # loops of any other row. Each is compared with all loops before it
     MOST_PUT_INTO = 1 << 12     # bytes of an array of which a loop writes some elements, since rows save all
     MOST_IN_CODE = 4            # operands of a loop
     MOST_WORDS = 6              # of a loop in code
@@ -50,7 +51,7 @@ cdef class CodeWriter:
     cdef int form_of_first, chain               # codes of these links, one digit of base four for each
 
     def __cinit__(self, Plan plan not None, tuple described not None):
-        cdef Py_ssize_t most = MOST_IN_CODE * min(<Py_ssize_t>MOST_IN_ROW, plan.n_steps)
+        cdef Py_ssize_t most = MOST_IN_CODE * min(<Py_ssize_t>MOST_IN_BODY, plan.n_steps)
         self.plan, self.described = plan, described
         self.used = self.read = self.written = NULL
         self.read = <Used*>PyMem_RawMalloc(most * sizeof(Used))
@@ -71,7 +72,7 @@ cdef class CodeWriter:
         while i < self.plan.n_steps:
             step = &self.plan.steps[i]
             if step.kind == LOOP_STEP:
-                stop = self.end_of_row(i)
+                stop = self.end_of_row(i, MOST_IN_ROW)
                 if stop > i:
                     self.write_row(i, stop, NULL)
                 i = max(stop, i + 1)
@@ -81,10 +82,10 @@ cdef class CodeWriter:
                 i += 1
         return 0
 
-    cdef Py_ssize_t end_of_row(self, Py_ssize_t i) noexcept:
-        """Return the index after the small loops from index `i` on that belong to one body."""
+    cdef Py_ssize_t end_of_row(self, Py_ssize_t i, Py_ssize_t most) noexcept:
+        """Return the index after the small loops from index `i` on, at most so many, that belong to one body."""
         cdef Py_ssize_t stop = i
-        while (stop - i < MOST_IN_ROW and not (stop > i and self.plan.steps[stop].begins_row)
+        while (stop - i < most and not (stop > i and self.plan.steps[stop].begins_row)
                and self.can_join(&self.plan.steps[stop])):
             stop += 1
         return stop
@@ -99,7 +100,7 @@ cdef class CodeWriter:
     cdef bint write_repeated(self, Py_ssize_t i) except -1:
         """Write one row for the whole body of a repetition, if it can be one."""
         cdef Py_ssize_t n = self.plan.steps[i].n_inside
-        return (n > 0 and self.end_of_row(i + 1) == i + 1 + n
+        return (n > 0 and self.end_of_row(i + 1, MOST_IN_BODY) == i + 1 + n
                 and self.write_row(i + 1, i + 1 + n, &self.plan.steps[i]))
 
     cdef bint write_row(self, Py_ssize_t i, Py_ssize_t stop, PlanStep* repetition) except -1:
@@ -492,7 +493,7 @@ cdef inline bint overlap(Used* one, Used* other) noexcept:
 cdef bint is_within(Used* use, Used* known, Py_ssize_t n) noexcept:
     """Return whether one of the known uses contains all of the bytes."""
     cdef Py_ssize_t i
-    for i in range(n):
+    for i in range(n - 1, -1, -1):
         if known[i].buffer == use.buffer and known[i].first <= use.first and use.after <= known[i].after:
             return True
     return False

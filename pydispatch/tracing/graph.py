@@ -28,6 +28,9 @@ T = TypeVar("T")
 NAMES: dict[OpOverload, str] = {}
 """The names of nodes that call operators which are never removed."""
 
+NO_KEYWORDS: dict[str, Any] = {}
+"""The keyword arguments of nodes that have none. Never changed."""
+
 
 class Node:
     """One value of a graph and the call that makes it.
@@ -46,8 +49,8 @@ class Node:
         self.name = name
         self._target = target
         self._args: tuple[Any, ...] = ()
-        self._kwargs: dict[str, Any] = {}
-        self._inputs: list[Node] = []       # a copy, since a list in the arguments can be changed
+        self._kwargs = NO_KEYWORDS
+        self._inputs: tuple[Node, ...] = ()     # a copy, since a list in the arguments can be changed
         self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
         self.prev: Node | None = None
@@ -111,7 +114,7 @@ class Node:
         """Set arguments that are known to be valid. `inputs` are the nodes in them."""
         for node in self._inputs:
             del node.users[self]
-        self._args, self._kwargs, self._inputs = args, kwargs, list(inputs)
+        self._args, self._kwargs, self._inputs = args, kwargs, tuple(inputs)
         for node in inputs:
             node.users[self] = None
         self._live_graph().note_change()
@@ -337,7 +340,7 @@ class Graph:
     ) -> Node:
         """Add a call with arguments that are known to be valid. `inputs` are the nodes in them."""
         node = self._new_node("call_function", self._name_of_call(target), target)
-        node._args, node._kwargs, node._inputs = args, kwargs, list(inputs)
+        node._args, node._kwargs, node._inputs = args, kwargs or NO_KEYWORDS, tuple(inputs)
         for used in inputs:
             used.users[node] = None
         return self._linked(node)

@@ -36,6 +36,10 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """Return `wanted` as an identifier, with a number at its end if it is taken."""
+        if type(wanted) is str and wanted in self._last and wanted in self._taken and not wanted[-1].isdigit():
+            name = self._numbered(wanted)       # the commonest case: another call of an operator
+            self._taken.add(name)
+            return name
         name = str.__str__(wanted)          # for a subclass of str, the text itself
         if not (name.isascii() and name.isidentifier()):
             name = re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -24,7 +24,7 @@ from pydispatch._core import ActiveMode, MetaArray, OpOverload, Shell, Tensor, W
 from pydispatch._registry.backends import is_like_numpy
 from pydispatch._registry.conversions import user_call, way_instead, written_in_trace
 from pydispatch._registry.tables import has_state
-from pydispatch._sites import caller_site
+from pydispatch._sites import CallerSites, caller_site
 from pydispatch.autograd.captures import in_reach, sources_in_reach, tensors_in_reach
 from pydispatch.autograd.function import FunctionCall
 from pydispatch.autograd.randomness import bits_of, for_another_context, generator_here, note_state_of, sources
@@ -334,6 +334,7 @@ class TraceMode(DispatchMode):
         self._objects: dict[int, tuple[Any, Node]] = {}     # by `_identity` of an object that is not an array
         self._roots = roots                     # the traced function and its arguments
         self._since = _core.next_number()
+        self._sites = CallerSites()
         self._known: set[int] = set()           # ids of arrays that were computed only from constants
         self._constant_calls: set[Node] = set()     # that depend on no argument
         self._values: dict[Node, Any] = {}      # of constants, as far as they were needed: up to `_last_run`
@@ -547,7 +548,7 @@ class TraceMode(DispatchMode):
         node = self.graph.add_call(func, node_args, node_kwargs, inputs)
         if known:
             self._constant_calls.add(node)
-        node.meta["site"] = caller_site(2)
+        node.meta["site"] = self._sites.find(2)
         checks = _ResultChecks(written, arrays, known)
         if self._compares_shapes and not known:
             checks.shapes = has_shape_of_data(func, args, kwargs, self._is_known)
@@ -832,7 +833,9 @@ class TraceMode(DispatchMode):
             check.meta["site"] = node.meta["site"]
         if checks.known:
             self._known.add(id(array))
-        if not checks.lies_in_passed(array):
+        if type(array) is Shell and array.base is None:
+            self._made.add(id(array))
+        elif not checks.lies_in_passed(array):
             self._made.add(id(_owner(array)))
         if type(result) is not FakeTensor and _desugars(result):
             self._subclass_nodes[id(result)] = result
@@ -1035,8 +1038,6 @@ class _ResultChecks:
 
     def lies_in_passed(self, array: Any) -> bool:
         """Return whether a result that has no node lies in the memory of an array that was passed."""
-        if type(array) is Shell and array.base is None:
-            return False
         owner = _owner(array)
         return any(_owner(bottom_of(value)) is owner for value in self.passed)
 

@@ -11,9 +11,9 @@ same terms.
 from __future__ import annotations
 
 import bisect
-import heapq
 from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
+from operator import itemgetter
 
 from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.steps import BlocksStep, LoopStep, Step, can_share_memory
@@ -64,11 +64,11 @@ def donations(builder: Builder, results: Sequence[Value], steps: Sequence[Step])
     return tuple(found) if any(number >= 0 for number in found) else ()
 
 
-_Earlier = tuple[int, int, Storage, BlocksStep | None]
-"""(first time, last time, storage, blocks): the condition for taking the place of another storage.
+_Writer = tuple[int, int, Sequence[Storage], LoopStep | BlocksStep]
+"""(first time, last time, other storages, step): the condition for taking the place of another storage.
 
-A storage first needed at the first time may take the place if the other one is last needed at the last time. If blocks
-are given instead of None, they must also read where they write.
+A storage first needed at the first time may take the place if the other one is last needed at the last time, and the
+step reads where it writes. The others of a loop are those that it reads, and not listed.
 """
 
 
@@ -79,53 +79,60 @@ class Arena:
         self._first: dict[Storage, int] = {}
         self._last: dict[Storage, int] = {}
         self._sizes: dict[Storage, int] = {}
-        self._taken_over: dict[Storage, list[_Earlier]] = {}
+        self._writers: dict[Storage, _Writer] = {}
         self.time = 0
 
     def place(self, steps: Sequence[Step]) -> int:
         """Set the offsets of all storages of the arena, and return its size in bytes."""
         self.walk(steps)
         held: dict[Storage, int] = {}                   # the storages that are needed now, and where they end
-        ends: list[tuple[int, int, Storage]] = []       # (last time, order, storage), a heap
-        gaps = Gaps()
-        for order, storage in enumerate(sorted(self._first, key=self._first.__getitem__)):
-            start, nbytes = self._first[storage], self._sizes[storage]
-            while ends and ends[0][0] < start:
-                ended = heapq.heappop(ends)[2]
-                if ended in held:
-                    gaps.free(ended.offset, held.pop(ended))
-            taken = self._place_taken_over(storage, held)
+        ends: dict[int, list[Storage]] = defaultdict(list)      # by the last time at which they are needed
+        time, gaps = 0, Gaps()
+        for storage, start in sorted(self._first.items(), key=itemgetter(1)):
+            while time < start:
+                if time in ends:
+                    for ended in ends.pop(time):
+                        if ended in held:
+                            gaps.free(ended.offset, held.pop(ended))
+                time += 1
+            taken = self._place_taken_over(storage, held) if storage in self._writers else None
             if taken is not None:
                 storage.offset = taken.offset
                 held[storage] = held.pop(taken)
             else:
+                nbytes = self._sizes[storage]
                 storage.offset = gaps.take(nbytes)
                 held[storage] = storage.offset + nbytes
-            heapq.heappush(ends, (self._last[storage], order, storage))
+            ends[self._last[storage]].append(storage)
         return max(gaps.top, ALIGNMENT)
 
     def _place_taken_over(self, storage: Storage, held: Container[Storage]) -> Storage | None:
         """Return a storage that is needed now and whose place this storage may take, or None."""
-        start, nbytes = self._first[storage], self._sizes[storage]
-        for first, last, other, blocks in self._taken_over.get(storage, ()):
-            if (first == start and self._last.get(other) == last and self._sizes[other] == nbytes and other in held
-                    and (blocks is None or blocks.reads_where_it_writes(storage, other))):
+        first, last, others, step = self._writers[storage]
+        if first != self._first[storage]:
+            return None
+        if isinstance(step, LoopStep):
+            others = [value.storage.final() for value in step.operands[:-step.n_out]]
+        for other in others:
+            if self._last.get(other) == last and other in held and self._sizes[other] == self._sizes[storage] and (
+                    step.reads_where_it_writes(storage, other)):
                 return other
         return None
 
     def touch(self, storages: Iterable[Storage], sizes: dict[Storage, int] | None = None) -> None:
         """Note that these storages are needed now. `sizes` are those of local ones, in bytes."""
+        first, last, time = self._first, self._last, self.time
         for storage in storages:
             if storage.kind != "arena":
                 if storage.behind:
                     self.touch([part.final() for part in storage.behind])
                 continue
-            if storage not in self._first:
-                self._first[storage] = self.time
+            if storage not in first:
+                first[storage] = time
                 nbytes = storage.nbytes if sizes is None else sizes.get(storage, storage.nbytes)
                 # with a gap, because some of NumPy's loops round differently if one array begins where another ends
                 self._sizes[storage] = (nbytes // ALIGNMENT + 1) * ALIGNMENT
-            self._last[storage] = self.time
+            last[storage] = time
 
     def walk(self, steps: Sequence[Step]) -> None:
         """Note the lifetimes of the storages of steps."""
@@ -137,17 +144,9 @@ class Arena:
         """Note that a loop reads and writes its operands now."""
         read, written = step.accesses()
         self.touch(read, sizes)
-        output = step.operands[-1]
-        storage = output.storage if output.storage.instead is None else output.storage.final()
-        if storage.kind == "arena" and step.is_elementwise and output.is_whole:
-            itemsize, written_strides = output.template.itemsize, step.strides[-1]
-            fits: dict[Storage, bool] = {}      # whether each element is read where the output is written
-            for value, strides in zip(step.operands[:-step.n_out], step.strides, strict=False):
-                other = value.storage if value.storage.instead is None else value.storage.final()
-                if other.kind == "arena":
-                    fits[other] = fits.get(other, True) and (
-                        strides == written_strides and value.template.itemsize == itemsize and value.is_whole)
-            self._taken_over[storage] = [(self.time, self.time, other, None) for other, fit in fits.items() if fit]
+        storage = step.operands[-1].storage.final()
+        if step.is_elementwise and storage not in self._first:
+            self._writers[storage] = self.time, self.time, (), step
         self.touch(written, sizes)
 
     def extend_over_blocks(self, step: BlocksStep) -> None:
@@ -156,12 +155,11 @@ class Arena:
         start = self.time - 1 - len(step.steps)
         read, written = step.accesses()
         around = [storage for storage in read | written if storage not in step.local and storage in self._last]
-        before: list[_Earlier] = [
-            (start, self.time, storage, step) for storage in around if self._first[storage] < start]
+        before = [storage for storage in around if self._first[storage] < start]
         sums = {inner.operands[1].storage for inner in step.steps if inner.loop[0] == "sum_part"}
         for storage in around:
             if self._first[storage] > start and storage not in sums:        # sums of parts use little of their memory
-                self._taken_over[storage] = before
+                self._writers[storage] = start, self.time, before, step
             self._last[storage] = self.time
             self._first[storage] = min(self._first[storage], start)
         for storage in step.local:      # loops are not fused if bools lie where other elements do
