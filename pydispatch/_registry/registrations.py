@@ -510,14 +510,15 @@ def assign_item(items: dict[K, Any], name: K, value: object) -> None:
 
 def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
     """Add registrations to one operator, mark its table as stale, and return the first registration."""
+    text = str(name)
     if is_outside(handle):
-        outside.add(str(name))
+        outside.add(text)
     handles: tuple[OperatorHandle, ...] = (handle, *others)
-    op = operators.get(str(name)) or OpOverload(name)
+    op = operators.get(text) or OpOverload(name)
     shown = None
     if any(isinstance(handle, DefinitionHandle) for handle in handles):
         shown = packets.get(name.namespace or "", {}).get(name.name) or OpOverloadPacket(name.qualified)
-    _core.put_in_force(operators, packets, str(name), op, handles, shown)
+    _core.put_in_force(operators, packets, text, op, handles, shown)
     return handle
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import RegistrationError, SchemaError, UnknownKeyError
@@ -15,7 +15,6 @@ from pydispatch.schema.frozen import described
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@runtime_checkable
 class Definition(Protocol):
     """An object with an operator, such as the one that `custom_op` returns."""
 
@@ -32,14 +31,13 @@ def name_of(target: Target) -> OperatorName:
         return parse_name(target)
     if isinstance(target, OpOverloadPacket):
         return _name_of_packet(target)
-    if isinstance(target, Definition):
-        target = target.operator
-    if not isinstance(target, OpOverload):
+    op = target if isinstance(target, OpOverload) else getattr(target, "operator", None)
+    if not isinstance(op, OpOverload):
         raise SchemaError(
             f"unexpected type for op: {described(target)}\n"
             'name the operator: "ns::name", pydispatch.ops.ns.name, or what custom_op returned'
         )
-    name: OperatorName = target.name
+    name: OperatorName = op.name
     return name
 
 
