@@ -567,7 +567,7 @@ SELECTION = ints([0, 2], [2, 2])
 
 POINTS: dict[str, list[Sample]] = {
     "power": [
-        *(call(LINE, exponent) for exponent in (0, 1, 2, 3, -1, True, 2.0, ints(0, 1, 2, -3))),
+        *(call(LINE, exponent) for exponent in (0, 1, 2, 3, 4, -1, True, 2.0, 3.0, ints(0, 1, 2, -3))),
         *(call(np.array([0.0, -1.5]), exponent) for exponent in (0, 1, 2, 3, 2.0, np.array([2, 0], np.uint8))),
         call(np.array([0.0, -1.5]), np.array([True, False])), call(2, LAYERS), call(2.5, LAYERS), call(1j, LAYERS),
         call(np.array([100], np.int8), LAYERS), call(LAYERS + 0.2j, 3), call(LAYERS + 0.2j, LAYERS - 0.1j),
