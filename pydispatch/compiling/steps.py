@@ -171,9 +171,9 @@ class LoopStep(Step):
         return frozenset(modes)
 
     def _follow_each_other(self, strides: Sequence[int]) -> bool:
-        """Return whether each operand's elements are adjacent in memory, or all the same one."""
+        """Return whether each operand's elements are adjacent, parts of such complex numbers, or all the same one."""
         for stride, value in zip(strides, self.operands, strict=True):
-            if stride and stride != value.template.itemsize:
+            if stride and stride != value.template.itemsize and stride != 2 * value.template.itemsize:
                 return False
         return True
 

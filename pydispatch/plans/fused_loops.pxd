@@ -10,8 +10,12 @@ cdef extern from "plans/src/fused_loops.h":
     ctypedef enum FusedWay:
         NOT_FUSED, BY_FORMS, ON_ONE, ON_TWO, AS_TEST, ON_BOOLS, AS_CHOICE, AS_MOVE
     int CODE_OF_ROWS(int type, int operation, int form) nogil
+    enum:
+        CONJUGATE_PAIRS
     FusedWay fused_way(int operation, int type) noexcept nogil
+    FusedWay fused_way_of_pairs(int operation, int* code) noexcept nogil
     int bytes_of_fused() noexcept nogil
+    bint multiplies_pairs(PyUFuncGenericFunction function, void* data, int size) noexcept nogil
     void finish_streams() noexcept nogil
     cnp.npy_intp width_of_fused(int size) noexcept nogil
     ctypedef struct StandaloneLoop:

@@ -6,7 +6,11 @@
 # read.
 #
 # Elements in registers are floats or integers of one size. Bools, and casts to and from half of the size, go by memory.
-# The rows of arrays that are broadcast, or not in one piece, are taken one by one.
+# The rows of arrays that are broadcast, or not in one piece, are taken one by one. If only short rows that all others
+# share are broadcast, they fill vectors before the loops run, and all rows are taken in one piece.
+#
+# A complex number takes two elements in registers. Single complex numbers also fill vectors. Real and imaginary parts
+# are every second element of an array.
 #
 # If a plan reads and writes more than the caches hold, a result streams to memory past the caches. Otherwise its place
 # would be read into them before it is written, which takes the same time again. The part of it that later loops need is
@@ -15,7 +19,8 @@
 cdef enum:
     MOST_FUSED = 32            # loops
     MOST_KEPT = 4               # streaming results that later loops need
-    WORDS_OF_LOOP = 7           # two operands, which are fetched, the operation, and its result, which is kept as well
+    MOST_FILLED = 15            # complex numbers and short rows
+    WORDS_OF_LOOP = 14          # three operands, which are fetched and kept, the operation, and its result
     MOST_FUSED_WORDS = WORDS_OF_LOOP * MOST_FUSED + 1
     SHORTEST_ROW = 16           # elements
     KEPT_BYTES = 8 * 64         # bytes that the registers hold
@@ -33,8 +38,16 @@ cdef struct FusedLoop:         # what a loop does with the elements in registers
     int conversion, leave        # of a move: the code for elements in registers, or -1, and for its result
     int size                    # bytes of elements in registers, or 0 if there are none
     int[4] sizes                # bytes of an element of each operand
-    cnp.npy_intp length         # elements in a row
+    bint of_pairs               # whether registers hold a number's two parts
+    cnp.npy_intp length         # numbers in a row
     bint by_rows                # whether its rows are taken one by one
+    bint shares_row             # whether, apart from short rows that all others share, its rows follow each other
+
+cdef struct KeptOperand:
+    PlanStep* step              # or NULL
+    int operand                 # or -1: the bits that change the sign of an imaginary part
+
+cdef cnp.npy_uint64[2] SIGN_OF_SECOND = [0, <cnp.npy_uint64>1 << 63]     # for floats, the second one is a pair
 
 
 @cython.final
@@ -55,6 +68,8 @@ cdef class LoopFuser:
     cdef bint streams[MOST_FUSED]
     cdef int kept[MOST_FUSED]                      # the number of a result's kept vectors, or -1 if none are
     cdef int n_kept
+    cdef KeptOperand operands[MOST_FILLED + 1]     # numbers, and what one loop has left to take another operand
+    cdef int n_filled
 
     def __cinit__(self, Plan plan not None, tuple described not None):
         cdef double n_bytes = 0
@@ -80,37 +95,42 @@ cdef class LoopFuser:
         cdef FusedLoop* first = &self.loops[0]
         cdef FusedLoop* loop
         cdef Py_ssize_t k
-        cdef int size = 0
+        cdef int size = 0, n_filled = 0
         self.n_read = self.n_written = 0
         self.by_rows = False
         for k in range(i, min(after, i + MOST_FUSED)):
             loop = &self.loops[k - i]
             if not self.can_be_fused(&self.plan.steps[k], self.described[k][2], loop):
                 return k
-            if (loop.length != first.length or (size and loop.size and loop.size != size)
+            n_filled += self.plan.steps[k].n_operands - 1 if loop.of_pairs or loop.shares_row else 0
+            if (loop.length != first.length or loop.of_pairs != first.of_pairs or n_filled > MOST_FILLED
+                    or (size and loop.size and loop.size != size)
                     or not self.can_follow(blocks, &self.plan.steps[k], loop)):
                 return k
             size = max(size, loop.size)
-            self.by_rows = self.by_rows or loop.by_rows
+            self.by_rows = self.by_rows or loop.by_rows and not loop.shares_row
         return min(after, i + MOST_FUSED)
 
     cdef bint can_be_fused(self, PlanStep* step, tuple described, FusedLoop* loop) except -1:
         """Return whether this is a loop over elements in rows, or single numbers, that code can carry out."""
         cdef int k, n = step.n_operands
         cdef cnp.npy_intp distance = 0
-        if not find_fused_loop(described, loop):
+        if not find_fused_loop(described, loop) or loop.code == MULTIPLY_PAIRS and loop.of_pairs and (
+                not multiplies_pairs(step.function, step.data, loop.size)):
             return False
         loop.by_rows = step.numbers[0] == 0
-        if loop.by_rows and (step.n_axes != 1 or step.sizes[0] < SHORTEST_ROW):
-            return False
         loop.length = step.sizes[0] if loop.by_rows else step.numbers[0]
+        loop.shares_row = loop.by_rows and step.n_axes == 1 and shares_row(step, loop)
+        if loop.by_rows and (step.n_axes != 1 or loop.length < SHORTEST_ROW and not loop.shares_row):
+            return False
         for k in range(n):
             distance = step.steps[k]
-            if distance == 0 and k < n - 1 and (loop.sizes[k] == loop.size or loop.way == AS_CHOICE) and (
-                    loop.by_rows or step.numbers[1 + k] == 0):
+            if distance == 0 and k < n - 1 and (
+                    loop.sizes[k] == loop.size << loop.of_pairs or loop.way == AS_CHOICE) and (
+                    loop.by_rows and (not loop.of_pairs or step.strides[k] == 0) or step.numbers[1 + k] == 0):
                 continue
-            if distance != loop.sizes[k] or not (loop.by_rows or step.numbers[1 + n + k]
-                                                 or step.numbers[1 + k] == loop.length * distance):
+            if distance != loop.sizes[k] and not is_apart(step, k, loop) or not (
+                    loop.by_rows or step.numbers[1 + n + k] or step.numbers[1 + k] == loop.length * distance):
                 return False
         return not loop.by_rows or step.strides[n - 1] >= loop.length * distance
 
@@ -162,10 +182,14 @@ cdef class LoopFuser:
         cdef FusedLoops* fused = &self.plan.fused[self.n_found]
         cdef PlanStep* step
         cdef FusedLoop* loop
+        cdef FusedOperand* word
+        cdef KeptOperand* number
         cdef Py_ssize_t k
-        self.first, self.n_kept = i, 0
+        cdef int operand
+        self.first, self.n_kept, self.n_filled = i, 0, 0
         fused.n_steps, fused.words = stop - i, self.plan.fused_words + self.n_words
-        fused.size, fused.by_rows, fused.length = 0, self.by_rows, self.loops[0].length
+        fused.of_pairs = self.loops[0].of_pairs
+        fused.size, fused.by_rows, fused.length = 0, self.by_rows, self.loops[0].length << fused.of_pairs
         fused.has_streams = False
         self.find_held(i, stop)
         for k in range(i, stop):
@@ -173,6 +197,10 @@ cdef class LoopFuser:
             self.choose_stream(k, stop)
             fused.has_streams = fused.has_streams or self.streams[k - i]
         fused.size = fused.size or 8
+        fused.unit = width_of_fused(fused.size)
+        for k in range(i, stop):
+            if self.loops[k - i].shares_row and not self.by_rows:      # it begins again with the first vector
+                fused.unit = bytes_of_fused() // fused.size
         for k in range(i, stop):
             step, loop = &self.plan.steps[k], &self.loops[k - i]
             self.write_loop(step, loop, self.from_register[k - i])
@@ -186,6 +214,18 @@ cdef class LoopFuser:
                 self.put(LEAVE_ROW, step, step.n_operands - 1)
         self.put(END_OF_CODE, NULL, 0)
         fused.n_words = self.plan.fused_words + self.n_words - fused.words
+        fused.n_filled = self.n_filled
+        for operand in range(self.n_filled):
+            word = self.put(END_OF_CODE, NULL, 0)
+            word.buffer, word.kept, word.step = -1, MOST_KEPT + operand, 2 * fused.size
+            word.move = bytes_of_fused() // word.step
+            number = &self.operands[operand]
+            if number.operand < 0:
+                continue
+            put_place(word, number.step, number.operand)
+            if number.step.steps[number.operand]:
+                word.step = number.step.sizes[0] * number.step.steps[number.operand]
+                word.move = fused.unit // fused.length
         self.plan.steps[i].fused = fused
         self.n_found += 1
         return 0
@@ -242,21 +282,61 @@ cdef class LoopFuser:
     cdef int kept_of(self, PlanStep* step, int operand) noexcept:
         """Return the number of the kept vectors that a loop reads, or -1 if it reads them from memory."""
         cdef Py_ssize_t k
+        cdef int i
         cdef PlanStep* before
         for k in range(step - self.plan.steps - self.first):
             before = &self.plan.steps[self.first + k]
             if self.kept[k] >= 0 and is_same_operand(before, before.n_operands - 1, step, operand):
                 return self.kept[k]
+        for i in range(MOST_FILLED + 1):
+            before = self.operands[i].step
+            if (i < self.n_filled or i == MOST_FILLED) and before != NULL and (
+                    self.operands[i].operand == operand if operand < 0 or self.operands[i].operand < 0
+                    else is_same_operand(before, self.operands[i].operand, step, operand)):
+                return MOST_KEPT + i
         return -1
 
+    cdef int fill(self, PlanStep* step, int operand) noexcept:
+        """Return the number of vectors to keep that a number fills."""
+        self.operands[self.n_filled] = [step, operand]
+        self.n_filled += 1
+        return MOST_KEPT + self.n_filled - 1
+
+    cdef int prepare_operands(self, PlanStep* step, FusedLoop* loop, bint* held) except -1:
+        """Fill vectors with complex numbers and short rows. Take operands that are apart, and leave what was held."""
+        cdef int k, other, n = step.n_operands - 1
+        self.operands[MOST_FILLED].step = NULL
+        for k in range(n):
+            if held[k] or self.kept_of(step, k) >= 0:
+                continue
+            if (not self.by_rows and loop.by_rows and step.strides[k] == 0 if step.steps[k]
+                    else loop.of_pairs and loop.sizes[k] > 1):
+                self.fill(step, k)
+            elif is_apart(step, k, loop):
+                for other in range(n):
+                    if held[other]:
+                        self.operands[MOST_FILLED] = [step, other]
+                if self.operands[MOST_FILLED].step != NULL:
+                    self.put(LEAVE_ROW, NULL, 0).kept = MOST_KEPT + MOST_FILLED
+                self.put(TAKE_APART, step, k)
+                for other in range(n):
+                    held[other] = is_same_operand(step, k, step, other)
+        return 0
+
+    cdef bint is_number(self, PlanStep* step, int operand) noexcept:
+        """Return whether an operand is a number in memory. Vectors are kept of a complex one."""
+        return step.steps[operand] == 0 and self.kept_of(step, operand) < 0
+
     cdef int write_loop(self, PlanStep* step, FusedLoop* loop, bint* held) except -1:
+        cdef int kept
+        self.prepare_operands(step, loop, held)
         if loop.way == ON_BOOLS:
             self.put(loop.code, step, 0)
             self.put(END_OF_CODE, step, step.n_operands - 2)
             self.put(END_OF_CODE, step, step.n_operands - 1)
         elif loop.way == AS_MOVE:
             if not held[0]:
-                self.put(TAKE_NUMBER if step.steps[0] == 0 else loop.code, step, 0)
+                self.put(TAKE_NUMBER if self.is_number(step, 0) else loop.code, step, 0)
             if loop.conversion >= 0:
                 self.put(loop.conversion, NULL, 0)
             if loop.leave >= 0:
@@ -265,17 +345,22 @@ cdef class LoopFuser:
             if step.steps[0] == 0:
                 self.put_two(step, 1, held)
                 self.put(CHOOSE_ONE, step, 0)
-            elif held[2] and not held[1]:
+            elif held[2] and not held[1] and not loop.of_pairs:
                 self.put_other(step, 1, False)
                 self.put(CHOOSE_OTHER, step, 0)
             else:
                 self.put_two(step, 1, held)
-                self.put(CHOOSE, step, 0)
+                self.put(CHOOSE_PAIRS if loop.of_pairs else CHOOSE, step, 0)
         elif loop.way == BY_FORMS:
             self.write_by_forms(step, loop.code, held)
         elif loop.way == ON_ONE:
             if not held[0]:
                 self.put_first(step, 0)
+            if loop.of_pairs and loop.code == MULTIPLY_PAIRS:
+                self.put(OTHER_SAME, NULL, 0)
+            elif loop.code == CONJUGATE_PAIRS and loop.of_pairs:
+                kept = self.kept_of(step, -1)
+                self.put(OTHER_ROW, NULL, 0).kept = self.fill(step, -1) if kept < 0 else kept
             self.put(loop.code, NULL, 0)
         else:
             self.put_two(step, 0, held)
@@ -286,9 +371,9 @@ cdef class LoopFuser:
         if not held[0] and not held[1]:
             self.put_first(step, 0)
         if not held[1]:
-            self.put(CODE_OF_ROWS(OF_FLOATS, operation, VS if step.steps[1] == 0 else RM), step, 1)
+            self.put(CODE_OF_ROWS(OF_FLOATS, operation, VS if self.is_number(step, 1) else RM), step, 1)
         elif not held[0]:
-            self.put(CODE_OF_ROWS(OF_FLOATS, operation, SV if step.steps[0] == 0 else MR), step, 0)
+            self.put(CODE_OF_ROWS(OF_FLOATS, operation, SV if self.is_number(step, 0) else MR), step, 0)
         else:
             self.put(CODE_OF_ROWS(OF_FLOATS, operation, RR), NULL, 0)
         return 0
@@ -301,35 +386,35 @@ cdef class LoopFuser:
         else:
             if not held[operand]:
                 self.put_first(step, operand)
-            self.put_other(step, operand + 1, held[operand + 1])
+            self.put_other(step, operand + 1, is_same_operand(step, operand, step, operand + 1))
         return 0
 
     cdef int put_first(self, PlanStep* step, int operand) except -1:
-        self.put(TAKE_NUMBER if step.steps[operand] == 0 else TAKE_ROW, step, operand)
+        self.put(TAKE_NUMBER if self.is_number(step, operand) else TAKE_ROW, step, operand)
         return 0
 
     cdef int put_other(self, PlanStep* step, int operand, bint is_held) except -1:
         if is_held:
             self.put(OTHER_SAME, NULL, 0)
         else:
-            self.put(OTHER_NUMBER if step.steps[operand] == 0 else OTHER_ROW, step, operand)
+            self.put(OTHER_NUMBER if self.is_number(step, operand) else OTHER_ROW, step, operand)
         return 0
 
     cdef FusedOperand* put(self, int code, PlanStep* step, int operand) noexcept:
         """Write a word, with an operand of a step."""
         cdef FusedOperand* word
-        if (step != NULL and self.may_fetch and operand < step.n_operands - 1 and code != FETCH_ROW
-                and step.steps[operand] >= 4 and not step.numbers[1 + step.n_operands + operand]):
-            self.put(FETCH_ROW, step, operand)
+        cdef int kept = -1
+        if step != NULL and operand < step.n_operands - 1:
+            kept = self.kept_of(step, operand)
+            if (self.may_fetch and kept < 0 and code != FETCH_ROW and step.steps[operand] >= 4
+                    and not step.numbers[1 + step.n_operands + operand]):
+                self.put(FETCH_ROW, step, operand)
         word = &self.plan.fused_words[self.n_words]
         memset(word, 0, sizeof(FusedOperand))
-        word.code, word.kept = code, -1
-        if step != NULL:
-            word.buffer, word.offset = step.buffers[operand], step.offsets[operand]
-            word.row, word.is_local = step.numbers[1 + operand], step.numbers[1 + step.n_operands + operand]
-            word.step, word.move = step.steps[operand], move_of(step, operand)
-            if operand < step.n_operands - 1:
-                word.kept = self.kept_of(step, operand)
+        word.code, word.kept = code, kept
+        if step != NULL and kept < 0:
+            put_place(word, step, operand)
+            word.step, word.move = step.steps[operand] >> self.loops[0].of_pairs, move_of(step, operand)
         self.n_words += 1
         return word
 
@@ -372,6 +457,28 @@ cdef bint takes_rows(FusedLoop* loop, int operand) noexcept:
                 or loop.way == AS_MOVE and loop.code != TAKE_ROW)
 
 
+cdef bint is_apart(PlanStep* step, int operand, FusedLoop* loop) noexcept:
+    """Return whether an operand is every second element in memory."""
+    return (step.steps[operand] == 2 * loop.sizes[operand] and loop.sizes[operand] == loop.size
+            and operand < step.n_operands - 1 and takes_rows(loop, operand))
+
+
+cdef bint shares_row(PlanStep* step, FusedLoop* loop) noexcept:
+    """Return whether the rows of each operand follow each other, or are one that fits vectors several times."""
+    cdef int k
+    for k in range(step.n_operands):
+        if step.strides[k] != loop.length * step.steps[k] and (
+                step.strides[k] or k == step.n_operands - 1 or loop.of_pairs and loop.sizes[k] == 1):
+            return False
+    return bytes_of_fused() % (loop.length * (loop.size or 8) << loop.of_pairs) == 0
+
+
+cdef int put_place(FusedOperand* word, PlanStep* step, int operand) noexcept:
+    word.buffer, word.offset = step.buffers[operand], step.offsets[operand]
+    word.row, word.is_local = step.numbers[1 + operand], step.numbers[1 + step.n_operands + operand]
+    return 0
+
+
 cdef inline cnp.npy_intp move_of(PlanStep* step, int operand) noexcept nogil:
     """Return the bytes from one row of a block to the next."""
     return step.steps[operand] * step.numbers[0] if step.numbers[0] else step.strides[operand]
@@ -402,10 +509,12 @@ cdef bint is_same_operand(PlanStep* one, int of_one, PlanStep* other, int of_oth
 cdef bint find_fused_loop(tuple described, FusedLoop* loop) except -1:
     """Return whether fused loops can do what a loop does, wherever its elements are. Set all but where they are."""
     cdef int k, n, type, size, of_second, size_of_second
-    loop.size, loop.leave, loop.conversion = 0, -1, -1
+    loop.size, loop.leave, loop.conversion, loop.of_pairs = 0, -1, -1, False
     kind = described[0]
     if kind == "ufunc":
         types = described[2]
+        if cnp.PyTypeNum_ISCOMPLEX(types[0]):
+            return find_loop_of_pairs(described[1], types, loop)
         n = len(types)
         operation = OPERATIONS.get(described[1])
         if operation is None or operation >= N_ON_ELEMENTS or not 2 <= n <= 3 or n != described[1].nin + 1:
@@ -434,7 +543,21 @@ cdef bint find_fused_loop(tuple described, FusedLoop* loop) except -1:
             return False
     else:
         return False
+    if loop.size == 16:
+        loop.size, loop.of_pairs = 8, True
     return loop.way == ON_BOOLS or loop.size == 8 or loop.size == 4
+
+
+cdef bint find_loop_of_pairs(function, tuple types, FusedLoop* loop) except -1:
+    """Return whether fused loops can do what a universal function does with complex numbers. Set the same as above."""
+    cdef int k, size = itemsize_of_type(types[0])
+    for k in range(len(types)):
+        if types[k] != types[0]:
+            return False
+        loop.sizes[k] = size
+    loop.size, loop.of_pairs = size // 2, True
+    loop.way = fused_way_of_pairs(OPERATIONS.get(function, -1), &loop.code)
+    return loop.way != NOT_FUSED and size <= 16
 
 
 cdef bint find_element(int number, int* type, int* size) except -1:
@@ -491,7 +614,7 @@ cdef int fuse_loops(Plan plan, tuple described, Room* used) except -1:
     if n == 0:
         return 0
     plan.fused = <FusedLoops*>PyMem_RawMalloc(n * sizeof(FusedLoops))
-    plan.fused_words = <FusedOperand*>PyMem_RawMalloc((WORDS_OF_LOOP + 1) * n * sizeof(FusedOperand))
+    plan.fused_words = <FusedOperand*>PyMem_RawMalloc((WORDS_OF_LOOP + 4) * n * sizeof(FusedOperand))
     if plan.fused == NULL or plan.fused_words == NULL:
         raise MemoryError()
     fuser = <LoopFuser>LoopFuser.__new__(LoopFuser, plan, described)
@@ -528,7 +651,7 @@ cdef object new_standalone(PlanStep* step, tuple described):
     global N_STANDALONE
     number = N_STANDALONE
     if (step.function == NULL or number == MOST_STANDALONE or not bytes_of_fused()
-            or not find_fused_loop(described, &loop)):
+            or not find_fused_loop(described, &loop) or loop.of_pairs):
         return -1
     N_STANDALONE += 1
     made = &STANDALONE_LOOPS[<Py_ssize_t>number]
@@ -551,15 +674,17 @@ cdef void run_fused_loops(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.
                       cnp.npy_intp local) noexcept nogil:
     """Run the fused loops that begin with this step over the rows of a block."""
     cdef FusedWord words[MOST_FUSED_WORDS]
-    cdef char memory[(MOST_KEPT + 1) * KEPT_BYTES]
+    cdef char memory[(MOST_KEPT + MOST_FILLED + 2) * KEPT_BYTES]
+    cdef char* number
     cdef char* kept = memory + (-<size_t>&memory[0]) % KEPT_BYTES
     cdef FusedLoops* fused = step.fused
     cdef FusedOperand* operand
     cdef Py_ssize_t k
     cdef int bytes = bytes_of_fused()
+    cdef cnp.npy_intp at
     cdef bint is_usual
     cdef cnp.npy_intp n = fused.length if fused.by_rows else rows * fused.length
-    cdef cnp.npy_intp done = n - n % width_of_fused(fused.size)
+    cdef cnp.npy_intp done = n - n % fused.unit
     for k in range(fused.n_words):
         operand = &fused.words[k]
         words[k].code, words[k].step, words[k].move = operand.code, operand.step, operand.move
@@ -569,11 +694,21 @@ cdef void run_fused_loops(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.
             words[k].address, words[k].step = kept + operand.kept * KEPT_BYTES, 0
         elif operand.code == STREAM_ROW and <size_t>words[k].address % (bytes // 8):
             words[k].code = LEAVE_ROW
-    is_usual = run_fused_words(words, fused.n_words, rows if fused.by_rows else 1, n, fused.size)
+    for k in range(fused.n_words, fused.n_words + fused.n_filled):
+        operand = &fused.words[k]
+        number = <char*>&SIGN_OF_SECOND[fused.size == 4]
+        if operand.buffer >= 0:
+            number = (run.table[operand.buffer] + operand.offset + start * operand.row
+                      + local * operand.is_local)
+        for at in range(operand.move):
+            memcpy(kept + operand.kept * KEPT_BYTES + at * operand.step, number, operand.step)
+    is_usual = run_fused_words(words, fused.n_words, rows if fused.by_rows else 1, n if fused.by_rows else done,
+                               fused.size)
     if fused.has_streams:
         finish_streams()
     if is_watched(run, flags_of_arithmetic()) or not is_usual:
         done = 0
+    done, n = done >> fused.of_pairs, n >> fused.of_pairs
     for k in range(fused.n_steps):
         if fused.by_rows and done:
             run_ends_of_rows(run, step + k, start, rows, local, done, n - done)

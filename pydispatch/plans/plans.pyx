@@ -216,15 +216,18 @@ cdef enum:
 
 
 cdef int find_row_sum(PlanStep* step, tuple loop) except -1:
-    """Note the function that adds rows of adjacent elements to one row, if a step does that."""
+    """Note the function that adds rows of adjacent elements to one row, or finds extremes, if a step does that."""
     cdef cnp.npy_intp size
-    if loop is None or step.n_operands != 3 or loop[0] != "ufunc" or loop[1] is not numpy.add:
+    if loop is None or step.n_operands != 3 or loop[0] != "ufunc":
         return 0
     size = step.steps[2]
     if (step.buffers[0] == step.buffers[2] and step.offsets[0] == step.offsets[2] and step.strides[0] == 0
             and step.strides[2] == 0 and step.steps[0] == size and step.steps[1] == size
             and size == itemsize_of_type(loop[2][0]) and step.sizes[0] * size <= LONGEST_ROW):
-        step.row_sum = row_sum_of(loop[2][0])
+        if loop[1] is numpy.add:
+            step.row_sum = row_sum_of(loop[2][0])
+        elif loop[1] is numpy.maximum or loop[1] is numpy.minimum:
+            step.row_sum = extreme_of_rows(loop[2][0], loop[1] is numpy.maximum, step.sizes[0])
     return 0
 
 

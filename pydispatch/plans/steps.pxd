@@ -13,9 +13,10 @@ cdef extern from "plans/src/steps.h":
     PyUFuncGenericFunction pick_loop(int size) noexcept nogil                   # array, positions
     PyUFuncGenericFunction put_loop(int size) noexcept nogil                    # target, values, positions
     PyUFuncGenericFunction put_sum_loop(int type) noexcept nogil                # the same, by type number
-    ctypedef void (*RowSum)(char* sums, const char* rows, cnp.npy_intp n_rows, cnp.npy_intp stride,
+    ctypedef bint (*RowSum)(char* sums, const char* rows, cnp.npy_intp n_rows, cnp.npy_intp stride,
                             cnp.npy_intp n) noexcept nogil
     RowSum row_sum_of(int type) noexcept nogil                                  # NULL if there is none
+    RowSum extreme_of_rows(int type, bint is_largest, cnp.npy_intp n) noexcept nogil
     enum:
         SHORTEST_PART           # of a sum: the length up to which NumPy adds without halving
     PyUFuncGenericFunction sum_part_loop(int type) noexcept nogil               # elements, sums of parts
@@ -63,15 +64,16 @@ cdef struct SmallLoops:     # consecutive loops over few elements that run as co
 cdef struct FusedOperand:  # a word of code and the place of its operand
     cnp.npy_intp code
     Py_ssize_t buffer
-    cnp.npy_intp offset, row, is_local, step, move
+    cnp.npy_intp offset, row, is_local, step, move      # of a filler: its bytes, and how many times they are repeated
     int kept                    # the number of the kept vectors to use instead, or -1
 
 cdef struct FusedLoops:    # loops in blocks that are computed together in registers
-    Py_ssize_t n_steps, n_words
-    FusedOperand* words
+    Py_ssize_t n_steps, n_words, n_filled
+    FusedOperand* words         # code, and numbers that fill kept vectors
     int size                    # bytes of the elements in registers
+    bint of_pairs               # whether each number has two of them, a real and an imaginary part
     bint by_rows                # whether rows are taken one by one
-    cnp.npy_intp length         # elements in a row
+    cnp.npy_intp length, unit   # elements of registers in a row, and those that are taken together
     bint has_streams            # whether it writes around the caches
 
 cdef class PlanChecker
@@ -98,7 +100,7 @@ cdef struct PlanStep:
     int long_axis               # the outer axis that a call takes instead of the loop's own short one, or -1
     PyUFuncGenericFunction function
     void* data
-    RowSum row_sum              # adds rows along the outer axis, or NULL
+    RowSum row_sum              # adds rows along the outer axis, or finds extremes, or NULL
     cnp.npy_intp* buffers           # for each operand: its index in the table of addresses
     cnp.npy_intp* offsets           # for each operand: its offset from that address
     cnp.npy_intp* extents           # of the outer axes

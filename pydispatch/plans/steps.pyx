@@ -44,8 +44,7 @@ cdef inline void take_axes(PlanStep* step, char** first, cnp.npy_intp outermost)
     cdef cnp.npy_intp* steps = step.steps
     cdef cnp.npy_intp k, size
     cdef int axis, n = step.n_operands
-    if step.row_sum != NULL:
-        step.row_sum(first[0], first[1], outermost, step.strides[1], step.sizes[0])
+    if step.row_sum != NULL and step.row_sum(first[0], first[1], outermost, step.strides[1], step.sizes[0]):
         return
     for axis in range(step.n_axes):
         counts[axis], extents[axis], strides[axis] = 0, step.extents[axis], step.strides + axis * n
@@ -140,16 +139,20 @@ cdef inline void fetch_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cn
 
 cdef void run_rows_of_loop(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp rows,
                            cnp.npy_intp local, cnp.npy_intp done) noexcept nogil:
-    """Run a loop in blocks over some rows. The first `done` elements may be done if one call takes all."""
+    """Run a loop in blocks over some rows, the first `done` elements of which are done."""
     cdef char* operands[MAX_OPERANDS]
     cdef cnp.npy_intp* numbers = step.numbers + 1
+    cdef cnp.npy_intp* moves = step.steps
     cdef cnp.npy_intp size = rows * step.numbers[0] - done, position, extent
     cdef int i, n = step.n_operands
+    if done and not step.numbers[0]:        # whole rows
+        moves, done = step.strides, done // step.sizes[0]
+        rows = size = rows - done
     if done and not size:
         return
     for i in range(n):
         operands[i] = (run.table[step.buffers[i]] + step.offsets[i] + start * numbers[i] + local * numbers[n + i]
-                       + done * step.steps[i])
+                       + done * moves[i])
     if step.numbers[0]:
         step.function(operands, &size, step.steps, step.data)
     else:

@@ -110,12 +110,14 @@ SHORT_ROWS = {
     "a column beside": lambda x: (x + x[:, :1], x[:, 1:2] - x, x * x[:, :1], x[:, 1:2] / x),
     "sums of columns": lambda x: (x.sum(0), (x * x).sum(0) + 1, ops.np.prod(x, 0)),
     "in place of an operand": lambda x: ((x * 2 + x[0]) / x[1] - x[2]) * x[:, :1],
+    "rows and tests": lambda x: ops.np.where(x < x[0], x * x[1] - 1, ops.np.absolute(x)) + (x > x[2]),
+    "extremes of columns": lambda x: (x.max(0), x.min(0), (x * 2).max(0) + x[3:].min(0), x[-4:].max(0)),
 }
 
 
 @pytest.mark.parametrize("name", SHORT_ROWS)
 @pytest.mark.parametrize("dtype", [float, np.float32])
-@together("width", [2, 3, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33])
+@together("width", [2, 3, 4, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64])
 def test_short_rows(name, dtype, width):
     x = numbers(3001, width).astype(dtype)
     x[5:9] = np.resize(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-310, 1e38], dtype), (4, width))
@@ -128,6 +130,40 @@ def test_short_rows(name, dtype, width):
         x[3, -1] = 0
         with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
             compiled(x)
+
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -2.5, 1e30, 1e-38])
+COMPLEX = {
+    "a polynomial": lambda z, w, x: ((z * w + z) * w - z) * (0.5 - 2j) + w * w + ops.np.square(z),
+    "numbers": lambda z, w, x: ((0.5 + 1j) - z * (1j - 2), (z + 0.25) * 3.0, z - (1 + 0.5j) * w),
+    "conjugates": lambda z, w, x: (ops.np.conjugate(z) * w - ops.np.conjugate(z * w), -ops.np.conjugate(-w)),
+    "parts": lambda z, w, x: (z.real * z.real + z.imag * z.imag, z.imag * x - w.real, x / z.real + z.imag),
+    "parts of what is computed": lambda z, w, x: (lambda a: (a.real - a.imag, a.imag * x, a * a))(z * w + 1j),
+    "choices": lambda z, w, x: (lambda small: ops.np.where(small, z * z + w, z))(z.real * z.real + z.imag * z.imag < x),
+    "choices of parts": lambda z, w, x: ops.np.where(z.imag < w.real, z.real, x * w.imag) + ops.np.where(
+        x > 0, z.imag, w.imag),
+    "a row beside": lambda z, w, x: (z * w[-1:] + w, ops.np.conjugate(z[0]) - z * w[:1]),
+    "real numbers": lambda z, w, x: (z * x + w, 2.0 * z - w / 3.0, x - z),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@together("shape", [(1025,), (4099,), (9001,), (70, 4), (301, 16), (41, 100)], ids=str)
+def test_complex_numbers(shape, dtype, name):
+    z, w = (numbers(2, *shape) + 1j * numbers(2, *shape, seed=1)).astype(dtype)
+    x = numbers(*shape, seed=2).astype(z.real.dtype)
+    compiled = compile(COMPLEX[name])
+    with quiet():
+        for _ in range(2):
+            for strided in (z, np.repeat(z, 2, -1)[..., ::2]):
+                found, expected = compiled(strided, w, x), COMPLEX[name](z, w, x)
+                check_same(found, expected)
+            special = np.add.outer(SPECIAL, 1j * SPECIAL).astype(dtype).ravel()
+            special.imag = np.tile(SPECIAL, len(SPECIAL))
+            z, w = np.resize(special, shape), np.resize(special[::-1][3:], shape)
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        compile(lambda z: z * z + z)(np.full(shape, 1e30 + 1e30j, np.complex64))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -19,7 +19,8 @@
    current vectors are at the address. `move` is the distance from one row to the next.
 
    All elements in registers have 8 bytes, or all have 4: floats or integers. A second row of registers holds the other
-   operand of an operation without forms (VV). Bools, and elements of half the size, are in memory. */
+   operand of an operation without forms (VV). Bools, and elements of half the size, are in memory. A complex number is
+   a pair of elements. */
 typedef struct { npy_intp code; char* address; npy_intp step, move; } FusedWord;
 enum { OF_FLOATS = OF_FLOAT64, OF_UNSIGNED = OF_FLOAT32, OF_SIGNED = OF_INT64 };     /* types, of either size */
 #define CODE_OF_ROWS(type, operation, form) CODE(type, operation, form)
@@ -39,6 +40,20 @@ static FusedWay fused_way(int operation, int type) {
         case NOT: return type == OF_BOOL ? ON_BOOLS
             : type != OF_FLOATS && operation == DO_invert ? ON_ONE : NOT_FUSED;
         case SHIFT: return type == OF_SIGNED || type == OF_UNSIGNED ? ON_TWO : NOT_FUSED;
+    }
+    return NOT_FUSED;
+}
+/* The same for complex numbers. Sets the code, of BY_FORMS the operation. Conjugates change the sign of each second part:
+   the other operand has that bit. */
+enum { CONJUGATE_PAIRS = CODE_OF_ROWS(OF_SIGNED, DO_bitwise_xor, VV) };
+static FusedWay fused_way_of_pairs(int operation, int* code) {
+    *code = operation;
+    switch (operation) {
+        case DO_add: case DO_subtract: return BY_FORMS;
+        case DO_multiply: *code = MULTIPLY_PAIRS; return ON_TWO;
+        case DO_square: *code = MULTIPLY_PAIRS; return ON_ONE;
+        case DO_negative: *code = CODE_OF_ROWS(OF_FLOATS, DO_negative, VV); return ON_ONE;
+        case DO_conjugate: *code = CONJUGATE_PAIRS; return ON_ONE;
     }
     return NOT_FUSED;
 }
@@ -176,6 +191,25 @@ static FusedWay fused_way(int operation, int type) {
 #define CONVERT(given, result) \
     if (IS_WIDE || !OF_DOUBLES) result = CONVERTED(given, __typeof__(result)); \
     else for (i = 0; i < WIDTH; i++) result[i] = (__typeof__(result[0]))given[i]  /* GCC 12 fails to compile others */
+/* Every second element of two vectors in memory, of which `x` is the first. The other one is read one element earlier,
+   since nothing behind the last element may be read. */
+#define LAST_OF_TWO "m"(ROW_OF(Vector, operand + (K + 1) * sizeof(Vector) - sizeof(Int)))
+#define EVERY_SECOND(x, type) \
+    if (IS_WIDE) __asm__ ("vpermt2" #type " %2, %1, %0" : "+v"(x) : "v"(*(const Ints*)order), LAST_OF_TWO); \
+    else if (OF_DOUBLES) __asm__ ("vshufpd $10, %1, %0, %0\n\tvpermpd $216, %0, %0" : "+x"(x) : LAST_OF_TWO); \
+    else __asm__ ("vshufps $216, %1, %0, %0\n\tvpermpd $216, %0, %0" : "+x"(x) : LAST_OF_TWO)
+#define ORDER_pd {0, 2, 4, 6, 9, 11, 13, 15}
+#define ORDER_ps {0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31}
+/* NumPy's products of complex numbers round once less than its products of parts. */
+#define MULTIPLY(x, y, parts, swapped, firsts, type) { \
+    Vector seconds, others; \
+    __asm__ ("vpermil" #type " $" #parts ", %0, %1\n\tvpermil" #type " $" #swapped ", %3, %2\n\t" \
+             "vmul" #type " %2, %1, %1\n\t" firsts " %0, %0\n\tvfmaddsub213" #type " %1, %3, %0" \
+             : "+v"(x), "=&v"(seconds), "=&v"(others) : "v"(y)); }
+#define MULTIPLY_pd(x, y) MULTIPLY(x, y, 255, 85, "vmovddup", pd)
+#define MULTIPLY_ps(x, y) MULTIPLY(x, y, 245, 177, "vmovsldup", ps)
+#define TWICE(widen) \
+    __asm__ ("vmovq %1, %x0\n\tvpunpcklbw %x0, %x0, %x0\n\t" widen " %x0, %0" : "=v"(bools) : "r"(bytes))
 #define DEFINE_FUSED(isa, bits, at_once, name, kind, half, int_kind, half_int, type) \
     __attribute__((target(isa))) static int name(const FusedWord* first, npy_intp start, npy_intp stop) { \
         enum { AT_ONCE = at_once, IS_WIDE = bits == 512, OF_DOUBLES = sizeof(kind) == 8 }; \
@@ -198,7 +232,9 @@ static FusedWay fused_way(int operation, int type) {
             [TAKE_HALF_INTS] = &&take_half_ints, [TO_FLOATS] = &&to_floats, [TO_INTS] = &&to_ints, \
             [LEAVE_TRUTH_OF_FLOATS] = &&leave_truth_of_floats, [LEAVE_TRUTH_OF_INTS] = &&leave_truth_of_ints, \
             [LEAVE_BYTES] = &&leave_bytes, [LEAVE_HALF_FLOATS] = &&leave_half_floats, \
-            [LEAVE_HALF_INTS] = &&leave_half_ints, CODED(FUSED_LABELS) }; \
+            [LEAVE_HALF_INTS] = &&leave_half_ints, [TAKE_APART] = &&take_apart, \
+            [MULTIPLY_PAIRS] = &&multiply_pairs, [CHOOSE_PAIRS] = &&choose_pairs, CODED(FUSED_LABELS) }; \
+        static const Int order[] = ORDER_##type; \
         Vector a[8] = {{0}}, b[8] = {{0}}; \
         Ints is_ordinary = (Ints){0} - 1; \
         npy_intp at, i; \
@@ -238,6 +274,12 @@ static FusedWay fused_way(int operation, int type) {
             leave_bytes: FUSED_EACH(ROW_OF(Bools, operand) = CONVERTED((Ints)a[K] & 255, Bools)) \
             leave_half_floats: FUSED_EACH(ROW_OF(Halves, operand) = CONVERTED(a[K], Halves)) \
             leave_half_ints: FUSED_EACH(ROW_OF(HalfInts, operand) = CONVERTED((Ints)a[K], HalfInts)) \
+            take_apart: FUSED_EACH(a[K] = ROW_OF(Vector, operand + K * sizeof(Vector)); EVERY_SECOND(a[K], type)) \
+            multiply_pairs: FUSED_EACH(MULTIPLY_##type(a[K], b[K])) \
+            choose_pairs: FUSED_EACH( \
+                npy_uint64 bytes = 0; Ints bools; memcpy(&bytes, w->address + (at + K * WIDTH) / 2, WIDTH / 2); \
+                if (OF_DOUBLES) TWICE("vpmovsxbq"); else TWICE("vpmovsxbd"); \
+                a[K] = CHOSEN(bools != 0, a[K], b[K])) \
             CODED(FUSED_OPERATION) \
             end:; \
         } \
@@ -281,7 +323,32 @@ static int run_fused_words(FusedWord* words, npy_intp n_words, npy_intp n_rows, 
         for (k = 0; k < n_words; k++) words[k].address += words[k].move;
     }
 }
+/* Return whether NumPy's loop for products of complex numbers, whose parts have `size` bytes, gives the same bits. */
+__attribute__((cold)) static int multiplies_pairs(LoopFunction function, void* data, int size) {
+    static signed char known[2];        /* 0 before the test, then 1 or -1 */
+    signed char* found = &known[size == 4];
+    union { double of_8[16]; float of_4[16]; } x, y, product, expected;
+    char* operands[3] = {(char*)&x, (char*)&y, (char*)&expected};
+    npy_intp i, n = 8, strides[3] = {2 * size, 2 * size, 2 * size};
+    FusedWord words[5] = {
+        {TAKE_ROW, (char*)&x, size, 0}, {OTHER_ROW, (char*)&y, size, 0}, {MULTIPLY_PAIRS, NULL, 0, 0},
+        {LEAVE_ROW, (char*)&product, size, 0}, {END_OF_CODE, NULL, 0, 0}};
+    if (*found == 0) {
+        for (i = 0; i < 16; i++)
+            if (size == 8) x.of_8[i] = 1 / (i + 3.), y.of_8[i] = 1 / (i + 19.);
+            else x.of_4[i] = 1 / (i + 3.f), y.of_4[i] = 1 / (i + 19.f);
+        *found = -1;
+        if (__builtin_cpu_supports("fma")) {
+            function(operands, &n, strides, data);
+            run_fused_words(words, 4, 1, 16, size);
+            if (memcmp(&product, &expected, 16 * size) == 0) *found = 1;
+            forget_errors();
+        }
+    }
+    return *found > 0;
+}
 #else
+static int multiplies_pairs(LoopFunction function, void* data, int size) { return 0; }
 static int bytes_of_fused(void) { return 0; }
 static void finish_streams(void) {}
 static inline npy_intp width_of_fused(int size) { return 1; }

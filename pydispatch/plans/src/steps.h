@@ -183,8 +183,9 @@ static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
     }
     return start + n;
 }
-/* A sum of rows, which NumPy adds one by one, holds some of its elements in registers meanwhile. */
-typedef void (*RowSum)(char* sums, const char* rows, npy_intp n_rows, npy_intp stride, npy_intp n);
+/* A sum of rows, which NumPy adds one by one, holds some of its elements in registers meanwhile. Returns whether it was
+   computed. */
+typedef int (*RowSum)(char* sums, const char* rows, npy_intp n_rows, npy_intp stride, npy_intp n);
 /* Up to 128 it adds up every eighth one, and then the eight sums. Here four such parts go through registers
    together, which would wait for the sum before otherwise. */
 #if defined(__x86_64__) && HAS_GNU_C
@@ -216,7 +217,7 @@ typedef void (*RowSum)(char* sums, const char* rows, npy_intp n_rows, npy_intp s
                 + (sum_from_##kind(p[2], i, sizes[2], &r2) + sum_from_##kind(p[3], i, sizes[3], &r3)); \
         } } \
     __attribute__((target(isa))) \
-    static void add_rows_##kind(char* to, const char* rows, npy_intp n_rows, npy_intp stride, npy_intp n) { \
+    static int add_rows_##kind(char* to, const char* rows, npy_intp n_rows, npy_intp stride, npy_intp n) { \
         any_##kind* sums = (any_##kind*)to; \
         npy_intp i = 0, k; \
         for (; i + 32 <= n; i += 32) { \
@@ -232,7 +233,8 @@ typedef void (*RowSum)(char* sums, const char* rows, npy_intp n_rows, npy_intp s
         for (; i < n; i++) { \
             kind s = sums[i]; \
             for (k = 0; k < n_rows; k++) s += *(const any_##kind*)(rows + k * stride + i * sizeof(kind)); \
-            sums[i] = s; } } \
+            sums[i] = s; } \
+        return 1; } \
     static RowSum row_sum_of_##kind(void) { return __builtin_cpu_supports(isa) ? add_rows_##kind : NULL; } \
     static int may_sum_##kind(LoopFunction add) {     /* whether NumPy's loop gives the same bits */ \
         static int known = -1; \
@@ -275,6 +277,40 @@ typedef void (*RowSum)(char* sums, const char* rows, npy_intp n_rows, npy_intp s
 DEFINE_SUMS(npy_float, "avx2") DEFINE_SUMS(npy_double, "avx512f")
 static RowSum row_sum_of(int type) {
     return type == NPY_FLOAT ? row_sum_of_npy_float() : type == NPY_DOUBLE ? row_sum_of_npy_double() : NULL; }
+/* Extremes of rows. NumPy's loop decides on nan and unlike zeros. Elements may be compared twice: the last vector
+   overlaps the one before, and NumPy's loop begins with what is found so far. */
+#if defined(__x86_64__) && HAS_GNU_C
+#define DEFINE_EXTREMES(name, kind, int_kind, instruction) \
+    __attribute__((target("avx2"))) \
+    static int name(char* to, const char* rows, npy_intp n_rows, npy_intp stride, npy_intp n) { \
+        typedef kind Floats __attribute__((vector_size(32), aligned(1), may_alias)); \
+        typedef int_kind Ints __attribute__((vector_size(32))); \
+        const unsigned int flags = _mm_getcsr(); \
+        const npy_intp last = (n - 1) * sizeof(kind) - (32 - sizeof(kind)); \
+        npy_intp i, k; \
+        for (i = 0;; i = i + 32 < last ? i + 32 : last) { \
+            Floats found = *(Floats*)(to + i); \
+            Ints ordinary = found == found; \
+            for (k = 0; k < n_rows; k++) { \
+                Floats x = *(const Floats*)(rows + k * stride + i); \
+                ordinary &= (x == x) & ((found != x) | ((Ints)found == (Ints)x)); \
+                __asm__ (instruction " %1, %0, %0" : "+x"(found) : "x"(x)); } \
+            if (__builtin_ia32_pmovmskb256((AllBytes)ordinary) != -1) return _mm_setcsr(flags), 0; \
+            *(Floats*)(to + i) = found; \
+            if (i == last) return 1; } }
+typedef char AllBytes __attribute__((vector_size(32)));
+DEFINE_EXTREMES(largest_of_doubles, npy_double, npy_int64, "vmaxpd")
+DEFINE_EXTREMES(smallest_of_doubles, npy_double, npy_int64, "vminpd")
+DEFINE_EXTREMES(largest_of_floats, npy_float, npy_int32, "vmaxps")
+DEFINE_EXTREMES(smallest_of_floats, npy_float, npy_int32, "vminps")
+static RowSum extreme_of_rows(int type, int is_largest, npy_intp n) {       /* NULL if there is none for `n` elements */
+    if (!__builtin_cpu_supports("avx2") || n < 8) return NULL;
+    return type == NPY_DOUBLE ? is_largest ? largest_of_doubles : smallest_of_doubles
+        : type == NPY_FLOAT ? is_largest ? largest_of_floats : smallest_of_floats : NULL;
+}
+#else
+static RowSum extreme_of_rows(int type, int is_largest, npy_intp n) { return NULL; }
+#endif
 static LoopFunction sum_part_loop(int type) {
     return type == NPY_FLOAT ? sum_part_npy_float : type == NPY_DOUBLE ? sum_part_npy_double : NULL; }
 static LoopFunction add_parts_loop(int type) {
