@@ -1,6 +1,7 @@
 """The table of elementary operations: one line makes an operation, in every kind of loop and in numba's sources."""
 
 import ctypes
+import itertools
 import math
 import re
 import shutil
@@ -30,6 +31,9 @@ NEW_LINES = {       # by the list that they are added to
     "IN_LIBRARY": "OPERATION(gamma, LIBRARY, tgamma, f, gamma(x), , CALLS, 8, )",
 }
 PROGRAM = r"""
+#ifdef NARROW
+#define __builtin_cpu_supports(feature) (feature[3] != '5')     /* as if AVX-512 was not there */
+#endif
 #include "core/src/loops.h"
 #include "plans/src/steps.h"
 #include "plans/src/operations.h"
@@ -61,6 +65,22 @@ int run_fused(int operation, npy_intp n, double* x, double* y, double* result) {
     return 1;
 }
 
+int run_on_pairs(int is_choice, npy_intp n, void* one, void* other, void* result, void* bools, int size) {
+    FusedWord words[5] = {
+        {TAKE_ROW, one, size}, {OTHER_ROW, other, size}, {is_choice ? CHOOSE_PAIRS : MULTIPLY_PAIRS, bools},
+        {LEAVE_ROW, result, size}, {END_OF_CODE}};
+    if (!bytes_of_fused()) return 0;
+    run_fused_words(words, 4, 1, n, size);
+    return width_of_fused(size);
+}
+
+int run_apart(int size, npy_intp n, void* one, void* result) {
+    FusedWord words[3] = {{TAKE_APART, one, 2 * size}, {LEAVE_ROW, result, size}, {END_OF_CODE}};
+    if (!bytes_of_fused()) return 0;
+    run_fused_words(words, 2, 1, n, size);
+    return width_of_fused(size);
+}
+
 int run_wide(int operation, npy_intp n, double* x, double* y, double* result) {
     char* args[3] = {(char*)x, (char*)y, (char*)result};
     npy_intp strides[3] = {8, 8, 8};
@@ -72,8 +92,8 @@ int run_wide(int operation, npy_intp n, double* x, double* y, double* result) {
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    """Return the C of plans with three more lines in its table."""
+def sources(tmp_path_factory):
+    """Return a folder with the C of plans, and three more lines in its table."""
     folder = tmp_path_factory.mktemp("table")
     for chapter in ("core", "plans"):
         shutil.copytree(PACKAGE / chapter / "src", folder / chapter / "src")
@@ -83,13 +103,26 @@ def library(tmp_path_factory):
         assert list_of_class, name
         table.write_text(f"{before}{list_of_class}    {line} \\\n{after}")
     (folder / "program.c").write_text(PROGRAM)
+    return folder
+
+
+def built(folder, name, *options):
     includes = [folder, np.get_include(), sysconfig.get_path("include")]
     subprocess.run(
         ["gcc", "-O1", "-fno-math-errno", "-ffp-contract=off", "-fwrapv", "-w", "-shared", "-fPIC", "program.c",
-         "-o", "program.so",
+         "-o", name, *options,
          "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION", *[f"-I{include}" for include in includes], "-lm"],
         cwd=folder, check=True)
-    loaded = ctypes.CDLL(str(folder / "program.so"))
+    loaded = ctypes.CDLL(str(folder / name))
+    loaded.run_on_pairs.argtypes = [ctypes.c_int, ctypes.c_ssize_t, *[ctypes.c_void_p] * 4, ctypes.c_int]
+    loaded.run_apart.argtypes = [ctypes.c_int, ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_void_p]
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def library(sources):
+    """Return that C, compiled."""
+    loaded = built(sources, "program.so")
     loaded.text_of_table.restype = ctypes.c_char_p
     loaded.run_gamma.restype, loaded.run_gamma.argtypes = ctypes.c_double, [ctypes.c_double]
     for name, n_numbers in (("run_small", 3), ("run_fused", 1), ("run_wide", 1)):
@@ -183,6 +216,25 @@ def test_identities_change_no_bit(function):
 
 
 # --- fused loops -----------------------------------------------------------------------------------------------------
+
+
+@needs("gcc")
+def test_complex_numbers_in_vectors_of_each_width(sources, library):
+    random = np.random.default_rng(0)
+    for loaded, dtype, n in itertools.product((library, built(sources, "narrow.so", "-DNARROW")), "DF", (20, 300)):
+        x, y = random.normal(size=(2, 2 * n)).astype(dtype.lower()).view(dtype)
+        bools, found, size = random.normal(size=n) > 0, np.empty_like(x), x.itemsize // 2
+        for is_choice, expected in enumerate((x * y, np.where(bools, x, y))):
+            width = loaded.run_on_pairs(
+                is_choice, 2 * n, *[a.ctypes.data for a in (x, y, found, bools)], size)
+            if width:           # the processor has AVX2
+                done = (2 * n - 2 * n % width) // 2
+                np.testing.assert_array_equal(found[:done], expected[:done])
+        for part in (x.real, x.imag):
+            found = np.zeros_like(part)
+            width = loaded.run_apart(size, n, part.ctypes.data, found.ctypes.data)
+            if width:
+                np.testing.assert_array_equal(found, np.where(np.arange(n) < n - n % width, part, 0))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
