@@ -12,29 +12,19 @@ import functools
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import pydispatch.numpy as pnp
 from benchmarks.cases.contests import FLOOR, Call, check
 from benchmarks.cases.kinds import Effort, import_or_note
-from benchmarks.cases.structures import Extended, Function, summed
+from benchmarks.cases.structures import Extended, Function, Program, summed
 from pydispatch import compile, func, higher_order
 from pydispatch.cli.timing import make_loop, on_one_core, quiet, time_in_rounds
 
 EFFORT = Effort(31, 1, 0.5)
 RANDOM = np.random.default_rng(1)
-
-
-class Program(NamedTuple):
-    """A program from arrays to results, with the functions of a library, and what it or its gradient is by hand."""
-
-    title: str
-    make: Callable[[Any], Function]
-    by_hand: Function
-    arguments: tuple[np.ndarray, ...]
-    in_torch: bool = True
 
 
 def normal(*shape: int) -> np.ndarray:

@@ -27,13 +27,14 @@ EFFORT = Effort(31, 1, 0.5)
 RANDOM = np.random.default_rng(0)
 
 
-class Structure(NamedTuple):
-    """A program from arrays to a number, with the functions of a NumPy-like library, and its gradients by hand."""
+class Program(NamedTuple):
+    """A program from arrays to results, with the functions of a library, and what it or its gradient is by hand."""
 
     title: str
     make: Callable[[Any], Function]
     by_hand: Function
     arguments: tuple[np.ndarray, ...]
+    in_torch: bool = True
 
 
 # --- gather and scatter ----------------------------------------------------------------------------------------------
@@ -322,22 +323,22 @@ def normal(*shape: int) -> np.ndarray:
     return RANDOM.standard_normal(shape)
 
 
-STRUCTURES = {structure.title: structure for structure in (
-    Structure("matrix factorisation", factorisation, factorisation_by_hand, (normal(500, 16), normal(300, 16))),
-    Structure("pair energies", pairs, pairs_by_hand, (normal(N_ATOMS, 3) * 3,)),
-    Structure("columns", columns, columns_by_hand, (normal(5000, 4),)),
-    Structure("graph network", graph_network, graph_network_by_hand, (normal(N_NODES, 16), normal(16, 16) / 16)),
-    Structure("sparse power iteration", power_iteration, power_iteration_by_hand,
-              (RANDOM.uniform(0, 1, N_ROWS * 10), normal(N_ROWS))),
-    Structure("sums of slices", slices_added, power_iteration_by_hand,
-              (RANDOM.uniform(0, 1, N_ROWS * 10), normal(N_ROWS))),
-    Structure("k-means step", k_means, k_means_by_hand, (POINTS[:16] + 0.1,)),
-    Structure("tail loss", tail_loss, tail_loss_by_hand, (RANDOM.uniform(0, 1, 8),)),
-    Structure("medians of rows", medians, medians_by_hand, (normal(200, 501),)),
-    Structure("implicit heat equation", heat, heat_by_hand, (RANDOM.uniform(0.5, 2, N_UNKNOWNS), normal(N_UNKNOWNS))),
-    Structure("Gaussian process", gaussian_process, gaussian_process_by_hand, (np.array(1.3), np.array(0.1))),
-    Structure("stacked small matrices", small_matrices, small_matrices_by_hand,
-              (normal(1000, 3, 3) + 3 * np.eye(3),)),
+STRUCTURES = {program.title: program for program in (
+    Program("matrix factorisation", factorisation, factorisation_by_hand, (normal(500, 16), normal(300, 16))),
+    Program("pair energies", pairs, pairs_by_hand, (normal(N_ATOMS, 3) * 3,)),
+    Program("columns", columns, columns_by_hand, (normal(5000, 4),)),
+    Program("graph network", graph_network, graph_network_by_hand, (normal(N_NODES, 16), normal(16, 16) / 16)),
+    Program("sparse power iteration", power_iteration, power_iteration_by_hand,
+            (RANDOM.uniform(0, 1, N_ROWS * 10), normal(N_ROWS))),
+    Program("sums of slices", slices_added, power_iteration_by_hand,
+            (RANDOM.uniform(0, 1, N_ROWS * 10), normal(N_ROWS))),
+    Program("k-means step", k_means, k_means_by_hand, (POINTS[:16] + 0.1,)),
+    Program("tail loss", tail_loss, tail_loss_by_hand, (RANDOM.uniform(0, 1, 8),)),
+    Program("medians of rows", medians, medians_by_hand, (normal(200, 501),)),
+    Program("implicit heat equation", heat, heat_by_hand, (RANDOM.uniform(0.5, 2, N_UNKNOWNS), normal(N_UNKNOWNS))),
+    Program("Gaussian process", gaussian_process, gaussian_process_by_hand, (np.array(1.3), np.array(0.1))),
+    Program("stacked small matrices", small_matrices, small_matrices_by_hand,
+            (normal(1000, 3, 3) + 3 * np.eye(3),)),
 )}
 
 
@@ -365,19 +366,19 @@ OURS = Extended(pnp, segment_sum=summed, slice_sums=lambda values, starts, _: pn
                 count=lambda values, n: pnp.bincount(values, length=n))
 
 
-def eagerly(structure: Structure) -> Call:
+def eagerly(program: Program) -> Call:
     """Differentiate eagerly."""
-    function = grad(structure.make(OURS), tuple(range(len(structure.arguments))))
-    return functools.partial(function, *structure.arguments)
+    function = grad(program.make(OURS), tuple(range(len(program.arguments))))
+    return functools.partial(function, *program.arguments)
 
 
-def by_plan(structure: Structure) -> Call:
+def by_plan(program: Program) -> Call:
     """Compile the gradient to a plan."""
-    function = compile(grad(structure.make(OURS), tuple(range(len(structure.arguments)))))
-    return functools.partial(function, *structure.arguments)
+    function = compile(grad(program.make(OURS), tuple(range(len(program.arguments)))))
+    return functools.partial(function, *program.arguments)
 
 
-def by_jax(structure: Structure) -> Call:
+def by_jax(program: Program) -> Call:
     """Compile the gradient by XLA, in float64. Each call waits for its results."""
     import jax
     jax.config.update("jax_enable_x64", True)
@@ -385,20 +386,20 @@ def by_jax(structure: Structure) -> Call:
         jax.numpy, segment_sum=lambda x, segments, n: jax.ops.segment_sum(x, segments, n),
         slice_sums=lambda x, starts, segments: jax.ops.segment_sum(x, segments, len(starts)),
         count=lambda x, n: jax.numpy.bincount(x, length=n))
-    function = jax.jit(jax.grad(structure.make(library), tuple(range(len(structure.arguments)))))
-    on_device = [jax.numpy.asarray(argument) for argument in structure.arguments]
+    function = jax.jit(jax.grad(program.make(library), tuple(range(len(program.arguments)))))
+    on_device = [jax.numpy.asarray(argument) for argument in program.arguments]
     return lambda: jax.block_until_ready(function(*on_device))
 
 
-MAKERS: dict[str, Callable[[Structure], Call]] = {"eager": eagerly, "plan": by_plan, "jax": by_jax}
+MAKERS: dict[str, Callable[[Program], Call]] = {"eager": eagerly, "plan": by_plan, "jax": by_jax}
 MODULES = {"eager": "pydispatch", "plan": "pydispatch", "jax": "jax"}
 
 
 def structure_calls(title: str, threads: int, names: Sequence[str]) -> dict[str, Call]:
     """Return the calls, NumPy's first."""
-    structure = STRUCTURES[title]
-    return {FLOOR: functools.partial(structure.by_hand, *structure.arguments)} | {
-        name: MAKERS[name](structure) for name in names}
+    program = STRUCTURES[title]
+    return {FLOOR: functools.partial(program.by_hand, *program.arguments)} | {
+        name: MAKERS[name](program) for name in names}
 
 
 def main(words: Sequence[str]) -> None:
