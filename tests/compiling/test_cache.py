@@ -15,6 +15,7 @@ import sys
 import time
 import types
 import zlib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -478,6 +479,44 @@ def test_no_file_names_a_function(part, tmp_path):
     file.write_bytes(joined(header, blob))
     with pytest.warns(PerformanceWarning, match="is damaged"):
         check_same(compile(f, cache=tmp_path)(X), f(X))
+
+
+# --- lists that follow the rest of the package ------------------------------------------------------------------------
+
+
+NOT_OURS = frozenset((
+    "__init__", "__main__", "_registry", "_sites", "_stubs", "backends", "cli", "compat", "core", "debug",
+    "deprecation", "keys", "library", "memory", "missing_core", "packs", "plans", "plugins", "schema", "subclasses",
+    "testing", "tracing"))
+"""The modules that traced functions do not call."""
+
+
+def test_each_module_is_ours_or_not():
+    modules = {path.stem for path in Path(pydispatch.__file__).parent.iterdir()
+               if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")}
+    ours = {name.removeprefix("pydispatch.") for name in fingerprints.OURS}
+    assert ours | NOT_OURS == modules | {"_core"}
+    assert not ours & NOT_OURS
+
+
+def test_files_can_name_each_kind_of_loop_except_addresses():
+    plans = Path(pydispatch.__file__).parent / "plans"
+    text = (plans / "plans.pyx").read_text()
+    text = text[text.index("cdef int find_plan_loop("):text.index("cdef int find_row_loop(")]
+    lists = (plans / "plan_checks.pyx").read_text()
+    of_rows = re.findall(r"^cdef (?:dict CORE_OF_ROWS|tuple LAPACK_LOOPS) = (?s:.*?)[})]$", lists, re.MULTILINE)
+    kinds = {kind for condition in re.findall(r"if kind (?:==|in) (.*)", text) + of_rows
+             for kind in re.findall(r'"(\w+)"', condition)}
+    assert len(of_rows) == 2
+    assert kinds - {"native"} == cache.LOOPS
+
+
+def test_files_can_name_each_universal_function_whose_elements_are_arrays():
+    for module in cache.UFUNCS.values():
+        import_module(module)
+    known = {id(value) for module in sys.modules if module in cache.UFUNCS
+             for value in vars(sys.modules[module]).values()}
+    assert [function for function in pydispatch._core.CORE_LOOPS if id(function) not in known] == []
 
 
 # --- a loaded plan as any other ---------------------------------------------------------------------------------------
