@@ -20,7 +20,7 @@ from pydispatch.compiling.steps import LoopStep
 from pydispatch.compiling.values import Value
 from pydispatch.operators import lapack
 from pydispatch.operators.calculus import PADDING
-from pydispatch.operators.products import products_of_call, taken_off
+from pydispatch.operators.products import arranged, products_of_call, taken_off
 from pydispatch.operators.sorting import PARTITIONED
 
 fourier: Any = getattr(np.fft, "_pocketfft_umath", None)
@@ -37,7 +37,7 @@ def add_core_loop(
     """Add a loop whose elements are arrays, along as many last axes of each operand as `core` has."""
     check_loop(loop)
     if not all(value.template.size for value in operands):
-        raise CannotLowerError("it is of no elements")
+        raise CannotLowerError("it has no elements")
     if n_out == 1 and builder.can_fold(operands[:-1], operands[-1].shape, operands[-1].dtype):
         raise CannotLowerError("its arguments are known")
     templates = [value.template for value in operands]
@@ -109,7 +109,7 @@ def cholesky(builder: Builder, spec: Any, a: Value, *, upper: bool = False) -> V
 def _singular_value_rule(names: Sequence[str]) -> Rule:
     def rule(builder: Builder, spec: Any, a: Value, full_matrices: bool = True, hermitian: bool = False) -> Any:
         if hermitian:
-            raise CannotLowerError("it is of Hermitian matrices")
+            raise CannotLowerError("the matrices are Hermitian")
         shape = a.shape[-2:]
         return of_matrices(builder, spec, getattr(linalg, names[not full_matrices], None), "SVD did not converge", [a],
                            [2], (*shape, min(shape)))
@@ -219,7 +219,7 @@ def _transform_rule(name: str) -> Rule:
     ) -> Value:
         """Lower to the loop that np.fft calls, with the same factor."""
         if fourier is None or spec.dtype.char not in "dD" or a.dtype.char not in ("d" if name == "rfft" else "dD"):
-            raise CannotLowerError("it is of another dtype, or this version of NumPy has no such loop")
+            raise CannotLowerError("it has another dtype, or this version of NumPy has no such loop")
         axis = normalize_axis_index(axis, len(a.shape))
         extent = spec.shape[axis]
         points = (a.shape[axis] if n is None else n) if name == "rfft" else extent
@@ -257,7 +257,7 @@ def _sort_rule(name: str) -> Rule:
         """Lower to NumPy's function for rows, on the rows along the axis."""
         a = builder.as_value(a)
         if not a.shape or kind not in KINDS:
-            raise CannotLowerError("it is of a single element, or its argument kind is another one")
+            raise CannotLowerError("it has a single element, or another kind of sort is requested")
         if axis is None:
             a, axis = reshape(builder, spec, a), 0
         axis = normalize_axis_index(axis, len(a.shape))
@@ -334,7 +334,7 @@ def interp(builder: Builder, spec: Any, x: Any, xp: Any, fp: Any, left: Any = No
 def einsum(
     builder: Builder, spec: Any, subscripts: str, x1: Any, x2: Any = None, others: Any = None, **options: Any
 ) -> Value:
-    """Lower to products of matrices, where the kernel computes nothing but these."""
+    """Lower to products of matrices, where the kernel computes only these."""
     operands = [builder.as_value(x) for x in (x1, x2, *(others or ())) if x is not None]
     steps = products_of_call(subscripts, [value.template for value in operands], **options)
     if steps is None:
@@ -345,14 +345,17 @@ def einsum(
     return builder.contiguous(operands[0])
 
 
+def _arranged(builder: Builder, value: Value, order: Any, shape: Any) -> Value:
+    """Return an operand as matrices: a view where NumPy makes one, since BLAS may round otherwise in other layouts."""
+    try:
+        return builder.viewed(value, lambda array: arranged(array, order, shape))
+    except CannotLowerError:
+        return reshape(builder, Shape(shape), builder.viewed(value, lambda array: arranged(array, order, None)))
+
+
 def _product(builder: Builder, dtype: np.dtype[Any], product: Any, left: Value, right: Value) -> Value:
     """Return a sum of products as one of matrices. See `MatrixProduct.of`."""
-    matrices = []
-    for value, (order, shape) in ((left, product.left), (right, product.right)):
-        if order is not None:
-            value = builder.viewed(value, lambda array, order=order: array.transpose(order))    # type: ignore[misc]
-        matrices.append(value if shape is None else reshape(builder, Shape(shape), value))
-    one, other = matrices
+    one, other = _arranged(builder, left, *product.left), _arranged(builder, right, *product.right)
     result = matmul(builder, Shape((*one.shape[:-1], other.shape[-1]), dtype), one, other)
     if product.shape is not None:
         result = reshape(builder, Shape(product.shape), result)
@@ -369,7 +372,7 @@ def filtered(
     """Lower to our own loop, which adds in SciPy's order, on the extended image."""
     shape = weights.shape
     if math.prod(shape[:batch_ndim]) != 1 or any(value.dtype != DOUBLE for value in (input, weights, spec)):
-        raise CannotLowerError("each image has its own weights, or it is of another dtype")
+        raise CannotLowerError("each image has its own weights, or another dtype")
     wide = builder.contiguous(extended(builder, input, shape, mode, cval, origin, batch_ndim))
     strides = wide.template.strides
     offsets = [sum([k * stride for k, stride in zip(place, strides, strict=True)]) for place in np.ndindex(*shape)]
@@ -429,7 +432,7 @@ def weighed(
 ) -> Value:
     """Lower to scalar products, as the kernel computes them."""
     if batch_ndim or math.prod(shape) > MOST_WEIGHED or any(value.dtype != DOUBLE for value in (input, g)):
-        raise CannotLowerError("it is of a batch, of many weights, or of another dtype")
+        raise CannotLowerError("it filters a batch, has many weights, or has another dtype")
     wide = extended(builder, input, shape, mode, cval, origin, 0)
     flat, result, n = reshape(builder, Shape((g.template.size,)), g), builder.fresh(spec.shape, DOUBLE), g.template.size
     row = n // g.shape[0]
