@@ -12,7 +12,7 @@ import numpy as np
 
 # 1. keys and key sets
 
-BACKENDS = ["CPU", "A", "B", "C", "Meta"]  # ascending priority; A, B and C stand for backends of users
+BACKENDS = ["CPU", "A", "B", "C", "Meta"]  # ascending priority; A, B and C stand for users' backends
 ABOVE = {("C", "B")}  # of two added backends in one call, one must have been declared above the other
 FUNCTIONALITIES = ["Dense", "Sparse", "BackendSelect", "Python", "Tracer", "AutogradOther", "Autograd"]
 PREFIX = {"Dense": "", "Sparse": "Sparse", "Autograd": "Autograd"}  # these have one key for each backend

@@ -98,7 +98,7 @@ include "core/tape/residuals.pyx"           # residuals, which are copied before
 include "core/tape/chains.pyx"              # formulas as loops that run in sequence
 include "core/tape/queue.pyx"               # the engine's heap and its table of addresses
 include "core/tape/engine.pyx"              # the backward pass
-include "core/tape/functions.pyx"           # calls that functions of users differentiate
+include "core/tape/functions.pyx"           # calls that users' functions differentiate
 
 # stack: transforms and modes. A transform per file: interpreter, wrapper, default rule, entry point.
 include "core/stack/stack.pyx"              # transforms and modes, innermost first
@@ -110,7 +110,7 @@ include "core/stack/jvp.pyx"                # forward mode
 include "core/stack/vmap.pyx"               # batches
 include "core/stack/jacobians.pyx"          # matrices of derivatives
 include "core/stack/transform.pyx"          # transforms written in Python
-include "core/stack/modes.pyx"              # modes: code of users that sees every call
+include "core/stack/modes.pyx"              # modes: users' code that sees every call
 include "core/stack/subclasses.pyx"         # subclasses of Tensor with a handler
 
 # kernels: operators and formulas in C.
@@ -130,7 +130,7 @@ include "plans/fused_loops.pyx"             # loops in blocks that are computed 
 include "plans/plans.pyx"                   # plans: steps with their memory
 include "plans/compiled.pyx"                # calls of compiled functions, with their guards
 
-# interface: all that Python and other extensions see.
+# interface: everything that Python and other extensions see.
 include "core/interface/tensor.pyx"         # the class Tensor, as Python sees it
 include "core/interface/exports.pyx"        # functions that extensions in Cython call
 include "core/interface/closed_classes.pyx" # classes whose objects only the core makes

@@ -1,6 +1,6 @@
 # The C API of pydispatch, for packages in Cython: `from pydispatch cimport c_api`. docs/cython-api.md explains it.
 #
-# It needs nothing but this file when it is compiled, and finds the rest when the module that uses it is imported. A
+# It needs only this file when it is compiled, and finds the rest when the module that uses it is imported. A
 # release that adds to it raises MINOR; one that changes what is there raises MAJOR.
 
 from cpython.object cimport PyObject, PyTypeObject

@@ -62,8 +62,8 @@ class DispatchKey:
     CompositeExplicitAutogradNonFunctional: ClassVar[DispatchKey]
 
     name: str
-    slot: int | None            # place in every table; None for an alias
-    keyset: DispatchKeySet      # the set of this key only; empty for an alias
+    slot: int | None            # place in every table, None for an alias
+    keyset: DispatchKeySet      # the set of this key only, empty for an alias
     functionality: str | None
     backend: str | None
 

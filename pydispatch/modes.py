@@ -132,8 +132,8 @@ def include_keys(*keys: str | DispatchKey | DispatchKeySet) -> Guard:
 def exclude_keys(*keys: str | DispatchKey | DispatchKeySet) -> Guard:
     """Remove these keys from every call inside. An alias means its members.
 
-    Exclusion takes precedence over inclusion. Excluding CPU excludes the dense kernels of CPU, and those of no other
-    backend.
+    Exclusion takes precedence over inclusion. Excluding CPU excludes its dense kernels, and leaves those of other
+    backends.
 
     Parameters
     ----------

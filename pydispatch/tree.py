@@ -380,7 +380,7 @@ def tree_reduce(
     Parameters
     ----------
     function : callable
-        A function of the result so far and a leaf.
+        A function of the previous result and a leaf.
     value : object
         The pytree.
     initializer : object, optional

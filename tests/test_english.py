@@ -2,7 +2,8 @@
 
 A function's docstring opens with a verb of verbs.txt, in the imperative, and has full stops rather than semicolons.
 No docstring opens with a relative. First paragraphs ask no questions, and no sentence has more than 32 words. Tests,
-benchmarks, examples and tools keep to the same rules, in comments too, and so do the comments of the C headers.
+benchmarks, examples and tools keep to the same rules. Comments have full stops too, and ask no questions.
+Phrases that read as translated are nowhere in the package and the documentation, messages included.
 """
 
 import functools
@@ -20,6 +21,8 @@ ROOT = Path(__file__).parent.parent
 SOURCES = [path for ending in ("py", "pyx") for path in sorted(ROOT.glob(f"pydispatch/**/*.{ending}"))]
 HEADERS = sorted(ROOT.glob("pydispatch/**/*.h"))
 RELATIVES = frozenset(("What", "How", "Which", "Where", "When", "That"))
+PROSE = [*SOURCES, *HEADERS, *sorted(ROOT.glob("pydispatch/**/*.pxd")), ROOT / "README.md",
+         *[path for path in sorted(ROOT.glob("docs/*.md")) if path.name != "glossary.md"]]
 OTHERS = [path for folder in ("tests", "benchmarks", "examples", "tools")
           for path in sorted(ROOT.glob(f"{folder}/**/*.py"))]
 LONGEST = 32        # words of a sentence
@@ -29,6 +32,12 @@ LAYOUT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.NL, token
 EXAMPLE = re.compile(r"(?ms)^\s*>>>.*?(?:\n\s*\n|\Z)")
 FAULTS_OF_COMMENTS = {"asks a question": r"\?(?:$| )", "has a semicolon": ";", "opens with So": r"# *So\b"}
 FAULTS_OF_C = {**FAULTS_OF_COMMENTS, "opens with So": r"(?:^|[.:])\s+So\b"}
+TRANSLATED = {      # the phrase, and what to write
+    r"of users": "users' functions, a user's mode", r"takes? no(?! more| longer| part)": "does not take a",
+    r"(?:has|have) not (?:the|an?|its)": "does not have the", r"nothing but": "only", r"but for": "except for",
+    r"likewise": "in the same way", r"all that (?:an?|is|it|the|they|was)": "everything that",
+    r"those of no": "without a", r"as far as (?:is|can be) known": "if it is known",
+}
 CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)
 
 
@@ -99,8 +108,9 @@ def faults_of_headers(source: str) -> Iterator[str]:
 
 
 @together("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_keep_to_the_style_sheet(path):
-    found = list(faults(path.read_text()))
+def test_docstrings_and_comments_keep_to_the_style_sheet(path):
+    source = path.read_text()
+    found = [*faults(source), *faults_of_comments(source)]
     assert not found, "\n".join(found)
 
 
@@ -115,6 +125,24 @@ def test_other_files_keep_to_the_style_sheet(path):
 def test_comments_of_headers_keep_to_the_style_sheet(path):
     found = list(faults_of_headers(path.read_text()))
     assert not found, "\n".join(found)
+
+
+def translated(text: str) -> Iterator[str]:
+    for phrase, better in TRANSLATED.items():
+        for found in re.finditer(rf"\b{phrase}\b", text):
+            yield f"{text.count(chr(10), 0, found.start()) + 1}: {found[0]!r}: write {better!r}"
+
+
+@together("path", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_phrase_reads_as_translated(path):
+    found = list(translated(path.read_text()))
+    assert not found, "\n".join(found)
+
+
+def test_translated_phrases_are_found():
+    assert list(translated("x\nIt has not the kernels of users.")) == [
+        "2: 'of users': write \"users' functions, a user's mode\"", "2: 'has not the': write 'does not have the'"]
+    assert not list(translated("It takes no more, and takes no part."))
 
 
 @pytest.mark.parametrize(("docstring", "fault"), [

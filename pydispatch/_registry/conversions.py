@@ -63,9 +63,9 @@ class UserCall(NamedTuple):
     """A call in the user's source code."""
 
     place: str          # the file and line
-    text: str           # the source of the expression; empty if it is unknown
+    text: str           # the source of the expression, empty if it is unknown
     written: str        # the array that the call writes to, as in `written_by`
-    module: str         # the module of another library that converted the value; "" if the user's code did
+    module: str         # the module of another library that converted the value, "" if the user's code did
     names: dict[str, Any]
 
 

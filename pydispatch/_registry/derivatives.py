@@ -42,7 +42,7 @@ _IDENTITY: Any = (lambda g: g).__code__
 
 
 class CustomDerivative:
-    """A derivative of one operator by functions of users.
+    """A derivative of one operator by users' functions.
 
     `name` is the name of its nodes. An incomplete derivative has a `missing` message, which is raised at the call if
     `refuses_calls` is set, and else in the backward pass.

@@ -15,7 +15,7 @@ from pydispatch.schema import Schema
 from pydispatch.schema.fitting import EXACT, Fit, compare_signature, first_difference
 from pydispatch.schema.frozen import described
 
-# needed for kernels of users only
+# needed for users' kernels only
 
 
 class Kernel:
@@ -42,7 +42,7 @@ class Kernel:
         self.checks_aliasing = checks_aliasing      # refuse results that share memory with arguments
         self.is_of_user = is_of_user                # the function is a user's, not the library's
         self.is_composite = is_composite            # transforms and the tape see the calls that it makes
-        self.applies = applies                      # used only if applies(*args); None: for all calls
+        self.applies = applies                      # used only if applies(*args), or None for all calls
         self.fitting = fitting
         self.fits: Schema | None = None             # the schema that it was last checked for
         self._inferred: Schema | bool | None = False

@@ -30,7 +30,7 @@ operators: dict[str, OpOverload] = {}                       # by full name, over
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
 outside: set[str] = set()                                   # operators that have or had registrations by other code
-shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`); cleared with the tables
+shared_parts: dict[Any, Any] = {}                           # of tables (`tables.parts_of`), cleared with the tables
 _kernels_declared: dict[Any, tuple[Kernel, Kernel]] = {}    # by declaration
 
 
@@ -233,7 +233,7 @@ class InForce(NamedTuple):
     definition: DefinitionHandle | None
     kernels: dict[DispatchKey, Kernel]      # the newest under each key, or its replacement if it is switched off
     derivative: DerivativeHandle | None
-    rules: dict[type, Callable[..., Any]] | None    # the newest for each class; None if there are none
+    rules: dict[type, Callable[..., Any]] | None    # the newest for each class, None if there are none
 
 
 def in_force(op: OpOverload) -> InForce:

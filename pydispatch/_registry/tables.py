@@ -150,7 +150,7 @@ def _select_backend(*args: Any, **kwargs: Any) -> Any:
 
 def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
     """Mark the entry that calls the handlers of the arguments' classes. Never called."""
-    raise AssertionError("the call path asks the handlers itself")
+    raise AssertionError("the call path calls the handlers itself")
 
 
 class ProvidedKernel(Kernel):

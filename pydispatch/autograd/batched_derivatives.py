@@ -52,7 +52,7 @@ def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
 
 
 class BatchedDerivative(CustomDerivative):
-    """The derivative of a batch of calls, made of the functions that differentiate one call.
+    """The derivative of a batch of calls, built from the functions that differentiate one call.
 
     Its values are those of the interpreter below the vmap, with the batch axis first. All results are batches.
     """
@@ -230,7 +230,7 @@ class BatchedDerivative(CustomDerivative):
 
 
 class _Saved:
-    """The residuals of a batch if functions of users run on each example in turn.
+    """The residuals of a batch if users' functions run on each example in turn.
 
     Arguments and results are saved whole, since a part of one would be a constant to further derivatives.
     """

@@ -1,4 +1,4 @@
-"""Batches of calls: which arguments are batched, running a function on all examples, batching rules of users."""
+"""Batches of calls: which arguments are batched, running a function on all examples, users' batching rules."""
 
 # tests: tests/func/test_vmap_semantics.py
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydispatch.tree import (
     tree_unflatten,
 )
 
-Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, along its first axis; None for a constant
+Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch along its first axis, None for a constant
 
 
 def dims_of(value: Any, interpreter: Vmap) -> Dims:
@@ -185,7 +185,7 @@ def counterpart(leaf: Any, ones: Sequence[Any], others: Sequence[Any]) -> Any:
     return next((other for one, other in zip(ones, others, strict=True) if one is leaf and other is not leaf), None)
 
 
-# --- batching rules of users ---------------------------------------------------------------------------------------
+# --- users' batching rules ---------------------------------------------------------------------------------------
 
 
 def call_batching_rule(

@@ -1,4 +1,4 @@
-"""The Tensors that functions of users capture: those reachable from their variables."""
+"""The Tensors that users' functions capture: those reachable from their variables."""
 
 # tests: tests/compiling/test_captures.py
 from __future__ import annotations
@@ -247,7 +247,7 @@ def variables_of(function: FunctionType) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def classes_of(value: Any) -> list[type]:
-    """Return the classes of users whose attributes an object has, the object itself included if it is a class."""
+    """Return the users' classes whose attributes an object has, the object itself included if it is a class."""
     cls = value if isinstance(value, type) else type(value)
     return [base for base in cls.__mro__ if _is_users(str(base.__module__))]
 

@@ -1,4 +1,4 @@
-"""Custom derivatives: operators differentiated by functions of users, on the same tape as library operators.
+"""Custom derivatives: operators differentiated by users' functions, on the same tape as library operators.
 
 `autograd.Function` and custom operators both become a CustomDerivative: `setup` after the forward call, `backward` with
 one gradient per result, `jvp` with one tangent per argument.
@@ -66,7 +66,7 @@ class TapeDerivative:
 
 
 class GradientStructure:
-    """The structure of a node's gradients for the functions of users: one entry per result and argument."""
+    """The structure of a node's gradients for the users' functions: one entry per result and argument."""
 
     __slots__ = ("arguments", "results", "single")
 

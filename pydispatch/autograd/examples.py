@@ -1,4 +1,4 @@
-"""Run functions of users that take NumPy arrays on each example of a batch in turn."""
+"""Run users' functions that take NumPy arrays on each example of a batch in turn."""
 
 # tests: tests/library/test_custom_operator.py
 from __future__ import annotations
@@ -34,7 +34,7 @@ def warn_of_loop(what: str, remedy: str) -> None:
 
 
 class ExampleContext:
-    """The `ctx` that functions of users get while they run on one example, or on a batch as if it were one.
+    """The `ctx` that users' functions get while they run on one example, or on a batch as if it were one.
 
     Its `__dict__` holds only the attributes that they set.
     """

@@ -327,7 +327,7 @@ def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -
 def has_no_positions(whole: Any) -> bool:
     """Return whether a memory has no data, in a run that nothing records, which shows only shapes and dependences.
 
-    Such a run needs no positions: every element of a tangent depends on all that was written to the memory.
+    Such a run needs no positions: every element of a tangent depends on everything that was written to the memory.
     """
     return (type(whole) is MetaArray and _core.current_state().default_backend == "Meta"
             and not _core.active_modes())

@@ -1,4 +1,4 @@
-"""Residuals: the values that functions of users save for backward, and hooks that see every residual."""
+"""Residuals: the values that users' functions save for backward, and hooks that see every residual."""
 
 # tests: tests/autograd/test_saved_tensors.py
 from __future__ import annotations

@@ -25,7 +25,7 @@ from pydispatch.tree import tree_leaves
 T = TypeVar("T")
 Names = tuple[str, ...] | None
 MAX_VALUES = 1000           # in reach of the function, and in one list or dict
-MAX_BYTES = 1 << 20         # of all arrays; a single array is kept as gradients keep it
+MAX_BYTES = 1 << 20         # of all arrays together. A single array is kept as gradients keep it
 _MISSING = object()
 
 

@@ -116,7 +116,7 @@ class _Trial:
 
     def run(self, step: int) -> list[np.ndarray]:
         """Return the arrays among the results of a run, with other data than in other steps."""
-        data: dict[int, tuple[Tensor, Tensor]] = {}         # what is computed with instead of a Tensor, by its id
+        data: dict[int, tuple[Tensor, Tensor]] = {}         # by the id of a Tensor: the value that is used instead
         flags = iter(self._flags)
 
         def argument(leaf: Any) -> Any:

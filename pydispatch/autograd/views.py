@@ -196,7 +196,7 @@ WRITE_WITHOUT_TAPE = "write inside no_grad(), or to a copy: tensor.copy()"
 
 
 class WriteProblem(Enum):
-    """The reasons why an array cannot be written to in place, each with a remedy. The core knows the names."""
+    """The reasons why an array cannot be written to in place, each with a remedy. The core uses the names."""
 
     CAPTURED = (
         "it comes from outside {interpreter}, so a write would not be differentiated, or would be visible outside",

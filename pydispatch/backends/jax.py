@@ -31,7 +31,7 @@ class JaxFunctions(SimpleNamespace):
         return at.add(values) if accumulate else at.set(values)
 
     def repeat(self, a, repeats, axis=None):
-        """Repeat elements. A tuple of repeats becomes an array, because JAX takes no tuple."""
+        """Repeat elements. A tuple of repeats becomes an array, because JAX does not accept a tuple."""
         return jax.numpy.repeat(a, jax.numpy.asarray(repeats), axis)
 
     def clip(self, a, a_min=None, a_max=None, min=None, max=None):

@@ -109,7 +109,7 @@ def _leading(xp, x, keys):
 
 
 def is_mask(xp: Any, value: Any) -> bool:
-    """Return whether a value is an array of truth values, which covers as many axes as it has."""
+    """Return whether a value is an array of bools, which covers as many axes as it has."""
     return hasattr(value, "dtype") and value.dtype == xp.bool
 
 

@@ -30,7 +30,7 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.library import Library
 from pydispatch.ops import ops
 
-# for each table: the most rounds, and seconds; the second entry with --quick
+# for each table: the most rounds, and seconds. The second entry is used with --quick
 ROUNDS = {False: (101, 2.0), True: (5, 0.1)}
 NAMESPACE = "pydispatch_bench"
 ELEMENTS = 100_000

@@ -31,7 +31,7 @@ from pydispatch.ops import ops
 
 Function = Callable[..., Any]
 
-ROWS, COLUMNS = 26, 38      # size of the pictures; a character shows two rows
+ROWS, COLUMNS = 26, 38      # size of the pictures. A character shows two rows
 LINTERS = re.compile(r"  # (type: ignore|noqa).*")
 
 

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-SEGMENT = 5e-4              # seconds that a loop takes: too short for frequent interruptions;
-WARM = 100                  # longer if that is fewer turns than this, since the first turns have cold caches;
-LONGEST = 8e-3              # but no longer than this
+SEGMENT = 5e-4              # seconds that a loop takes, which is too short for frequent interruptions
+WARM = 100                  # the fewest turns of a longer loop, since the first turns have cold caches
+LONGEST = 8e-3              # seconds that a loop takes at most
 AT_LEAST = 5                # rounds
 clock = time.process_time   # does not count other processes on this core
 

@@ -77,7 +77,7 @@ class CustomOp:
     def _take_back(self, kind: str, site: str, former: str) -> None:
         warn_again(f"operator {self.operator.name}: its {kind} impl", site, former)
         handle = self.handles.get(kind)
-        if handle is None:      # half of a formula, which the new half replaces
+        if handle is None:      # only half of a formula, which the new half replaces
             registrations.assign(self, "functions", {k: f for k, f in self.functions.items() if k != kind})
             return
         handle.remove()

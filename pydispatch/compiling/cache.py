@@ -170,8 +170,8 @@ class LoadedPlan(PlanFunction):
         for call in self._made()[0].described[6]:
             _call_written(call, _Blob(), functions)
         if position >= len(functions) or not _are_equal(functions[position]._plan, plan):
-            raise CompilationError("compile: a function that an operator calls is not the one of the cached plan\n"
-                                   "remove the file of the plan")
+            raise CompilationError("compile: a function that an operator calls is not that of the cached plan\n"
+                                   "delete the plan's file")
         return functions[position]._graph
 
 
@@ -345,7 +345,7 @@ def read_program(file: Path, key: str, compiled: Any, arguments: Any) -> LoadedP
     plan = reader.plan(found["plan"])
     tree_unflatten(list(leaves), spec)
     if sum(isinstance(leaf, Mark) for leaf in leaves) != len(plan.described[2]):
-        raise ValueError("its output has not the results of its plan")
+        raise ValueError("its output does not have the results of its plan")
     specs = tuple([(tuple(array.shape), dtype_of(array)) for array in arguments.arrays])
     if specs != plan.described[0]:
         raise ValueError("its arrays are not the inputs of its plan")

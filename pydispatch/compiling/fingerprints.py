@@ -1,4 +1,4 @@
-"""Fingerprints of functions: hashes of all that a trace of a function can depend on.
+"""Fingerprints of functions: hashes of everything that a trace of a function can depend on.
 
 A fingerprint covers the bytecode of the function and of every Python function in its reach, the values that these
 capture, and the attributes of modules that their code names. Reach ends at what the versions of Python, NumPy, SciPy
@@ -50,7 +50,7 @@ OURS = tuple([f"pydispatch.{name}" for name in (
 PURE_MODULES = frozenset((
     "_collections", "_functools", "_operator", "abc", "cmath", "collections", "functools", "itertools", "math",
     "numbers", "operator"))
-"""Modules of Python whose functions and classes depend on nothing but their arguments."""
+"""Modules of Python whose functions and classes depend only on their arguments."""
 
 BY_COMPUTED_NAMES = frozenset((
     "__import__", "attrgetter", "breakpoint", "compile", "delattr", "dir", "eval", "exec", "getattr", "globals", "id",
@@ -70,7 +70,7 @@ CREATION = frozenset((
     "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "broadcast_shapes", "diag_indices", "empty", "eye",
     "full", "identity", "indices", "isscalar", "issubdtype", "iterable", "mask_indices", "ones", "promote_types",
     "tri", "tril_indices", "triu_indices", "zeros"))
-"""Functions of NumPy that do not look for `__array_function__`, and depend on nothing but their arguments."""
+"""Functions of NumPy that do not look for `__array_function__`, and depend only on their arguments."""
 
 SKIPPED = frozenset((
     "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__", "__annotations_cache__",
@@ -90,7 +90,7 @@ class CannotFingerprintError(Exception):
 
 
 def fingerprint(*values: Any) -> str:
-    """Return a hash of these values, of all that they reach, and of the versions of what runs them."""
+    """Return a hash of these values, of everything that they reach, and of the versions of what runs them."""
     found = _Fingerprint()
     found.add(values, "it")
     found.finish()
@@ -463,7 +463,7 @@ def _is_within(module: str, packages: tuple[str, ...]) -> bool:
 
 
 def _has_only_attributes(cls: type) -> bool:
-    """Return whether the objects of a class hold nothing but attributes: no C code defines a part of them."""
+    """Return whether the objects of a class hold only attributes: no C code defines a part of them."""
     slots = sum(isinstance(part, MemberDescriptorType) for base in cls.__mro__ for part in vars(base).values())
     pointers = slots + (cls.__dictoffset__ > 0) + (cls.__weakrefoffset__ > 0)
     return cls.__basicsize__ == object.__basicsize__ + pointers * struct.calcsize("P") and not cls.__itemsize__

@@ -108,9 +108,9 @@ def compile(
         one, unless the call is under a transform or on the tape.
     cache
         A directory for plans, which later processes load instead of compiling again. It is created if needed, and
-        nothing is ever removed from it. A file is used if the function, all that it reaches, the arguments' kinds, the
-        options and the versions of all software are the same. `explain` gives the reason if a plan is not cached.
-        Anyone who can write to the directory can change results.
+        nothing is ever removed from it. A file is used if the function, everything that it reaches, the arguments'
+        kinds, the options and the versions of all software are the same. `explain` gives the reason if a plan is not
+        cached. Anyone who can write to the directory can change results.
 
     Returns
     -------

@@ -170,7 +170,7 @@ def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
     try:
         return FunctionOfOperator(builder.compile_function(graph).plan, graph)
     except CompilationError as error:
-        builder.notes.append(f"a function that an operator calls is no plan: {error}")
+        builder.notes.append(f"a function that an operator calls is not a plan: {error}")
         return graph
 
 

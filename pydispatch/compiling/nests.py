@@ -167,7 +167,7 @@ class NestFinder:
         return Repetition(variable, step.length, test, condition, self.nodes([*step.body, *carrying(step)]))
 
     def _place(self, step: LoopStep, nodes: list[Node]) -> None:
-        """Add a step to the first nest over the same elements that comes after all that it depends on."""
+        """Add a step to the first nest over the same elements that comes after everything that it depends on."""
         accesses = self._accesses(step)
         space = accesses[-1].space if step.core_sizes else self._space(step)
         lowest = 0

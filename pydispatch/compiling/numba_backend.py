@@ -26,11 +26,11 @@ from pydispatch.compiling.steps import BlocksStep, LoopStep, RepeatStep, Step, f
 from pydispatch.compiling.values import Storage, Value
 from pydispatch.tracing import Graph
 
-SMALLEST_GROUP = 1 << 9         # elements; compiling fewer takes longer than NumPy's loops
-FEWEST_LOOPS = 2                # in a group; a single loop is NumPy's
-MOST_LOOPS = 64                # in a group; LLVM takes more than twice as long for twice as many
+SMALLEST_GROUP = 1 << 9         # elements. Compiling fewer takes longer than NumPy's loops
+FEWEST_LOOPS = 2                # in a group. A single loop is NumPy's
+MOST_LOOPS = 64                # in a group. LLVM takes more than twice as long for twice as many
 SHORTEST_REPETITION = 16        # turns
-LARGEST_BODY = 1 << 12          # elements of a loop; larger bodies become groups of loops
+LARGEST_BODY = 1 << 12          # elements of a loop. Larger bodies become groups of loops
 TURNS = 1 << 12                 # between two checks for signals
 BLOCK = 1 << 14                 # rows
 LOCAL_BYTES = 1 << 16           # bytes of a block's local memory, of which only the first row is used

@@ -234,7 +234,7 @@ class FlatFunction:
     def _are_results(self, leaves: list[Any]) -> list[bool]:
         if len(self._marks) == len(leaves):
             return [isinstance(mark, Mark) for mark in self._marks]
-        # operators on traced values return Tensors; a NumPy scalar is a literal
+        # operators on traced values return Tensors. A NumPy scalar is a literal
         return [_core.is_array(leaf) and not isinstance(leaf, np.generic) for leaf in leaves]
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:

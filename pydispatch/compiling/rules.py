@@ -276,7 +276,7 @@ def _moving_axes(
         first = first.reshape((-1, *[1] * (len(shape) - 1)))
     positions = [builder.as_value(part, np.dtype(np.int64)) for part in parts[follows:]]
     if not 0 < len(positions) <= MOST_POSITION_AXES or not math.prod(extents):
-        raise CannotLowerError("of so many axes, or of no elements")
+        raise CannotLowerError("it has too many axes, or no elements")
     axes = [number for axis in range(int(follows), len(extents)) for number in (extents[axis], strides[axis])]
     return Value(x.storage, first), (len(positions), *axes), positions
 
@@ -304,7 +304,7 @@ def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, acc
             return with_layers_added(builder, target, full[arrays[0]], values, arrays[0])
     if not _is_position_key(parts, len(target.shape)):
         if full is None:
-            raise CannotLowerError("the key is no integers, but for axes that it takes as a whole")
+            raise CannotLowerError("the key contains more than integers and whole axes")
         parts = _for_every_axis(builder, target.shape, key, full)
     else:
         full = None
@@ -821,7 +821,7 @@ def std(builder: Builder, spec: Any, **arguments: Any) -> Value:
     return builder.ufunc(np.sqrt, (var(builder, spec, **arguments),))
 
 
-MOST_SEARCHED = 1 << 10         # elements; for more, NumPy's single pass is faster than the four steps here
+MOST_SEARCHED = 1 << 10         # elements. For more, NumPy's single pass is faster than the four steps here
 
 
 def _search_rule(extreme: np.ufunc) -> Rule:
@@ -829,7 +829,7 @@ def _search_rule(extreme: np.ufunc) -> Rule:
         """Lower to the smallest position of an extreme element, or of a NaN."""
         a = builder.as_value(a)
         if a.dtype.kind not in "iuf" or not 0 < a.template.size <= MOST_SEARCHED or a.constant is not None:
-            raise CannotLowerError("NumPy's search is faster, or it is of other numbers than real ones, or known")
+            raise CannotLowerError("NumPy's search is faster, the numbers are not real, or the values are known")
         if axis is None or not a.shape:
             a, axis = reshape(builder, Shape((a.template.size,)), a), 0
         if any(stride < 0 for stride in a.template.strides):

@@ -1,4 +1,4 @@
-"""The steps of plans: a class for each kind, which knows all that the passes need to know of the kind.
+"""The steps of plans: a class for each kind, which defines everything that the passes need to know about it.
 
 A new kind is a class here, a rule that adds it to plans, and, unless `encode` adds steps of other kinds, a kind of the
 core in `plans/kinds.pyx`.
@@ -34,7 +34,7 @@ Carry = tuple[Storage, Storage, Storage, Storage]
 Move = tuple[Storage, Value, int, int]
 
 WORK_OF_CALL = 1 << 10          # elements of quick loops that take about as long
-WORK_OF_WHILE = 1 << 17         # elements; the number of repetitions is unknown, so other threads run meanwhile
+WORK_OF_WHILE = 1 << 17         # elements. The number of repetitions is unknown, so other threads run meanwhile
 WORK_OF_THREAD = 1 << 16        # elements of quick loops, so that handing over work takes a small part of their time
 
 

@@ -25,7 +25,7 @@ class NaNDetector(DispatchMode):
         self._raw = raw
 
     def __enter__(self) -> Self:
-        guard = detect_anomaly(check_nan=False)     # so that each node knows its forward call
+        guard = detect_anomaly(check_nan=False)     # so that each node records its forward call
         guard.__enter__()
         self._guards.append(guard)
         return super().__enter__()

@@ -231,7 +231,7 @@ class Functionalize(PythonInterpreter):
         below_args, below_kwargs = self.arguments_below(args, kwargs)
         layouts = self.layouts(func, args, kwargs)
         if layouts is not None and "view" in func.tags:
-            below_kwargs.pop("copy", None)      # the layouts answer this; the values are laid out differently
+            below_kwargs.pop("copy", None)      # by the layouts, because the values are laid out differently
         leaves, spec = tree_flatten(func(*below_args, **below_kwargs))
         if layouts is not None and len(layouts) != len(leaves):
             raise _depends_on_elements(func)
@@ -324,7 +324,7 @@ class Functionalize(PythonInterpreter):
     def functional_result(
         self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any], target: PythonWrapper
     ) -> Any:
-        """Return the value that a declared operator would have written, computed by its functional variant."""
+        """Return the value that a declared operator would write, computed by its functional variant."""
         old = self.value_of(target)
         below_args, below_kwargs = self.arguments_below(args, kwargs)
         return written_result(declaration, below_args, below_kwargs, old)

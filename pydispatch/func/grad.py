@@ -129,7 +129,7 @@ class Recorded(NamedTuple):
     interpreter: Grad
     outputs: list[Any]
     spec: TreeSpec              # of the output
-    roots: list[Any]            # the edge of each output; None for one that depends on no input
+    roots: list[Any]            # the edge of each output, None for one that depends on no input
     inputs: tuple[Any, ...]     # the edges that are differentiated with respect to
     aux: Any
 

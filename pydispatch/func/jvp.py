@@ -112,7 +112,7 @@ class Propagated(NamedTuple):
     """A run of a function at an interpreter of `jvp`, as values of the interpreter below."""
 
     outputs: list[Any]
-    tangents: list[Any]         # of the outputs; None for one that depends on no primal
+    tangents: list[Any]         # of the outputs, None for one that depends on no primal
     spec: TreeSpec              # of the output
     aux: Any
 

@@ -102,9 +102,9 @@ class LinearStep(NamedTuple):
 
     call: Callable[..., Any]
     leaves: list[Any]                       # of the arguments: constants, and None for each tangent
-    spec: TreeSpec | None                   # of (args, kwargs); None if the leaves are the positional arguments
+    spec: TreeSpec | None                   # of (args, kwargs), None if the leaves are the positional arguments
     inputs: tuple[tuple[int, int], ...]     # (position among the leaves, number of the tangent)
-    results: tuple[int | None, ...]         # the numbers of the results' leaves; None for one that is not an array
+    results: tuple[int | None, ...]         # the numbers of the results' leaves, None for one that is not an array
     # False: the function switched off recording for the interpreters around it and for the tape
     records: bool
 

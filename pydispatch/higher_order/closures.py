@@ -1,4 +1,4 @@
-"""Functions of users as functions of flat arrays, with every input as an explicit argument.
+"""Users' functions as functions of flat arrays, with every input as an explicit argument.
 
 `FlatFunction` packs arrays into pytrees and unpacks them again. `Lifted` adds captured values to the arguments of a
 function. `abstract_result` finds captured values by one unobserved run on arrays without data.
@@ -101,7 +101,7 @@ class FlatFunction:
 
     def __call__(self, *values: Any) -> Arrays:
         if self.surroundings is not None and _core.current_state().default_backend == "Meta":
-            return self.surroundings.again(self._call, *values)     # unseen: what it changes is set back
+            return self.surroundings.again(self._call, *values)     # unseen: its changes are undone
         return self._call(*values)
 
     def _call(self, *values: Any) -> Arrays:
@@ -215,7 +215,7 @@ class FlatFunction:
         return result
 
     def note_stack(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function, and note its interpreters: values of earlier steps count as lost, not those of this call."""
+        """Call a function, and note its interpreters. Values of earlier steps, but not of this call, count as lost."""
         self.n_steps += 1
         state = _core.current_state()
         if self.surroundings is not None and state.default_backend != "Meta":
@@ -372,7 +372,7 @@ class AbstractResult(NamedTuple):
     """The facts known about a function: the Tensors that it captures, and its results without data.
 
     `results` is None if the function cannot run without data. Then `captured` holds all Tensors reachable from its
-    variables. With `has_users_functions`, functions of users may run later, and these were searched in the same way.
+    variables. With `has_users_functions`, users' functions may run later, and these were searched in the same way.
     `generators` has the generators that it draws from.
     """
 
@@ -617,7 +617,7 @@ def _without_repeats(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def functions_of(owner: Any) -> tuple[Any, ...]:
-    """Return the functions of users in an operator whose captures no call shows. A function is its own owner.
+    """Return the users' functions in an operator whose captures no call shows. A function is its own owner.
 
     For a Function, captured values are among the arguments of its calls.
     """

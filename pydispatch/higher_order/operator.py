@@ -368,7 +368,7 @@ def find_operator(name: str, module: str) -> HigherOrderOperator:
 
 
 def handled_types(value: Any) -> Sequence[type]:
-    """Return the classes with a handler among the Tensors in a value: subclasses first, else from left to right."""
+    """Return the classes with a handler among the Tensors in a value: subclasses first, then from left to right."""
     found: list[type] = []
     for leaf in tree_leaves(value):
         cls = type(leaf)

@@ -136,7 +136,7 @@ class CustomOpDef(_core.Callee):
         return KernelSwitch(self, device_type, enabled)
 
     def remove(self) -> None:
-        """Undo the definition, and all that was registered for it through this object or by `pydispatch.library`."""
+        """Undo the definition, and everything registered for it through this object or by `pydispatch.library`."""
         self.retire(caller_site())
 
     def retire(self, site: str) -> None:
@@ -643,7 +643,7 @@ def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     fn
         The rule. `info.batch_size` is the number of examples, and `info.randomness` specifies how random numbers are
         drawn. `in_dims` has an entry per positional argument, nested like the argument: 0 if its batch axis comes
-        first, None if it has none. `out_dims` describes the output likewise, nested as far as needed, and may name any
+        first, None if it has none. `out_dims` describes the output in the same way, nested as needed, and may name any
         axis. Without `fn`, `register_vmap` returns a decorator.
 
     Returns

@@ -1,4 +1,4 @@
-"""The derivatives of operators that are differentiated by functions of users.
+"""The derivatives of operators that are differentiated by users' functions.
 
 There are two kinds. `NamedDerivative` returns gradients by name, with the residuals as one object. `ContextDerivative`
 returns them by position, with a context.

@@ -93,7 +93,7 @@ def _draw(op: OpOverload, interpreter: Vmap, values: tuple[Any, ...], dims: Dims
 
 
 def has_own_derivative(op: OpOverload) -> bool:
-    """Return whether the operator is differentiated by functions of users."""
+    """Return whether the operator is differentiated by users' functions."""
     handle = derivative_of(op)
     return handle is not None and isinstance(handle.derivative, CustomDerivative) and not handle.derivative.missing
 

@@ -40,7 +40,7 @@ class Library:
 
     A namespace has at most one `Library("ns", "DEF")`. Any number of `"FRAGMENT"` libraries may also define operators.
     An `"IMPL"` library only registers implementations and fallbacks, and may have a default key. Close it, or use it as
-    a context manager, to undo all that was registered through it. Dropping the object undoes nothing.
+    a context manager, to undo everything that was registered through it. Dropping the object undoes nothing.
 
     The code that opened a DEF library may run again, like a cell of a notebook. It then closes the former one, with an
     OverrideWarning.
@@ -483,7 +483,7 @@ def py_impl(op: OpOverload, key: Any) -> Callable[[F], F]:
     if isinstance(key, type) or key_of(f"operator {op.name}", key, remedy) is DispatchKey.Python:
         cls = key.__name__ if isinstance(key, type) else "cls"
         raise RegistrationError(
-            f"operator {op.name}: py_impl takes no class, and not the key Python, which runs the handlers of classes\n"
+            f"operator {op.name}: py_impl takes neither a class nor the key Python, which runs handlers of classes\n"
             f"register the rule of a class: library.register_pydispatch({str(op.name)!r}, {cls}, rule)")
     parsed = key_of(f"operator {op.name}", key, remedy)
 

@@ -169,7 +169,7 @@ class Face:
                             keywords=frozenset(keywords), added=adapter.added)
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Declare functions that take no Tensors. `reasons` specifies the reason, and what to write instead."""
+        """Declare functions that do not take Tensors. `reasons` specifies the reason, and what to write instead."""
         for name, reason in reasons.items():
             self.reasons[name] = reason
             self.declare(name, self.refusal(name, reason), REFUSED)
@@ -177,7 +177,7 @@ class Face:
     def refusal(self, name: str, reason: str) -> Callable[..., Any]:
         """Return the implementation of a refused function, for Tensors and under transforms and modes."""
         def refused(*args: Any, **kwargs: Any) -> Any:
-            raise DispatchTypeError(f"{self.library.__name__}.{name} takes no Tensor\n{reason}")
+            raise DispatchTypeError(f"{self.library.__name__}.{name} does not take a Tensor\n{reason}")
         return refused
 
 
@@ -636,7 +636,7 @@ class Adapter:
             return [as_nonscalar(item) for item in value]
         found = as_array(value)
         if key == "indices" and isinstance(value, (list, tuple)) and isinstance(found, np.ndarray):
-            return found.astype(np.intp)        # of lists, NumPy also takes [] and [1.0]; of arrays, only integers
+            return found.astype(np.intp)        # NumPy also takes the lists [] and [1.0], but only integer arrays
         return found
 
     def call(self, passed: dict[str, Any], out: Any) -> Any:

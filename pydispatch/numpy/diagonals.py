@@ -192,7 +192,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     kind = np.result_type(start.dtype, stop.dtype, float(num), np.zeros((), dtype))
     start, stop = ops.np.astype(start, kind), ops.np.astype(stop, kind)
     shape = np.broadcast_shapes(start.shape, stop.shape)
-    # as NumPy does, rotate both so that the first is positive; the angle does not matter to the result
+    # as NumPy does, rotate both so that the first is positive. The angle does not change the result
     sign = ops.np.detach(ops.np.sign(start))
     start, stop = ops.np.divide(start, sign), ops.np.divide(stop, sign)
     first, last = min(num, 1), num - 1 if endpoint and num > 1 else num

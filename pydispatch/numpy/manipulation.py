@@ -362,7 +362,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
                           "pass np.flatnonzero(mask)", FutureWarning, stacklevel=2)
         places = mask.astype(np.intp) if masks_are_numbers() else np.flatnonzero(mask)
     if places.size == 1:
-        # one index may have several values; for an index that is a number, they lie along their own first axis
+        # one index may have several values. For an index that is a number, they lie along their own first axis
         values = ops.np.reshape(values, (*(1,) * (len(arr.shape) - len(values.shape)), *values.shape))
         values = values if places.ndim else ops.np.moveaxis(values, 0, axis)
         places = ops.np.broadcast_to(ops.np.ravel(places), (values.shape[axis],))

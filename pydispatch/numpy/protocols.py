@@ -96,7 +96,7 @@ def array_namespace(tensor: Tensor, *, api_version: str | None = None) -> Module
 
 
 def no_such_function(function: Any, method: str = "__call__") -> DispatchTypeError:
-    """Return the error for a NumPy function that takes no Tensors. It never computes on their raw arrays."""
+    """Return the error for a NumPy function that does not take Tensors. It never computes on their raw arrays."""
     name = f"{getattr(function, '__module__', None) or 'numpy'}.{function.__name__}"
     name = name if method == "__call__" else f"{name}.{method}"
     return DispatchTypeError(

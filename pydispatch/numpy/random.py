@@ -284,7 +284,7 @@ def legacy(name: str) -> Callable[..., Any]:
 
     def refused(*args: Any, **kwargs: Any) -> Any:
         if any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
-            raise DispatchTypeError(f"numpy.random.{name} takes no Tensor\n{REASON}")
+            raise DispatchTypeError(f"numpy.random.{name} does not take a Tensor\n{REASON}")
         check_unwatched(name, REASON)
         return numpys(*args, **kwargs)
     return refused

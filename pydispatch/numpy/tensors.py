@@ -32,7 +32,7 @@ def making_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         found = function(*args, **kwargs)
         if isinstance(found, (Tensor, tuple)):
             return found
-        # an array made from numbers is new, and can be written to; transforms and modes have to know its origin
+        # an array made from numbers is new, and can be written to. Transforms and modes have to know its origin
         is_new = _core.operators_are_watched() and not (args and _core.is_array(args[0]))
         return ops.np.copy(Tensor(found)) if is_new else Tensor(found)
     return made

@@ -83,7 +83,7 @@ def reduce(
         axis = ()
     is_given = initial is not ABSENT and initial is not None
     operator = FUNCTIONS.get(REDUCTIONS.get(name, ""))
-    # `all` of objects is a bool, not one of the objects, and takes no `initial`
+    # `all` of objects is a bool, not one of the objects, and `initial` is not supported
     if operator is not None and not of_result.hasobject and not (is_given and name.startswith("logical_")):
         options: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
         if name in ACCUMULATIONS and dtype is not None:
@@ -318,6 +318,6 @@ def reduce_unknown(function: ArrayFunction, rows: Any, starts: Any) -> Any:
 METHODS: dict[str, Callable[..., Any]] = {
     "reduce": reduce, "accumulate": accumulate, "outer": outer, "at": at, "reduceat": reduceat,
 }
-DOCS = {name: getattr(np.ufunc, name).__doc__ for name in METHODS}     # equal for all; each access makes a string
+DOCS = {name: getattr(np.ufunc, name).__doc__ for name in METHODS}     # equal for all, and each access makes a string
 
 declare_universal_functions()

@@ -32,7 +32,7 @@ def sum_of_cosines(constant: float, *heights: float) -> Callable[[Any, float], A
 
 
 def constant_window(name: str, weights: Callable[[Any, float], Any]) -> Callable[..., Any]:
-    """Return one of NumPy's windows that take no array, on the default backend."""
+    """Return one of NumPy's windows that do not take an array, on the default backend."""
     def window(M: Any) -> Any:
         M = float(M)
         if M < 1:

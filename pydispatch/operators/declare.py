@@ -444,7 +444,7 @@ class Pack:
                 (self.of_families if is_of_family else self.declarations)[name] = declaration
 
     def install(self, family: str | None = None) -> None:
-        """Register the declared operators of a family, by default those of no family.
+        """Register the declared operators of a family, by default those without a family.
 
         Parameters
         ----------

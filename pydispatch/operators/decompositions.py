@@ -285,7 +285,7 @@ LARGEST, LEAST = Reduction(np.maximum), Reduction(np.minimum)
 def is_plain_and_finite(a):
     """Return whether `a` is a matrix of finite numbers of float64, or a stack of them.
 
-    The universal function can then be called directly: no conversion is needed, and nan means no convergence.
+    The universal function can then be called directly: no conversion is needed, and nan means that it did not converge.
     """
     return (type(a) is np.ndarray and a.dtype is DOUBLE and a.ndim > 1 and a.size > 0
             and math.isfinite(LARGEST(a)) and math.isfinite(LEAST(a)))

@@ -176,7 +176,7 @@ def vector_of(name, argument, x):
 
 
 def in_turn(op, info, in_dims, args, batch_shape, dtype=float, *, enlarges=True):
-    """Draw for each example in turn: the batching rule of draws that take no batch of parameters.
+    """Draw for each example in turn: the batching rule of draws whose parameters are not batched.
 
     Without batched parameters there is one draw of a larger size, if a larger size only `enlarges` the draw.
     `batch_shape` is the shape of the result for an example, for an empty batch.

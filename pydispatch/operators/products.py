@@ -62,7 +62,7 @@ def terms_of(subscripts: str, ranks: tuple[int, ...]) -> Terms:
     free = [letter for letter in LETTERS if letter not in left + result]
     most = max([ndim - len(term) + 3 for term, ndim in zip(terms, ranks, strict=True) if "..." in term], default=0)
     if most > len(free) or most < 0:
-        raise ValueError(f"einsum: the ellipsis in {subscripts!r} stands for {most} axes of operands of {ranks} axes, "
+        raise ValueError(f"einsum: the ellipsis in {subscripts!r} covers {most} axes of operands with {ranks} axes, "
                          f"expected 0 to {len(free)}\nname fewer axes")
     ellipsis = "".join(free[:most])
     expanded = []

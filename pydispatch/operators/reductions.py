@@ -140,7 +140,7 @@ def n_terms(shape, axis, where, dtype):
     """
     if where is None or where is True:
         return prod(shape if axis is None else [shape[i] for i in axis])
-    return expand(where, shape).sum(axis, dtype.newbyteorder("="), keepdims=True)     # loops take no other byte order
+    return expand(where, shape).sum(axis, dtype.newbyteorder("="), keepdims=True)     # loops need native byte order
 
 
 def mean_vjp(g, a_shape, axis, where):
@@ -155,7 +155,7 @@ def share(a, axis, initial, where, result):
     """Return each element's share of the gradient of an extremum. Elements that tie share it equally."""
     extreme = a == restored(result, a.shape, axis)
     extreme = extreme if where is None else extreme & where
-    n = extreme.sum(axis, a.dtype.newbyteorder("="), keepdims=True)     # loops take no other byte order
+    n = extreme.sum(axis, a.dtype.newbyteorder("="), keepdims=True)     # loops need native byte order
     return extreme / (n if initial is None else nonzero(n))
 
 

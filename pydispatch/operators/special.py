@@ -48,7 +48,7 @@ def i0_derivative_of_double(x, order=1):
         return np.empty(x.shape, dtype)
     x = x.astype(np.result_type(dtype, float))
     largest = np.max(np.abs(x), initial=0, where=np.isfinite(x))
-    n = 24 + order + int(6 * math.sqrt(min(largest, 800)))      # nodes; the error falls faster than any power
+    n = 24 + order + int(6 * math.sqrt(min(largest, 800)))      # nodes, since the error falls faster than any power
     nodes = np.cos((np.arange(n) + 0.5) * (math.pi / (2 * n)))
     with np.errstate(over="ignore"):
         values = (np.sinh if order % 2 else np.cosh)(x[..., None] * nodes)

@@ -383,7 +383,7 @@ cdef bint is_same_value(PyObject* value, PyObject* expected) except -1:
     return PyObject_RichCompareBool(<object>value, <object>expected, Py_EQ)
 
 
-# A key is a hash of what guards compare: equal for all arguments of a variant that takes no numbers.
+# A key is a hash of what guards compare: equal for all arguments of a variant that does not take numbers.
 
 cdef inline void add_to_key(size_t* key, size_t part) noexcept:
     key[0] = (key[0] ^ part) * <size_t>1000003

@@ -110,7 +110,7 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
         elif not found.has_varkw or argument.name in dict(parameters):
             names = [name.rstrip("/") for name, _ in parameters]
             if not argument.has_default or argument.name in names:
-                raise ValueError(f"it takes no keyword argument {argument.name!r}")
+                raise ValueError(f"it does not take a keyword argument {argument.name!r}")
             unsupported.append(argument.name)
     for name, default in left.items():
         if default is REQUIRED:
@@ -182,7 +182,7 @@ class Parameters:
 
 
 def parameters_of(fn: Callable[..., Any]) -> Parameters | None:
-    """Return a function's parameters, or None if Python knows no signature, as for many functions written in C."""
+    """Return a function's parameters, or None if Python has no signature, as for many functions written in C."""
     if type(fn) in KERNELS_IN_C:    # `inspect` also finds this, but takes as long as filling a whole table
         return None
     written = getattr(fn, "__wrapped__", fn) if type(fn) is DISPATCHER else fn

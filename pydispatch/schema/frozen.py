@@ -64,7 +64,7 @@ class _Marker:
 
 
 REQUIRED: Final = _Marker("REQUIRED")  # the default of an argument that has none
-MISSING: Final = _Marker("MISSING")  # the result of `word` for a word that the type does not know
+MISSING: Final = _Marker("MISSING")  # the result of `word` for a word that the type does not have
 
 
 # The core strips defaults with another equality, which runs on each call and passes an argument when in doubt: NaN and

@@ -186,7 +186,7 @@ def _default(where: str, argument: Argument, default: Any) -> Any:
         is_spelled = False
     if not is_spelled:
         raise SchemaError(
-            f"{where} has the default {short_repr(default)}, which a schema cannot spell\n"
+            f"{where} has the default {short_repr(default)}, which a schema cannot express\n"
             f"Write `{argument.name}=None`, and choose the value inside the function"
         )
     return value

@@ -277,7 +277,7 @@ def _check_finite(who: str, vector: Any) -> None:
 
 
 def _check_solution(who: str, found: Any, vector: Any, x: Any) -> None:
-    """Raise ConvergenceError if a solution does not give the right-hand side, as for a nonlinear function."""
+    """Raise ConvergenceError if a solution does not satisfy the equations, for example if the function is nonlinear."""
     misses = np.linalg.norm(found - vector, axis=-1)
     scale = np.linalg.norm(vector, axis=-1)
     bad = ~(misses <= 1e-3 * scale)

@@ -32,4 +32,4 @@ SCIPY = Pack("scipy", {family: f"pydispatch.scipy.{family}" for family in FAMILI
 SCIPY.install()
 FACE = Face("pydispatch.scipy", "scipy", scipy, name_function)
 PASSED_ON: dict[str, tuple[str, ...]] = {}
-"""For each family, names that are passed on from SciPy, because they take no array."""
+"""For each family, names that are passed on from SciPy, because they do not take an array."""

@@ -44,7 +44,7 @@ faster than SciPy, and the largest number of elements of all windows for which t
 
 
 def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> Any:
-    """Convolve by SciPy's function, or directly by the loop if SciPy's checks take longer than that."""
+    """Convolve with SciPy's function, or directly with the loop if SciPy's checks would take longer than that."""
     if not batch_ndim and method in DIRECT and mode in MODES and (mode != "same" or in1.size >= in2.size):
         found = convolve_vectors(in1, in2, MODES[mode], SURELY_DIRECT)
         if found is not None:

@@ -128,7 +128,7 @@ class Distribution(Methods):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(is_array(value) and not isinstance(value, (np.ndarray, np.generic))
                for value in (*args, *kwargs.values())):
-            raise DispatchTypeError(f"scipy.stats.{self.name}(...) takes no Tensor\n"
+            raise DispatchTypeError(f"scipy.stats.{self.name}(...) does not take a Tensor\n"
                                     "pass the parameters to the method: "
                                     f"stats.{self.name}.cdf(x, {', '.join(p.name + '=...' for p in self.parameters)})")
         return self.scipys(*args, **kwargs)
@@ -284,7 +284,7 @@ def add_method(distribution: Any, method: str, call: Callable[..., Any]) -> None
 
 
 def add_refusals(distribution: Any, refused: Mapping[str, str]) -> None:
-    """Declare the methods that take no Tensors."""
+    """Declare the methods that do not take Tensors."""
     for method, reason in refused.items():
         FACE.refuse({f"stats.{distribution.name}.{method}": reason})
         distribution.__dict__[method] = FACE.functions[f"stats.{distribution.name}.{method}"]
@@ -469,7 +469,7 @@ ROUNDED = 1e6 * np.finfo(float).eps
 def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
     """Compute the log density by a triangular factor of the covariance, of which only the lower triangle is read."""
     if allow_singular:
-        raise DispatchTypeError("stats.multivariate_normal.logpdf takes no Tensor with allow_singular=True\n"
+        raise DispatchTypeError("stats.multivariate_normal.logpdf does not take a Tensor with allow_singular=True\n"
                                 "pass a positive definite cov, for example cov + 1e-9 * numpy.eye(n)")
     dim, mean, cov = normal_parameters(mean, cov)
     x = as_nonscalar(x)

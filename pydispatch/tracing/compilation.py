@@ -38,7 +38,7 @@ def values_to_be_arrays(graph: Graph) -> set[Node]:
 
 
 def sharing_with(graph: Graph, nodes: list[Node]) -> set[Node]:
-    """Return these nodes and all that may share memory with them, if arguments and constants do not."""
+    """Return these nodes and everything that may share memory with them, if arguments and constants do not."""
     return SharedMemory(graph.nodes, as_if_separate=True).overlapping(nodes) if nodes else set()
 
 

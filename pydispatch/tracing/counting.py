@@ -52,7 +52,7 @@ def record_as_scan(
 
 
 def _steps_of(mode: TraceMode, test: Graph, body: Graph, values: Arrays, n: int) -> int | None:
-    """Return how many steps a loop takes that carries `n` of these values, or None if the trace does not know."""
+    """Return how many steps a loop takes that carries `n` of these values, or None if the trace cannot tell."""
     holds = _Part(test, [0])
     needed = holds.inputs
     while True:

@@ -21,8 +21,8 @@ from pydispatch.tree import is_pytree_node_type, tree_flatten
 
 PLAIN_TYPES = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType})
 DTYPE_CLASSES = (bool, int, float, complex, str, bytes, object)
-LONGEST_INT = 2000      # in bits; Python reads and writes at most some hundreds of decimal digits
-DEEPEST = 50            # in nested pytrees; Python's parser fails at 200 brackets
+LONGEST_INT = 2000      # in bits. Python reads and writes at most some hundreds of decimal digits
+DEEPEST = 50            # in nested pytrees. Python's parser fails at 200 brackets
 Bind = Callable[[str, Any], str]
 """A function that makes an object known to generated code: wanted name, object -> name."""
 

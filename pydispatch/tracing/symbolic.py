@@ -22,7 +22,7 @@ class Proxy(Tensor):
     """A value of which only the node that makes it is known. Operators on it add nodes to its graph."""
 
     def __init__(self, node: Node) -> None:
-        super().__init__(Shell(shape=(0,), dtype=float))      # unknown; none of its results is a scalar
+        super().__init__(Shell(shape=(0,), dtype=float))      # unknown. None of its results is a scalar
         self.node = node
 
     @classmethod

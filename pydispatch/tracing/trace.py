@@ -982,7 +982,7 @@ class TraceMode(DispatchMode):
 
 
 MOST_OF_A_SEED = 1 << 64
-"""The entropy that a SeedSequence gets from the system is larger, but for one in 2 ** 64."""
+"""The entropy that a SeedSequence gets from the system is larger, except for one in 2 ** 64."""
 
 
 def _identity(value: Any) -> int:

@@ -1,4 +1,4 @@
-"""Functions of users that run later, inside of bodies: what they capture means what it does without control flow."""
+"""Users' functions that run later, inside of bodies: what they capture means what it does without control flow."""
 
 import itertools
 from types import SimpleNamespace

@@ -75,7 +75,7 @@ def in_greenlet():
 WAYS = {way.__name__: way for way in (in_copy, in_thread_with_copy, in_task, in_to_thread, in_executor, in_greenlet)}
 
 
-# --- code of users, and who calls it ---------------------------------------------------------------------------------
+# --- users' code, and who calls it ---------------------------------------------------------------------------------
 
 
 def handler_of_mode(look):

@@ -439,7 +439,7 @@ def test_py_impl_for_a_key_object_and_an_alias(fresh, define):
 PY_IMPL_REFUSED = {
     "the Python key r1.3": (lambda: "Python", r"Python[\s\S]*class"),
     "the Python key as an object": (lambda: DispatchKey.Python, r"Python[\s\S]*class"),
-    "a class": (lambda: Recorder, r"py_impl takes no class(.|\n)*register_pydispatch\('t\w+::\w+', Recorder, rule\)"),
+    "a class": (lambda: Recorder, r"takes neither a class(.|\n)*register_pydispatch\('t\w+::\w+', Recorder, rule\)"),
 }
 
 

@@ -82,7 +82,7 @@ def test_requirements_are_strings():
 
 @pytest.mark.parametrize("name", ["bmat", "asmatrix"])
 def test_matrices_of_their_own_class_are_refused(name):
-    with pytest.raises(DispatchTypeError, match=f"numpy.{name} takes no Tensor"):
+    with pytest.raises(DispatchTypeError, match=f"numpy.{name} does not take a Tensor"):
         getattr(pnp, name)(Tensor(X))
 
 

@@ -927,7 +927,7 @@ def test_backward_passes(root, way):
                             OPERANDS[operand], (operand, name, options))
 
 
-# --- functions of users -----------------------------------------------------------------------------------------------
+# --- users' functions -----------------------------------------------------------------------------------------------
 
 
 def wrong(backward, *, jvp=None, forward=None, setup=None):

@@ -248,7 +248,7 @@ def test_a_late_definition_must_fit_the_kernels(foo, schema):
     ("foo(Tensor x) -> ()", tensor_to_tensor, "number of returns: expected 0, inferred 1"),
     ("foo(Tensor x) -> int", tensor_to_tensor, "return 1: expected int, inferred Tensor"),
     (S2, lambda x: x, "it takes 1 positional arguments (x), the schema passes 2 (x, y)"),
-    ("foo(Tensor x, *, int n) -> Tensor", lambda x: x, "it takes no keyword argument 'n'"),
+    ("foo(Tensor x, *, int n) -> Tensor", lambda x: x, "it does not take a keyword argument 'n'"),
     (S1, lambda x, y: x, "it requires a parameter 'y' that the schema does not pass"),
     ("foo(Tensor x, int n=1) -> Tensor", lambda x, n=2: x, "its default for 'n' is 2, the schema's is 1"),
 ], ids=["arguments", "type", "returns", "return", "arity", "keyword", "too_many", "default"])

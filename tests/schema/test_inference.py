@@ -143,9 +143,9 @@ def reserved_name(Ellipsis: int) -> int: ...
     (stars, ["parameter 'x' is variadic", "`**kwargs`"]),
     (none_default, ["parameter 'x' cannot have its default", "expected int, found NoneType None"]),
     (array_default, ["parameter 'x'", "default 1.0", "`x=None`"]),
-    (flag_default, ["parameter 'x'", "cannot spell", "`x=None`"]),
-    (big_default, ["parameter 'x'", "1180591620717411303424", "cannot spell"]),
-    (struct_default, ["parameter 'x'", "cannot spell"]),
+    (flag_default, ["parameter 'x'", "cannot express", "`x=None`"]),
+    (big_default, ["parameter 'x'", "1180591620717411303424", "cannot express"]),
+    (struct_default, ["parameter 'x'", "cannot express"]),
     (reserved_name, ["'Ellipsis'", "another name"]),
 ])
 def test_no_inference(function, parts):

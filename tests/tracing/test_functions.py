@@ -1,4 +1,4 @@
-"""Functions of users in traces: one node each, with the derivative that they define, however a tape is used.
+"""Users' functions in traces: one node each, with the derivative that they define, however a tape is used.
 
 The derivative that the Functions here define is ten times that of what they compute, so a result shows which it is.
 """

@@ -4,7 +4,7 @@ Assumes: dead code is removed, because each loop counts.
 
 Guarantees: each step still comes after those that it depends on, and calls of Python keep their order. No loop of a
 group uses what another one writes in other rows. A storage is local to a group only if no other step uses it. Sums of
-all that a group computes may join it, and add up in the order of NumPy.
+everything that a group computes may join it, and add up in the order of NumPy.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pydispatch.compiling.passes.ordering import dependencies
 from pydispatch.compiling.steps import BlocksStep, LoopStep, Mode, RowAccesses, Step, flat, uses_of
 from pydispatch.compiling.values import Storage, Value
 
-CACHED = 40 << 10               # bytes that a block's temporaries may take; measured: fits the cache closest to a core
+CACHED = 40 << 10               # bytes that a block's temporaries may take. Measured: fits the cache closest to a core
 CACHED_IN_A_ROW = 256 << 10     # if a loop takes one element of each row: few rows take about as long as many
-SMALLEST_IN_BLOCKS = 1 << 10    # elements; with fewer, separate loops are as fast
-SMALLEST_CUT = 1 << 13          # elements; with fewer, all are one block, since all temporaries fit the cache anyway
+SMALLEST_IN_BLOCKS = 1 << 10    # elements. With fewer, separate loops are as fast
+SMALLEST_CUT = 1 << 13          # elements. With fewer, all are one block, since all temporaries fit the cache anyway
 LARGEST_BLOCK = 1 << 12         # elements
-SHORTEST_PART = 1 << 7          # elements; NumPy adds up to this number in order, and more by halves
+SHORTEST_PART = 1 << 7          # elements. NumPy adds up to this number in order, and more by halves
 
 ADDED_BY_HALVES = frozenset((np.dtype(np.float32).num, np.dtype(np.float64).num))
 """The numbers of dtypes that NumPy sums by halves."""
@@ -35,7 +35,7 @@ class Fusion(NamedTuple):
     """The groups to form: those with a loop over at least `smallest` elements, and at least `fewest` loops.
 
     If several threads share the rows, a single loop is also a group. `can_join` selects the steps. `with_sums` decides
-    whether sums of all that a group computes are part of it. `most` is the largest number of loops in a group.
+    whether sums of everything that a group computes are part of it. `most` is the largest number of loops in a group.
     """
 
     n_threads: int = 1
@@ -276,7 +276,7 @@ def _gathered_by_family(steps: Sequence[Step], accesses: Sequence[AccessesByMode
 
 
 def _sums_of(groups: Sequence[_Group]) -> dict[Storage, list[_Group]]:
-    """Return the steps that add up all that one step writes to a storage, by that storage, each in its group."""
+    """Return the steps that add up everything that one step writes to a storage, by that storage, each in its group."""
     found: dict[Storage, list[_Group]] = {}
     for group in groups:
         step = group.steps[0]

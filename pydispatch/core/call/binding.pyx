@@ -89,7 +89,7 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
 
 
 cdef inline void begin_frame(Frame* frame) noexcept:
-    """Clear all that the frame owns, and its keyword-only arguments."""
+    """Clear everything that the frame owns, and its keyword-only arguments."""
     frame.owned = 0
     frame.kept = NULL
     frame.original = NULL

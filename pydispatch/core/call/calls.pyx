@@ -69,7 +69,7 @@ cdef inline bint is_for(TableEntry entry, Signature signature, Frame* frame) exc
 
 
 cdef Table table_with_provided(OpOverload op, int slot):
-    """Return the table once the backend of an unserved key has registered all that it can."""
+    """Return the table once the backend of an unserved key has registered everything that it can."""
     if slot_keys[slot] is not None:
         upcalls.bring_into_use(slot_keys[slot])
     return table_of(op)
@@ -264,7 +264,7 @@ cdef int check_raised(function) except -1:
 
 
 cdef PyObject* invoke_shown(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
-    """Run step 6 for a kernel of users while the state is in a cell."""
+    """Run step 6 for a user's kernel while the state is in a cell."""
     cdef PublishedState around
     publish_state(&around, state_now())
     try:

@@ -5,7 +5,7 @@
 # The state holds the stack of interpreters. A wrapper holds its interpreter, whose methods depend on the transform.
 cdef class Interpreter
 
-# --- addresses of types, for comparison on fast paths. Each transform sets those of its own ---------------------------
+# --- addresses of types, for comparison on fast paths. Each transform sets its own ---------------------------
 
 # Values of `grad` are bound and recorded without a look-up of their class.
 cdef PyTypeObject* GRAD_TYPE
@@ -48,5 +48,5 @@ cdef Wrapper wrap_ndarray_in(Interpreter interpreter, array)
 cdef object constant_of(Tensor tensor)
 # Nodes save values as constants of one interpreter: return a new, untracked Tensor on the same memory
 cdef object alias_at(Tensor tensor, Interpreter interpreter)
-# Functions of users and reads of data end a speculative run: end the one of the function that runs here, if any
+# Users' functions and reads of data end a speculative run: end the one of the function that runs here, if any
 cpdef int end_speculative_run() except -1

@@ -12,7 +12,7 @@ cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sy
 
 
 cdef bint writes_to_out_alone(Signature signature) except -1:
-    """Return whether the keyword `out` is all that the operator writes to, as for a universal function."""
+    """Return whether the operator writes only to the keyword `out`, as for a universal function."""
     cdef tuple names = signature.names[signature.n_positional:]
     return "out" in names and signature.mutable == bit(signature.n_positional + names.index("out"))
 

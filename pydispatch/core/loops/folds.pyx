@@ -5,7 +5,7 @@ cdef struct Folding:        # one reduction
     int type
     bint axes[MOST_AXES]                # whether each axis is reduced
     bint keeps                          # whether reduced axes remain, with a length of 1
-    cnp.npy_intp n_elements, n_reduced  # of the result; of the array, per element of the result
+    cnp.npy_intp n_elements, n_reduced  # of the result, and of the array per element of the result
     cnp.npy_intp extents[MOST_AXES]     # of the result
     double number[2]                    # the result, if it has no axes
     Iteration iteration

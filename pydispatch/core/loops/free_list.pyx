@@ -5,7 +5,7 @@
 # program can observe this: a kept array has no other reference, no weak reference either, and owns its memory.
 
 cdef extern from "core/src/free_list.h":
-    bint keep_array(PyArrayObject* array, PyObject* float64) noexcept       # False if it is of another kind
+    bint keep_array(PyArrayObject* array, PyObject* float64) noexcept       # False if it is another kind of array
     PyObject* take_kept_array(int ndim, cnp.npy_intp* extents) noexcept     # NULL if there is none
 
 

@@ -79,7 +79,7 @@ static inline int is_compact(PyObject* number) {
 #define compact_value(number) (Py_SIZE(number) * (Py_ssize_t)((PyLongObject*)(number))->ob_digit[0])
 #endif
 
-/* Whether no other string has the same characters, as far as is known. */
+/* Whether no other string is known to have the same characters. */
 #if defined(PYDISPATCH_PORTABLE)
 #define is_interned(string) 0
 #else

@@ -51,7 +51,7 @@ cdef inline Wrapper wrap_ndarray_in(Interpreter interpreter, array):
 cdef Grad enter_grad(PublishedState* outside, str name, site):
     """Push an interpreter of `grad` on the stack: the last one that returned, if nothing else holds it, or a new one.
 
-    Most calls leave nothing behind. The next call then finds all that it needs, including the mapping of the context.
+    Most calls leave nothing behind. The next call then finds everything it needs, including the mapping of the context.
     With `enter_interpreter`, which makes all of it, the gradient of sum(x * x + x) takes an eighth more instructions.
     """
     cdef State around = state_now()

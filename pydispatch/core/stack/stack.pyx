@@ -422,8 +422,8 @@ cdef object take_result(Signature signature, Frame* frame, Py_ssize_t i, result,
 cdef inline bint is_takeable(Tensor new):
     """Return whether an interpreter may take a new Tensor as its value.
 
-    It may not take a scalar, which is immutable. It may not take a Tensor that the tape has recorded, whose graph users
-    walk, or an object of a user's class that wraps a value, which users inspect.
+    It must not take a scalar, which is immutable. It must not take a Tensor that the tape has recorded, because users
+    walk its graph, or an object of a user's class that wraps a value, because users inspect it.
     """
     if new.word & SCALAR_FLAG:
         return False

@@ -16,4 +16,4 @@ cdef long long writes_to_mutable(Signature signature, Frame* frame) except -2
 cdef int count_unseen_write(Signature signature, Frame* frame, long long writes) except -1
 cdef bint is_handled(Tensor tensor) noexcept
 cdef object number_of(Tensor tensor)
-cdef object number_for(kind, Tensor tensor)    # return the same for a conversion that takes no array with axes
+cdef object number_for(kind, Tensor tensor)    # return the same for a conversion that does not take an array with axes

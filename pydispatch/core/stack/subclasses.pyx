@@ -388,7 +388,7 @@ cdef int share_view_of_handler(Signature signature, Frame* frame, Py_ssize_t i, 
 
 
 cdef int lay_over(Shell shell, Signature signature, Frame* frame, Py_ssize_t i) except -1:
-    """Note that a wrapper made as a view of another one lies in the same memory, as far as can be known."""
+    """Note that a wrapper made as a view of another one lies in the same memory, if that can be determined."""
     cdef PyObject* value
     for position in signature.return_views[i]:
         value = value_at(frame, position)

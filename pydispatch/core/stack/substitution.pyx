@@ -5,7 +5,7 @@ def substituting(substitute, function, *args):
     """Call a function with `substitute(tensor)` instead of each Tensor among the arguments of an operator.
 
     The substitution is applied before any other step of a call, so the Tensor may be a value of a transform that no
-    longer runs, or is not active here. It also applies at the interpreters below: functions of users that run there use
+    longer runs, or is not active here. It also applies at the interpreters below: users' functions that run there use
     the same variables.
     """
     return call_in(with_substitute(state_now(), substitute), function, args)

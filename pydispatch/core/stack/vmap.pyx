@@ -246,7 +246,7 @@ cdef uint64_t owned_arguments(
 ) except? 1:
     """Return the arguments that are or contain batches of the interpreter, one bit each.
 
-    Set `uniform` likewise for its uniform values.
+    Set `uniform` in the same way for its uniform values.
     """
     cdef uint64_t owned = 0
     cdef Py_ssize_t i

@@ -130,7 +130,7 @@ cdef object call_in(State state, function, tuple args):
 
 
 cdef object call_with_published_state(function, tuple args):
-    """Call a function of users, with the state published if a cell holds it."""
+    """Call a user's function, with the state published if a cell holds it."""
     return function(*args) if cell.state == NULL else call_in(state_now(), function, args)
 
 

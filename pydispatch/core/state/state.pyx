@@ -161,7 +161,7 @@ ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
 
 # Inside one operator call the state changes without the context variable, which is slow to write. A cell per thread,
 # pushed and popped within one C function, applies to code that runs in the context in which it was pushed. Only our own
-# code may run there. Code of users may copy the context, and code that runs in the copy, possibly in another thread,
+# code may run there. Users' code may copy the context, and code that runs in the copy, possibly in another thread,
 # has to find the state at the time of copying. So before a user's handler, kernel or hook runs, the state is written to
 # the variable (`publish_state`).
 #

@@ -844,7 +844,7 @@ cdef Py_ssize_t length_of_list(TapeNode node, Py_ssize_t i, Py_ssize_t k) except
 
 
 cdef object checked_by_target(TapeNode node, Py_ssize_t i, Py_ssize_t k, found, gradient):
-    """Check a gradient that a formula of a pack returned, as those of users are checked."""
+    """Check a gradient that a formula of a pack returned, as users' gradients are checked."""
     return upcalls.gradient_of_formula(node, i, found, (<list>node.targets)[k], gradient, node.flags & COMPLEX != 0)
 
 

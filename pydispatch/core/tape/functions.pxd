@@ -1,4 +1,4 @@
-# Calls that functions of users differentiate: of `Function` and of custom operators.
+# Calls that users' functions differentiate: of `Function` and of custom operators.
 
 cdef class Context:                     # what one call of a Function or custom operator keeps for its backward
     cdef dict __dict__

@@ -1,4 +1,4 @@
-# Calls that functions of users differentiate: of `Function` and of custom operators.
+# Calls that users' functions differentiate: of `Function` and of custom operators.
 #
 # In the common call, the arguments are arrays and numbers, none of them in a pytree, and the result is one Tensor or a
 # tuple of Tensors. A node then has one edge per argument. Other calls go through `autograd/custom_derivatives.py`.

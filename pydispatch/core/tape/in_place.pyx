@@ -58,7 +58,7 @@ cdef list copies_before_write(
 
 
 cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter interpreter):
-    """Return one value per argument, for functions of users: copies of those that the call is about to overwrite."""
+    """Return one value per argument, for users' functions: copies of those that the call is about to overwrite."""
     cdef list values = [<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)]
     cdef list owners = []
     cdef Py_ssize_t i

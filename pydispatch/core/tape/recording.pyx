@@ -150,7 +150,7 @@ def is_tracked_anywhere(value):
 
 
 cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1:
-    """Return whether a constant result would lose the gradient of an argument, as far as is known."""
+    """Return whether a constant result is known to lose the gradient of an argument."""
     cdef Py_ssize_t i
     cdef uint64_t tracked = 0
     try:
@@ -705,7 +705,7 @@ cdef void release_saved(TapeNode node) noexcept:
         if derivative.n_residuals > 4 or derivative.residual_kind[i] <= RESULT:
             saved = fields[i]
             fields[i] = new_reference(None)
-            if not node.flags & PACKED:         # hooks of users may have packed anything
+            if not node.flags & PACKED:         # users' hooks may have packed anything
                 unsave_in(node, saved)
             release_reference(saved)
 

@@ -91,7 +91,7 @@ cdef class TapeNode:                        # one recorded call
     cdef public object notes            # hooks and the place where it was made, or None
     cdef object __weakref__
 
-cdef class CustomNode(TapeNode):              # differentiated by functions of users
+cdef class CustomNode(TapeNode):              # differentiated by users' functions
     cdef readonly object custom_derivative
     cdef readonly object context
     cdef readonly object inputs         # the (shape, dtype) of each edge's target, False for a non-array

@@ -40,7 +40,7 @@ cdef Memory memory_of(Tensor tensor):
 
 
 cdef Memory version_counter_of(Tensor tensor):
-    """Return the memory that counts the writes, for nothing but its count."""
+    """Return the memory that counts the writes, only for its count."""
     cdef Memory memory = memory_of(tensor)
     return memory if memory.source is None else memory.source
 

@@ -21,7 +21,7 @@ cdef uint64_t word_of_value(PyObject* value) except? 1:
 
 
 cdef inline bint holds_nothing(PyObject* value) noexcept:
-    """Return whether a value is of a type whose objects are neither arrays nor containers."""
+    """Return whether a value has a type whose objects are neither arrays nor containers."""
     cdef PyTypeObject* cls = Py_TYPE(value)
     return (is_scalar_type(cls) or value == Py_None or value == Py_Ellipsis or cls == &PyUnicode_Type
             or cls == &PySlice_Type or cls == &PyType_Type)

@@ -98,7 +98,7 @@ typedef npy_uint64 ANY_TYPE Any_word; typedef npy_bool ANY_TYPE Any_bool;
 #define ELEMENTS(kind, name, k) kind* name = (kind*)w[k].address;
 
 /* After an operation comes the next one. GNU's compilers can go there directly if it is a frequent one: then each
-   operation has a jump of its own, which takes fewer instructions than one for all, and is easier to foresee. */
+   operation has its own jump, which takes fewer instructions than one for all, and is easier to foresee. */
 #if HAS_GNU_C
 #define DONE(n_words) w += n_words; goto *places[w->operation.code];
 #define OPERATION(type, does, form) case CODE(type, DO_##does, form): type##does##form
@@ -238,7 +238,7 @@ typedef double Two_doubles; typedef float Four_floats;
         DONE(6) }
 
 /* Links: sums, differences and products of single numbers, each with the result of the one before. Two or three of
-   them are one operation, by a code for all that they do, since a jump takes longer than an addition. A link has
+   them are one operation, with a code for all of them, since a jump takes longer than an addition. A link has
    the words of its operation. The other number is the second operand, but the first where it is subtracted from. */
 enum { WORDS_OF_LINK = 4 };
 #define LINKS(does) does(0, add, RM) does(1, subtract, RM) does(2, multiply, RM) does(3, subtract, MR)

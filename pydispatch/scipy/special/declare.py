@@ -87,7 +87,7 @@ def alias(name: str, of: str) -> None:
 
 
 def refuse(names: str, reason: str) -> None:
-    """Declare functions that take no Tensors."""
+    """Declare functions that do not take Tensors."""
     FACE.refuse({f"special.{name}": reason for name in names.split() if hasattr(special, name)})
 
 

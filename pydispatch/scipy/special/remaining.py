@@ -1,4 +1,4 @@
-"""Functions that take no Tensors: of whole numbers, tables, and functions whose derivative SciPy cannot compute."""
+"""Functions that do not take Tensors: of whole numbers, tables, and functions whose derivative SciPy cannot compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of functions that call functions of users."""
+"""Samples of functions that call users' functions."""
 
 from pydispatch import ops
 from tests.numpy.samples.sample import grid, sample
