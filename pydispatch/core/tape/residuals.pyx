@@ -422,8 +422,3 @@ cdef SavedTensor saved_tensor(Tensor tensor):
     saved.tensor = tensor
     saved.time = next_sequence()
     return saved
-
-
-def value_of_saved(SavedTensor saved not None):
-    """Return the Tensor that was saved, or the copy that was made before it was overwritten."""
-    return value_when_saved(saved.tensor, saved.time)
