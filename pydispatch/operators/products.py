@@ -182,7 +182,7 @@ class MatrixProduct:
         return result if self.order is None else result.transpose(self.order)
 
 
-def arranged(x, order, shape):
+def arranged(x: Any, order: Any, shape: Any) -> Any:
     x = x if order is None else x.transpose(order)
     return x if shape is None else x.reshape(shape)
 
