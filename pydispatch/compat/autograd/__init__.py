@@ -22,17 +22,18 @@ MODULES: dict[str, tuple[str, ...]] = {
     "core": ("derivatives", "primitives", "spaces"),
     "differential_operators": ("operators",),
     "extend": ("primitives", "spaces"),
-    "misc": ("structures",),
+    "misc": ("structures", "constant_graph"),
     "misc.fixed_points": ("fixed_point",),
     "misc.flatten": ("structures",),
     "misc.optimizers": ("optimizers",),
-    "numpy": ("pydispatch.numpy",),
+    "misc.tracers": ("constant_graph",),
+    "numpy": ("numpy_functions", "pydispatch.numpy"),
     "numpy.fft": ("pydispatch.numpy.fft",),
-    "numpy.linalg": ("pydispatch.numpy.linalg",),
+    "numpy.linalg": ("numpy_functions", "pydispatch.numpy.linalg"),
     "numpy.numpy_boxes": ("primitives",),
     "numpy.numpy_vjps": ("spaces",),
     "numpy.numpy_vspaces": ("spaces",),
-    "numpy.numpy_wrapper": ("pydispatch.numpy",),
+    "numpy.numpy_wrapper": ("numpy_functions", "pydispatch.numpy"),
     "numpy.random": ("pydispatch.numpy.random",),
     "scipy": (),
     "scipy.integrate": ("pydispatch.scipy.integrate",),
@@ -41,7 +42,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "scipy.special": ("pydispatch.scipy.special",),
     "scipy.stats": ("pydispatch.scipy.stats",),
     "tracer": ("primitives",),
-    "util": ("structures", "test_util"),
+    "util": ("derivatives", "test_util"),
     "wrap_util": ("operators",),
 }
 """For each module of HIPS, the modules that hold its names: those of this folder, and public ones of pydispatch."""
@@ -65,13 +66,13 @@ class DistributionModule(ModuleType):
     """A submodule of `scipy.stats`, whose functions are the methods of the distribution."""
 
     def __getattr__(self, name: str) -> Any:
-        stats, _, distribution = self.__name__.rpartition(".")
-        return getattr(getattr(sys.modules[stats], distribution), name)
+        distribution = self.__name__.rpartition(".")[2]
+        return getattr(getattr(import_module("pydispatch.scipy.stats"), distribution), name)
 
 
 def _find(module: str, sources: tuple[str, ...], name: str) -> Any:
     """Return what a module calls by this name: a submodule, or a public name of one of its sources."""
-    if f"{module}.{name}" in sys.modules and name not in DISTRIBUTIONS:
+    if f"{module}.{name}" in sys.modules and name not in (*DISTRIBUTIONS, "flatten"):
         return sys.modules[f"{module}.{name}"]
     if name.startswith("__") and name not in ("__all__", "__version__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")

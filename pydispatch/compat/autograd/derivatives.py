@@ -8,7 +8,7 @@ integers an array of floats. A function may return numbers of any kind.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,17 @@ import numpy as np
 from pydispatch import _core, func
 from pydispatch._core import Tensor
 from pydispatch.compat.autograd.spaces import vspace
+from pydispatch.exceptions import AutogradError
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves, tree_map
 
-__all__ = ["make_jvp", "make_vjp"]
+__all__ = ["make_jvp", "make_vjp", "subval", "subvals"]
 ARRAYS = np.ndarray, np.generic, Tensor
 Function = Callable[..., Any]
+
+
+class MisuseError(AutogradError, TypeError):
+    """An AutogradError of the function that is being differentiated, which HIPS reports as TypeError."""
 
 
 def make_vjp(fun: Function, x: Any) -> tuple[Function, Any]:
@@ -37,6 +42,19 @@ def make_jvp(fun: Function, x: Any) -> Function:
         return as_numbers(ans), as_numbers(tangent)
 
     return push
+
+
+def subvals(x: Iterable[Any], ivs: Iterable[tuple[int, Any]]) -> tuple[Any, ...]:
+    """Return a tuple with some elements replaced."""
+    values = [*x]
+    for i, value in ivs:
+        values[i] = value
+    return (*values,)
+
+
+def subval(x: Iterable[Any], i: int, v: Any) -> tuple[Any, ...]:
+    """Return a tuple with one element replaced."""
+    return subvals(x, [(i, v)])
 
 
 def enter(x: Any) -> Any:
@@ -94,10 +112,20 @@ def _as_float(leaf: Any) -> Any:
     return leaf if isinstance(leaf, (float, complex)) else float(leaf)
 
 
+def called(fun: Function, x: Any) -> Any:
+    """Return `fun(x)`. Raise errors of the tape also as TypeError."""
+    try:
+        return fun(x)
+    except AutogradError as error:
+        if isinstance(error, TypeError):
+            raise
+        raise MisuseError(*error.args) from error
+
+
 def with_floats(fun: Function) -> Function:
     """Return the function with results that `func` can differentiate."""
     def function(x: Any) -> Any:
-        output = fun(x)
+        output = called(fun, x)
         warn_if_independent(output)
         return as_floats(output)
 
@@ -107,9 +135,9 @@ def with_floats(fun: Function) -> Function:
 def scalar_output(fun: Function, name: str, is_aux: bool = False) -> Function:
     """Return the function of one real number that `fun` is, which also returns its result, or its second, as aux."""
     def function(x: Any) -> tuple[Any, Any]:
-        output = fun(x)
+        output = called(fun, x)
         value, aux = output if is_aux else (output, output)
-        if not isinstance(value, Tensor):
+        if isinstance(value, ARRAYS) and value.ndim:
             value = as_floats(value)
         warn_if_independent(value)
         if vspace(value).size != 1:

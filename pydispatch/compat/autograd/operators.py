@@ -10,15 +10,8 @@ from typing import Any
 import pydispatch.numpy as np
 from pydispatch import _core, autograd, func
 from pydispatch.compat.autograd import derivatives
-from pydispatch.compat.autograd.derivatives import (
-    as_numbers,
-    enter,
-    leave,
-    scalar_output,
-    with_floats,
-)
+from pydispatch.compat.autograd.derivatives import as_numbers, enter, leave, scalar_output, subval, subvals, with_floats
 from pydispatch.compat.autograd.spaces import vspace
-from pydispatch.compat.autograd.structures import subval, subvals
 
 __all__ = [
     "checkpoint", "deriv", "egrad", "elementwise_grad", "get_doc", "get_name", "grad", "grad_and_aux", "grad_named",
@@ -68,7 +61,7 @@ def unary_to_nary(unary_operator: Function) -> Function:
                 unary_f = fun if len(args) == 1 and not kwargs else lambda x: fun(*subval(args, argnum, x), **kwargs)
             else:
                 x = tuple([args[i] for i in argnum])
-                unary_f = lambda x: fun(*subvals(args, zip(argnum, x, strict=True)), **kwargs)  # noqa: E731
+                unary_f = wraps(fun)(lambda x: fun(*subvals(args, zip(argnum, x, strict=True)), **kwargs))
             return unary_operator(unary_f, x, *operands, **options)
 
         return nary_f

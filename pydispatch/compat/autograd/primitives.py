@@ -7,7 +7,7 @@ below, and get raw arrays unless that is itself being differentiated.
 # tests: tests/compat/autograd/test_primitives.py
 from __future__ import annotations
 
-import builtins
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from itertools import count
@@ -18,17 +18,16 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.autograd.function import Function
-from pydispatch.compat.autograd.derivatives import conjugate
+from pydispatch.compat.autograd.derivatives import conjugate, subval
 from pydispatch.compat.autograd.spaces import vspace
-from pydispatch.compat.autograd.structures import subval
 from pydispatch.exceptions import AutogradError, UnsupportedError
 from pydispatch.func.concrete import concrete_value, is_traced
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
     "ArrayBox", "Box", "JVPNode", "Node", "SparseObject", "VJPNode", "def_linear", "defjvp", "defjvp_argnum",
-    "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "isinstance", "new_box",
-    "notrace_primitive", "primitive", "primitive_jvps", "primitive_vjps", "register_notrace", "type",
+    "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "new_box",
+    "notrace_primitive", "primitive", "primitive_jvps", "primitive_vjps", "register_notrace",
 ]
 Callback = Callable[..., Any]
 primitive_vjps: dict[Callback, Callback] = {}
@@ -147,7 +146,7 @@ def primitive(f_raw: Callback) -> Any:
 
     call.__name__ = call.__qualname__ = getattr(f_raw, "__name__", "primitive")
     call.__doc__, call.__module__ = f_raw.__doc__, getattr(f_raw, "__module__", __name__)
-    vars(call).update(fun=f_raw, _is_autograd_primitive=True)
+    vars(call).update(fun=f_raw, _is_autograd_primitive=True, **_former_rules(call))
     return call
 
 
@@ -301,6 +300,23 @@ def def_linear(fun: Callback) -> None:
     defjvp_argnum(fun, lambda argnum, g, ans, args, kwargs: fun(*subval(args, argnum, g), **kwargs))
 
 
+def _former_rules(fun: Callback) -> dict[str, Callback]:
+    """Return the methods by which primitives got their rules in early versions of HIPS autograd, one by argument."""
+    rules: dict[int, Callback | None] = {}
+
+    def add(argnum: int, rule: Callback | None) -> None:
+        warnings.warn("the methods of primitives are deprecated, call defvjp(fun, ...)", stacklevel=3)
+        rules[argnum] = rule
+        defvjp(fun, *rules.values(), argnums=list(rules))
+
+    def add_vjp(vjp: Callback, argnum: int = 0) -> None:
+        add(argnum, lambda ans, *args, **kwargs: lambda g: vjp(
+            g, ans, vspace(args[argnum]), vspace(g), *args, **kwargs))
+
+    return {"defgrad": lambda gradfun, argnum=0: add(argnum, gradfun), "defvjp": add_vjp,
+            "defvjp_is_zero": lambda argnums=(0,): [add(argnum, None) for argnum in argnums]}
+
+
 def _numbers(argnums: Iterable[int] | None) -> Iterator[int]:
     return count() if argnums is None else iter(argnums)
 
@@ -318,7 +334,3 @@ def _check_primitive(fun: Any, name: str) -> Any:
                                "because functions of pydispatch have their own derivatives\n"
                                "make one of it, and call that: f = primitive(f)")
     return fun
-
-
-isinstance = notrace_primitive(builtins.isinstance)
-type = notrace_primitive(builtins.type)

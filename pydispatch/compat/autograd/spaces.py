@@ -48,8 +48,8 @@ class VSpace:
         return self._filled(numpy.zeros)
 
     def ones(self) -> Any:
-        """Return the vector of ones."""
-        return self._filled(numpy.ones)
+        """Return the sum of the basis vectors."""
+        return self._filled(lambda shape, dtype: numpy.full(shape, 1 + 1j if dtype.kind == "c" else 1, dtype))
 
     def randn(self) -> Any:
         """Return a vector of normal numbers."""
@@ -117,7 +117,8 @@ def vspace(value: Any) -> VSpace:
 
 
 def _dtype_of(leaf: Any) -> Any:
-    if isinstance(leaf, (numpy.ndarray, numpy.inexact, Tensor)):
+    if isinstance(leaf, (numpy.ndarray, numpy.inexact)) or isinstance(leaf, Tensor) and (
+            leaf.ndim or leaf.dtype.kind in "fc"):
         return leaf.dtype
     if isinstance(leaf, (float, complex)):
         return numpy.dtype(type(leaf))

@@ -10,23 +10,12 @@ from typing import Any
 import numpy
 
 import pydispatch.numpy as np
+from pydispatch.compat.autograd.primitives import notrace_primitive
 from pydispatch.compat.autograd.spaces import match_complex
 
-__all__ = ["dict", "flatten", "flatten_func", "list", "subval", "subvals", "tuple"]
+__all__ = ["dict", "flatten", "flatten_func", "isinstance", "list", "tuple", "type"]
 dict, list, tuple = builtins.dict, builtins.list, builtins.tuple
-
-
-def subvals(x: Iterable[Any], ivs: Iterable[tuple[int, Any]]) -> tuple[Any, ...]:
-    """Return a tuple with some elements replaced."""
-    values = [*x]
-    for i, value in ivs:
-        values[i] = value
-    return (*values,)
-
-
-def subval(x: Iterable[Any], i: int, v: Any) -> tuple[Any, ...]:
-    """Return a tuple with one element replaced."""
-    return subvals(x, [(i, v)])
+isinstance, type = notrace_primitive(builtins.isinstance), notrace_primitive(builtins.type)
 
 
 def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -35,7 +24,7 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
     vector = np.concatenate([np.ravel(leaf) for leaf in leaves]) if leaves else numpy.zeros(0)
 
     def unflatten(vector: Any) -> Any:
-        ends = numpy.cumsum([0, *[numpy.size(leaf) if isinstance(leaf, float) else np.size(leaf) for leaf in leaves]])
+        ends = numpy.cumsum([0, *[np.size(leaf) for leaf in leaves]])
         parts = iter([match_complex(leaf, np.reshape(vector[start:end], np.shape(leaf)))
                       for leaf, start, end in zip(leaves, ends[:-1], ends[1:], strict=True)])
         return _rebuilt(value, parts)
@@ -51,17 +40,17 @@ def flatten_func(func: Callable[..., Any], example: Any) -> tuple[Callable[..., 
 
 def _leaves(value: Any) -> Iterable[Any]:
     """Return the leaves of nested containers, those of dicts in the order of the sorted keys."""
-    if isinstance(value, (builtins.list, builtins.tuple)):
+    if builtins.isinstance(value, (builtins.list, builtins.tuple)):
         return [leaf for item in value for leaf in _leaves(item)]
-    return [leaf for key in sorted(value) for leaf in _leaves(value[key])] if isinstance(value, builtins.dict) else [value]
+    return [leaf for key in sorted(value) for leaf in _leaves(value[key])] if builtins.isinstance(value, builtins.dict) else [value]
 
 
 def _rebuilt(value: Any, leaves: Any) -> Any:
-    if isinstance(value, (builtins.list, builtins.tuple)):
+    if builtins.isinstance(value, (builtins.list, builtins.tuple)):
         items = [_rebuilt(item, leaves) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    if isinstance(value, builtins.dict):
+        return builtins.type(value)(*items) if hasattr(value, "_fields") else builtins.type(value)(items)
+    if builtins.isinstance(value, builtins.dict):
         items = {key: _rebuilt(value[key], leaves) for key in sorted(value)}
         return {key: items[key] for key in value}
     part = next(leaves)
-    return part[()] if isinstance(part, numpy.ndarray) and not part.ndim else part
+    return part[()] if builtins.isinstance(part, numpy.ndarray) and not part.ndim else part

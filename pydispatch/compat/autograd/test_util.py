@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from pydispatch.compat.autograd.derivatives import make_jvp, make_vjp
-from pydispatch.compat.autograd.operators import get_name, unary_to_nary
+from pydispatch.compat.autograd.operators import get_name, unary_to_nary, wraps
 from pydispatch.compat.autograd.spaces import vspace
 
 __all__ = ["check_equivalent", "check_grads", "check_jvp", "check_vjp", "combo_check", "quick_grad_check",
@@ -42,7 +42,8 @@ def check_vjp(f: Function, x: Any) -> None:
     pulled = inputs.covector(vjp(outputs.covector(w)))
     assert vspace(pulled) == inputs, f"the gradient is in {vspace(pulled)}, expected {inputs}"
     exact, numeric = inputs.inner_prod(v, pulled), outputs.inner_prod(w, make_numerical_jvp(f, x)(v))
-    assert scalar_close(numeric, exact), f"the vjp of {get_name(f)} at {x} gives {exact}, finite differences {numeric}"
+    assert scalar_close(numeric, exact), (
+        f"the derivative (VJP) check of {get_name(f)} failed at {x}: {exact}, by finite differences {numeric}")
 
 
 def check_jvp(f: Function, x: Any) -> None:
@@ -66,11 +67,13 @@ def check_grads(f: Function, x: Any, modes: Sequence[str] = ("fwd", "rev"), orde
     if "fwd" in modes:
         check_jvp(f, x)
         if order > 1:
-            check_grads(lambda x, v: make_jvp(f, x)(v)[1], (0, 1), modes, order=order - 1)(x, vspace(x).randn())
+            tangent = wraps(f, "jvp_{fun}")(lambda x, v: make_jvp(f, x)(v)[1])
+            check_grads(tangent, (0, 1), modes, order=order - 1)(x, vspace(x).randn())
     if "rev" in modes:
         check_vjp(f, x)
         if order > 1:
-            check_grads(lambda x, v: make_vjp(f, x)[0](v), (0, 1), modes, order=order - 1)(x, vspace(f(x)).randn())
+            gradient = wraps(f, "vjp_{fun}")(lambda x, v: make_vjp(f, x)[0](v))
+            check_grads(gradient, (0, 1), modes, order=order - 1)(x, vspace(f(x)).randn())
 
 
 def combo_check(fun: Function, *args: Any, **kwargs: Any) -> Function:

@@ -1,0 +1,31 @@
+"""Functions of `autograd.numpy` and `autograd.numpy.linalg` that differ from NumPy's or are not in NumPy."""
+
+# tests: tests/compat/autograd/test_numpy_functions.py
+from __future__ import annotations
+
+from typing import Any
+
+import pydispatch.numpy as np
+
+__all__ = ["eigh", "make_diagonal", "where"]
+
+
+def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
+    """Choose between elements as `numpy.where`. A bool chooses between Python's numbers and lists without converting."""
+    chosen = np.where(condition, *args, *[kwargs[name] for name in ("x", "y") if name in kwargs])
+    values = [*args, *kwargs.values()]
+    return chosen.tolist() if type(condition) is bool and not any(hasattr(v, "dtype") for v in values) else chosen
+
+
+def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """Return matrices with the last axis of `D` as diagonals. Only `axis1=-1, axis2=-2` is possible."""
+    if (offset, axis1, axis2) != (0, -1, -2):
+        raise NotImplementedError("make_diagonal: expected offset=0, axis1=-1 and axis2=-2\nwrite numpy.diag for one row")
+    return D[..., None] * np.eye(D.shape[-1])
+
+
+def eigh(a: Any, UPLO: str = "L") -> Any:
+    """Return eigenvalues and eigenvectors. The gradient is that of the triangle that `UPLO` names, which is read."""
+    triangle = np.tril(a, -1) if UPLO.upper() == "L" else np.triu(a, 1)
+    diagonal = np.real(np.diagonal(a, 0, -1, -2))[..., None] * np.eye(np.shape(a)[-1])
+    return np.linalg.eigh(triangle + np.conj(np.swapaxes(triangle, -1, -2)) + diagonal, UPLO)
