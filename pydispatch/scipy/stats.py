@@ -468,9 +468,6 @@ ROUNDED = 1e6 * np.finfo(float).eps
 
 def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
     """Compute the log density by a triangular factor of the covariance, of which only the lower triangle is read."""
-    if allow_singular:
-        raise DispatchTypeError("stats.multivariate_normal.logpdf does not take a Tensor with allow_singular=True\n"
-                                "pass a positive definite cov, for example cov + 1e-9 * numpy.eye(n)")
     dim, mean, cov = normal_parameters(mean, cov)
     x = as_nonscalar(x)
     if x.ndim == 0:
@@ -480,17 +477,54 @@ def normal_log_density(x: Any, mean: Any = None, cov: Any = 1, allow_singular: b
     if x.shape[-1] != dim:
         raise ValueError(f"x has vectors of {x.shape[-1]} elements, mean has {dim}")
     x, mean, cov = [v if v.dtype == np.float64 else ops.np.astype(v, np.dtype(float)) for v in (x, mean, cov)]
-    factor = cholesky(cov, lower=True)
     apart = subtract(x, mean)
     rows = ops.np.reshape(apart, (-1 if apart.size else 0, dim))
-    white = ops.np.linalg_solve(factor, ops.np.transpose(rows))
-    distance = ops.np.reshape(ops.np.sum(square(white), 0), tuple(apart.shape[:-1]))
-    diagonal = ops.np.getitem(ops.np.reshape(factor, (dim * dim,)), slice(None, None, dim + 1))
-    diagonal = definite(diagonal, "stats.multivariate_normal")
-    constant = add(multiply(ops.np.sum(ops.np.log(diagonal)), 2.0), dim * LOG_2_PI)
-    found = multiply(add(distance, constant), -0.5)
+    found = (singular_log_density if allow_singular else definite_log_density)(rows, dim, cov)
+    found = ops.np.reshape(found, tuple(apart.shape[:-1]))
     kept = tuple([n for n in found.shape if n != 1])
     return found if len(kept) == found.ndim else ops.np.reshape(found, kept)
+
+
+def definite_log_density(rows: Any, dim: int, cov: Any) -> Any:
+    """Compute the log density of deviations from the mean."""
+    factor = cholesky(cov, lower=True)
+    white = ops.np.linalg_solve(factor, ops.np.transpose(rows))
+    return multiply(add(ops.np.sum(square(white), 0), add(log_determinant(factor, dim), dim * LOG_2_PI)), -0.5)
+
+
+def log_determinant(factor: Any, dim: int) -> Any:
+    """Compute the logarithm of the determinant of a covariance from its triangular factor."""
+    diagonal = ops.np.getitem(ops.np.reshape(factor, (dim * dim,)), slice(None, None, dim + 1))
+    return multiply(ops.np.sum(ops.np.log(definite(diagonal, "stats.multivariate_normal"))), 2.0)
+
+
+def singular_log_density(rows: Any, dim: int, cov: Any) -> Any:
+    """Compute the log density of deviations on the span of a covariance, whose rank is taken as constant.
+
+    It is -inf elsewhere. As in SciPy, eigenvalues below a part of the largest are 0.
+    """
+    values, vectors = ops.np.linalg_eigh(ops.np.detach(cov))
+    largest = ops.np.max(ops.np.absolute(values), 0, keepdims=True)
+    kept = ops.np.greater(values, multiply(largest, ROUNDED))
+    onto = ops.np.matmul(multiply(vectors, kept), ops.np.transpose(vectors))     # the projection onto the span
+    others = subtract(np.eye(dim), onto)
+    full = add(ops.np.matmul(ops.np.matmul(onto, cov), onto), multiply(others, largest))
+    factor = cholesky(multiply(add(full, ops.np.transpose(full)), 0.5), lower=True)
+    inside = ops.np.matmul(rows, onto)
+    white = ops.np.linalg_solve(factor, ops.np.transpose(inside))
+    rank = ops.np.astype(ops.np.sum(kept), np.dtype(float))
+    left_out = multiply(subtract(float(dim), rank), ops.np.log(ops.np.sum(largest)))
+    diagonal = ops.np.getitem(ops.np.reshape(factor, (dim * dim,)), slice(None, None, dim + 1))
+    constant = add(subtract(multiply(ops.np.sum(ops.np.log(diagonal)), 2.0), left_out), multiply(rank, LOG_2_PI))
+    found = multiply(add(ops.np.sum(square(white), 0), constant), -0.5)
+    apart = ops.np.sqrt(ops.np.sum(square(ops.np.detach(subtract(rows, inside))), -1))
+    return where(ops.np.less(apart, multiply(largest, 1e3 * ROUNDED)), found, -inf)
+
+
+def normal_entropy(mean: Any = None, cov: Any = 1) -> Any:
+    """Return the differential entropy."""
+    dim, _, cov = normal_parameters(mean, cov)
+    return multiply(add(log_determinant(cholesky(cov, lower=True), dim), dim * (LOG_2_PI + 1)), 0.5)
 
 
 def normal_logpdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Any:
@@ -506,6 +540,7 @@ def normal_pdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = Fa
 multivariate_normal = Methods("multivariate_normal", "The normal distribution of vectors.")
 add_method(multivariate_normal, "logpdf", normal_logpdf)
 add_method(multivariate_normal, "pdf", normal_pdf)
+add_method(multivariate_normal, "entropy", normal_entropy)
 add_refusals(multivariate_normal, {
     "rvs": REFUSED["rvs"], "fit": REFUSED["fit"],
     **dict.fromkeys(("cdf", "logcdf"), "the integral over a box uses random points, and has no derivative here")})

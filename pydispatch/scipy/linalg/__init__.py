@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, LinAlgWarning  # noqa: F401
 
 from pydispatch._loading import only_public
 from pydispatch.numpy.declare import OPERATOR as _OPERATOR
-from pydispatch.scipy.linalg import elimination, functions, general, structured, triangular  # noqa: F401
+from pydispatch.scipy.linalg import banded, elimination, functions, general, structured, triangular  # noqa: F401
 from pydispatch.scipy.pack import FACE as _FACE
 from pydispatch.scipy.pack import SCIPY as _SCIPY
 
