@@ -8,7 +8,7 @@ differentiates functions of `pydispatch.numpy`. docs/coming-from-hips-autograd.m
 leave this layer.
 """
 
-# tests: tests/compat/autograd/test_modules.py
+# tests: tests/compat/autograd/test_namespaces.py
 from __future__ import annotations
 
 import sys
@@ -74,13 +74,11 @@ def _find(module: str, sources: tuple[str, ...], name: str) -> Any:
     """Return what a module calls by this name: a submodule, or a public name of one of its sources."""
     if f"{module}.{name}" in sys.modules and name not in (*DISTRIBUTIONS, "flatten"):
         return sys.modules[f"{module}.{name}"]
-    if name.startswith("__") and name not in ("__all__", "__version__"):
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
     loaded = [import_module(source if "." in source else f"{__name__}.{source}") for source in sources]
     if name == "__all__":
         return sorted({public for source in loaded for public in source.__all__})
     for source in loaded:
-        if hasattr(source, name):
+        if name in source.__all__ or not name.startswith("__") and hasattr(source, name):
             return getattr(source, name)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 

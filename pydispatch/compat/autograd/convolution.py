@@ -1,6 +1,6 @@
 """HIPS's `convolve`, which convolves along some axes, sums products along others, and pairs all the rest."""
 
-# tests: tests/compat/autograd/test_convolution.py
+# tests: tests/compat/autograd/test_namespaces.py
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,13 +1,27 @@
 """Functions of `autograd.numpy` and `autograd.numpy.linalg` that differ from NumPy's or are not in NumPy."""
 
-# tests: tests/compat/autograd/test_numpy_functions.py
+# tests: tests/compat/autograd/test_namespaces.py
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pydispatch.numpy as np
 
-__all__ = ["eigh", "make_diagonal", "where"]
+__all__ = ["concatenate", "eigh", "hstack", "make_diagonal", "stack", "vstack", "where"]
+
+
+def of_iterable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of several arrays that also takes them from an iterator."""
+    @wraps(function)
+    def call(arrays: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(arrays if hasattr(arrays, "__len__") else list(arrays), *args, **kwargs)
+
+    return call
+
+
+concatenate, hstack, stack, vstack = map(of_iterable, (np.concatenate, np.hstack, np.stack, np.vstack))
 
 
 def where(condition: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,6 @@
 """Optimizers of functions of nested lists, tuples and dicts, given `grad(x, i)`, the gradient in iteration i."""
 
-# tests: tests/compat/autograd/test_optimizers.py
+# tests: tests/compat/autograd/test_values.py
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -25,7 +25,7 @@ from pydispatch.func.concrete import concrete_value, is_traced
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
-    "ArrayBox", "Box", "JVPNode", "Node", "SparseObject", "VJPNode", "def_linear", "defjvp", "defjvp_argnum",
+    "ArrayBox", "Box", "DictBox", "JVPNode", "Node", "SequenceBox", "SparseObject", "VJPNode", "def_linear", "defjvp", "defjvp_argnum",
     "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "new_box",
     "notrace_primitive", "primitive", "primitive_jvps", "primitive_vjps", "register_notrace",
 ]
@@ -63,8 +63,10 @@ def _number(array: Any) -> Any:
 class _BoxType(type):
     """The class of Box, which asks about values instead of their classes."""
 
+    of: Any = object
+
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isbox(instance) and (cls.__name__ == "Box" or isinstance(instance, Tensor))
+        return isinstance(instance, cls.of) and isbox(instance)
 
     def __setattr__(cls, name: str, value: Any) -> NoReturn:
         raise _unsupported(f"{cls.__name__}.{name}", "the methods of values are those of pydispatch.Tensor")
@@ -86,6 +88,20 @@ class Box(metaclass=_BoxType):
 
 class ArrayBox(Box):
     """The class of arrays and numbers that are being differentiated, for `isinstance`."""
+
+    of = Tensor
+
+
+class SequenceBox(Box):
+    """The class of lists and tuples that hold what is being differentiated, for `isinstance`."""
+
+    of = list, tuple
+
+
+class DictBox(Box):
+    """The class of dicts that hold what is being differentiated, for `isinstance`."""
+
+    of = dict
 
 
 def _unsupported(name: str, remedy: str) -> UnsupportedError:

@@ -1,6 +1,6 @@
 """Vector spaces of values: what HIPS's `vspace` returns for numbers, arrays, and lists, tuples and dicts of them."""
 
-# tests: tests/compat/autograd/test_spaces.py
+# tests: tests/compat/autograd/test_values.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

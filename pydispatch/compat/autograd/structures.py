@@ -1,6 +1,6 @@
 """Containers, which are Python's own, and vectors of the arrays that they hold."""
 
-# tests: tests/compat/autograd/test_structures.py
+# tests: tests/compat/autograd/test_values.py
 from __future__ import annotations
 
 import builtins

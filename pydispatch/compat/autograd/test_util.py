@@ -1,6 +1,6 @@
 """Checks of derivatives against finite differences."""
 
-# tests: tests/compat/autograd/test_checks.py
+# tests: tests/compat/autograd/test_operators.py
 from __future__ import annotations
 
 import warnings
