@@ -44,6 +44,16 @@ class _linalg_solve(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, b: _Value, check_finite: bool = ...) -> Any: ...
 
+class _linalg_solve_banded(Packet):  # type: ignore[misc]
+    @overload
+    def __call__(self, ab: Tensor, b: _Value, lower: int, check_finite: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, ab: _Value, b: Tensor, lower: int, check_finite: bool = ...) -> Tensor: ...
+    @overload
+    def __call__(self, ab: _Raw, b: _Raw, lower: int, check_finite: bool = ...) -> NDArray[Any]: ...
+    @overload
+    def __call__(self, ab: _Value, b: _Value, lower: int, check_finite: bool = ...) -> Any: ...
+
 class _linalg_solve_sylvester(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, x1: Tensor, x2: _Value, x3: _Value, /) -> Tensor: ...
@@ -280,6 +290,7 @@ class Operators:
     linalg_lu_of_matrix: Packet
     linalg_row_exchanges: Packet
     linalg_solve: _linalg_solve
+    linalg_solve_banded: _linalg_solve_banded
     linalg_solve_sylvester: _linalg_solve_sylvester
     linalg_solve_triangular: _linalg_solve_triangular
     linalg_sqrtm: _linalg_expm

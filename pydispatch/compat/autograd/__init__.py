@@ -59,7 +59,8 @@ class LazyModule(ModuleType):
         return value
 
     def __dir__(self) -> list[str]:
-        return self.__getattr__("__all__")
+        names: list[str] = self.__getattr__("__all__")
+        return names
 
 
 class DistributionModule(ModuleType):
@@ -78,7 +79,7 @@ def _find(module: str, sources: tuple[str, ...], name: str) -> Any:
     if name == "__all__":
         return sorted({public for source in loaded for public in source.__all__})
     for source in loaded:
-        if name in source.__all__ or not name.startswith("__") and hasattr(source, name):
+        if name in source.__all__ or (not name.startswith("__") and hasattr(source, name)):
             return getattr(source, name)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 

@@ -3,7 +3,6 @@
 # tests: tests/compat/autograd/test_namespaces.py
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pydispatch.numpy as np

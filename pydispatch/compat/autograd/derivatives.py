@@ -60,7 +60,7 @@ def subval(x: Iterable[Any], i: int, v: Any) -> tuple[Any, ...]:
 def enter(x: Any) -> Any:
     """Return an argument to differentiate with respect to, with floats for arrays of integers."""
     kind = type(x)
-    if kind is float or kind is np.ndarray and x.dtype.kind in "fc":
+    if kind is float or (kind is np.ndarray and x.dtype.kind in "fc"):
         return x
     if isinstance(x, (np.ndarray, Tensor)):
         return ops.np.astype(x, float) if x.dtype.kind in "biu" else x
@@ -107,8 +107,8 @@ def _as_float(leaf: Any) -> Any:
     if isinstance(leaf, ARRAYS):
         return leaf if leaf.dtype.kind in "fc" else ops.np.astype(leaf, float)
     if not isinstance(leaf, (int, float, complex)):
-        raise TypeError(f"the function or the vjp was passed or returned {_core.a_type(leaf)}, expected numbers, arrays, "
-                        "and lists, tuples and dicts of them\nreturn other values by grad_and_aux")
+        raise TypeError(f"the function returned {_core.a_type(leaf)}, or its vjp was passed it, expected numbers, "
+                        "arrays, and lists, tuples and dicts of them\nreturn other values by grad_and_aux")
     return leaf if isinstance(leaf, (float, complex)) else float(leaf)
 
 

@@ -21,11 +21,12 @@ def of_iterable(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-concatenate, hstack, stack, vstack = map(of_iterable, (np.concatenate, np.hstack, np.stack, np.vstack))
+concatenate, hstack = of_iterable(np.concatenate), of_iterable(np.hstack)
+stack, vstack = of_iterable(np.stack), of_iterable(np.vstack)
 
 
 def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
-    """Choose between elements as `numpy.where`. A bool chooses between Python's numbers and lists without converting."""
+    """Choose between elements as `numpy.where`. A bool chooses between Python's numbers or lists, unchanged."""
     chosen = np.where(condition, *args, *[kwargs[name] for name in ("x", "y") if name in kwargs])
     values = [*args, *kwargs.values()]
     return chosen.tolist() if type(condition) is bool and not any(hasattr(v, "dtype") for v in values) else chosen
@@ -34,7 +35,8 @@ def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
 def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return matrices with the last axis of `D` as diagonals. Only `axis1=-1, axis2=-2` is possible."""
     if (offset, axis1, axis2) != (0, -1, -2):
-        raise NotImplementedError("make_diagonal: expected offset=0, axis1=-1 and axis2=-2\nwrite numpy.diag for one row")
+        raise NotImplementedError("make_diagonal: expected offset=0, axis1=-1 and axis2=-2\n"
+                                  "for one row, write numpy.diag")
     return D[..., None] * np.eye(D.shape[-1])
 
 

@@ -25,8 +25,8 @@ from pydispatch.func.concrete import concrete_value, is_traced
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
-    "ArrayBox", "Box", "DictBox", "JVPNode", "Node", "SequenceBox", "SparseObject", "VJPNode", "def_linear", "defjvp", "defjvp_argnum",
-    "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "new_box",
+    "ArrayBox", "Box", "DictBox", "JVPNode", "Node", "SequenceBox", "SparseObject", "VJPNode", "def_linear", "defjvp",
+    "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "new_box",
     "notrace_primitive", "primitive", "primitive_jvps", "primitive_vjps", "register_notrace",
 ]
 Callback = Callable[..., Any]
@@ -126,7 +126,7 @@ def _refused_attribute(name: str) -> property:
 class Node:
     """The class of HIPS's nodes, which are not made here."""
 
-    new_root = __init__ = _refused("Node", "write the rule for make_vjp or make_jvp: defvjp, defjvp")      # type: ignore[assignment]
+    new_root = __init__ = _refused("Node", "write the rule for make_vjp or make_jvp: defvjp, defjvp")
 
 
 class VJPNode(Node):
@@ -191,7 +191,7 @@ def _forward(f_raw: Callback, kwargs: dict[str, Any], *args: Any) -> Any:
     return f_raw(*untraced(args), **untraced(kwargs))
 
 
-def _saved(ctx: Any) -> tuple[tuple[Any, ...], Any]:
+def _saved(ctx: Any) -> Any:
     """Return what a call of a primitive had as arguments, first the dict of those by keyword, and its result."""
     leaves = [constant if array is None else _untraced_leaf(array)
               for array, constant in zip(ctx.saved_tensors, ctx.constants, strict=True)]
@@ -297,7 +297,7 @@ def defjvp_argnum(fun: Callback, jvpmaker: Callback) -> None:
 
 
 def defjvp(fun: Callback, *jvpfuns: Callback | str | None, argnums: Iterable[int] | None = None) -> None:
-    """Define the jvp by argument: `jvpfun(g, ans, *args, **kwargs)`. "same" is for arguments that `fun` is linear in."""
+    """Define the jvp by argument: `jvpfun(g, ans, *args, **kwargs)`. "same": `fun` is linear in the argument."""
     rules = dict(zip(_numbers(argnums), jvpfuns))           # noqa: B905  `argnums` may count without end
     if any(isinstance(rule, str) and rule != "same" for rule in jvpfuns):
         raise ValueError(f"defjvp: the rules of {fun.__name__} are {jvpfuns}, expected functions, None or 'same'")
@@ -330,7 +330,7 @@ def _former_rules(fun: Callback) -> dict[str, Callback]:
             g, ans, vspace(args[argnum]), vspace(g), *args, **kwargs))
 
     return {"defgrad": lambda gradfun, argnum=0: add(argnum, gradfun), "defvjp": add_vjp,
-            "defvjp_is_zero": lambda argnums=(0,): [add(argnum, None) for argnum in argnums]}
+            "defvjp_is_zero": lambda argnums=(0,): list(map(partial(add, rule=None), argnums))}
 
 
 def _numbers(argnums: Iterable[int] | None) -> Iterator[int]:

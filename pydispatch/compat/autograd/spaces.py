@@ -117,8 +117,8 @@ def vspace(value: Any) -> VSpace:
 
 
 def _dtype_of(leaf: Any) -> Any:
-    if isinstance(leaf, (numpy.ndarray, numpy.inexact)) or isinstance(leaf, Tensor) and (
-            leaf.ndim or leaf.dtype.kind in "fc"):
+    if isinstance(leaf, (numpy.ndarray, numpy.inexact)) or (isinstance(leaf, Tensor) and (
+            leaf.ndim or leaf.dtype.kind in "fc")):
         return leaf.dtype
     if isinstance(leaf, (float, complex)):
         return numpy.dtype(type(leaf))

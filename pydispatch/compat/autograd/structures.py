@@ -18,7 +18,7 @@ dict, list, tuple = builtins.dict, builtins.list, builtins.tuple
 isinstance, type = notrace_primitive(builtins.isinstance), notrace_primitive(builtins.type)
 
 
-def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
+def flatten(value: Any) -> Any:
     """Return a vector of all numbers in nested lists, tuples and dicts, and the function that rebuilds the value."""
     leaves = [*_leaves(value)]
     vector = np.concatenate([np.ravel(leaf) for leaf in leaves]) if leaves else numpy.zeros(0)
@@ -32,7 +32,7 @@ def flatten(value: Any) -> tuple[Any, Callable[[Any], Any]]:
     return vector, unflatten
 
 
-def flatten_func(func: Callable[..., Any], example: Any) -> tuple[Callable[..., Any], Callable[[Any], Any], Any]:
+def flatten_func(func: Callable[..., Any], example: Any) -> Any:
     """Return the function of vectors that `func` is, the function that rebuilds a value, and the example's vector."""
     vector, unflatten = flatten(example)
     return lambda x, *args: flatten(func(unflatten(x), *args))[0], unflatten, vector
@@ -42,7 +42,9 @@ def _leaves(value: Any) -> Iterable[Any]:
     """Return the leaves of nested containers, those of dicts in the order of the sorted keys."""
     if builtins.isinstance(value, (builtins.list, builtins.tuple)):
         return [leaf for item in value for leaf in _leaves(item)]
-    return [leaf for key in sorted(value) for leaf in _leaves(value[key])] if builtins.isinstance(value, builtins.dict) else [value]
+    if builtins.isinstance(value, builtins.dict):
+        return [leaf for key in sorted(value) for leaf in _leaves(value[key])]
+    return [value]
 
 
 def _rebuilt(value: Any, leaves: Any) -> Any:
@@ -50,7 +52,7 @@ def _rebuilt(value: Any, leaves: Any) -> Any:
         items = [_rebuilt(item, leaves) for item in value]
         return builtins.type(value)(*items) if hasattr(value, "_fields") else builtins.type(value)(items)
     if builtins.isinstance(value, builtins.dict):
-        items = {key: _rebuilt(value[key], leaves) for key in sorted(value)}
-        return {key: items[key] for key in value}
+        found = {key: _rebuilt(value[key], leaves) for key in sorted(value)}
+        return {key: found[key] for key in value}
     part = next(leaves)
     return part[()] if builtins.isinstance(part, numpy.ndarray) and not part.ndim else part

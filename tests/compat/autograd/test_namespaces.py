@@ -5,14 +5,14 @@ import sys
 from importlib import import_module
 
 import numpy
+import pydispatch.compat.autograd.numpy as np
 import pytest
 import scipy.stats
 from numpy.testing import assert_allclose
+from pydispatch.compat.autograd.scipy.signal import convolve
 
 import pydispatch.compat.autograd as ag
-import pydispatch.compat.autograd.numpy as np
 from pydispatch.compat.autograd import MODULES, grad
-from pydispatch.compat.autograd.scipy.signal import convolve
 from pydispatch.compat.autograd.test_util import check_grads
 
 EXPECTED = {
@@ -53,7 +53,7 @@ def test_the_names_of_hips(module):
 def test_every_module_can_be_imported_from():
     for module in MODULES:
         namespace = {}
-        exec(f"from pydispatch.compat.autograd.{module} import *", namespace)       # noqa: S102
+        exec(f"from pydispatch.compat.autograd.{module} import *", namespace)
     assert "sin" in dir(np)
     assert import_module("pydispatch.compat.autograd.numpy") is np
     assert ag.misc.flatten is ag.misc.flatten

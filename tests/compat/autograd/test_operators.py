@@ -4,19 +4,19 @@ import inspect
 import warnings
 
 import numpy
+import pydispatch.compat.autograd.numpy as np
 import pytest
 from numpy.testing import assert_allclose
-
-import pydispatch.compat.autograd as ag
-import pydispatch.compat.autograd.numpy as np
 from pydispatch.compat.autograd.builtins import tuple as atuple
 from pydispatch.compat.autograd.core import make_jvp as core_jvp
 from pydispatch.compat.autograd.core import make_vjp as core_vjp
 from pydispatch.compat.autograd.misc import const_graph
 from pydispatch.compat.autograd.misc.fixed_points import fixed_point
-from pydispatch.compat.autograd.test_util import check_grads, combo_check, scalar_close
 from pydispatch.compat.autograd.util import quick_grad_check
 from pydispatch.compat.autograd.wrap_util import unary_to_nary
+
+import pydispatch.compat.autograd as ag
+from pydispatch.compat.autograd.test_util import check_grads, combo_check, scalar_close
 from pydispatch.exceptions import AutogradError
 
 X = numpy.array([0.3, -1.2, 2.0])
@@ -178,10 +178,10 @@ def test_check_grads_finds_errors():
     check_grads(lambda x, y: np.sum(np.sin(x) * y), (0, 1))(X, V)
     check_grads(lambda z: z**2)(Z)
     combo_check(np.sum, (0,), order=1)([X, A], axis=[None, 0])
+    wrong = ag.primitive(lambda x: x**2)
+    wrong.__name__ = "wrong"
+    ag.extend.defvjp(wrong, lambda ans, x: lambda g: g * x)
     with pytest.raises(AssertionError, match=r"\(VJP\) check of wrong failed"):
-        wrong = ag.primitive(lambda x: x**2)
-        wrong.__name__ = "wrong"
-        ag.extend.defvjp(wrong, lambda ans, x: lambda g: g * x)
         check_grads(wrong, modes=["rev"])(1.0)
     assert scalar_close(1.0, 1.0 + 1e-9)
     with pytest.warns(UserWarning, match="deprecated"):

@@ -3,13 +3,9 @@
 import typing
 
 import numpy
+import pydispatch.compat.autograd.numpy as np
 import pytest
 from numpy.testing import assert_allclose
-
-import pydispatch.compat.autograd.numpy as np
-from pydispatch import Tensor
-from pydispatch.compat.autograd import grad, hessian, isinstance, jacobian, make_jvp, make_vjp, type
-from pydispatch.compat.autograd import core, extend, tracer
 from pydispatch.compat.autograd.builtins import DictBox, SequenceBox
 from pydispatch.compat.autograd.extend import (
     Box,
@@ -26,8 +22,22 @@ from pydispatch.compat.autograd.extend import (
 )
 from pydispatch.compat.autograd.numpy.numpy_boxes import ArrayBox
 from pydispatch.compat.autograd.numpy.numpy_vjps import unbroadcast_f
-from pydispatch.compat.autograd.test_util import check_grads
 from pydispatch.compat.autograd.tracer import getval, isbox
+
+from pydispatch import Tensor
+from pydispatch.compat.autograd import (
+    core,
+    extend,
+    grad,
+    hessian,
+    isinstance,
+    jacobian,
+    make_jvp,
+    make_vjp,
+    tracer,
+    type,
+)
+from pydispatch.compat.autograd.test_util import check_grads
 from pydispatch.exceptions import AutogradError, UnsupportedError
 
 X = numpy.array([0.3, -1.2, 2.0])

@@ -1,18 +1,18 @@
 """Vector spaces, flattened containers, and optimizers of containers."""
 
 import numpy
+import pydispatch.compat.autograd.numpy as np
 import pytest
 from numpy.testing import assert_allclose
-
-import pydispatch.compat.autograd.numpy as np
-from pydispatch.compat.autograd import builtins, grad
 from pydispatch.compat.autograd.extend import VSpace, vspace
 from pydispatch.compat.autograd.misc.flatten import flatten, flatten_func
 from pydispatch.compat.autograd.misc.optimizers import adam, rmsprop, sgd
 from pydispatch.compat.autograd.numpy.numpy_vjps import match_complex, repeat_to_match_shape, unbroadcast
 from pydispatch.compat.autograd.numpy.numpy_vspaces import ArrayVSpace, ComplexArrayVSpace
-from pydispatch.compat.autograd.test_util import check_grads
 from pydispatch.compat.autograd.util import subval, subvals
+
+from pydispatch.compat.autograd import builtins, grad
+from pydispatch.compat.autograd.test_util import check_grads
 
 NESTED = {"b": [1.0, numpy.array([[2.0, 3.0]])], "a": (numpy.array([1j, 2.0]),)}
 

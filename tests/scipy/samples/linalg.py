@@ -76,5 +76,13 @@ for options in ({}, {"permute_l": True}, {"p_indices": True}):
 sample("linalg.expm", regular(2, 3, 3), smooth=True, tolerance=CLOSE)
 sample("linalg.expm", np.array([[0, 1], [0, 0]]))
 sample("linalg.solve", regular(3, 3), entries(3), transposed=True, smooth=True, tolerance=CLOSE)
+for dtype in (float, complex):
+    band = np.array([[1.0], [6.0], [2.0]]) + 0.5 * entries(3, 4, dtype=dtype)
+    for b in (entries(4, dtype=dtype), entries(4, 2, dtype=dtype)):
+        sample("linalg.solve_banded", (1, 1), band, b, smooth=True, tolerance=CLOSE)
+        sample("linalg.solve_banded", (0, 2), band[[2, 0, 1]], b, smooth=True, tolerance=CLOSE)
+    for lower, half in ((True, band[1:]), (False, band[:2])):
+        half = np.where(half.real > 4, half.real, half)
+        sample("linalg.solveh_banded", half, entries(4, dtype=dtype), lower=lower, smooth=True, tolerance=CLOSE)
 sample("linalg.block_diag", entries(2, 3), entries(2), entries(1, 1), smooth=True)
 sample("linalg.block_diag", np.ones((2, 2), int), entries(3, 2, dtype=complex), smooth=True)
