@@ -137,6 +137,9 @@ def scalar_output(fun: Function, name: str, is_aux: bool = False) -> Function:
     def function(x: Any) -> tuple[Any, Any]:
         output = called(fun, x)
         value, aux = output if is_aux else (output, output)
+        if isinstance(value, Tensor) and value.size == 1 and value.dtype.kind == "f":
+            warn_if_independent(value)
+            return value, aux
         if isinstance(value, ARRAYS) and value.ndim:
             value = as_floats(value)
         warn_if_independent(value)
@@ -151,6 +154,7 @@ def scalar_output(fun: Function, name: str, is_aux: bool = False) -> Function:
 def warn_if_independent(output: Any) -> None:
     """Warn of a result that does not depend on the argument of the innermost function that is being differentiated."""
     interpreter = _core.current_state().innermost
-    leaves = (output,) if isinstance(output, Tensor) else tree_leaves(output)
-    if not any(isinstance(leaf, Tensor) and _core.is_owned_by(leaf, interpreter) for leaf in leaves):
+    if isinstance(output, Tensor) and _core.is_owned_by(output, interpreter):
+        return
+    if not any(isinstance(leaf, Tensor) and _core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(output)):
         warnings.warn("Output seems independent of input.", stacklevel=4)

@@ -147,18 +147,13 @@ _core.extend(Tensor, _value=property(getval), _node=_refused_attribute("_node"),
 
 def primitive(f_raw: Callback) -> Any:
     """Return a function that can be given derivatives, by defvjp and defjvp. `f_raw` gets raw arrays."""
-    functions: dict[bool, type[Function]] = {}
-
     def call(*args: Any, **kwargs: Any) -> Any:
         leaves = tree_leaves((args, kwargs))
         if not any(isinstance(leaf, Tensor) for leaf in leaves):
             return f_raw(*args, **kwargs)
         if not is_traced(leaves):
             return f_raw(*untraced(args), **untraced(kwargs))
-        has_jvp = call in primitive_jvps
-        if has_jvp not in functions:
-            functions[has_jvp] = _function_of(call, has_jvp)
-        return functions[has_jvp].apply(kwargs, *args)
+        return (_PrimitiveWithJvp if call in primitive_jvps else _Primitive).apply(call, kwargs, *args)
 
     call.__name__ = call.__qualname__ = getattr(f_raw, "__name__", "primitive")
     call.__doc__, call.__module__ = f_raw.__doc__, getattr(f_raw, "__module__", __name__)
@@ -166,16 +161,16 @@ def primitive(f_raw: Callback) -> Any:
     return call
 
 
-def _function_of(fun: Any, has_jvp: bool) -> type[Function]:
-    """Return the Function of a primitive, which transposes the vjp if it has no jvp."""
-    names = {"forward": staticmethod(partial(_forward, fun.fun)), "backward": staticmethod(partial(_backward, fun))}
-    if has_jvp:
-        names["jvp"] = staticmethod(partial(_jvp, fun))
-    return type(fun.__name__, (_Primitive,), names)
-
-
 class _Primitive(Function):
+    """The call of a primitive, the first argument. The second are the keyword arguments. Its jvp is its vjp, transposed.
+    """
+
     generate_vmap_rule = True
+
+    @staticmethod
+    def forward(fun: Any, kwargs: dict[str, Any], *args: Any) -> Any:
+        """Call the function with raw arrays."""
+        return fun.fun(*untraced(args), **untraced(kwargs))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -187,25 +182,35 @@ class _Primitive(Function):
         ctx.save_for_forward(*arrays)
 
 
-def _forward(f_raw: Callback, kwargs: dict[str, Any], *args: Any) -> Any:
-    return f_raw(*untraced(args), **untraced(kwargs))
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """Return the gradients by the rules."""
+        return _gradients(ctx, grads)
+
+
+class _PrimitiveWithJvp(_Primitive):
+    """The call of a primitive that has rules for forward mode."""
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Return the tangent by the rules."""
+        return _tangent(ctx, tangents)
 
 
 def _saved(ctx: Any) -> Any:
-    """Return what a call of a primitive had as arguments, first the dict of those by keyword, and its result."""
+    """Return the arguments of a call, first the primitive and the dict of those by keyword, and its result."""
     leaves = [constant if array is None else _untraced_leaf(array)
               for array, constant in zip(ctx.saved_tensors, ctx.constants, strict=True)]
     return tree_unflatten(leaves, ctx.spec)
 
 
-def _backward(fun: Callback, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-    """Return the gradients of a primitive by its rules."""
-    (kwargs, *args), ans = _saved(ctx)
-    needed = [any(tree_leaves(need)) for need in ctx.needs_input_grad]
-    if needed[0]:
+def _gradients(ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    (fun, kwargs, *args), ans = _saved(ctx)
+    _, by_keyword, *needed = [any(tree_leaves(need)) for need in ctx.needs_input_grad]
+    if by_keyword:
         raise NotImplementedError(f"VJP of {fun.__name__} wrt keyword arguments not defined\n"
                                   "pass what is differentiated by position")
-    argnums = [i for i, need in enumerate(needed[1:]) if need]
+    argnums = [i for i, need in enumerate(needed) if need]
     if fun not in primitive_vjps:
         raise NotImplementedError(f"VJP of {fun.__name__} wrt argnums {tuple(argnums)} not defined\n"
                                   "define it: defvjp(fun, ...)")
@@ -213,8 +218,8 @@ def _backward(fun: Callback, ctx: Any, *grads: Any) -> tuple[Any, ...]:
     found = primitive_vjps[fun](tuple(argnums), ans, tuple(args), kwargs)(conjugate(g))
     entries: list[Any] = [None] * len(needed)
     for i, gradient in zip(argnums, found, strict=True):
-        entries[i + 1] = _checked(fun, i, gradient, args[i])
-    return tuple(entries)
+        entries[i] = _checked(fun, i, gradient, args[i])
+    return (None, None, *entries)
 
 
 def _checked(fun: Callback, i: int, gradient: Any, arg: Any) -> Any:
@@ -228,15 +233,14 @@ def _checked(fun: Callback, i: int, gradient: Any, arg: Any) -> Any:
     return conjugate(tree_map(lambda leaf: np.float64(leaf) if isinstance(leaf, (int, float)) else leaf, gradient))
 
 
-def _jvp(fun: Callback, ctx: Any, *tangents: Any) -> Any:
-    """Return the tangent of a primitive by its rules."""
-    (kwargs, *args), ans = _saved(ctx)
-    given = [any(leaf is not None for leaf in tree_leaves(tangent)) for tangent in tangents]
-    if given[0]:
+def _tangent(ctx: Any, tangents: tuple[Any, ...]) -> Any:
+    (fun, kwargs, *args), ans = _saved(ctx)
+    _, by_keyword, *given = [any(leaf is not None for leaf in tree_leaves(tangent)) for tangent in tangents]
+    if by_keyword:
         raise NotImplementedError(f"JVP of {fun.__name__} wrt keyword arguments not defined\n"
                                   "pass what is differentiated by position")
-    argnums = tuple([i for i, is_given in enumerate(given[1:]) if is_given])
-    return primitive_jvps[fun](argnums, [untraced(tangents[i + 1]) for i in argnums], ans, tuple(args), kwargs)
+    argnums = tuple([i for i, is_given in enumerate(given) if is_given])
+    return primitive_jvps[fun](argnums, [untraced(tangents[i + 2]) for i in argnums], ans, tuple(args), kwargs)
 
 
 def notrace_primitive(f_raw: Callback) -> Callback:
