@@ -355,3 +355,43 @@ def test_empty_arrays(shape):
     for found in (linalg.cholesky(a), linalg.lu_factor(a)[0], linalg.expm(a), linalg.sqrtm(a), linalg.logm(a),
                   linalg.solve_triangular(a, np.zeros(shape))):
         assert found.shape == shape
+
+
+# --- banded matrices -------------------------------------------------------------------------------------------------
+
+
+def dense(ab, lower):
+    """Return the matrix with these diagonals."""
+    upper, n = len(ab) - 1 - lower, ab.shape[-1]
+    return np.array([[ab[upper + i - j, j] if -upper <= i - j <= lower else 0 for j in range(n)] for i in range(n)])
+
+
+@DTYPES
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 0), (0, 1)])
+def test_banded_systems_are_those_of_the_full_matrix(sizes, dtype):
+    ab, b = entries(sum(sizes) + 1, 4, dtype=dtype), entries(4, 2, dtype=dtype)
+    ab[sizes[1]] += 4
+    found = linalg.solve_banded(sizes, Tensor(ab), b).numpy()
+    np.testing.assert_allclose(found, np.linalg.solve(dense(ab, sizes[0]), b))
+    arguments = tracked(ab, b)
+    gradcheck(lambda ab, b: linalg.solve_banded(sizes, ab, b), arguments, check_forward_ad=True)
+    gradgradcheck(lambda ab, b: linalg.solve_banded(sizes, ab, b), arguments)
+
+
+@DTYPES
+@pytest.mark.parametrize("lower", [True, False])
+def test_hermitian_bands_are_given_by_half(lower, dtype):
+    ab, b = 0.5 * entries(3, 4, dtype=dtype), entries(4, dtype=dtype)
+    ab[0 if lower else 2] = 6
+    np.testing.assert_allclose(linalg.solveh_banded(Tensor(ab), b, lower=lower).numpy(),
+                               scipy.linalg.solveh_banded(ab, b, lower=lower))
+    gradcheck(lambda ab, b: linalg.solveh_banded(ab, b, lower=lower), tracked(ab, b), check_forward_ad=True)
+    factor = dense(linalg.cholesky_banded(Tensor(ab), lower=lower).numpy(), 2 if lower else 0)
+    matrix = dense(scipy.linalg.cholesky_banded(ab, lower=lower), 2 if lower else 0)
+    np.testing.assert_allclose(factor, matrix)
+    gradcheck(lambda ab: linalg.cholesky_banded(ab, lower=lower), tracked(ab.real), check_forward_ad=True)
+
+
+def test_a_wrong_number_of_diagonals_is_named():
+    with pytest.raises(ValueError, match="has 3 diagonals, expected 4"):
+        linalg.solve_banded((1, 2), Tensor(np.ones((3, 4))), np.ones(4))

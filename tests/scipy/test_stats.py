@@ -127,6 +127,28 @@ def test_gaussian_of_vectors_has_its_closed_form():
     np.testing.assert_allclose(gradient, (apart @ inverse).sum(0), atol=1e-12)
 
 
+def test_gaussian_on_a_line_has_the_derivatives_of_the_one_on_numbers():
+    direction = np.array([1.0, 2.0])        # of length 5 ** 0.5
+
+    def ours(t, variance):
+        cov = ops.np.multiply(variance, np.outer(direction, direction))
+        return stats.multivariate_normal.logpdf(ops.np.multiply(t, direction), None, cov, allow_singular=True)
+
+    def theirs_on_numbers(t, variance):
+        return stats.norm.logpdf(t * np.sqrt(5), 0.0, (5 * variance) ** 0.5)
+
+    for order in (ours, theirs_on_numbers), (grad(ours, (0, 1)), grad(theirs_on_numbers, (0, 1))):
+        np.testing.assert_allclose(order[0](0.7, 1.3), order[1](0.7, 1.3))
+    found = stats.multivariate_normal.logpdf(Tensor(np.ones(2)), None, np.outer(direction, direction), True)
+    assert float(found) == -np.inf
+
+
+def test_entropy_has_half_of_the_inverse_as_gradient():
+    cov = np.array([[2.0, 0.3], [0.3, 1.0]])
+    found = grad(lambda cov: stats.multivariate_normal.entropy(None, cov))(cov)
+    np.testing.assert_allclose(found, 0.5 * np.linalg.inv(cov), atol=1e-12)
+
+
 def test_a_batch_of_covariances_is_a_loop():
     x, covs = between(-1, 1, 3), np.stack([np.eye(3), np.diag([1.0, 2.0, 3.0])])
     found = vmap(lambda cov: stats.multivariate_normal.logpdf(x, None, cov))(covs)

@@ -162,7 +162,9 @@ def primitive(f_raw: Callback) -> Any:
 
 
 class _Primitive(Function):
-    """The call of a primitive, the first argument. The second are the keyword arguments. Its jvp is its vjp, transposed.
+    """The call of a primitive, the first argument, with a dict of keyword arguments, the second, and all others.
+
+    Forward mode transposes its vjp.
     """
 
     generate_vmap_rule = True

@@ -37,12 +37,17 @@ for method in ("pmf", "logpmf", "cdf", "sf", "logcdf", "logsf"):
     sample(f"stats.binom.{method}", COUNTS, np.array([3, 0, 9]), np.array([0.0, 1.0, 1.5]), tolerance=ROUNDED)
 
 MATRIX = np.array([[2.0, 0.3, -0.2], [0.3, 1.5, 0.4], [-0.2, 0.4, 1.2]])
+SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
+sample("stats.multivariate_normal.entropy", between(-1, 1, 3), MATRIX, tolerance=ROUNDED)
+sample("stats.multivariate_normal.entropy", between(-1, 1, 2), between(1, 2, 2), smooth=True, tolerance=ROUNDED)
 for method in ("pdf", "logpdf"):
     sample(f"stats.multivariate_normal.{method}", between(-1, 1, 4, 2), between(-1, 1, 2), between(1, 2, 2),
            smooth=True, tolerance=ROUNDED)
     sample(f"stats.multivariate_normal.{method}", between(-1, 1, 2, 3), between(-1, 1, 3), MATRIX, tolerance=ROUNDED)
     sample(f"stats.multivariate_normal.{method}", between(-1, 1, 3), smooth=True, tolerance=ROUNDED)
     sample(f"stats.multivariate_normal.{method}", between(-1, 1, 1, 2, 2), cov=np.diag([1.0, 2.0]), tolerance=ROUNDED)
+    sample(f"stats.multivariate_normal.{method}", [[2.0, 4.0], [1.0, 1.0]], [0.5, 1.0], SINGULAR,
+           allow_singular=True, tolerance=ROUNDED)
     sample(f"stats.dirichlet.{method}", between(0.1, 0.3, 2), between(0.5, 3, 3), smooth=True, batches=False,
            tolerance=ROUNDED)
     sample(f"stats.dirichlet.{method}", between(0.1, 0.3, 2, 2), between(0.5, 3, 3), smooth=True, tolerance=ROUNDED)
