@@ -67,7 +67,8 @@ def unary_to_nary(unary_operator: Function) -> Function:
 
         return nary_f
 
-    nary_operator.__name__, nary_operator.__doc__ = unary_operator.__name__, unary_operator.__doc__
+    words = get_doc(unary_operator).replace("Return a function that", "\n    Returns a function which", 1)   # as HIPS
+    nary_operator.__name__, nary_operator.__doc__ = unary_operator.__name__, words
     return nary_operator
 
 
@@ -77,9 +78,7 @@ make_jvp = unary_to_nary(derivatives.make_jvp)
 
 @unary_to_nary
 def grad(fun: Function, x: Any) -> Any:
-    """
-    Returns a function which computes the gradient of `fun`, which returns one real number, by the argument at `argnum`.
-    """
+    """Return a function that computes the gradient of `fun`, which returns one real number."""
     return leave(_core.differentiate(scalar_output(fun, "grad"), (enter(x),), {}, 0, True, False)[0])
 
 

@@ -27,7 +27,7 @@ from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 __all__ = [
     "ArrayBox", "Box", "DictBox", "JVPNode", "Node", "SequenceBox", "SparseObject", "VJPNode", "def_linear", "defjvp",
     "defjvp_argnum", "defjvp_argnums", "defvjp", "defvjp_argnum", "defvjp_argnums", "getval", "isbox", "new_box",
-    "notrace_primitive", "primitive", "primitive_jvps", "primitive_vjps", "register_notrace",
+    "notrace_primitive", "primitive", "primitive_jvps", "primitive_vjps", "register_notrace", "trace_stack",
 ]
 Callback = Callable[..., Any]
 primitive_vjps: dict[Callback, Callback] = {}
@@ -123,22 +123,19 @@ def _refused_attribute(name: str) -> property:
     return property(refuse)
 
 
-class Node:
-    """The class of HIPS's nodes, which are not made here."""
-
-    new_root = __init__ = _refused("Node", "write the rule for make_vjp or make_jvp: defvjp, defjvp")
-
-
-class VJPNode(Node):
-    """The class of HIPS's nodes for reverse mode."""
-
-
-class JVPNode(Node):
-    """The class of HIPS's nodes for forward mode."""
-
-
+Node, VJPNode, JVPNode = [
+    type(name, (), dict.fromkeys(("new_root", "__init__"), _refused(name, "define rules: defvjp, defjvp")))
+    for name in ("Node", "VJPNode", "JVPNode")]
 new_box = _refused("new_box", "call a primitive")
 SparseObject = _refused("SparseObject", "return an array of zeros with the gradient added at its place")
+
+
+class trace_stack:      # noqa: N801  HIPS's name
+    """The name of HIPS's stack of traces, which does not exist here."""
+
+    new_trace = staticmethod(_refused("trace_stack.new_trace", "call make_vjp or make_jvp"))
+
+
 _core.extend(Tensor, _value=property(getval), _node=_refused_attribute("_node"), _trace=_refused_attribute("_trace"))
 
 

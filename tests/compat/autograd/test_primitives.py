@@ -227,7 +227,8 @@ def test_functions_without_derivatives():
 
 
 @pytest.mark.parametrize("use", [
-    lambda: core.VJPNode.new_root(), lambda: tracer.new_box(X, 0, None), lambda: extend.SparseObject(None, None),
+    lambda: core.VJPNode.new_root(), lambda: tracer.new_box(X, 0, None), lambda: tracer.trace_stack.new_trace(),
+    lambda: extend.SparseObject(None, None),
     lambda: ArrayBox(X, 0, None), lambda: ArrayBox.register(object), lambda: core.VSpace.register(object),
     lambda: setattr(ArrayBox, "shape", ()), lambda: defvjp(np.sin, None), lambda: defjvp(numpy.sin, None)])
 def test_what_cannot_be_names_a_remedy(use):
