@@ -21,7 +21,9 @@ from setuptools.errors import PlatformError
 
 # PYDISPATCH_PORTABLE=1 builds with public parts of CPython and NumPy only, in standard C11, by Cython as it is: slower,
 # and what another compiler or a new CPython begins with. core/src/seam.h has both ways beside each other.
-PORTABLE = os.environ.get("PYDISPATCH_PORTABLE", "0") not in ("", "0")
+# A free-threaded CPython gets this build: most private parts and fast paths need the GIL.
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+PORTABLE = FREE_THREADED or os.environ.get("PYDISPATCH_PORTABLE", "0") not in ("", "0")
 
 core = Extension(
     "pydispatch._core",
@@ -52,6 +54,11 @@ if PORTABLE:
         ("CYTHON_USE_UNICODE_INTERNALS", "0"), ("CYTHON_USE_UNICODE_WRITER", "0"), ("CYTHON_USE_DICT_VERSIONS", "0"),
         ("CYTHON_FAST_THREAD_STATE", "0"), ("CYTHON_FAST_GIL", "0"), ("CYTHON_FALLTHROUGH", ""),
     ]
+
+# Importing the core enables the GIL of a free-threaded CPython. With PYDISPATCH_FREE_THREADED=1 the core declares that
+# it needs none. docs/threads.md lists what is missing for that.
+if FREE_THREADED and os.environ.get("PYDISPATCH_FREE_THREADED", "0") not in ("", "0"):
+    core.define_macros.append(("CYTHON_FREETHREADING_COMPATIBLE", "1"))
 
 ARGUMENTS_FOR_PORTABLE = [
     "-std=c11", "-pedantic-errors",

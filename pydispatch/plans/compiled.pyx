@@ -537,7 +537,7 @@ cdef inline object call_first(
         result = call_variant(variant, args, found)
         if found[0]:
             function.hits += 1
-            if i and i < len(variants):
+            if i and i < len(variants) and not IS_FREE_THREADED:       # two threads could lose a variant
                 variants[i] = variants[0]
                 variants[0] = variant
             return result

@@ -639,7 +639,8 @@ cdef int put_standalone(PlanStep* step, tuple described) except -1:
     """Replace the loop of a choice or a cast by one in registers if there is one."""
     number = STANDALONE_NUMBERS.get(described)
     if number is None:
-        number = STANDALONE_NUMBERS[described] = new_standalone(step, described)
+        with cython.critical_section(STANDALONE_NUMBERS):
+            number = STANDALONE_NUMBERS[described] = new_standalone(step, described)
     if number >= 0:
         step.function, step.data = run_standalone, &STANDALONE_LOOPS[<Py_ssize_t>number]
     return 0

@@ -149,6 +149,8 @@ cdef int complete(OpOverload op) except -1:
     registrations = upcalls.declared(op, declaration)
     if op.declaration is declaration:       # else another thread was faster
         operator_name(op)
+        keep_for_readers(declaration)
+        keep_for_readers(op.own_registrations)
         op.declaration = None
         op.own_registrations = registrations + op.own_registrations
     return 0
@@ -314,6 +316,7 @@ cdef class OpOverload:
 
     def install_table(self, Table table or None):
         """Publish a table. None marks the operator stale, so that the next call computes one."""
+        keep_for_readers(self.table)
         self.table = table
 
     def __reduce__(self):

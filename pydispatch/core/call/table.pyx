@@ -209,7 +209,7 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
     entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
     if entry == NULL or not is_plain(entry):
         return NULL
-    if (<State>state).plain:
+    if (<State>state).plain and not IS_FREE_THREADED:      # other threads could see one of the two
         (<Table>table).last_word = word
         (<Table>table).last_entry = entry
     return entry

@@ -91,6 +91,11 @@ cdef extern from "core/src/seam.h":
     bint has_references(PyObject* object, Py_ssize_t n) noexcept        # return whether it has just n
     bint has_more_references(PyObject* object, Py_ssize_t n) noexcept   # return whether it has more than n
     bint is_temporary(PyObject* object) noexcept    # return whether only the current expression holds it
+    const bint IS_FREE_THREADED         # whether threads run without the GIL
+    void keep_for_readers(object) noexcept          # keep the object of a field that is about to change
+    # set a field that is None and stays as it is from then on. Return what it holds, borrowed
+    PyObject* publish_once(PyObject** place, object value) noexcept
+    uint64_t number_after(uint64_t* last) noexcept
     bint is_compact(PyObject* number) noexcept      # return whether an int has at most one digit
     Py_ssize_t compact_value(PyObject* number) noexcept
     bint is_interned(PyObject* string) noexcept

@@ -81,6 +81,9 @@ static inline int exchange_shared(int* number, int expected, int value) {
 static inline unsigned int add_to_shared(unsigned int* number, unsigned int more) {
     return __atomic_add_fetch(number, more, __ATOMIC_SEQ_CST);
 }
+static inline int exchange_pointer(void** place, void** expected, void* value) {
+    return __atomic_compare_exchange_n(place, expected, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
 #else
 #include <stdatomic.h>
 static inline int read_shared(const int* number) { return atomic_load((const volatile atomic_int*)number); }
@@ -91,6 +94,16 @@ static inline int exchange_shared(int* number, int expected, int value) {
 static inline unsigned int add_to_shared(unsigned int* number, unsigned int more) {
     return atomic_fetch_add((volatile atomic_uint*)number, more) + more;
 }
+static inline int exchange_pointer(void** place, void** expected, void* value) {
+    return atomic_compare_exchange_strong((void* _Atomic*)place, expected, value);
+}
+#endif
+
+/* The next number of a sequence. */
+#if defined(Py_GIL_DISABLED)
+#define number_after(last) (atomic_fetch_add((volatile _Atomic uint64_t*)(last), 1) + 1)
+#else
+#define number_after(last) (++*(last))
 #endif
 
 #endif

@@ -45,8 +45,14 @@ static inline void put_reference(PyObject** place, PyObject* value) {
     Py_XDECREF(old); /* NULL after `del` */
 }
 
+/* Without the GIL, a count of references can be out of date, so nobody is known to be the only holder. */
+#if defined(Py_GIL_DISABLED)
+#define has_references(object, n) ((void)(object), (void)(n), 0)
+#define has_more_references(object, n) ((void)(object), (void)(n), 1)
+#else
 #define has_references(object, n) (Py_REFCNT(object) == (n))
 #define has_more_references(object, n) (Py_REFCNT(object) > (n))
+#endif
 
 /* Whether only the expression that calls us holds an object. Which references the interpreter itself holds differs from
    version to version. */
@@ -56,6 +62,33 @@ static inline void put_reference(PyObject** place, PyObject* value) {
 #define is_temporary(object) PyUnstable_Object_IsUniqueReferencedTemporary(object)
 #else
 #define is_temporary(object) (Py_REFCNT(object) == 1)
+#endif
+
+/* --- objects that threads share ---------------------------------------------------------------------------------- */
+
+/* With the GIL, a field is read and its object is counted in one step. Without it, another thread may replace and
+   release the object in between. `keep_for_readers` therefore keeps what a field holds alive for ever: for fields that
+   change when something is registered. `publish_once` sets a field that is None and never changes again, and returns,
+   borrowed, what it holds then. */
+#if defined(Py_GIL_DISABLED)
+#define IS_FREE_THREADED 1
+#define keep_for_readers(object) Py_INCREF(object)
+
+static inline PyObject* publish_once(PyObject** place, PyObject* value) {
+    PyObject* found = Py_None;
+    Py_INCREF(value);
+    if (exchange_pointer((void**)place, (void**)&found, value)) return value;
+    Py_DECREF(value);
+    return found;
+}
+#else
+#define IS_FREE_THREADED 0
+#define keep_for_readers(object) ((void)0)
+
+static inline PyObject* publish_once(PyObject** place, PyObject* value) {
+    put_reference(place, value);
+    return value;
+}
 #endif
 
 /* --- numbers, strings, tuples ------------------------------------------------------------------------------------ */

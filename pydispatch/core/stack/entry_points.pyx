@@ -43,7 +43,8 @@ cdef bint is_code_of_user(code) except -1:
         return True
     if code.co_filename.startswith(PACKAGE_FOLDER):
         return False
-    last_code_of_user = code
+    if not IS_FREE_THREADED:        # other threads could use what this releases
+        last_code_of_user = code
     return True
 
 

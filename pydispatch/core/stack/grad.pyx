@@ -75,7 +75,8 @@ cdef Grad enter_grad(PublishedState* outside, str name, site):
         interpreter.alive = False
         raise
     interpreter.serial = next_sequence()
-    around.spare = inside
+    if not IS_FREE_THREADED:        # where threads share a state
+        around.spare = inside
     return interpreter
 
 

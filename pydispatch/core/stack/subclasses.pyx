@@ -336,7 +336,7 @@ cdef State handling_state(State state):
             new.removed[backends] |= ABOVE_PYTHON_BITS
         new.call_state = copy_of_state(state)       # the state itself would make a cycle
         compute_plain(new)
-        state.handling = new
+        return <State>publish_once(place_of_handling(state), new)
     return new
 
 

@@ -4,7 +4,15 @@ cdef extern from *:
     """
     typedef struct { PyObject* context; PyObject* state; } Cell;
     static HOT_THREAD_LOCAL Cell cell = {NULL, NULL};
+    #define place_of_lowered(state) ((PyObject**)&(state)->lowered)
+    #define place_of_recording(state) ((PyObject**)&(state)->recording)
+    #define place_of_silent(state) ((PyObject**)&(state)->silent)
+    #define place_of_handling(state) ((PyObject**)&(state)->handling)
     """
+    PyObject** place_of_lowered(State state) noexcept
+    PyObject** place_of_recording(State state) noexcept
+    PyObject** place_of_silent(State state) noexcept
+    PyObject** place_of_handling(State state) noexcept
     ctypedef struct Cell:
         PyObject* context
         PyObject* state

@@ -118,7 +118,7 @@ cdef State lowered_state(State state):
         set_stack(new, state.interpreters.outer)
         state.innermost.change_below(new, state)
         compute_plain(new)
-        state.lowered = new
+        return <State>publish_once(place_of_lowered(state), new)
     return new
 
 
@@ -133,10 +133,7 @@ cdef State with_tape(State state, bint on):
         new.parent = state.parent
         new.guard = state.guard
         new.grad = on
-        if on:
-            state.recording = new
-        else:
-            state.silent = new
+        return <State>publish_once(place_of_recording(state) if on else place_of_silent(state), new)
     return new
 
 

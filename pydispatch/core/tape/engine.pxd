@@ -23,6 +23,7 @@ cdef class BackwardPass:                     # one backward pass
     cdef object tracer
     cdef bint on_tensors            # whether raw arrays are wrapped, so that all computations call operators
     cdef Queue queue
+    cdef Queue marks                # without the GIL, the marks of nodes, by the field `sequence`: passes share nodes
     cdef Py_ssize_t ready           # the first leaf that has all its gradients, in a chain through `next_ready`
     cdef list keep_alive            # the owners of the addresses above
     cdef object __weakref__

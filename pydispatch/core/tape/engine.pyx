@@ -19,11 +19,11 @@ cdef class BackwardPass:
     """
 
     def __cinit__(self):
-        global last_run
-        last_run += 2           # the number marks nodes as seen, the next one as needed
-        self.number = last_run
+        self.number = 2 * number_after(&last_run)        # marks nodes as seen, the next number as needed
         self.ready = -1
         open_queue(&self.queue)
+        if IS_FREE_THREADED:
+            open_queue(&self.marks)
 
     def reaches(self, edge):
         """Return whether this pass will still reach a leaf or node."""
@@ -33,7 +33,7 @@ cdef class BackwardPass:
         if self.prune:
             return is_needed(self, node_at(<PyObject*>edge)) or captures_node(self, node_at(<PyObject*>edge))
         if not self.unmarked:
-            return node_of_edge(edge).mark in (self.number, self.number + 1)
+            return mark_of(self, node_at(<PyObject*>edge)) in (self.number, self.number + 1)
         if self.frozen is None:
             self.frozen = nodes_from(self.keep_alive[0])
         return <size_t>node_at(<PyObject*>edge) in self.frozen
@@ -42,6 +42,7 @@ cdef class BackwardPass:
         cdef Py_ssize_t i
         PyMem_Free(self.needed)
         close_queue(&self.queue)
+        close_queue(&self.marks)
 
 
 def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs or None,
@@ -175,6 +176,8 @@ cdef int begin(BackwardPass run) except -1:
     global running
     cdef BackwardPass other = running
     cdef Py_ssize_t i
+    if IS_FREE_THREADED:
+        return 0
     while other is not None:
         other.unmarked = True
         if other.prune and other.frozen is None:
@@ -191,7 +194,9 @@ cdef int begin(BackwardPass run) except -1:
 cdef void end(BackwardPass run) noexcept:
     global running
     cdef BackwardPass other = running
-    if other is run:
+    if IS_FREE_THREADED:
+        pass
+    elif other is run:
         running = run.others
     else:
         while other is not None and other.others is not run:
@@ -285,9 +290,9 @@ cdef int count_dependencies_from(BackwardPass run, TapeNode root, PyObject*** pa
     cdef PyObject* node
     cdef PyObject* edge
     cdef PyObject* next
-    if root.mark == run.number or root.mark == run.number + 1:
+    if is_marked(run, <PyObject*>root):
         return 0
-    root.mark = run.number
+    set_mark(run, <PyObject*>root, run.number)
     if capacity[0] == 0:
         grow_path(path, position, capacity)
     path[0][0] = <PyObject*>root
@@ -298,7 +303,7 @@ cdef int count_dependencies_from(BackwardPass run, TapeNode root, PyObject*** pa
         k = position[0][depth - 1]
         if k == n_edges(<TapeNode>node):
             depth -= 1
-            if depth and (<TapeNode>node).mark == run.number + 1:
+            if depth and mark_of(run, node) == run.number + 1:
                 mark_needed(run, path[0][depth - 1])
             continue
         position[0][depth - 1] = k + 1
@@ -316,11 +321,11 @@ cdef int count_dependencies_from(BackwardPass run, TapeNode root, PyObject*** pa
         next = node_at(edge)
         if next == Py_None:
             continue
-        if (<TapeNode>next).mark == run.number or (<TapeNode>next).mark == run.number + 1:
-            if (<TapeNode>next).mark == run.number + 1:
+        if is_marked(run, next):
+            if mark_of(run, next) == run.number + 1:
                 mark_needed(run, node)
             continue
-        (<TapeNode>next).mark = run.number
+        set_mark(run, next, run.number)
         if depth == capacity[0]:
             grow_path(path, position, capacity)
         path[0][depth] = next
@@ -329,13 +334,38 @@ cdef int count_dependencies_from(BackwardPass run, TapeNode root, PyObject*** pa
     return 0
 
 
+cdef inline uint64_t mark_of(BackwardPass run, PyObject* node) noexcept:
+    cdef Py_ssize_t entry
+    if IS_FREE_THREADED:
+        entry = find_entry(&run.marks, node)
+        return 0 if entry < 0 else run.marks.entries[entry].sequence
+    return (<TapeNode>node).mark
+
+
+cdef inline bint is_marked(BackwardPass run, PyObject* node) noexcept:
+    """Return whether this pass has seen a node."""
+    return mark_of(run, node) == run.number or mark_of(run, node) == run.number + 1
+
+
+cdef inline int set_mark(BackwardPass run, PyObject* node, uint64_t mark) except -1:
+    cdef Py_ssize_t entry
+    if IS_FREE_THREADED:
+        entry = find_entry(&run.marks, node)
+        if entry < 0:
+            entry = add_entry(&run.marks, node)
+        run.marks.entries[entry].sequence = mark
+    else:
+        (<TapeNode>node).mark = mark
+    return 0
+
+
 cdef inline int mark_needed(BackwardPass run, PyObject* node) except -1:
-    if (<TapeNode>node).mark == run.number + 1:
+    if mark_of(run, node) == run.number + 1:
         return 0
     if run.n_needed == run.needed_capacity:
         grow(<void**>&run.needed, (2 * run.needed_capacity + 64) * sizeof(PyObject*))
         run.needed_capacity = 2 * run.needed_capacity + 64
-    (<TapeNode>node).mark = run.number + 1
+    set_mark(run, node, run.number + 1)
     run.needed[run.n_needed] = node
     run.n_needed += 1
     return 0
@@ -344,7 +374,7 @@ cdef inline int mark_needed(BackwardPass run, PyObject* node) except -1:
 cdef inline bint is_needed(BackwardPass run, PyObject* node) except -1:
     if run.frozen is not None:
         return <size_t>node in run.frozen
-    return (<TapeNode>node).mark == run.number + 1
+    return mark_of(run, node) == run.number + 1
 
 
 cdef inline bint captures_edge(BackwardPass run, PyObject* edge) except -1:

@@ -325,6 +325,13 @@ cdef Memory memory_of_detached(Tensor tensor):
 
 cdef int share_memory(Tensor view, Tensor source) except -1:
     """Make `view` one of the views of the memory of `source`."""
+    if IS_FREE_THREADED:
+        with cython.critical_section(source):
+            return share_memory_held(view, source)
+    return share_memory_held(view, source)
+
+
+cdef inline int share_memory_held(Tensor view, Tensor source) except -1:
     cdef Memory memory = memory_of(source)
     if memory.array is None:
         # A separate object. Nodes that saved a result count its writes in the first one, which must not refer back to

@@ -135,6 +135,7 @@ cdef object compiled_derivative_of(OpOverload op, Table table):
         return derivative
     derivative = upcalls.compile_derivative(op, table.signature.schema, derivative)
     check_formulas(derivative, table.signature)
+    keep_for_readers(table.derivative)
     table.derivative = derivative
     table.derivative_is_compiled = True
     return derivative

@@ -194,9 +194,7 @@ cdef int check_edges(tuple edges, bint optional) except -1:
 
 
 cdef inline uint64_t next_sequence() noexcept:
-    global last_sequence
-    last_sequence += 1
-    return last_sequence
+    return number_after(&last_sequence)
 
 
 cdef inline Py_ssize_t n_edges(TapeNode node) noexcept:

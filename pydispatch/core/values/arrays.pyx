@@ -89,7 +89,7 @@ cdef uint64_t word_of_other_type(PyTypeObject* cls) except? 1:
     cdef uint64_t word
     cached = words_by_type.get(<size_t>cls)
     word = resolve_type(<object><PyObject*>cls) if cached is None else <uint64_t>cached
-    if word & RUNTIME_BACKEND_BITS:
+    if word & RUNTIME_BACKEND_BITS and not IS_FREE_THREADED:       # other threads could see only some of the fields
         owns_itself = has_no_base(<object><PyObject*>cls)
         if words_by_type.get(<size_t>cls) == word:      # nothing was registered meanwhile
             known = place_of_type(cls)

@@ -12,6 +12,12 @@ cdef class Memory:                      # the data that the views of one memory 
     cdef Residuals residuals            # the residuals that nodes hold of it, or None before listing
     cdef object gathered                # of a copy where NumPy has a view: the source of its elements
 
+cdef extern from *:
+    """
+    #define place_of_memory(tensor) ((PyObject**)&(tensor)->memory)
+    """
+    PyObject** place_of_memory(Tensor tensor) noexcept
+
 # return how often this memory has been written to, 0 for None
 cdef long long writes_to(Memory memory) noexcept
 cdef long long total_version(Tensor tensor) noexcept

@@ -35,7 +35,7 @@ cdef long long total_of_versions(Tensor tensor) noexcept:
 
 cdef Memory memory_of(Tensor tensor):
     if tensor.memory is None:
-        tensor.memory = Memory.__new__(Memory)
+        return <Memory>publish_once(place_of_memory(tensor), Memory.__new__(Memory))
     return tensor.memory
 
 

@@ -24,7 +24,15 @@ static inline void take_large_pages(char* memory, size_t size) {
 typedef struct {
     void* allocated;
     size_t capacity;
-} KeptPiece;                           /* before the first byte of an array */
+} KeptPiece; /* before the first byte of an array */
+#if defined(Py_GIL_DISABLED)
+static PyMutex keeping; /* held while the pieces change */
+#define lock_pieces() PyMutex_Lock(&keeping)
+#define unlock_pieces() PyMutex_Unlock(&keeping)
+#else
+#define lock_pieces() ((void)0)
+#define unlock_pieces() ((void)0)
+#endif
 static char* kept_pieces[KEPT_PIECES]; /* oldest first */
 static int n_kept_pieces = 0;
 static size_t kept_bytes = 0;
@@ -38,17 +46,26 @@ static char* take_kept_piece(int i) {
     return memory;
 }
 
-static void drop_kept_pieces(size_t at_most) {
+static void drop_pieces(size_t at_most) {
     while (n_kept_pieces && kept_bytes > at_most) free(piece_of(take_kept_piece(0))->allocated);
 }
 
+static void drop_kept_pieces(size_t at_most) {
+    lock_pieces();
+    drop_pieces(at_most);
+    unlock_pieces();
+}
+
 static void* kept_malloc(void* context, size_t size) {
-    char *allocated, *memory;
+    char *allocated, *memory = NULL;
     int i;
-    for (i = n_kept_pieces - 1; size >= SMALLEST_KEPT && i >= 0; i--) {
+    lock_pieces();
+    for (i = n_kept_pieces - 1; size >= SMALLEST_KEPT && i >= 0 && memory == NULL; i--) {
         size_t capacity = piece_of(kept_pieces[i])->capacity;
-        if (size <= capacity && capacity - size <= size / 8) return take_kept_piece(i);
+        if (size <= capacity && capacity - size <= size / 8) memory = take_kept_piece(i);
     }
+    unlock_pieces();
+    if (memory != NULL) return memory;
     if (size > (size_t)PY_SSIZE_T_MAX - 2 * KEPT_HEADER) return NULL;
     allocated = malloc(size + 2 * KEPT_HEADER);
     if (allocated == NULL) return NULL;
@@ -72,10 +89,12 @@ static void kept_free(void* context, void* memory, size_t size) {
         free(piece->allocated);
         return;
     }
-    drop_kept_pieces(LARGEST_KEPT - piece->capacity);
+    lock_pieces();
+    drop_pieces(LARGEST_KEPT - piece->capacity);
     if (n_kept_pieces == KEPT_PIECES) free(piece_of(take_kept_piece(0))->allocated);
     kept_pieces[n_kept_pieces++] = memory;
     kept_bytes += piece->capacity;
+    unlock_pieces();
 }
 
 static void* kept_realloc(void* context, void* memory, size_t size) {
