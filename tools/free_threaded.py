@@ -58,7 +58,7 @@ def listed_sources(options: list[str]) -> Iterator[tuple[str, str]]:
     for version in VERSIONS:
         shown = run("apt-cache", *options, "showsrc", "--only-source", f"python{version}")
         found = [line.split()[1] for line in shown.splitlines() if line.startswith("Version: ")]
-        yield from ((f"python{version}", number) for number in reversed(found))
+        yield from ((f"python{version}", number) for number in found)
 
 
 def build(folder: Path) -> None:
