@@ -7,6 +7,7 @@ path of the interpreter, for `PYTHON_FT`. A second run only prints the path.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,7 @@ def listed_sources(options: list[str]) -> Iterator[tuple[str, str]]:
     for version in VERSIONS:
         shown = run("apt-cache", *options, "showsrc", "--only-source", f"python{version}")
         found = [line.split()[1] for line in shown.splitlines() if line.startswith("Version: ")]
+        found.sort(key=lambda number: [int(digits) for digits in re.findall(r"\d+", number)], reverse=True)
         yield from ((f"python{version}", number) for number in found)
 
 
