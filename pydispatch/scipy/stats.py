@@ -524,6 +524,7 @@ def singular_log_density(rows: Any, dim: int, cov: Any) -> Any:
 def normal_entropy(mean: Any = None, cov: Any = 1) -> Any:
     """Return the differential entropy."""
     dim, _, cov = normal_parameters(mean, cov)
+    cov = cov if cov.dtype == np.float64 else ops.np.astype(cov, np.dtype(float))
     return multiply(add(log_determinant(cholesky(cov, lower=True), dim), dim * (LOG_2_PI + 1)), 0.5)
 
 
