@@ -49,7 +49,7 @@ def getval(x: Any) -> Any:
 
 def untraced(x: Any) -> Any:
     """Return the arrays of the Tensors in a value that nothing is differentiating."""
-    return tree_map(_untraced_leaf, x)
+    return _untraced_leaf(x) if isinstance(x, Tensor) else tree_map(_untraced_leaf, x)
 
 
 def _untraced_leaf(leaf: Any) -> Any:
@@ -150,7 +150,7 @@ def primitive(f_raw: Callback) -> Any:
             return f_raw(*args, **kwargs)
         if not is_traced(leaves):
             return f_raw(*untraced(args), **untraced(kwargs))
-        return (_PrimitiveWithJvp if call in primitive_jvps else _Primitive).apply(call, kwargs, *args)
+        return (_PrimitiveWithJvp if call in primitive_jvps else _Primitive).apply(call, kwargs, args)
 
     call.__name__ = call.__qualname__ = getattr(f_raw, "__name__", "primitive")
     call.__doc__, call.__module__ = f_raw.__doc__, getattr(f_raw, "__module__", __name__)
@@ -159,7 +159,7 @@ def primitive(f_raw: Callback) -> Any:
 
 
 class _Primitive(Function):
-    """The call of a primitive, the first argument, with a dict of keyword arguments, the second, and all others.
+    """The call of a primitive, the first argument, with a dict of keyword arguments and a tuple of the others.
 
     Forward mode transposes its vjp.
     """
@@ -167,7 +167,7 @@ class _Primitive(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(fun: Any, kwargs: dict[str, Any], *args: Any) -> Any:
+    def forward(fun: Any, kwargs: dict[str, Any], args: tuple[Any, ...]) -> Any:
         """Call the function with raw arrays."""
         return fun.fun(*untraced(args), **untraced(kwargs))
 
@@ -204,21 +204,21 @@ def _saved(ctx: Any) -> Any:
 
 
 def _gradients(ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-    (fun, kwargs, *args), ans = _saved(ctx)
-    _, by_keyword, *needed = [any(tree_leaves(need)) for need in ctx.needs_input_grad]
-    if by_keyword:
+    (fun, kwargs, args), ans = _saved(ctx)
+    _, by_keyword, by_position = ctx.needs_input_grad
+    if any(tree_leaves(by_keyword)):
         raise NotImplementedError(f"VJP of {fun.__name__} wrt keyword arguments not defined\n"
                                   "pass what is differentiated by position")
-    argnums = [i for i, need in enumerate(needed) if need]
+    argnums = [i for i, need in enumerate(by_position) if need is True or need and any(tree_leaves(need))]
     if fun not in primitive_vjps:
         raise NotImplementedError(f"VJP of {fun.__name__} wrt argnums {tuple(argnums)} not defined\n"
                                   "define it: defvjp(fun, ...)")
     g = untraced(grads if isinstance(ans, tuple) else grads[0])
-    found = primitive_vjps[fun](tuple(argnums), ans, tuple(args), kwargs)(conjugate(g))
-    entries: list[Any] = [None] * len(needed)
+    found = primitive_vjps[fun](tuple(argnums), ans, args, kwargs)(conjugate(g))
+    entries: list[Any] = [None] * len(args)
     for i, gradient in zip(argnums, found, strict=True):
         entries[i] = _checked(fun, i, gradient, args[i])
-    return (None, None, *entries)
+    return None, None, tuple(entries)
 
 
 def _checked(fun: Callback, i: int, gradient: Any, arg: Any) -> Any:
@@ -229,17 +229,20 @@ def _checked(fun: Callback, i: int, gradient: Any, arg: Any) -> Any:
         raise AutogradError(f"the VJP of {fun.__name__} wrt argnum {i} returned a gradient of shape "
                             f"{np.shape(gradient)}, but the argument has shape {np.shape(arg)}\n"
                             "return a gradient of the argument's shape: numpy_vjps.unbroadcast_f sums one")
-    return conjugate(tree_map(lambda leaf: np.float64(leaf) if isinstance(leaf, (int, float)) else leaf, gradient))
+    if not _core.is_array(gradient):
+        gradient = tree_map(lambda leaf: np.float64(leaf) if isinstance(leaf, (int, float)) else leaf, gradient)
+    return conjugate(gradient)
 
 
 def _tangent(ctx: Any, tangents: tuple[Any, ...]) -> Any:
-    (fun, kwargs, *args), ans = _saved(ctx)
-    _, by_keyword, *given = [any(leaf is not None for leaf in tree_leaves(tangent)) for tangent in tangents]
-    if by_keyword:
+    (fun, kwargs, args), ans = _saved(ctx)
+    _, by_keyword, by_position = tangents
+    if any(leaf is not None for leaf in tree_leaves(by_keyword)):
         raise NotImplementedError(f"JVP of {fun.__name__} wrt keyword arguments not defined\n"
                                   "pass what is differentiated by position")
-    argnums = tuple([i for i, is_given in enumerate(given) if is_given])
-    return primitive_jvps[fun](argnums, [untraced(tangents[i + 2]) for i in argnums], ans, tuple(args), kwargs)
+    argnums = tuple([i for i, tangent in enumerate(by_position)
+                     if any(leaf is not None for leaf in tree_leaves(tangent))])
+    return primitive_jvps[fun](argnums, [untraced(by_position[i]) for i in argnums], ans, args, kwargs)
 
 
 def notrace_primitive(f_raw: Callback) -> Callback:
