@@ -209,7 +209,7 @@ def _gradients(ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
     if any(tree_leaves(by_keyword)):
         raise NotImplementedError(f"VJP of {fun.__name__} wrt keyword arguments not defined\n"
                                   "pass what is differentiated by position")
-    argnums = [i for i, need in enumerate(by_position) if need is True or need and any(tree_leaves(need))]
+    argnums = [i for i, need in enumerate(by_position) if need is True or (need and any(tree_leaves(need)))]
     if fun not in primitive_vjps:
         raise NotImplementedError(f"VJP of {fun.__name__} wrt argnums {tuple(argnums)} not defined\n"
                                   "define it: defvjp(fun, ...)")
