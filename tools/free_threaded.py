@@ -18,7 +18,8 @@ PREFIX = Path(sys.argv[1] if len(sys.argv) > 1 else "/opt/free-threaded")
 SUITES = ("sid", "forky", "trixie")
 VERSIONS = ("3.15", "3.14", "3.13")
 LIBRARIES = ("dpkg-dev", "libffi-dev", "libssl-dev", "zlib1g-dev", "libbz2-dev", "liblzma-dev", "libsqlite3-dev")
-NEEDED = ("numpy", "scipy", "cython>=3.3.1,<3.4", "setuptools>=77", "pytest", "pytest-xdist", "hypothesis", "sybil")
+NEEDED = ("numpy", "scipy", "cython>=3.3.1,<3.4", "setuptools>=77", "pytest", "pytest-xdist", "hypothesis", "sybil",
+          "psutil", "greenlet")
 
 
 def run(*command: str | Path, folder: Path | None = None) -> str:
