@@ -234,13 +234,13 @@ class Builder:
                 return known        # type: ignore[no-any-return]
         if self._has_negatives and function in WITHOUT_NEGATIVE and dtypes[-1].kind == "f":
             function, operands = self._without_negative(function, operands)
+            loop = "ufunc", function, loop[2]
         if function in IDENTITIES and dtypes[-1].kind != "c":   # inf * (1+0j) contains a nan
             number, n_operands = IDENTITIES[function]
             for i, j in ((0, 1), (1, 0))[:n_operands]:
                 if is_uniform(operands[j], number) and operands[i].shape == shape:
                     return operands[i]
-        result = self.elementwise(
-            ("ufunc", function, loop[2]), operands, self.fresh(shape, dtypes[-1]), function.__name__)
+        result = self.elementwise(loop, operands, self.fresh(shape, dtypes[-1]), function.__name__)
         if function in INVOLUTIONS:
             self.note_result((function, result.storage), operands[0])
             self._has_negatives = True
