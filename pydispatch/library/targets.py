@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import RegistrationError, SchemaError, UnknownKeyError
@@ -15,6 +15,7 @@ from pydispatch.schema.frozen import described
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@runtime_checkable
 class Definition(Protocol):
     """An object with an operator, such as the one that `custom_op` returns."""
 
