@@ -89,12 +89,14 @@ ARGUMENTS_FOR_GCC = [
 
 # Functions of these parts run when an operator is registered, a plan is made, a call is recorded for a profile, a body
 # of control flow sees captured Tensors, a guard is entered, a pytree is taken apart, a transform other than grad or a
-# handler in Python sees a call, or Python asks for keys; never in a plain call, except those called run_*. They are not
+# handler in Python sees a call, or Python asks for keys; never in a plain call, except those of RUN_OFTEN. They are not
 # worth the time in which GCC optimizes them, nor the memory: a tenth of the wheel's copy.
 RUN_ONCE = {"c_functions", "closed_classes", "contexts", "exports", "functions", "fused_loops", "gathered", "guards",
             "in_place", "jacobians", "jvp", "keys", "kinds", "modes", "operations", "plan_checks", "plans", "profiling",
             "pytrees", "registrations", "residuals", "scans", "shapes", "signature", "small_loops",
             "subclasses", "substitution", "tape", "transform", "upcalls", "vmap"}
+RUN_OFTEN = {"run_batching_fast_path", "run_call", "run_choice", "run_ends_of_rows", "run_fused_loops", "run_jvp",
+             "run_plan", "run_repeat", "run_small_loops", "run_steps", "run_steps_while", "run_while"}
 
 
 def patch_cython() -> None:
@@ -116,7 +118,7 @@ def header_of(generate: Callable) -> Callable:
     """Return a function that writes the beginning of a C function, with a mark in the parts that run once."""
     def generate_function_header(node, code, *args, **options) -> None:
         runs_once = (Path(node.pos[0].filename or "").stem in RUN_ONCE and "inline" not in node.entry.func_modifiers
-                     and not str(node.entry.name).startswith("run_"))
+                     and node.entry.name not in RUN_OFTEN)
         if runs_once and not options.get("proto_only"):
             code.put("CYTHON_SMALL_CODE ")
         generate(node, code, *args, **options)
@@ -144,11 +146,11 @@ class BuildWithCompiler(build_ext):
                 "pydispatch-numpy pydispatch-numpy")
         if PORTABLE and command:
             core.extra_compile_args += ARGUMENTS_FOR_PORTABLE
-            allow_slots(Path(self.extensions[0].sources[0]))
+            change_file(Path(self.extensions[0].sources[0]), CHANGES_FOR_PORTABLE)
         elif command and is_gcc(command):
             core.define_macros += MACROS_FOR_GCC
             core.extra_compile_args += ARGUMENTS_FOR_GCC
-            join_places(Path(self.extensions[0].sources[0]))
+            change_file(Path(self.extensions[0].sources[0]), CHANGES_FOR_GCC)
             if sys.platform == "linux" and not self.is_for_developers():
                 self.extensions[0].extra_link_args.append("-Wl,-s")       # names for profilers are 3 % of a wheel
         super().build_extensions()
@@ -158,29 +160,46 @@ class BuildWithCompiler(build_ext):
         return self.editable_mode or "inplace" in self.distribution.get_option_dict("build_ext")
 
 
-def join_places(generated: Path) -> None:
-    """Keep the file and the line of an error in one number: 15,000 places store it, which is a fortieth of a wheel."""
+Change = tuple[str, str | Callable[[re.Match[str]], str]]
+"""A pattern in what Cython writes, and what takes the place of each match."""
+
+CHANGES_FOR_GCC: tuple[Change, ...] = (
+    # The file and the line of an error are kept in one number: 15,000 places store it, which is a fortieth of a wheel.
+    (r"\{ __pyx_filename = __pyx_f\[f_index\]; \(void\) __pyx_filename; __pyx_lineno = lineno;",
+     "{ (void) __pyx_filename; __pyx_lineno = (lineno) | (f_index) << 16;"),
+    (r"( +funcname, c_line, )py_line, filename\);", r"\1py_line & 0xffff, __pyx_f[py_line >> 16]);"),
+    (r"(__Pyx_PyFrame_SetLineNumber\(py_frame, )py_line\);", r"\1py_line & 0xffff);"),
+    # The way out of a function after an error is rare: it releases values by calls, which are shorter.
+    (r"^ *__pyx_L\d+_\w*error:;\n(?: *__Pyx_XDECREF\(.*\n)+",
+     lambda found: found[0].replace("__Pyx_XDECREF(", "Py_DecRef(")),
+)
+CHANGES_FOR_PORTABLE: tuple[Change, ...] = (
+    # CPython takes the functions in tables of slots as void*, for which ISO C has no way.
+    (r"^static Py(?:Type|ModuleDef)_Slot \w+\[\] = \{$(?s:.*?)^\};$",
+     '#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored "-Wpedantic"\n\\g<0>\n#pragma GCC diagnostic pop'),
+)
+CHANGED = "\n/* Changed by setup.py. */\n"
+
+
+def change(generated: str, changes: tuple[Change, ...]) -> str:
+    """Return the C that Cython generated, with changes for which Cython has no option.
+
+    The changes depend on each other, so all apply or none. With a Cython that writes something else, none does, and
+    tests/packaging/test_setup.py fails.
+    """
+    text = generated
+    for pattern, replacement in changes:
+        text, count = re.subn(pattern, replacement, text, flags=re.MULTILINE)
+        if not count:
+            return generated
+    return text + CHANGED
+
+
+def change_file(generated: Path, changes: tuple[Change, ...]) -> None:
+    """Change a file that Cython generated, unless an earlier build has."""
     text = generated.read_text()
-    for before, after in (
-        ("{ __pyx_filename = __pyx_f[f_index]; (void) __pyx_filename; __pyx_lineno = lineno;",
-         "{ (void) __pyx_filename; __pyx_lineno = (lineno) | (f_index) << 16;"),
-        ("            funcname, c_line, py_line, filename);",
-         "            funcname, c_line, py_line & 0xffff, __pyx_f[py_line >> 16]);"),
-        ("__Pyx_PyFrame_SetLineNumber(py_frame, py_line);", "__Pyx_PyFrame_SetLineNumber(py_frame, py_line & 0xffff);"),
-    ):
-        text = text.replace(before, after)
-    if text != generated.read_text():
-        generated.write_text(text)
-
-
-def allow_slots(generated: Path) -> None:
-    """Accept the tables of slots that Cython writes. CPython takes functions as void*, for which ISO C has no way."""
-    pragma, text = "#pragma GCC diagnostic", generated.read_text()
-    if f'{pragma} ignored "-Wpedantic"' not in text:
-        generated.write_text(re.sub(
-            r"^static Py(?:Type|ModuleDef)_Slot \w+\[\] = \{$.*?^\};$",
-            rf'{pragma} push\n{pragma} ignored "-Wpedantic"\n\g<0>\n{pragma} pop', text,
-            flags=re.DOTALL | re.MULTILINE))
+    if not text.endswith(CHANGED):
+        generated.write_text(change(text, changes))
 
 
 def is_gcc(command: list[str]) -> bool:
