@@ -325,27 +325,27 @@ static int run_fused_words(FusedWord* words, npy_intp n_words, npy_intp n_rows, 
 }
 /* Return whether NumPy's loop for products of complex numbers, whose parts have `size` bytes, gives the same bits. */
 __attribute__((cold)) static int multiplies_pairs(LoopFunction function, void* data, int size) {
-    static signed char known[2];        /* 0 before the test, then 1 or -1 */
-    signed char* found = &known[size == 4];
+    static int known[2];        /* 0 before the test, then 1 or -1 */
+    int *found = &known[size == 4], alike = 0;
     union { double of_8[16]; float of_4[16]; } x, y, product, expected;
     char* operands[3] = {(char*)&x, (char*)&y, (char*)&expected};
     npy_intp i, n = 8, strides[3] = {2 * size, 2 * size, 2 * size};
     FusedWord words[5] = {
         {TAKE_ROW, (char*)&x, size, 0}, {OTHER_ROW, (char*)&y, size, 0}, {MULTIPLY_PAIRS, NULL, 0, 0},
         {LEAVE_ROW, (char*)&product, size, 0}, {END_OF_CODE, NULL, 0, 0}};
-    if (*found == 0) {
+    if (read_shared(found) == 0) {
         for (i = 0; i < 16; i++)
             if (size == 8) x.of_8[i] = 1 / (i + 3.), y.of_8[i] = 1 / (i + 19.);
             else x.of_4[i] = 1 / (i + 3.f), y.of_4[i] = 1 / (i + 19.f);
-        *found = -1;
         if (__builtin_cpu_supports("fma")) {
             function(operands, &n, strides, data);
             run_fused_words(words, 4, 1, 16, size);
-            if (memcmp(&product, &expected, 16 * size) == 0) *found = 1;
+            alike = memcmp(&product, &expected, 16 * size) == 0;
             forget_errors();
         }
+        write_shared(found, alike ? 1 : -1);
     }
-    return *found > 0;
+    return read_shared(found) > 0;
 }
 #else
 static int multiplies_pairs(LoopFunction function, void* data, int size) { return 0; }
