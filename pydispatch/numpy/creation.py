@@ -140,7 +140,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 @array_function()
 def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Any:
     """Return the numbers of an iterable as a vector."""
-    return made(np.fromiter(iter, dtype, count), like)
+    return made(entered(np.fromiter(iter, dtype, count)), like)
 
 
 @array_function(added=OF_THE_STANDARD)
