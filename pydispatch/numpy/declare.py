@@ -228,6 +228,11 @@ def entered(made: Any) -> Any:
                     made)
 
 
+def entered_in_transform(made: Any) -> Any:
+    """Return new NumPy arrays as values of the active transform, if there is one."""
+    return entered(made) if _core.innermost_transform_now() else made
+
+
 def as_scalar(x: Any) -> Any:
     """Return a 0-d array as the scalar that NumPy returns for it. Other arrays are unchanged."""
     return x if x.shape else ops.np.getitem(x, ())
@@ -684,4 +689,4 @@ def positional_names(function: Any) -> list[str]:
     return [p.name for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-_core.connect(as_elements=as_elements, as_key=as_key, entered=entered)
+_core.connect(as_elements=as_elements, as_key=as_key, entered=entered_in_transform)

@@ -409,7 +409,7 @@ cdef PyObject* entered_result(PyObject* result, PyObject* const* args, Py_ssize_
         return NULL
     if isinstance(<object>result, (tuple, list)) and PySequence_Fast_GET_SIZE(result):
         first = PySequence_Fast_GET_ITEM(result, 0)
-    if Py_TYPE(first) != &PyArray_Type or innermost_transform_now() is None:
+    if Py_TYPE(first) != &PyArray_Type:
         return result
     for i in range(n):
         if word_of_array(args[i]):
