@@ -13,6 +13,7 @@ cdef class Method:
     cdef readonly str __name__
 
 cdef object binary(int method, left, right)    # call a special method with two operands
+cdef object equality(int method, left, right)  # call EQ or NE, where text and numbers are not equal
 # call an in-place special method, or for a scalar the one that returns a new value
 cdef object augmented(int method, Tensor left, right)
 # call POW or IPOW, or the function that NumPy calls for an exponent
