@@ -16,6 +16,9 @@ cdef extern from "plans/src/operations.h":
         cnp.npy_intp number
         LoopCall* call
         LibraryFunction function
+        const cnp.npy_intp* axes
+    ctypedef struct Overwritten:
+        pass
     const char* TABLE_OF_ARITHMETIC
     ctypedef enum OperationClass:
         COMPARISON, EXTREME
@@ -30,16 +33,20 @@ cdef extern from "plans/src/operations.h":
         TAKE_APART, MULTIPLY_PAIRS, CHOOSE_PAIRS
         COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
         CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
-        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO
+        LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, PICK_ANY, PICK_8, PUT_ANY, PUT_SUM, QUOTIENT, REMAINDER
+        NEXT_REPETITION, NEXT_TWO
         PAIRS_OF_RESULT, PAIRS_OF_MEMORY, TRIPLES_OF_RESULT, TRIPLES_OF_MEMORY, WORDS_OF_LINK
     OperationClass class_of(int operation) noexcept nogil
     bint has_code(int operation, int type) noexcept nogil
     int link_of(int operation, int form) noexcept nogil
     int CODE(int type, int operation, int form) nogil
     void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
-    unsigned int run_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil
+    unsigned int run_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single,
+                                Overwritten** log) noexcept nogil
+    void undo(Overwritten* first, Overwritten* after) noexcept nogil
 
 cdef dict OPERATIONS             # the number of each universal function in the table
+cdef tuple row_of(function)
 cdef bint find_operation(tuple loop, int* type, int* operation) except -1
 # find the function of C's library that a universal function's loop calls for each element. Return False if unknown
 cdef bint find_library_function(tuple loop, LoopCall* call, LibraryFunction* function) except -1

@@ -264,7 +264,8 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
             raise ValueError(f"{loop[1]!r} works on objects, which plans do not support")
         if not find_loop_of_types(loop[1], loop[2], &step.function, &step.data):
             raise ValueError(f"{loop[1]!r} has no loop for the types {loop[2]}")
-        step.reports = any_floating(loop[2])
+        step.reports = any_floating(loop[2]) or (         # integers: a division by zero
+            len(loop[2]) > 2 and row_of(loop[1])[1] != "ARITHMETIC")
         step.reports_by_call = step.reports and may_report_by_call(loop)
         step.may_raise = may_raise(loop)
         if len(loop) > 3:
@@ -350,7 +351,7 @@ cdef bint any_floating(types) except -1:
     for number in types:
         if PyTypeNum_ISFLOAT(number) or PyTypeNum_ISCOMPLEX(number):
             return True
-    return len(types) > 2           # integer division reports a zero divisor
+    return False
 
 
 def has_loop(tuple loop not None):

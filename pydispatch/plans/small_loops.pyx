@@ -2,7 +2,8 @@
 #
 # Code reports the floating-point flags that were raised only at its end, not which loop raised them. If there are flags
 # that `numpy.errstate` does not ignore, or a loop has raised an exception or met a position out of range, the
-# overwritten bytes are restored, and the loops run again, one by one.
+# overwritten bytes are restored, and the loops run again, one by one. Bytes are saved before the row runs, but those of
+# single elements that are put into an array are logged when they are overwritten.
 
 cdef enum:
     MOST_ELEMENTS = 16          # of an operation. Beyond that, NumPy's vector instructions save more than a call costs
@@ -10,8 +11,9 @@ cdef enum:
     MOST_IN_BODY = 1 << 11      # loops of a row that is the body of a repetition
     MOST_IN_ROW = 1 << 8        # loops of any other row. Each is compared with all loops before it
     MOST_PUT_INTO = 1 << 12     # bytes of an array of which a loop writes some elements, since rows save all
-    MOST_IN_CODE = 4            # operands of a loop
-    MOST_WORDS = 6              # of a loop in code
+    MOST_OF_CALL = 4            # operands of a loop that code calls
+    MOST_IN_CODE = 6            # operands of a loop
+    MOST_WORDS = 8              # of a loop in code
     MOST_HELD = 4               # places known to contain the number in the register
     MOST_IN_CHAIN = 3           # links that share one code
     AT_ONCE = 256               # repetitions. This has to be even
@@ -31,8 +33,18 @@ cdef struct Registers:          # state known before an operation
 
 
 cdef bint is_small_loop(PlanStep* step) noexcept:
-    return (step.kind == LOOP_STEP and not step.is_quiet and step.refusal == NULL and step.n_operands <= MOST_IN_CODE
-            and 0 < step.work <= MOST_WORK)
+    return (step.kind == LOOP_STEP and not step.is_quiet and step.refusal == NULL and 0 < step.work <= MOST_WORK
+            and step.n_operands <= (MOST_IN_CODE if is_access(step) else MOST_OF_CALL))
+
+
+cdef bint is_access(PlanStep* step) noexcept:
+    """Return whether a loop reads or writes one element at positions, which code does itself."""
+    return step.gathers and step.data != NULL and step.n_axes == 0 and step.sizes[0] == 1
+
+
+cdef bint is_logged(PlanStep* step, tuple loop) except -1:
+    """Return whether a loop writes one element at positions."""
+    return is_access(step) and loop[0] != "pick"
 
 
 @cython.final
@@ -95,7 +107,7 @@ cdef class CodeWriter:
         if not is_small_loop(step):
             return False
         result = &self.used[step.buffers - self.plan.numbers + step.n_operands - 1]
-        return not step.gathers or result.after - result.first <= MOST_PUT_INTO
+        return is_access(step) or not step.gathers or result.after - result.first <= MOST_PUT_INTO
 
     cdef bint write_repeated(self, Py_ssize_t i) except -1:
         """Write one row for the whole body of a repetition, if it can be one."""
@@ -179,7 +191,7 @@ cdef class CodeWriter:
     cdef bint note_saved(self, Py_ssize_t i, Py_ssize_t stop, PlanStep* repetition, SmallLoops* row) except -1:
         """Note the bytes that a row needs in order to run again: those that it reads first and then overwrites.
 
-        Return False if some of these are in an entry that moves in a repetition.
+        Return False if some of these are in an entry that moves in a repetition. Elements that are logged do not count.
         """
         cdef PlanStep* step
         cdef Py_ssize_t k, number, before = self.n_saved, size = 0
@@ -190,7 +202,8 @@ cdef class CodeWriter:
         for k in range(i, stop):
             step = &self.plan.steps[k]
             n_in = step.n_operands - n_written(self.described[k][2])
-            for operand in range(step.n_operands):
+            row.n_logged += is_logged(step, self.described[k][2])
+            for operand in range(n_in if is_logged(step, self.described[k][2]) else step.n_operands):
                 use = self.use_of(step, operand)
                 if operand < n_in:
                     if not is_within(&use, self.written, self.n_written):
@@ -213,8 +226,10 @@ cdef class CodeWriter:
                 saved.size = <cnp.npy_intp>(use.after - use.first)
                 size += saved.size
                 self.n_saved += 1
-        row.saved, row.n_saved = self.plan.saved + before, self.n_saved - before
-        self.plan.saved_size = max(self.plan.saved_size, size)
+        size = (size + 7) & ~<Py_ssize_t>7
+        row.saved, row.n_saved, row.n_bytes_saved = self.plan.saved + before, self.n_saved - before, size
+        self.plan.saved_size = max(self.plan.saved_size, size + (
+            row.n_logged * (1 if repetition == NULL else AT_ONCE) * <Py_ssize_t>sizeof(Overwritten)))
         return True
 
     cdef Used use_of(self, PlanStep* step, int operand):
@@ -237,6 +252,8 @@ cdef class CodeWriter:
         cdef PlanStep* step = &self.plan.steps[i]
         cdef tuple loop = self.described[i][2]
         cdef int type, operation
+        if is_access(step):
+            return self.write_access(step, loop)
         if step.n_axes == 0 and len(self.described[i][7]) == 1 and step.sizes[0] <= MOST_ELEMENTS:
             if loop[0] == "ufunc":
                 if find_operation(loop, &type, &operation) and self.write_operation(step, type, operation):
@@ -250,7 +267,8 @@ cdef class CodeWriter:
 
     cdef bint write_operation(self, PlanStep* step, int type, int operation) except -1:
         cdef int n_in = step.n_operands - 1, itemsize = 4 if type == OF_FLOAT32 else 1 if type == OF_BOOL else 8, form
-        cdef bint is_test = class_of(operation) == COMPARISON, is_extreme = class_of(operation) == EXTREME
+        cdef bint is_test = class_of(operation) == COMPARISON
+        cdef bint is_extreme = class_of(operation) == EXTREME and type <= OF_FLOAT32
         cdef bint is_single = step.sizes[0] == 1
         cdef bint can_hold = is_single and type <= OF_FLOAT32
         cdef bint is_left = False, is_right = False, is_turned = False
@@ -269,7 +287,8 @@ cdef class CodeWriter:
                 if not (step.steps[k] == 0 and n_in == 2 or self.goes_along(step, k, itemsize)) or (
                         not self.reads_before_writing(step, k)):
                     return False
-            if n_in == 2 and step.steps[0] == 0 and step.steps[1] == 0:
+            if n_in == 2 and step.steps[0] == 0 and step.steps[1] == 0 or (
+                    class_of(operation) == EXTREME and not is_extreme):
                 return False
             form = VV if n_in == 1 else SV if step.steps[0] == 0 else VS if step.steps[1] == 0 else VV
         if self.now.from_before and self.word_from_before == 0 and (is_left or is_right):
@@ -356,11 +375,34 @@ cdef class CodeWriter:
         self.forget_written(step)
         return True
 
+    cdef int write_access(self, PlanStep* step, tuple loop) except -1:
+        """Write an operation on one element at positions."""
+        cdef int size = loop[1]
+        cdef bint is_held = False
+        if loop[0] == "put_sum":
+            size = OF_FLOAT64 if size == cnp.NPY_DOUBLE else OF_FLOAT32 if size == cnp.NPY_FLOAT else OF_INT64
+            self.put(PUT_SUM, size)
+            self.now.flags_of_arithmetic = True
+        elif loop[0] == "put":
+            self.put(PUT_ANY, size)
+        else:
+            is_held = size == 8
+            self.put(PICK_8 if is_held else PICK_ANY, size)
+        self.plan.code[self.n_words].axes = <cnp.npy_intp*>step.data
+        self.n_words += 1
+        self.put_addresses(step)
+        self.forget_written(step)
+        if is_held:
+            self.now.type, self.now.n_held, self.now.from_before = OF_FLOAT64, 0, False
+            self.hold(step)
+        return 0
+
     cdef int write_call(self, PlanStep* step, tuple loop) except -1:
         cdef int code = CALL_LOOP
         cdef LoopCall call
         call.function, call.data = step.function, step.data
-        if step.n_axes == 0 and step.n_operands == 2 and step.sizes[0] == 1 and self.write_library(step, loop, &call):
+        if step.n_axes == 0 and step.sizes[0] == 1 and loop[0] == "ufunc" and (
+                self.write_library(step, loop, &call) if step.n_operands == 2 else self.write_division(step, loop)):
             return 0
         if loop[0] == "ufunc" and not keeps_flags(loop, &call):
             if self.now.flags_of_calls:
@@ -380,7 +422,7 @@ cdef class CodeWriter:
         """Write a call of a function in C's library on one number, if that is the loop and it leaves flags raised."""
         cdef LibraryFunction function = NULL
         cdef bint is_held = self.is_held(step, 0, OF_FLOAT64)
-        if loop[0] != "ufunc" or not keeps_flags(loop, call):
+        if not keeps_flags(loop, call):
             return False
         if not find_library_function(loop, call, &function):
             return False
@@ -395,6 +437,17 @@ cdef class CodeWriter:
         self.forget_written(step)
         self.now.type, self.now.n_held, self.now.from_before = OF_FLOAT64, 0, False
         self.hold(step)
+        return True
+
+    cdef bint write_division(self, PlanStep* step, tuple loop) except -1:
+        """Write a division of int64, if the loop is one."""
+        if loop[2][0] != cnp.NPY_INT64 or loop[1] is not numpy.remainder and loop[1] is not numpy.floor_divide:
+            return False
+        self.put(REMAINDER if loop[1] is numpy.remainder else QUOTIENT, 1)
+        self.put_addresses(step)
+        self.put_call(step)
+        self.now.flags_of_calls = self.now.flags_of_arithmetic = True       # if the code asks NumPy
+        self.now.type, self.now.n_held = -1, 0
         return True
 
     # --- words ---
@@ -580,9 +633,16 @@ cdef inline void save_bytes(PlanRun* run, SmallLoops* row) noexcept nogil:
         free += row.saved[i].size
 
 
-cdef void put_back_bytes(PlanRun* run, SmallLoops* row) noexcept nogil:
+cdef inline Overwritten* log_of(PlanRun* run, SmallLoops* row) noexcept nogil:
+    """Return the beginning of a row's log."""
+    return <Overwritten*>(run.saved + row.n_bytes_saved)
+
+
+cdef void put_back_bytes(PlanRun* run, SmallLoops* row, Overwritten* log) noexcept nogil:
+    """Restore the bytes from before a row ran. `log` is the end of its log."""
     cdef Py_ssize_t i
     cdef char* free = run.saved
+    undo(log_of(run, row), log)
     for i in range(row.n_saved):
         memcpy(run.table[row.saved[i].buffer] + row.saved[i].offset, free, row.saved[i].size)
         free += row.saved[i].size
@@ -631,12 +691,13 @@ cdef int take_one_by_one(PlanRun* run, PlanStep* step, SmallLoops* row) except -
 cdef int run_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
     """Run the row that begins with this step."""
     cdef SmallLoops* row = step.small
+    cdef Overwritten* log = log_of(run, row)
     cdef unsigned int flags
     put_run_addresses(run, row, 0)
     save_bytes(run, row)
-    flags = run_operations(run.code + row.first, 1, NULL, False)
+    flags = run_operations(run.code + row.first, 1, NULL, False, &log)
     if must_run_again(run, row, flags):
-        put_back_bytes(run, row)
+        put_back_bytes(run, row, log)
         take_one_by_one(run, step, row)
     return 0
 
@@ -649,6 +710,7 @@ cdef int repeat_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
     cdef SmallLoops* row = step[1].small
     cdef cnp.npy_intp n = (<Repetition*>step.numbers).length, k = 0, count
     cdef const char* last
+    cdef Overwritten* log
     cdef unsigned int flags
     move_entries(run, step, 1)
     swap_entries(run, step)
@@ -660,9 +722,10 @@ cdef int repeat_small_loops(PlanRun* run, PlanStep* step) except -1 nogil:
         count = min(<cnp.npy_intp>AT_ONCE, n - k)
         save_bytes(run, row)
         last = run.code[row.last].address if row.last else NULL
-        flags = run_operations(run.code + row.first, count, last, row.is_single)
+        log = log_of(run, row)
+        flags = run_operations(run.code + row.first, count, last, row.is_single, &log)
         if must_run_again(run, row, flags):
-            put_back_bytes(run, row)
+            put_back_bytes(run, row, log)
             repeat_one_by_one(run, step, k, count)
         k += count
         watch_signals(run, count * WORK_OF_REPETITION)

@@ -59,7 +59,8 @@ cdef struct SmallLoops:     # consecutive loops over few elements that run as co
     Patch* patches
     Py_ssize_t n_patches
     SavedBytes* saved
-    Py_ssize_t n_saved
+    Py_ssize_t n_saved, n_bytes_saved
+    Py_ssize_t n_logged         # the number of elements that a repetition writes to the log
 
 cdef struct FusedOperand:  # a word of code and the place of its operand
     cnp.npy_intp code

@@ -52,7 +52,7 @@ void run_small(int operation, int form, int n_in, npy_intp n, double* x, double*
     if (n_in == 2) (w++)->address = (char*)y;
     (w++)->address = (char*)result;
     put_operation(w, END_OF_CODE, 0);
-    run_operations(code, 1, NULL, 0);
+    run_operations(code, 1, NULL, 0, NULL);
 }
 
 int run_fused(int operation, npy_intp n, double* x, double* y, double* result) {
@@ -182,6 +182,7 @@ NAMED = {           # what is particular about an operation, beside what it comp
         "add", "subtract", "multiply", "square", "negative", "conjugate", "bitwise_xor"},
     "plans.pyx": {"add", "maximum", "minimum"},                 # sums and extremes of rows
     "operations.pyx": {"power"},                                # of integers, which may raise
+    "small_loops.pyx": {"floor_divide", "remainder"},           # of integers
     "expressions.py": {"add"},                                  # sums
     "fusion.py": {"add"},                                       # sums
     "builder.py": {"add", "conjugate", "subtract", "multiply", "negative", "power"},    # rewriting of x + -y

@@ -434,6 +434,91 @@ def test_errors_in_repetitions(shape, where, length):
         check_same(compiled(state, xs * 0.0 + 1.0), function(state, xs * 0.0 + 1.0))
 
 
+# --- single elements at positions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+def test_divisions_of_integers(name):
+    check_everywhere(in_every_form(getattr(np, name)), np.int64, 1)
+
+
+def moved(x, step, number):
+    """Change one element by others: next to it, from the end, and in two steps that meet the same place."""
+    place, before = tuple(step), tuple([k - 1 for k in step])
+    x[place] = x[before] + number
+    x[before] = x[place]
+    x[(-1, *place[1:])] = x[place]
+    return x[before]
+
+
+def moves(shape, length):
+    random = np.random.default_rng(3)
+    return tuple([random.integers(0, extent, length) for extent in shape])
+
+
+@pytest.mark.parametrize("shape", [(700,), (30, 40), (3, 20, 30), (2, 3, 4, 50)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int16, np.uint8, np.complex128])
+@pytest.mark.parametrize("length", [1, 2, 257, 600])
+def test_elements_of_a_carry(shape, dtype, length):
+    def step(x, given):
+        *place, number = given
+        x = x.copy()
+        return x, moved(x, place, number)
+
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    numbers = (np.arange(length) % 3).astype(dtype)
+    compiled = compile(lambda x, *given: scan(step, x, given))
+    after, results = compiled(x, *moves(shape, length), numbers)
+    expected = x.copy()
+    with quiet():
+        by_hand = [moved(expected, place, number)
+                   for *place, number in zip(*moves(shape, length), numbers, strict=True)]
+    check_same((after, results), (expected, np.array(by_hand)))
+    assert "0 calls" in compiled.explain(x, *moves(shape, length), numbers)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gradients_add_to_elements(dtype):
+    def total(x, rows, columns):
+        def step(sum, place):
+            return sum * x[place[0], place[1]] + x[place[1], place[0]], None
+        return scan(step, np.ones((), dtype), (rows, columns))[0]
+
+    x, places = np.linspace(0.5, 1.2, 900).reshape(30, 30).astype(dtype), moves((30, 30), 300)
+    gradient = func.grad(total)
+    np.testing.assert_allclose(compile(gradient)(x, *places), gradient(x, *places), rtol=1e-5)
+
+
+@pytest.mark.parametrize("where", [0, 1, 255, 256, 400])
+def test_elements_are_restored_before_loops_run_again(where):
+    def step(x, given):
+        i, j, divisor = given
+        x = x.copy()
+        x[i, j] = x[i, j] * 0.5 + 1.0
+        x[j, i] = x[i, j] / divisor
+        x[i, j] = ops.np.minimum(x[j, i], 2.0)
+        return x, x[i, j]
+
+    def function(x, *given):
+        return scan(step, x, given)
+
+    divisors = np.linspace(1.0, 2.0, 500)
+    divisors[where] = 0.0
+    given = np.ones((40, 40)), *moves((40, 40), 500), divisors
+    compiled = compile(function)
+    with quiet():
+        expected = function(*given)
+        check_same(compiled(*given), expected)
+    with all_warnings() as caught:
+        check_same(compiled(*given), expected)
+    assert ["divide by zero" in str(warning.message) for warning in caught] == [True]
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="in divide"):
+        compiled(*given)
+    given[1][where] = 40
+    with quiet(), pytest.raises(IndexError, match="index 40 is out of bounds for axis with size 40"):
+        compiled(*given)
+
+
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 

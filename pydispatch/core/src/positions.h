@@ -37,6 +37,14 @@ static npy_intp from_end(npy_int64 k, npy_intp extent) {
 static inline npy_intp from_start(npy_int64 k, npy_intp extent) {
     return (npy_uint64)k < (npy_uint64)extent ? k : from_end(k, extent);
 }
+/* Single elements at given positions along some axes. `data` has the number of these axes, then the extent and the
+   stride of each. After the array, or the values to put there, the loop gets an operand of positions for each axis. */
+static inline npy_intp offset_of_positions(char** positions, const npy_intp* axes) {
+    npy_intp axis, offset = 0;
+    for (axis = 0; axis < axes[0]; axis++)
+        offset += from_start(*(any_npy_int64*)positions[axis], axes[1 + 2 * axis]) * axes[2 + 2 * axis];
+    return offset;
+}
 static inline int take_out_of_range(npy_intp* position, npy_intp* extent) {    /* return whether one was noted */
     int found = is_out_of_range;
     *position = position_out_of_range; *extent = extent_out_of_range; is_out_of_range = 0;

@@ -8,6 +8,7 @@
 
 #include "core/src/seam_compiler.h"
 #include "core/src/loops.h"
+#include "core/src/positions.h"
 #include "plans/src/arithmetic.h"
 
 /* Lists of macros that make code, which clang-format would break. */
@@ -37,8 +38,9 @@ typedef struct {
 typedef double (*LibraryFunction)(double);
 typedef union {
     struct { npy_int32 code, n; } operation; char* address; npy_intp number; LoopCall* call;
-    LibraryFunction function;
+    LibraryFunction function; const npy_intp* axes;
 } CodeWord;
+typedef struct { char* address; npy_intp size; char before[16]; } Overwritten;   /* an element, and its old bytes */
 
 enum { OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL, N_ELEMENT_TYPES };
 
@@ -54,7 +56,7 @@ static inline OperationClass class_of(int operation) { return (OperationClass)CL
 static int has_code(int operation, int type) {      /* for single elements */
     switch (class_of(operation)) {
         case BITWISE: case LOGICAL: case NOT: return type == OF_BOOL;
-        case TWO: case COMPARISON: return type != OF_BOOL;
+        case TWO: case COMPARISON: case EXTREME: return type != OF_BOOL;
         case SHIFT: case SIGN: return 0;
         default: return type == OF_FLOAT64 || type == OF_FLOAT32;
     }
@@ -84,7 +86,8 @@ enum {
 enum {
     COPY_1 = CODE(N_ELEMENT_TYPES, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
     CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS,
-    LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, NEXT_REPETITION, NEXT_TWO,
+    LIBRARY_OF_MEMORY, LIBRARY_OF_RESULT, PICK_ANY, PICK_8, PUT_ANY, PUT_SUM, QUOTIENT, REMAINDER,
+    NEXT_REPETITION, NEXT_TWO,
     PAIRS_OF_RESULT, PAIRS_OF_MEMORY = PAIRS_OF_RESULT + 16, TRIPLES_OF_RESULT = PAIRS_OF_MEMORY + 16,
     TRIPLES_OF_MEMORY = TRIPLES_OF_RESULT + 64, N_CODES = TRIPLES_OF_MEMORY + 64
 };
@@ -118,7 +121,7 @@ typedef npy_uint64 ANY_TYPE Any_word; typedef npy_bool ANY_TYPE Any_bool;
     static const void* const labels[] = { \
         [0 ... N_CODES - 1] = &&any_code, OF_TWO_NUMBERS(LABELS_OF_TWO) OF_ONE_NUMBER(LABELS_OF_ONE) \
         BY_INSTRUCTION(LABELS_OF_ONE) ONE_AT_A_TIME(LABELS_OF_ONE) LABEL(COPY_8), LABEL(COPY_RESULT), \
-        LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), \
+        LABEL(LIBRARY_OF_MEMORY), LABEL(LIBRARY_OF_RESULT), LABEL(PICK_8), LABEL(PUT_ANY), \
         LABEL(NEXT_TWO), ALL_PAIRS(LABELS_OF_PAIR) ALL_TRIPLES(LABELS_OF_TRIPLE)}; \
     const void* const* places = labels; \
     __asm__ ("" : "+r"(places));        /* it is in a register now */
@@ -217,7 +220,8 @@ typedef double Two_doubles; typedef float Four_floats;
 #define CASES_OF_COMPARISON(does, by, e) /* C's own raise flags for nan, where NumPy clears them */ \
     COMPARED(OF_FLOAT64, does, Any_double, last_double, by) COMPARED(OF_FLOAT32, does, Any_float, last_float, by) \
     IN_MEMORY(OF_INT64, does, Any_int, Any_bool, e) EACH(OF_INT64, does, Any_int, Any_bool, Any_int, NONE, e)
-#define CASES_OF_EXTREME(does, by, e) \
+#define CASES_OF_EXTREME(does, by, e) /* of integers, any of two equal numbers */ \
+    IN_MEMORY(OF_INT64, does, Any_int, Any_int, (DO_##does == DO_maximum) == (x > y) ? x : y) \
     EXTREME_OF(OF_FLOAT64, does, Any_double, last_double, by) EXTREME_OF(OF_FLOAT32, does, Any_float, last_float, by)
 #define CASES_OF_SHIFT(does, by, e)
 #define CASES_OF_SIGN(does, by, e)
@@ -272,9 +276,29 @@ OF_TWO_NUMBERS(ON_DOUBLES)
     case TRIPLES_OF_RESULT + TRIPLE(a, b, c): PLACE(TRIPLE_##a##b##c) \
         TAKE_LINK(a, 0) TAKE_LINK(b, 1) TAKE_LINK(c, 2) DONE(3 * WORDS_OF_LINK)
 
+/* Single elements at positions. Addresses are those of the array, of the value to put there, and of the positions. */
+static inline void move_element(char* target, const char* source, npy_intp size) {
+    switch (size) {
+        case 8: memcpy(target, source, 8); break;
+        case 16: memcpy(target, source, 16); break;
+        case 4: memcpy(target, source, 4); break;
+        case 2: memcpy(target, source, 2); break;
+        default: *target = *source; }
+}
+#define PICKED (w[2].address + offset_of_positions(&w[3].address, w[1].axes))
+#define PUTTING(size_of_element) \
+    npy_intp n_axes = w[1].axes[0], size = size_of_element; \
+    char *target = w[2].address + offset_of_positions(&w[4].address, w[1].axes), *value = w[3].address; \
+    (*log)->address = target; (*log)->size = size; move_element((*log)->before, target, size); (*log)++;
+#define ADD_TO_TARGET(kind) *(kind*)target += *(kind*)value
+static void undo(const Overwritten* first, const Overwritten* after) {
+    while (after-- != first) move_element(after->address, after->before, after->size);
+}
+
 /* Run code, `count` times if it has repetitions. Return the flags that were raised, as the processor numbers
-   them. `last` is what the registers hold at the beginning: an address, or NULL. */
-static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last, int is_single) {
+   them. `last` is what the registers hold at the beginning: an address, or NULL. Elements that are put into arrays are
+   added to the log. */
+static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last, int is_single, Overwritten** log) {
     unsigned int flags = 0;
     double last_double = 0;
     float last_float = 0;
@@ -313,6 +337,24 @@ static unsigned int run_operations(CodeWord* w, npy_intp count, const char* last
             last_double = w[1].function(last_double); last_float = 0; VALUE(Any_double, 3) = last_double; DONE(4)
 
         ALL_PAIRS(TAKE_PAIR) ALL_TRIPLES(TAKE_TRIPLE)
+
+        COMMON(PICK_8): last_double = *(Any_double*)PICKED; VALUE(Any_double, 3 + w[1].axes[0]) = last_double;
+            DONE(4 + w[1].axes[0])
+        case PICK_ANY: move_element(w[3 + w[1].axes[0]].address, PICKED, w->operation.n); DONE(4 + w[1].axes[0])
+        COMMON(PUT_ANY): { PUTTING(w->operation.n) move_element(target, value, size); DONE(5 + n_axes) }
+        case PUT_SUM: {
+            PUTTING(w->operation.n == OF_FLOAT32 ? 4 : 8)
+            if (w->operation.n == OF_FLOAT64) ADD_TO_TARGET(Any_double);
+            else if (w->operation.n == OF_FLOAT32) ADD_TO_TARGET(Any_float);
+            else ADD_TO_TARGET(Any_word);
+            DONE(5 + n_axes) }
+
+        case QUOTIENT: case REMAINDER: {    /* of integers, rounded down. NumPy's loop has the other cases */
+            npy_int64 x = VALUE(Any_int, 1), y = VALUE(Any_int, 2), quotient;
+            if (y <= 0) goto ask_numpy;
+            quotient = x / y - (x % y < 0);
+            VALUE(Any_int, 3) = w->operation.code == QUOTIENT ? quotient : x - quotient * y;
+            DONE(5) }
 
         case CALL_AFTER_CALLS: flags |= flags_of_calls();       /* loops of NumPy's may clear flags */
             /* fallthrough */

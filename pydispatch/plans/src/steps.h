@@ -131,14 +131,6 @@ DEFINE_MOVES(any, (npy_intp)data)
     CASE_SIZE(kind, 1) CASE_SIZE(kind, 2) CASE_SIZE(kind, 4) CASE_SIZE(kind, 8) CASE_SIZE(kind, 16) } \
     return otherwise; }
 LOOP_BY_SIZE(copy, copy_any) LOOP_BY_SIZE(choose, choose_any)
-/* Single elements at given positions along some axes. `data` has the number of these axes, then the extent and the
-   stride of each. After the array, or the values to put there, the loop gets an operand of positions for each axis. */
-static inline npy_intp offset_of_positions(char** positions, const npy_intp* axes) {
-    npy_intp axis, offset = 0;
-    for (axis = 0; axis < axes[0]; axis++)
-        offset += from_start(*(any_npy_int64*)positions[axis], axes[1 + 2 * axis]) * axes[2 + 2 * axis];
-    return offset;
-}
 enum { MAX_LOOP_OPERANDS = 8 };
 static inline void next_of(char** p, const npy_intp* strides, int n) { for (; n >= 0; n--) p[n] += strides[n]; }
 #define DEFINE_AT_POSITIONS(name, n, ...) LOOP_NAMED(name) { \
