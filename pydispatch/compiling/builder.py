@@ -272,7 +272,8 @@ class Builder:
                 return np.subtract, [other, known]
             if function is np.subtract and i == 1:
                 return np.add, [other, known]
-            if function is np.multiply and other.constant is not None and not any(other.template.strides):
+            if function is np.multiply and other.constant is not None and other.constant.size and (
+                    not any(other.template.strides)):
                 opposite = self.constant(-other.constant.ravel()[0])
                 return function, [known, self.viewed(opposite, functools.partial(np.broadcast_to, shape=other.shape))]
         return function, operands

@@ -304,6 +304,11 @@ def test_negative_operands_need_no_loop(function):
         assert len(compiled.plan(*args).splitlines()) == 1
 
 
+def test_negative_operands_without_elements():
+    x = np.zeros(0)
+    check_same(compile(lambda x: -x * np.broadcast_to(2.0, 0))(x), x)
+
+
 def test_equal_calls_run_once():
     compiled = compile(lambda x: ops.np.sin(x * 2) + ops.np.sin(x * 2))
     assert len(compiled.plan(numbers(5)).splitlines()) == 3
