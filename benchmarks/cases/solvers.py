@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from scipy import integrate
+from scipy import integrate, optimize
 
 import pydispatch
 from benchmarks.cases.transforms import SameValues
 from pydispatch import func
 from pydispatch.ops import ops
 from pydispatch.scipy.integrate import odeint, quad
+from pydispatch.scipy.optimize import minimize, root
 
 SOLVERS = "Solvers, compiled, over SciPy's by hand"
 FINE: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}
@@ -73,10 +74,52 @@ def integral_by_hand(s: Any) -> Any:
     return integrate.quad(lambda x: np.exp(-s * x * x) * np.cos(x), 0.0, 5.0)[0]
 
 
+# --- roots and minima ------------------------------------------------------------------------------------------------
+
+START_OF_VALLEY = np.array([-1.2, 1.0, 0.5, 0.3])
+
+
+def anomaly(e: Any) -> Any:
+    """Solve Kepler's equation."""
+    return root(lambda u: u - e * ops.np.sin(u) - 1.0, 1.0).x
+
+
+def anomaly_by_hand(e: Any) -> Any:
+    """Solve it by SciPy's function."""
+    return optimize.root(lambda u: u - e * np.sin(u) - 1.0, 1.0, jac=lambda u: np.diag(1.0 - e * np.cos(u))).x[0]
+
+
+def slope_of_anomaly_by_hand(e: Any) -> Any:
+    """Return the derivative by the eccentricity."""
+    u = anomaly_by_hand(e)
+    return np.sin(u) / (1.0 - e * np.cos(u))
+
+
+def lowest(a: Any) -> Any:
+    """Return the minimum of Rosenbrock's function."""
+    return minimize(lambda x: (100 * (x[1:] - x[:-1] ** 2) ** 2 + (a - x[:-1]) ** 2).sum(), START_OF_VALLEY,
+                    tol=1e-8).x
+
+
+def lowest_by_hand(a: Any) -> Any:
+    """Return it by SciPy's function."""
+    def value_and_gradient(x: Any) -> Any:
+        bend, rest = x[1:] - x[:-1] ** 2, a - x[:-1]
+        gradient = np.zeros(len(x))
+        gradient[1:] += 200 * bend
+        gradient[:-1] -= 400 * bend * x[:-1] + 2 * rest
+        return (100 * bend ** 2 + rest ** 2).sum(), gradient
+
+    return optimize.minimize(value_and_gradient, START_OF_VALLEY, jac=True, tol=1e-8).x
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, float]] = {
     "odeint": (populations, populations_by_hand, RATES, 0.05),
     "odeint, gradient": (func.grad(lambda rates: (populations(rates) ** 2).sum()), gradient_by_hand, RATES, 0.05),
     "quad": (integral, integral_by_hand, np.array(0.7), 4.0),
+    "root": (anomaly, anomaly_by_hand, np.array(0.3), 0.5),
+    "root, gradient": (func.grad(anomaly), slope_of_anomaly_by_hand, np.array(0.3), 0.5),
+    "minimize": (lowest, lowest_by_hand, np.array(1.1), 0.05),
 }
 
 

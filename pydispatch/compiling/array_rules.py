@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from numpy.linalg import _umath_linalg as linalg
 
-from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop, common_shape
+from pydispatch.compiling.builder import Builder, CannotLowerError, QuietSite, check_loop, common_shape
 from pydispatch.compiling.rules import Rule, Shape, batch_strides, gathered, lowers, matmul, reshape
 from pydispatch.compiling.steps import LoopStep
 from pydispatch.compiling.values import Value
@@ -60,7 +60,7 @@ def of_matrices(
 ) -> Any:
     """Return the results of NumPy's loop over stacks of matrices, which it runs in double precision.
 
-    An invalid operation raises LinAlgError with the message.
+    An invalid operation raises LinAlgError with the message, unless the line is quiet: results then contain nan.
     """
     specs = spec if isinstance(spec, tuple) else (spec,)
     if function is None:
@@ -72,7 +72,9 @@ def of_matrices(
     types = tuple([value.dtype.num for value in (*operands, *results)])
     n_batch = max([len(value.shape) - n for value, n in zip(operands, core, strict=True)])
     core = (*core, *[len(one.shape) - n_batch for one in specs])
-    loop = ("ufunc", function, types) if message is None else ("ufunc", function, types, message)
+    loop: tuple[Any, ...] = ("ufunc", function, types)
+    if message is not None and not isinstance(builder.site, QuietSite):
+        loop = (*loop, message)
     add_core_loop(builder, loop, (*operands, *results), core, sizes, len(results))
     found = tuple([builder.cast(result, one.dtype) for result, one in zip(results, specs, strict=True)])
     return found if isinstance(spec, tuple) else found[0]
@@ -125,7 +127,7 @@ lowers("linalg_svdvals")(_singular_value_rule(["svd"]))
 def solve(builder: Builder, spec: Any, a: Any, b: Any) -> Value:
     """Lower to LAPACK with factors that other solutions share, or to NumPy's loop."""
     a, b = builder.as_value(a), builder.as_value(b)
-    if lapack.is_solved_as_by_numpy(a.template, b.template):
+    if lapack.is_solved_as_by_numpy(a.template, b.template) and not isinstance(builder.site, QuietSite):
         return solved_by_factors(builder, a, b, False)
     return solved_by_numpy(builder, spec, a, b)
 

@@ -23,6 +23,8 @@ from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
 from pydispatch.higher_order import rules
 from pydispatch.higher_order.closures import Arrays, Flat
+from pydispatch.higher_order.cond import COND
+from pydispatch.higher_order.map import MAP
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.ops import ops
 from pydispatch.scipy.krylov import conjugate_gradients, gmres
@@ -83,6 +85,12 @@ def packed(values: Sequence[Any], n_batch: int = 0) -> Any:
     parts = [array if array.ndim == n_batch + 1 else array.reshape((*array.shape[:n_batch], -1))
              for array in map(raw, values)]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def joined(values: Sequence[Any], n_batch: int = 0) -> Any:
+    """Join arrays to one new vector for each example, by operators."""
+    return ops.np.concatenate(tuple([
+        ops.np.reshape(value, (*value.shape[:n_batch], -1)) for value in values]), axis=-1)
 
 
 def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
@@ -174,25 +182,70 @@ def matrix_of(matvec: Flat, likes: Sequence[Any], args: Arrays, levels: Levels =
     varying = [(count, flags) for count, flags in levels if any(flags)]
     for count, flags in varying:
         function = rules.batched(function, (False,) * n + flags, Vmap(count))
-    rows = packed(function(*unpacked(np.eye(size, dtype=dtype), shapes), *args), len(varying) + 1)
+    rows = joined(function(*unpacked(np.eye(size, dtype=dtype), shapes), *args), len(varying) + 1)
     if rows.shape[-1] != size:
         raise DispatchTypeError(f"linear_solve: the function returns {rows.shape[-1]} numbers for {size} unknowns\n"
                                 "return arrays of the shapes of b")
     counts = [count if any(flags) else 1 for count, flags in reversed(levels)]
-    return np.swapaxes(rows, -1, -2).reshape(*counts, size, size)
+    return ops.np.reshape(ops.np.swapaxes(rows, -1, -2), (*counts, size, size))
 
 
 # --- linear systems --------------------------------------------------------------------------------------------------
 
 
-def solving_operator(name: str) -> HigherOrderOperator:
-    """Make an operator `name(function, given, args, levels, options)` whose results are like `given`."""
+Loops = Callable[[Flat, Arrays, Arrays, Options], tuple[Arrays, Any]]
+"""`loops(function, given, args, options)` calls operators. It returns results and whether they are a solution.
+
+It raises NotImplementedError for options that it does not have.
+"""
+
+
+def _example_by_example(
+    loops: Loops, function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options
+) -> tuple[Arrays, Any]:
+    """Return the results of loops for all examples, and whether all are solutions."""
+    if not levels:
+        return loops(function, given, args, options)
+    *inner, (size, flags) = levels
+    n = len(given)
+    moving = (*given, *rules.chosen(args, flags))
+
+    def of_one(*values: Any) -> Arrays:
+        of_example, others = iter(values[n: len(moving)]), iter(values[len(moving):])
+        args = tuple([next(of_example if flag else others) for flag in flags])
+        results, is_solution = _example_by_example(loops, function, values[:n], args, tuple(inner), options)
+        return (*results, is_solution)
+
+    *results, are_solutions = MAP(of_one, moving, rules.chosen(args, [not flag for flag in flags]), size)
+    return tuple(results), ops.np.all(are_solutions)
+
+
+def solving_operator(name: str, loops: Loops) -> HigherOrderOperator:
+    """Make an operator `name(function, given, args, levels, options)` whose results are like `given`.
+
+    Plans run the loops. Where these find no solution, the plan calls the operator.
+    """
 
     def examples(function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options) -> dict[int, Arrays]:
         return {0: examples_of(given, args, levels, (0,) * len(levels))}
 
+    def planned(function: Flat, given: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+        if not options.get("is_planned", True) or not all(math.prod(value.shape) for value in given) or not all(
+                any(flags) for _, flags in levels):
+            raise NotImplementedError
+        n = len(given)
+
+        def in_python(*values: Any) -> Arrays:
+            results: Arrays = operator(
+                function, values[n: 2 * n], values[2 * n:], levels, {**options, "is_planned": False})
+            return results
+
+        results, are_solutions = _example_by_example(loops, function, given, args, levels, options)
+        return COND(are_solutions, lambda *values: values[:n], in_python, (*results, *given, *args))
+
     operator = HigherOrderOperator(
-        name, examples=examples, transforms=True, n_results=lambda function, given, *rest: len(given))
+        name, examples=examples, transforms=True, n_results=lambda function, given, *rest: len(given),
+        planned_as=planned, is_quiet=True)
     rules.register_common_rules(operator)
 
     @operator.py_impl("Meta")
@@ -213,7 +266,27 @@ def solving_operator(name: str) -> HigherOrderOperator:
     return operator
 
 
-LINEAR_SOLVE = solving_operator("linear_solve")
+def norm(vector: Any) -> Any:
+    """Return the length of a vector."""
+    return ops.np.sqrt(ops.np.sum(ops.np.square(ops.np.absolute(vector))))
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """Return a / b, or nan if b is 0."""
+    return a / ops.np.where(b == 0, np.nan, b)
+
+
+def dense_loops(matvec: Flat, b: Arrays, args: Arrays, options: Options) -> tuple[Arrays, Any]:
+    """Solve a system by its matrix."""
+    vector = joined(b)
+    if options["method"] != "dense" or vector.shape[0] > DENSE_SIZE:
+        raise NotImplementedError
+    x = unpacked(ops.np.linalg_solve(matrix_of(matvec, b, args), ops.np.expand_dims(vector, 1))[:, 0], b)
+    return x, norm(joined(matvec(*x, *args)) - vector) <= MOST_MISSED * norm(vector)
+
+
+MOST_MISSED = 1e-3      # of the right-hand side, by a solution
+LINEAR_SOLVE = solving_operator("linear_solve", dense_loops)
 
 
 @LINEAR_SOLVE.py_impl("CPU")
@@ -280,7 +353,7 @@ def _check_solution(who: str, found: Any, vector: Any, x: Any) -> None:
     """Raise ConvergenceError if a solution does not satisfy the equations, for example if the function is nonlinear."""
     misses = np.linalg.norm(found - vector, axis=-1)
     scale = np.linalg.norm(vector, axis=-1)
-    bad = ~(misses <= 1e-3 * scale)
+    bad = ~(misses <= MOST_MISSED * scale)
     if bad.any():
         index = _first(bad)
         remedy = ("the function is not linear, or close to singular: check that matvec(x + y) equals "
@@ -354,14 +427,14 @@ Solver = Callable[[Flat, Arrays, Arrays, Options], Arrays]
 
 
 def implicit_operator(
-    name: str, residual: Callable[[Flat, int], Flat], solver: Solver, *, is_symmetric: bool = False
+    name: str, residual: Callable[[Flat, int], Flat], solver: Solver, loops: Loops, *, is_symmetric: bool = False
 ) -> HigherOrderOperator:
     """Make the operator `name(fun, x0, args, levels, options)`, whose result x solves F(*x, *args) = 0.
 
     `residual(fun, n)` is F, a function of `n` unknowns and args. `is_symmetric` specifies that its Jacobian is
     symmetric. The solution does not depend on `x0`.
     """
-    operator = solving_operator(name)
+    operator = solving_operator(name, loops)
     _register_solving(operator, solver)
     _register_derivatives(operator, residual, is_symmetric)
     operator.trust_rules()

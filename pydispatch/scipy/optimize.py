@@ -31,7 +31,9 @@ from pydispatch.higher_order.closures import (
     show,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.while_loop import WHILE
 from pydispatch.ops import ops
+from pydispatch.scipy import hybrid, quasi_newton
 from pydispatch.scipy.implicit import (
     DENSE_SIZE,
     LINEAR_SOLVE,
@@ -40,6 +42,7 @@ from pydispatch.scipy.implicit import (
     fitted,
     implicit_operator,
     jacobian_products,
+    joined,
     matrix_of,
     packed,
     unpacked,
@@ -259,7 +262,34 @@ def _one_line(message: Any) -> str:
     return " ".join(str(message).split())
 
 
-ROOT = implicit_operator("root", _root_residual, _find_root)
+def _settings(options: Options, name_of_tol: str, **known: Any) -> dict[str, Any]:
+    """Return the settings for loops, of which the tolerance has this name. Loops have no others than the known ones."""
+    found = {name_of_tol: options["tol"], **known, **(options["options"] or {})}
+    if found.keys() != {name_of_tol, *known}:
+        raise NotImplementedError
+    return found
+
+
+def _root_loops(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> tuple[Arrays, Any]:
+    """Find a root by the same method as SciPy, unless another one is given."""
+    if options["method"] != "hybr":
+        raise NotImplementedError
+    settings = _settings(options, "xtol", maxfev=0, factor=100)
+    residual = _root_residual(fun, len(x0))
+    forward, _ = jacobian_products(residual, len(x0), False)
+
+    def function(vector: Any, *args: Any) -> Any:
+        return joined(residual(*unpacked(vector, x0), *args))
+
+    def jacobian(vector: Any, *args: Any) -> Any:
+        x = unpacked(vector, x0)
+        return matrix_of(forward, x, (*x, *args))
+
+    x, is_root = hybrid.root(function, jacobian, joined(x0), args, **settings)
+    return unpacked(x, x0), is_root
+
+
+ROOT = implicit_operator("root", _root_residual, _find_root, _root_loops)
 
 
 def root(
@@ -415,7 +445,29 @@ def _curves_upward(h: Any) -> bool:
     return bool(curvatures[0] >= -1e-8 * np.abs(curvatures).max())
 
 
-MINIMIZE = implicit_operator("minimize", _gradient, _find_minimum, is_symmetric=True)
+def _minimum_loops(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> tuple[Arrays, Any]:
+    """Find a minimum by the same method as SciPy, unless another one is given."""
+    if (options["method"] or "BFGS").lower() != "bfgs":
+        raise NotImplementedError
+    settings = _settings(options, "gtol", maxiter=None)
+    n = len(x0)
+    both = rules.with_gradients(_scalar(fun), (True,) * n + (False,) * len(args), (True,), "minimize")
+
+    def value_and_gradient(vector: Any, *args: Any) -> Arrays:
+        value, *gradients = both(*unpacked(vector, x0), *args, np.ones((), x0[0].dtype))
+        return value, joined(gradients)
+
+    product, _ = jacobian_products(_gradient(fun, n), n, True)
+
+    def hessian(vector: Any, *args: Any) -> Any:
+        x = unpacked(vector, x0)
+        return matrix_of(product, x, (*x, *args))
+
+    x, is_minimum = quasi_newton.minimum(value_and_gradient, hessian, joined(x0), args, **settings)
+    return unpacked(x, x0), is_minimum
+
+
+MINIMIZE = implicit_operator("minimize", _gradient, _find_minimum, _minimum_loops, is_symmetric=True)
 
 
 def minimize(
@@ -490,7 +542,28 @@ def _find_fixed_point(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> 
     return unpacked(found, x0)
 
 
-FIXED_POINT = implicit_operator("fixed_point", _fixed_point_residual, _find_fixed_point)
+def _fixed_point_loops(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> tuple[Arrays, Any]:
+    """Iterate as SciPy does, to the bit."""
+    where, absolute = ops.np.where, ops.np.absolute
+
+    def goes_on(x: Any, n_done: Any, is_found: Any, *args: Any) -> Arrays:
+        return ((n_done < options["maxiter"]) & ops.np.logical_not(is_found),)
+
+    def step(x: Any, n_done: Any, is_found: Any, *args: Any) -> Arrays:
+        new = joined(fun(*unpacked(x, x0), *args))
+        if options["method"] == "del2":
+            after = joined(fun(*unpacked(new, x0), *args))
+            bend = after - 2.0 * new + x
+            is_bent = bend != 0
+            new = where(is_bent, x - ops.np.square(new - x) / where(is_bent, bend, 1), after)
+        change = where(x != 0, (new - x) / where(x != 0, x, 1), new)
+        return new, n_done + 1, ops.np.all(absolute(change) < options["xtol"])
+
+    x, _, is_found = WHILE(goes_on, step, (joined(x0), np.zeros((), int), np.zeros((), bool)), args, False)
+    return unpacked(x, x0), ops.np.logical_and(is_found, ops.np.all(ops.np.isfinite(x)))
+
+
+FIXED_POINT = implicit_operator("fixed_point", _fixed_point_residual, _find_fixed_point, _fixed_point_loops)
 
 
 def fixed_point(

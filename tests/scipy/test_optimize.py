@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize as reference
 
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, compile, ops
 from pydispatch.exceptions import ConvergenceError, DispatchTypeError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
 from pydispatch.scipy.optimize import fixed_point, minimize, root
@@ -312,8 +312,145 @@ ONE_FAILS = {"root": np.array([1.0, 2.0, -1.0]), "minimize": np.array([1.0, 1.0,
     pytest.param(lambda f, x: grad(lambda x: vmap(f)(x).sum())(x), id="grad_vmap"),
     pytest.param(lambda f, x: jvp(vmap(f), (x,), (x,)), id="jvp_vmap"),
     pytest.param(lambda f, x: vmap(f)(Tensor(x, requires_grad=True)), id="tape"),
+    pytest.param(lambda f, x: compile(vmap(f))(x), id="compiled"),
+    pytest.param(lambda f, x: compile(grad(lambda x: vmap(f)(x).sum()))(x), id="compiled_grad"),
 ])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_example_that_failed_is_named(transform, solver):
     with pytest.raises(ConvergenceError, match=rf"^{solver}: .*\(example 2 of the batch\)"):
         transform(SOLVERS[solver], ONE_FAILS[solver])
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_scipy(monkeypatch):
+    """Return a function after which SciPy's solvers fail."""
+    def refused(*args, **kwargs):
+        raise AssertionError("a plan called SciPy")
+
+    def forbid():
+        for name in ("root", "minimize", "fixed_point"):
+            monkeypatch.setattr(reference, name, refused)
+    return forbid
+
+
+def random_equations(seed):
+    """Return equations of a few unknowns, with a parameter, and where to start."""
+    random = np.random.default_rng(seed)
+    n = seed % 4 + 1
+    matrix, vector, start = random.normal(size=(n, n)), random.normal(size=n), 3 * random.normal(size=n)
+    functions = [lambda x, p: matrix @ ops.np.sin(x) + (1 + vector ** 2) * x - p,
+                 lambda x, p: ops.np.exp(0.5 * matrix @ x) + 0.1 * x ** 3 - 2.0 * p,
+                 lambda x, p: x ** 3 + matrix @ x - p]
+    return functions[seed % 3], start
+
+
+WITHOUT_ROOT = (3, 4, 5, 7, 10, 16, 21, 28, 29, 31)
+
+
+@pytest.mark.parametrize("seed", [seed for seed in range(32) if seed not in WITHOUT_ROOT])
+def test_plans_find_the_roots_that_scipy_finds(seed, without_scipy):
+    fun, start = random_equations(seed)
+    compiled = compile(lambda x, p: root(fun, x, p).x)
+    p = np.array(0.3)
+    expected = root(fun, start, p).x
+    without_scipy()
+    np.testing.assert_allclose(compiled(start, p), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_roots_in_plans_take_rejected_steps_and_new_jacobians(without_scipy):
+    def fun(x, a):
+        return ops.np.concatenate((x[:1] - a, 10 * (x[1:] - x[:-1] ** 2)))
+
+    start, a = np.array([-1.2, 1, 1, 1, 1]), np.array(0.9)
+    expected = 0.9 ** (2.0 ** np.arange(5))
+    compiled = compile(lambda a: root(fun, start, a, tol=1e-12).x)
+    without_scipy()
+    np.testing.assert_allclose(compiled(a), expected, rtol=1e-11)
+    gradient = compile(grad(lambda a: root(fun, start, a, options={"xtol": 1e-12, "factor": 50}).x[-1]))
+    np.testing.assert_allclose(gradient(a), 16 * 0.9 ** 15, rtol=1e-10)
+
+
+def test_a_plan_starts_at_a_root(without_scipy):
+    compiled = compile(lambda x: root(lambda x: x * x - 4.0, x).x)
+    without_scipy()
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(compiled(np.array([2.0, -2.0])), [2.0, -2.0])
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: root(lambda x: x ** 3 - 2.0, x, options={"maxfev": 2}).x,
+    lambda x: root(lambda x: x ** 2 + 1.0, x).x,
+    lambda x: root(lambda x: x * x + 1.0, x * 0.0).x,
+    lambda x: root(*random_equations(4), 0.3).x,
+    lambda x: root(*random_equations(7), 0.3).x,
+    lambda x: minimize(lambda x: ((x - 3.0) ** 4).sum(), x, options={"maxiter": 1}).x,
+    lambda x: minimize(lambda x: -(x * x).sum(), x).x,
+    lambda x: fixed_point(lambda x: 2.0 * x + 1.0, x, method="iteration", maxiter=20),
+    lambda x: grad(lambda p: minimize(lambda x: (x.sum() - p) ** 2, np.zeros(2)).x[0])(x[0]),
+])
+def test_plans_raise_the_errors_of_scipy(call):
+    x = np.array([1.0, 0.5])
+    with pytest.raises((ConvergenceError, np.linalg.LinAlgError)) as expected:
+        call(x)
+    with pytest.raises(expected.type) as caught:
+        compile(call)(x)
+    assert str(caught.value) == str(expected.value)
+
+
+def random_function(seed):
+    """Return a function with minima, a parameter and where to start."""
+    random = np.random.default_rng(seed)
+    n = seed % 4 + 1
+    matrix, vector, start = random.normal(size=(n, n)), random.normal(size=n), 3 * random.normal(size=n)
+    functions = [lambda x, p: ops.np.sin(matrix @ x).sum() + p * (x * x).sum(),
+                 lambda x, p: ops.np.logaddexp(0.0, matrix @ x).sum() + p * ((x - vector) ** 2).sum(),
+                 lambda x, p: ((matrix @ x - vector) ** 4).sum() + p * (x * x).sum(),
+                 lambda x, p: (100 * (x[1:] - x[:-1] ** 2) ** 2).sum() + ((1 - p * x) ** 2).sum()]
+    return functions[seed // 4 % 4], start
+
+
+@pytest.mark.parametrize("tol", [None, 1e-10])
+@pytest.mark.parametrize("seed", range(16))
+def test_plans_find_the_minima_that_scipy_finds(seed, tol, without_scipy):
+    fun, start = random_function(seed)
+    p = np.array(0.3)
+    solve = lambda x, p: minimize(fun, x, p, tol=tol).x     # noqa: E731
+    expected, compiled = solve(start, p), compile(solve)
+    slope = grad(lambda p: solve(start, p).sum())
+    expected_slope, compiled_slope = slope(p), compile(slope)
+    without_scipy()
+    np.testing.assert_allclose(compiled(start, p), expected, rtol=1e-5 if tol is None else 1e-8, atol=1e-9)
+    np.testing.assert_allclose(compiled_slope(p), expected_slope, rtol=1e-3 if tol is None else 1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["del2", "iteration"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_plans_find_the_fixed_points_of_scipy_to_the_bit(method, dtype, without_scipy):
+    def solve(x, p):
+        return fixed_point(lambda x: {"a": ops.np.cos(x["a"] * p), "b": 0.5 * x["b"] + x["a"][0]}, x, method=method,
+                           xtol=1e-5)
+
+    x, p = {"a": np.array([0.5, 0.0], dtype), "b": np.array(0.0, dtype)}, np.array(0.9, dtype)
+    expected, compiled = solve(x, p), compile(solve)
+    without_scipy()
+    found = compiled(x, p)
+    assert {name: value.tobytes() for name, value in found.items()} == {
+        name: value.tobytes() for name, value in expected.items()}
+
+
+@pytest.mark.parametrize("solver", [
+    lambda p, q: root(lambda x, p: x - p * ops.np.sin(x) - q, np.ones(2), p).x,
+    lambda p, q: minimize(lambda x, p: (ops.np.cosh(x - p) * q).sum(), np.zeros(2), p, tol=1e-9).x,
+    lambda p, q: fixed_point(lambda x, p: ops.np.cos(p * x) + q, np.zeros(2), p),
+])
+def test_batches_in_plans(solver, without_scipy):
+    calls = (vmap(solver, in_dims=(0, None)), vmap(vmap(solver, in_dims=(0, None)), in_dims=(None, 0)),
+             grad(lambda p, q: vmap(solver, in_dims=(0, None))(p, q).sum()))
+    arguments = (BATCH, np.array(0.7)), (BATCH, np.array([0.6, 0.8])), (BATCH, np.array(0.7))
+    expected = [call(*given) for call, given in zip(calls, arguments, strict=True)]
+    without_scipy()
+    for call, given, one in zip(calls, arguments, expected, strict=True):
+        np.testing.assert_allclose(compile(call)(*given), one, rtol=1e-8, atol=1e-12)
