@@ -45,6 +45,7 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import SCAN, slice_like, split
 from pydispatch.ops import ops
 from pydispatch.scipy import runge_kutta
+from pydispatch.scipy.batches import one_by_one
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
 from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
@@ -328,20 +329,6 @@ def _odes_one_by_one(
 
     numbers = _core.wrap_value_at(interpreter, np.arange(interpreter.batch_size))
     return one_by_one(interpreter, solve, (numbers, *y0, t, *args))
-
-
-def one_by_one(interpreter: Vmap, function: Flat, values: Arrays) -> Arrays:
-    """Call a function of arrays for each example of a batch, by `map`."""
-    flags = rules.owned(values, interpreter)
-    values_below = rules.below(values, interpreter)
-    n = sum(flags)
-
-    def on_example(*given: Any) -> Arrays:
-        slices, fixed = iter(given[:n]), iter(given[n:])
-        return function(*[next(slices) if flag else next(fixed) for flag in flags])
-
-    fixed = rules.chosen(values_below, [not flag for flag in flags])
-    return rules.wrapped(MAP(on_example, rules.chosen(values_below, flags), fixed, interpreter.batch_size), interpreter)
 
 
 @ODEINT.py_impl(Jvp)

@@ -23,6 +23,7 @@ from pydispatch.operators.calculus import MODES
 from pydispatch.operators.calculus import convolve_kernel as convolve_rows
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
+from pydispatch.scipy.borrowed import borrow
 from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
@@ -539,6 +540,10 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     return x if zi is None else (x, ops.np.stack(states))
 
 
+borrow("signal", """
+    freqz freqs freqz_zpk lombscargle vectorstrength gausspulse sweep_poly zpk2tf ss2tf invres invresz bilinear_zpk
+    kaiser_atten lsim cont2discrete gauss_spline normalize lp2lp_zpk tf2ss
+""")
 SCIPY.install("signal")
 if TYPE_CHECKING:       # type checkers cannot see what the next line defines
     from pydispatch._stubs.scipy_signal import *  # noqa: F403

@@ -1,0 +1,206 @@
+"""Functions that SciPy writes in Python, run on Tensors: copies of its modules, with other namespaces for its imports.
+
+A module that SciPy writes in Python is a NumPy program. Its copy is the same code, executed once more, in which
+`import numpy` gives `pydispatch.numpy`, a name of SciPy's that is declared here gives our function, and SciPy's other
+modules in Python give their copies. Compiled modules, exceptions and everything else are the originals. A copy is made
+when one of its functions first meets a Tensor: arrays are SciPy's own function's, as everywhere.
+
+Code that needs values, such as a branch that depends on an element, raises the same errors as a user's code. Under
+`vmap`, such code runs example by example.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Tensor, Vmap, is_array
+from pydispatch.autograd.values import as_tensor
+from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
+from pydispatch.numpy.declare import COMPOSITE, CONSTANT, REFUSED
+from pydispatch.scipy.batches import by_example
+from pydispatch.scipy.pack import FACE
+from pydispatch.tree import tree_leaves, tree_map
+
+COPIES: dict[str, ModuleType] = {}
+"""The copies of modules, by name."""
+
+NAMESPACES: dict[str, ModuleType] = {}
+"""What a copy sees in place of public modules, by name."""
+
+OF_NO_ARRAYS = ("scipy._lib._docscrape", "scipy._lib._uarray", "scipy._lib.deprecation", "scipy._lib.doccer",
+                "scipy.fft._backend")
+"""Modules in Python that compute nothing, or keep a state that has to be the original's."""
+
+REPLACED: dict[str, Callable[[ModuleType], Any]] = {}
+"""By module and name, what a copy has in place of a function that cannot take Tensors, made from the copy."""
+
+
+class Namespace(ModuleType):
+    """A public module as a copy of SciPy's code sees it: our functions, then copies of SciPy's, then the originals."""
+
+    def __init__(self, name: str, original: Any) -> None:
+        super().__init__(name)
+        self.__dict__["original"] = original
+        self.__dict__["ours"] = module_or_none(f"pydispatch.{name}")
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = self.find(name)
+        return value
+
+    def find(self, name: str) -> Any:
+        """Return the object of this name."""
+        path = f"{self.__name__}.{name}".removeprefix("scipy.")
+        original = getattr(self.original, name)
+        if isinstance(original, ModuleType):
+            return namespace(original.__name__, original)
+        if self.__name__ == "numpy" and name in FILLED:
+            return as_filled(getattr(self.ours, name))
+        if name in getattr(self.ours, "__all__", ()) and FACE.kinds.get(path) != REFUSED and path not in BORROWED:
+            return getattr(self.ours, name)
+        return copied_object(original)
+
+
+FILLED = ("empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
+"""NumPy's functions that make arrays to write to."""
+
+
+def as_filled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose arrays take values with gradients."""
+    return lambda *args, **kwargs: as_tensor(function(*args, **kwargs))
+
+
+def module_or_none(name: str) -> ModuleType | None:
+    """Import a module, if it exists."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        return None
+
+
+def namespace(name: str, original: Any = None) -> Any:
+    """Return what a copy sees in place of a module."""
+    if not is_of_library(name) or (is_private(name) and name.startswith("numpy")):
+        return original or import_module(name)
+    if is_private(name):
+        return copy_of(name) or import_module(name)
+    if name not in NAMESPACES:
+        NAMESPACES[name] = Namespace(name, original or import_module(name))
+    return NAMESPACES[name]
+
+
+def is_of_library(name: str) -> bool:
+    return name.partition(".")[0] in ("numpy", "scipy")
+
+
+def is_private(name: str) -> bool:
+    return "._" in name
+
+
+def copied_object(original: Any) -> Any:
+    """Return a function or class of the copy of its module, or the original if there is none."""
+    module, name = getattr(original, "__module__", None), getattr(original, "__name__", None)
+    if not isinstance(module, str) or not module.startswith("scipy.") or name is None:
+        return original
+    return getattr(copy_of(module), name, original)
+
+
+def copy_of(name: str) -> ModuleType | None:
+    """Return the copy of a module, or None if it is not written in Python."""
+    if name in COPIES:
+        return COPIES[name]
+    package = name.rpartition(".")[0]
+    if is_private(package):
+        copy_of(package)        # its modules may import one another through it, as when SciPy was imported
+    original = import_module(name)
+    spec = original.__spec__
+    if name in COPIES or spec is None or not isinstance(spec.loader, SourceFileLoader) or (
+            name in OF_NO_ARRAYS):
+        return COPIES.get(name)
+    copy = COPIES[name] = ModuleType(name, original.__doc__)
+    copy.__dict__.update({key: value for key, value in vars(original).items() if key in MODULE_ATTRIBUTES},
+                         __builtins__={**vars(builtins), "__import__": import_for_copy})
+    try:
+        exec(spec.loader.get_code(name), copy.__dict__)
+    except BaseException:
+        del COPIES[name]
+        raise
+    copy.__dict__.update({key: value for key, value in vars(original).items() if is_shared(value)})
+    copy.__dict__.update({key.rpartition(".")[2]: replacement(copy) for key, replacement in REPLACED.items()
+                          if key.rpartition(".")[0] == name})
+    return copy
+
+
+MODULE_ATTRIBUTES = ("__file__", "__package__", "__path__", "__spec__")
+
+
+def is_shared(value: Any) -> bool:
+    """Return whether a copy has the original of a class: of exceptions, and of results, which users compare."""
+    return isinstance(value, type) and issubclass(value, (BaseException, dict))
+
+
+def import_for_copy(name: str, variables: Any = None, local: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    """Import a module for a copy, as `__import__` does."""
+    if level:
+        packages = variables["__package__"].split(".")
+        name = ".".join([*packages[:len(packages) - level + 1], *([name] if name else [])])
+    if not is_of_library(name):
+        return builtins.__import__(name, variables, local, fromlist)
+    if not fromlist:
+        module_or_none(name)
+        return namespace(name.partition(".")[0])
+    found = namespace(name, module_or_none(name) or attribute_of_parent(name))
+    for each in fromlist:
+        if each != "*" and not hasattr(found, each):
+            setattr(found, each, namespace(f"{name}.{each}"))
+    return found
+
+
+def attribute_of_parent(name: str) -> Any:
+    """Return a module that another one has as an attribute only, such as `numpy.emath`."""
+    parent, _, base = name.rpartition(".")
+    return getattr(import_module(parent), base)
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+BORROWED: set[str] = set()
+"""The functions that run SciPy's code, by their names in SciPy."""
+
+
+def borrow(family: str, names: str, *, constant: bool = False) -> None:
+    """Declare functions of a family that run SciPy's code. Names that the installed SciPy lacks are left out."""
+    for name in names.split():
+        path = f"{family}.{name}"
+        original = FACE.original(path)
+        if original is not None:
+            BORROWED.add(path)
+            FACE.declare(path, Borrowed(original), CONSTANT if constant else COMPOSITE)
+
+
+class Borrowed:
+    """The implementation of a function by the copy of SciPy's."""
+
+    def __init__(self, original: Any) -> None:
+        self.__name__ = original.__name__
+        self.__doc__ = original.__doc__
+        self.__signature__ = inspect.signature(original)
+        self.original = original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
+            return self.original(*args, **kwargs)
+        function = copied_object(self.original)
+        try:
+            found = function(*args, **kwargs)
+        except (ConversionError, DataDependentError, VmapError):
+            if not any(isinstance(each, Vmap) for each in _core.current_state().stack):
+                raise
+            found = by_example(function, args, kwargs)
+        return tree_map(lambda leaf: as_tensor(leaf) if is_array(leaf) else leaf, found)
