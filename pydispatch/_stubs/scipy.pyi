@@ -305,6 +305,28 @@ class Operators:
     sparse_product: Packet
     sparse_sampled_product: Packet
     sparse_solution: Packet
+    special__beta_pdf: Packet
+    special__beta_ppf: Packet
+    special__binom_cdf: Packet
+    special__binom_pmf: Packet
+    special__binom_sf: Packet
+    special__cauchy_isf: Packet
+    special__cauchy_ppf: Packet
+    special__cosine_cdf: Packet
+    special__cosine_invcdf: Packet
+    special__hypergeom_cdf: Packet
+    special__hypergeom_pmf: Packet
+    special__hypergeom_sf: Packet
+    special__nbinom_cdf: Packet
+    special__nbinom_kurtosis_excess: Packet
+    special__nbinom_mean: Packet
+    special__nbinom_pmf: Packet
+    special__nbinom_sf: Packet
+    special__nbinom_skewness: Packet
+    special__nbinom_variance: Packet
+    special__ncx2_sf: Packet
+    special__scaled_exp1: Packet
+    special__skewnorm_cdf: Packet
     special_agm: _special_agm
     special_airy: _special_airy
     special_airye: _special_airy

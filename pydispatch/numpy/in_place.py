@@ -70,7 +70,10 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = "raise") -> None:
     else:
         places = known % size if mode == "wrap" else np.clip(known, 0, size - 1)
     values = ops.np.take(v, np.arange(places.shape[0]) % v.shape[0])
-    ops.np.index_put_(a, unravel_index(places, tuple(a.shape)), values)
+    if not a.shape:     # an array without axes has no index arrays, and keeps the last value
+        ops.np.setitem_(a, ..., ops.np.getitem(values, -1))
+    else:
+        ops.np.index_put_(a, unravel_index(places, tuple(a.shape)), values)
 
 
 @array_function()

@@ -19,6 +19,9 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any
 
+import numpy
+
+import pydispatch.numpy as pnp
 from pydispatch import _core
 from pydispatch._core import Tensor, Vmap, is_array
 from pydispatch.autograd.values import as_tensor
@@ -38,9 +41,6 @@ OF_NO_ARRAYS = ("scipy._lib._docscrape", "scipy._lib._uarray", "scipy._lib.depre
                 "scipy.fft._backend")
 """Modules in Python that compute nothing, or keep a state that has to be the original's."""
 
-REPLACED: dict[str, Callable[[ModuleType], Any]] = {}
-"""By module and name, what a copy has in place of a function that cannot take Tensors, made from the copy."""
-
 
 class Namespace(ModuleType):
     """A public module as a copy of SciPy's code sees it: our functions, then copies of SciPy's, then the originals."""
@@ -48,7 +48,7 @@ class Namespace(ModuleType):
     def __init__(self, name: str, original: Any) -> None:
         super().__init__(name)
         self.__dict__["original"] = original
-        self.__dict__["ours"] = module_or_none(f"pydispatch.{name}")
+        self.__dict__["ours"] = module_or_none(OURS.get(name, f"pydispatch.{name}"))
 
     def __getattr__(self, name: str) -> Any:
         value = self.__dict__[name] = self.find(name)
@@ -64,7 +64,7 @@ class Namespace(ModuleType):
             return as_filled(getattr(self.ours, name))
         if name in getattr(self.ours, "__all__", ()) and FACE.kinds.get(path) != REFUSED and path not in BORROWED:
             return getattr(self.ours, name)
-        return copied_object(original)
+        return copied_object(original, name)
 
 
 FILLED = ("empty", "empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
@@ -79,7 +79,7 @@ def as_filled(function: Callable[..., Any]) -> Callable[..., Any]:
 def module_or_none(name: str) -> ModuleType | None:
     """Import a module, if it exists."""
     try:
-        return import_module(name)
+        return import_module(name) if name else None
     except ModuleNotFoundError:
         return None
 
@@ -88,7 +88,7 @@ def namespace(name: str, original: Any = None) -> Any:
     """Return what a copy sees in place of a module."""
     if not is_of_library(name) or (is_private(name) and name.startswith("numpy")):
         return original or import_module(name)
-    if is_private(name):
+    if is_private(name) and name not in OURS:
         return copy_of(name) or import_module(name)
     if name not in NAMESPACES:
         NAMESPACES[name] = Namespace(name, original or import_module(name))
@@ -103,12 +103,12 @@ def is_private(name: str) -> bool:
     return "._" in name
 
 
-def copied_object(original: Any) -> Any:
-    """Return a function or class of the copy of its module, or the original if there is none."""
-    module, name = getattr(original, "__module__", None), getattr(original, "__name__", None)
-    if not isinstance(module, str) or not module.startswith("scipy.") or name is None:
+def copied_object(original: Any, name: str) -> Any:
+    """Return a function, class or other object from the copy of its module, or the original if there is none."""
+    module = getattr(original, "__module__", None)
+    if not isinstance(module, str) or not module.startswith("scipy."):
         return original
-    return getattr(copy_of(module), name, original)
+    return getattr(copy_of(module), getattr(original, "__name__", name), original)
 
 
 def copy_of(name: str) -> ModuleType | None:
@@ -132,8 +132,7 @@ def copy_of(name: str) -> ModuleType | None:
         del COPIES[name]
         raise
     copy.__dict__.update({key: value for key, value in vars(original).items() if is_shared(value)})
-    copy.__dict__.update({key.rpartition(".")[2]: replacement(copy) for key, replacement in REPLACED.items()
-                          if key.rpartition(".")[0] == name})
+    copy.__dict__.update(REPLACED.get(name, {}))
     return copy
 
 
@@ -168,6 +167,47 @@ def attribute_of_parent(name: str) -> Any:
     return getattr(import_module(parent), base)
 
 
+# --- what cannot run on Tensors --------------------------------------------------------------------------------------
+
+
+def apply_where(cond: Any, args: Any, f1: Callable[..., Any], f2: Callable[..., Any] | None = None, /, *,
+                fill_value: Any = None, xp: Any = None) -> Any:
+    """Compute one function where a mask is true and another one elsewhere, without indexing by the mask.
+
+    Each function gets ones in place of the elements that are not its own, so no derivative of these is nan.
+    """
+    cond, *args = pnp.broadcast_arrays(cond, *(args if isinstance(args, tuple) else (args,)))
+    with numpy.errstate(all="ignore"):
+        found = f1(*[pnp.where(cond, arg, 1) for arg in args])
+        others = fill_value if f2 is None else f2(*[pnp.where(cond, 1, arg) for arg in args])
+    return pnp.where(cond, found, others)
+
+
+def lazywhere(cond: Any, arrays: Any, f: Callable[..., Any], fillvalue: Any = None,
+              f2: Callable[..., Any] | None = None) -> Any:
+    """Compute as `apply_where`, which older versions of SciPy call by this name."""
+    return apply_where(cond, tuple(arrays), f, f2, fill_value=fillvalue)
+
+
+def lazyselect(condlist: Any, choicelist: Any, arrays: Any, default: Any = 0) -> Any:
+    """Compute the function of the last mask that is true, and a number where none is."""
+    found = default
+    for function, cond in zip(choicelist, condlist, strict=False):
+        if cond is not False:
+            found = apply_where(cond, tuple(arrays), function, fill_value=found)
+    return found
+
+
+REPLACED: dict[str, dict[str, Any]] = {
+    "scipy._lib._util": {"_lazyselect": lazyselect, "_lazywhere": lazywhere},
+    "scipy._lib.array_api_extra": {"apply_where": apply_where},
+    "scipy._lib._array_api": {"array_namespace": lambda *args, **kwargs: namespace("numpy")},
+}
+"""By module, what its copy has in place of functions that index by masks, or that ask for the class of an array."""
+
+OURS = {"scipy.special._ufuncs": "pydispatch.scipy.special.private", "scipy.stats": ""}
+"""The module with our functions, where it has another name. Copies of distributions use one another's formulas."""
+
 # --- functions -------------------------------------------------------------------------------------------------------
 
 BORROWED: set[str] = set()
@@ -196,11 +236,19 @@ class Borrowed:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
             return self.original(*args, **kwargs)
-        function = copied_object(self.original)
-        try:
-            found = function(*args, **kwargs)
-        except (ConversionError, DataDependentError, VmapError):
-            if not any(isinstance(each, Vmap) for each in _core.current_state().stack):
-                raise
-            found = by_example(function, args, kwargs)
+        found = by_example_if_needed(self.function(), args, kwargs)
         return tree_map(lambda leaf: as_tensor(leaf) if is_array(leaf) else leaf, found)
+
+    def function(self) -> Callable[..., Any]:
+        """Return the function of the copy."""
+        return copied_object(self.original, self.__name__)
+
+
+def by_example_if_needed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function for all examples of a batch at once, or if it needs their values, one after the other."""
+    try:
+        return function(*args, **kwargs)
+    except (ConversionError, DataDependentError, VmapError):
+        if not any(isinstance(each, Vmap) for each in _core.current_state().stack):
+            raise
+        return by_example(function, args, kwargs)

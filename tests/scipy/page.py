@@ -20,8 +20,16 @@ def within(family: str, kind: str) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """Return names as code, one after the other."""
-    return " ".join(f"`{name}`" for name in names)
+    """Return names as code, one after the other. Methods of objects follow all objects that have the same."""
+    objects: dict[str, list[str]] = {}
+    for name in names:
+        of, _, method = name.rpartition(".")
+        objects.setdefault(of if name.count(".") > name.startswith("stats.") else name, []).append(method)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, methods in objects.items():
+        groups.setdefault(tuple(methods) if name not in names else (), []).append(name)
+    return "; ".join(" ".join(f"`{name}`" for name in group) + (": " if methods else "")
+                     + " ".join(f"`{method}`" for method in methods) for methods, group in groups.items())
 
 
 def table() -> list[str]:

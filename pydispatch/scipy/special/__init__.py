@@ -20,6 +20,7 @@ from pydispatch.scipy.special import (  # noqa: F401
     gammas,
     integrals,
     polynomials,
+    private,
     remaining,
     sums,
     waves,

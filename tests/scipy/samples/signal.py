@@ -67,4 +67,5 @@ SYSTEM = tuple(map(np.array, ([[-1.0, 0.3], [0.2, -0.7]], [[1.0], [0.5]], [[0.4,
 sample("signal.ss2tf", *SYSTEM, smooth=True, has_shape=False, tolerance=ROUNDED)
 sample("signal.tf2ss", NUMERATOR, DENOMINATOR, smooth=True, has_shape=False)
 sample("signal.cont2discrete", SYSTEM, 0.5, smooth=True, tolerance=ROUNDED)
-sample("signal.lsim", SYSTEM, between(-2, 2, 5), np.arange(5.0), smooth=True, has_shape=False, tolerance=ROUNDED)
+sample("signal.lsim", SYSTEM, between(-2, 2, 5), [0.0, 1.0, 2.0, 3.0, 4.0], smooth=True, has_shape=False,
+       tolerance=ROUNDED)
