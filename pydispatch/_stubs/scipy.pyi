@@ -273,6 +273,7 @@ class _special_zeta(Packet):  # type: ignore[misc]
 class Operators:
     """The operators of scipy."""
 
+    fft_trigonometric: Packet
     interpolate_closed: Packet
     interpolate_finite: Packet
     interpolate_increasing: Packet

@@ -16,6 +16,7 @@ from pydispatch.packs import Pack
 from pydispatch.scipy.errors import name_function
 
 FAMILIES = (
+    "fft",
     "signal",
     "ndimage",
     "stats",
