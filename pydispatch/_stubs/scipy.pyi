@@ -22,6 +22,12 @@ class _linalg_det(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, a: _Value, check_finite: bool = ...) -> Any: ...
 
+class _linalg_eigh(Packet):  # type: ignore[misc]
+    @overload
+    def __call__(self, a: _Array, lower: bool, check_finite: bool) -> tuple[_Array, _Array]: ...
+    @overload
+    def __call__(self, a: _Value, lower: bool, check_finite: bool) -> Any: ...
+
 class _linalg_expm(Packet):  # type: ignore[misc]
     @overload
     def __call__(self, A: _Array) -> _Array: ...
@@ -281,6 +287,7 @@ class Operators:
     linalg_cho_factor: _linalg_cho_factor
     linalg_cholesky: _linalg_cho_factor
     linalg_det: _linalg_det
+    linalg_eigh: _linalg_eigh
     linalg_expm: _linalg_expm
     linalg_expm_direction: Packet
     linalg_inv: _linalg_det

@@ -16,7 +16,7 @@ import inspect
 from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy
@@ -26,7 +26,7 @@ from pydispatch import _core
 from pydispatch._core import Tensor, Vmap, is_array
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
-from pydispatch.numpy.declare import COMPOSITE, CONSTANT, REFUSED
+from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED
 from pydispatch.scipy.batches import by_example
 from pydispatch.scipy.pack import FACE
 from pydispatch.tree import tree_leaves, tree_map
@@ -132,11 +132,18 @@ def copy_of(name: str) -> ModuleType | None:
         del COPIES[name]
         raise
     copy.__dict__.update({key: value for key, value in vars(original).items() if is_shared(value)})
+    copy.__dict__.update({key: OF_NUMPY[value].public for key, value in vars(original).items() if is_ours(value)})
     copy.__dict__.update(REPLACED.get(name, {}))
     return copy
 
 
 MODULE_ATTRIBUTES = ("__file__", "__package__", "__path__", "__spec__")
+
+
+def is_ours(value: Any) -> bool:
+    """Return whether a function of SciPy's is declared here, with operators of its own."""
+    return (isinstance(value, FunctionType) and value in OF_NUMPY and value.__module__.startswith("scipy.")
+            and not isinstance(OF_NUMPY[value].__wrapped__, Borrowed))
 
 
 def is_shared(value: Any) -> bool:
