@@ -108,7 +108,24 @@ _nodes: dict[type, _NodeType] = {
 _COMMON_LEAVES = frozenset((
     np.ndarray, Tensor, _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, int, float, str, bool, NoneType))
 _COMMON_PRESENT = _COMMON_LEAVES - {NoneType}
-_named_tuple = _NodeType(lambda value: (value, type(value)), lambda children, cls: cls(*children))
+
+
+def _flatten_named(value: Any) -> tuple[Iterable[Any], Any]:
+    """Return the fields of a named tuple, followed by its other attributes, such as results of SciPy have."""
+    others = getattr(value, "__dict__", None)
+    return ((*value, *others.values()), (type(value), *others)) if others else (value, type(value))
+
+
+def _unflatten_named(children: list[Any], context: Any) -> Any:
+    if not isinstance(context, tuple):
+        return context(*children)
+    cls, *names = context
+    found = tuple.__new__(cls, children[:-len(names)])
+    found.__dict__.update(zip(names, children[-len(names):], strict=True))
+    return found
+
+
+_named_tuple = _NodeType(_flatten_named, _unflatten_named)
 _none = _NodeType(lambda value: ((), None), lambda children, _: None)
 
 
@@ -581,7 +598,7 @@ def _keys_of(spec: TreeSpec) -> list[Key]:
     keys = _dict_keys(spec)
     if keys is not None:
         return [DictKey(key) for key in keys]
-    names = None if spec.type is None else _field_names(spec.type)
+    names = None if spec.type is None else _field_names(spec)
     if names is not None:
         return [GetAttrKey(name) for name in names]
     kind = SequenceKey if spec.type in _BUILT_IN or spec.type is deque else FlattenedIndexKey
@@ -599,10 +616,11 @@ def _dict_keys(spec: TreeSpec) -> tuple[Any, ...] | None:
     return spec.context[1:] if spec.type is defaultdict else None
 
 
-def _field_names(cls: type) -> Sequence[str] | None:
-    node = _nodes.get(cls)
-    names: Sequence[str] | None = getattr(cls, "_fields", None) if node is None else node.fields
-    return names
+def _field_names(spec: TreeSpec) -> Sequence[str] | None:
+    node = _node_of(spec.type)
+    if node is _named_tuple:
+        return (*spec.type._fields, *(spec.context[1:] if isinstance(spec.context, tuple) else ()))
+    return None if node is None else node.fields
 
 
 # --- specs -----------------------------------------------------------------------------------------------------------
@@ -645,7 +663,7 @@ def path_of_leaf(spec: TreeSpec, n: int) -> str:
     keys = _dict_keys(spec)
     if keys is not None:
         return f"[{keys[i]!r}]{path}"
-    fields = _field_names(spec.type)
+    fields = _field_names(spec)
     return f"[{i}]{path}" if fields is None else f".{fields[i]}{path}"
 
 

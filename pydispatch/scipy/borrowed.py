@@ -29,7 +29,7 @@ from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED
 from pydispatch.scipy.batches import by_example
 from pydispatch.scipy.pack import FACE
-from pydispatch.tree import tree_leaves, tree_map
+from pydispatch.tree import tree_leaves
 
 COPIES: dict[str, ModuleType] = {}
 """The copies of modules, by name."""
@@ -207,6 +207,7 @@ def lazyselect(condlist: Any, choicelist: Any, arrays: Any, default: Any = 0) ->
 
 REPLACED: dict[str, dict[str, Any]] = {
     "scipy._lib._util": {"_lazyselect": lazyselect, "_lazywhere": lazywhere},
+    "scipy._lib.array_api_compat.common._helpers": {"is_writeable_array": lambda x: x.flags.writeable},
     "scipy._lib.array_api_extra": {"apply_where": apply_where},
     "scipy._lib._array_api": {"array_namespace": lambda *args, **kwargs: namespace("numpy")},
 }
@@ -243,12 +244,18 @@ class Borrowed:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
             return self.original(*args, **kwargs)
-        found = by_example_if_needed(self.function(), args, kwargs)
-        return tree_map(lambda leaf: as_tensor(leaf) if is_array(leaf) else leaf, found)
+        return all_as_tensors(by_example_if_needed(self.function(), args, kwargs))
 
     def function(self) -> Callable[..., Any]:
         """Return the function of the copy."""
         return copied_object(self.original, self.__name__)
+
+
+def all_as_tensors(result: Any) -> Any:
+    """Convert the arrays of a result that do not depend on the arguments, such as grids. Objects keep theirs."""
+    if type(result) in (tuple, list):
+        return type(result)(map(all_as_tensors, result))
+    return as_tensor(result) if is_array(result) else result
 
 
 def by_example_if_needed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,6 +9,8 @@ from scipy import stats as _stats
 import pydispatch.scipy.linalg
 import pydispatch.scipy.special  # noqa: F401
 from pydispatch._loading import only_public
+from pydispatch.scipy.borrowed import borrow as _borrow
+from pydispatch.scipy.pack import FACE as _FACE
 from pydispatch.scipy.pack import SCIPY as _SCIPY
 from pydispatch.scipy.stats import closed_forms as _closed_forms
 from pydispatch.scipy.stats import vectors as _vectors
@@ -29,7 +31,17 @@ def _public_names() -> dict[str, Any]:
     return {name: _declare_scipys(name) for name in theirs if name not in ours} | ours
 
 
-globals().update(_public_names())
+_borrow("stats", """
+    bartlett boxcox_llf chisquare circmean circstd circvar combine_pvalues describe
+    differential_entropy energy_distance entropy expectile f_oneway gmean gstd gzscore hmean iqr
+    jarque_bera kstat kstatvar kurtosis kurtosistest levene linregress lmoment median_abs_deviation moment normaltest
+    pmean pointbiserialr power_divergence scoreatpercentile sem skew tmax tmean tmin trim_mean tsem
+    tstd tvar variation wasserstein_distance yeojohnson_llf zmap zscore
+    false_discovery_control quantile theilslopes spearmanr kendalltau
+""")
+_FUNCTIONS = {name.removeprefix("stats."): function.public for name, function in _FACE.functions.items()
+              if name.startswith("stats.") and name.count(".") == 1}
+globals().update(_public_names(), **_FUNCTIONS)
 _SCIPY.install("stats")
-__all__ = sorted([name for name, value in globals().items() if isinstance(value, _Methods)])
+__all__ = sorted([name for name, value in globals().items() if isinstance(value, _Methods)] + [*_FUNCTIONS])
 __dir__ = only_public(globals())
