@@ -617,9 +617,10 @@ def _dict_keys(spec: TreeSpec) -> tuple[Any, ...] | None:
 
 
 def _field_names(spec: TreeSpec) -> Sequence[str] | None:
-    node = _node_of(spec.type)
+    cls: Any = spec.type
+    node = _node_of(cls)
     if node is _named_tuple:
-        return (*spec.type._fields, *(spec.context[1:] if isinstance(spec.context, tuple) else ()))
+        return (*cls._fields, *(spec.context[1:] if isinstance(spec.context, tuple) else ()))
     return None if node is None else node.fields
 
 

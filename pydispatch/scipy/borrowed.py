@@ -9,11 +9,13 @@ Code that needs values, such as a branch that depends on an element, raises the 
 `vmap`, such code runs example by example.
 """
 
+# tests: tests/scipy/test_borrowed.py
 from __future__ import annotations
 
 import builtins
 import inspect
 from collections.abc import Callable
+from contextvars import Context
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from types import FunctionType, ModuleType
@@ -34,7 +36,7 @@ from pydispatch.tree import tree_leaves
 COPIES: dict[str, ModuleType] = {}
 """The copies of modules, by name."""
 
-NAMESPACES: dict[str, ModuleType] = {}
+FACES: dict[str, ModuleType] = {}
 """What a copy sees in place of public modules, by name."""
 
 OF_NO_ARRAYS = ("scipy._lib._docscrape", "scipy._lib._uarray", "scipy._lib.deprecation", "scipy._lib.doccer",
@@ -42,7 +44,7 @@ OF_NO_ARRAYS = ("scipy._lib._docscrape", "scipy._lib._uarray", "scipy._lib.depre
 """Modules in Python that compute nothing, or keep a state that has to be the original's."""
 
 
-class Namespace(ModuleType):
+class ModuleFace(ModuleType):
     """A public module as a copy of SciPy's code sees it: our functions, then copies of SciPy's, then the originals."""
 
     def __init__(self, name: str, original: Any) -> None:
@@ -90,9 +92,9 @@ def namespace(name: str, original: Any = None) -> Any:
         return original or import_module(name)
     if is_private(name) and name not in OURS:
         return copy_of(name) or import_module(name)
-    if name not in NAMESPACES:
-        NAMESPACES[name] = Namespace(name, original or import_module(name))
-    return NAMESPACES[name]
+    if name not in FACES:
+        FACES[name] = ModuleFace(name, original or import_module(name))
+    return FACES[name]
 
 
 def is_of_library(name: str) -> bool:
@@ -126,8 +128,9 @@ def copy_of(name: str) -> ModuleType | None:
     copy = COPIES[name] = ModuleType(name, original.__doc__)
     copy.__dict__.update({key: value for key, value in vars(original).items() if key in MODULE_ATTRIBUTES},
                          __builtins__={**vars(builtins), "__import__": import_for_copy})
+    code: Any = spec.loader.get_code(name)
     try:
-        exec(spec.loader.get_code(name), copy.__dict__)
+        Context().run(exec, code, copy.__dict__)    # its constants belong to no transform that is active now
     except BaseException:
         del COPIES[name]
         raise
@@ -143,7 +146,7 @@ MODULE_ATTRIBUTES = ("__file__", "__package__", "__path__", "__spec__")
 def is_ours(value: Any) -> bool:
     """Return whether a function of SciPy's is declared here, with operators of its own."""
     return (isinstance(value, FunctionType) and value in OF_NUMPY and value.__module__.startswith("scipy.")
-            and not isinstance(OF_NUMPY[value].__wrapped__, Borrowed))
+            and OF_NUMPY[value].__dict__["__wrapped__"].__class__ is not Borrowed)
 
 
 def is_shared(value: Any) -> bool:

@@ -68,6 +68,7 @@ def define(name: str, function: Callable[..., Any]) -> None:
     """Declare a function with SciPy's name."""
     function.__name__ = name
     FACE.array_function("fft")(function)
+    FACE.functions[f"fft.{name}"].__dict__["__wrapped__"] = getattr(scipys, name)   # whose signature users see
 
 
 for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
@@ -184,7 +185,7 @@ def declare_trigonometric(name: str) -> None:
         return normalized(kind, sized(x, (n,), (axis,)), type, axis, norm, orthogonalize, inverse)
 
     def along_all(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, overwrite_x: bool = False,
-                  workers: Any = None, *, orthogonalize: Any = None) -> Any:
+                  workers: Any = None, orthogonalize: Any = None) -> Any:
         x = as_nonscalar(x)
         s, axes = lengths_and_axes(x, s, axes)
         axes = normalize_axis_tuple(axes, x.ndim)

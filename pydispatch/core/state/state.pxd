@@ -1,14 +1,6 @@
 # The ambient state: changes made by guards, modes and transforms, per thread and context.
 
-cdef extern from *:
-    """
-    typedef struct { PyObject* context; PyObject* state; } Cell;
-    static HOT_THREAD_LOCAL Cell cell = {NULL, NULL};
-    #define place_of_lowered(state) ((PyObject**)&(state)->lowered)
-    #define place_of_recording(state) ((PyObject**)&(state)->recording)
-    #define place_of_silent(state) ((PyObject**)&(state)->silent)
-    #define place_of_handling(state) ((PyObject**)&(state)->handling)
-    """
+cdef extern from "core/src/state.h":
     PyObject** place_of_lowered(State state) noexcept
     PyObject** place_of_recording(State state) noexcept
     PyObject** place_of_silent(State state) noexcept

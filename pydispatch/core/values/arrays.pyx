@@ -84,7 +84,7 @@ cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
 
 
 cdef uint64_t word_of_other_type(PyTypeObject* cls) except? 1:
-    """Return the word of a type that is not in `known_types`. Add the type there if it belongs to a run-time backend."""
+    """Return the word of a type that is not in `known_types`. Add types of run-time backends there."""
     cdef KnownType* known
     cdef uint64_t word
     cached = words_by_type.get(<size_t>cls)

@@ -13,15 +13,7 @@ from scipy.linalg import LinAlgError, LinAlgWarning  # noqa: F401
 from pydispatch._loading import only_public
 from pydispatch.numpy.declare import OPERATOR as _OPERATOR
 from pydispatch.scipy.borrowed import borrow as _borrow
-from pydispatch.scipy.linalg import (  # noqa: F401
-    banded,
-    decompositions,
-    elimination,
-    functions,
-    general,
-    structured,
-    triangular,
-)
+from pydispatch.scipy.linalg import banded, decompositions, elimination, functions, general, structured, triangular  # noqa: F401
 from pydispatch.scipy.pack import FACE as _FACE
 from pydispatch.scipy.pack import PASSED_ON as _PASSED_ON
 from pydispatch.scipy.pack import SCIPY as _SCIPY

@@ -14,6 +14,7 @@ from pydispatch.scipy.pack import FACE as _FACE
 from pydispatch.scipy.pack import SCIPY as _SCIPY
 from pydispatch.scipy.stats import closed_forms as _closed_forms
 from pydispatch.scipy.stats import vectors as _vectors
+from pydispatch.scipy.stats.distributions import Distribution as _Distribution
 from pydispatch.scipy.stats.distributions import Methods as _Methods
 from pydispatch.scipy.stats.scipys import declare_moments as _declare_moments
 from pydispatch.scipy.stats.scipys import declare_scipys as _declare_scipys
@@ -25,8 +26,8 @@ def _public_names() -> dict[str, Any]:
             if isinstance(value, _Methods)}
     kinds = (_stats.rv_continuous, _stats.rv_discrete)
     theirs = [name for name in _stats.__all__ if isinstance(getattr(_stats, name), kinds)]
-    for name, value in ours.items():
-        if name in theirs:
+    for value in ours.values():
+        if isinstance(value, _Distribution):
             _declare_moments(value)
     return {name: _declare_scipys(name) for name in theirs if name not in ours} | ours
 

@@ -83,6 +83,7 @@ for dtype in (float, complex):
         sample("linalg.solve_banded", (0, 2), band[[2, 0, 1]], b, smooth=True, tolerance=CLOSE)
     for lower, half in ((True, band[1:]), (False, band[:2])):
         half = np.where(half.real > 4, half.real, half)
+        sample("linalg.cholesky_banded", half.real, lower=lower, smooth=True, tolerance=CLOSE)
         sample("linalg.solveh_banded", half, entries(4, dtype=dtype), lower=lower, smooth=True, tolerance=CLOSE)
 sample("linalg.block_diag", entries(2, 3), entries(2), entries(1, 1), smooth=True)
 sample("linalg.block_diag", np.ones((2, 2), int), entries(3, 2, dtype=complex), smooth=True)
