@@ -149,7 +149,8 @@ def test_vmap_is_a_loop(name, method):
 
 
 BY_VALUES = {"betaprime": ("ppf", "isf"), "jf_skew_t": ("ppf", "isf"), "kappa3": ("sf", "logcdf", "logsf"),
-             "logser": ("cdf", "logcdf"), "nbinom": ("logcdf",), "skellam": ("pmf", "logpmf"), "truncnorm": ("cdf", "sf", "logcdf", "logsf")}
+             "logser": ("cdf", "logcdf"), "nbinom": ("logcdf",), "skellam": ("pmf", "logpmf"),
+             "truncnorm": ("cdf", "sf", "logcdf", "logsf")}
 """Methods whose code depends on values, which a trace lacks."""
 
 
