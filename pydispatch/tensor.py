@@ -16,6 +16,7 @@ import numpy as np
 
 from pydispatch import _core, _loading
 from pydispatch._core import BatchedTensor, Tensor
+from pydispatch._registry.conversions import AS_ARRAY
 from pydispatch._registry.operators import packet
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
@@ -31,14 +32,14 @@ def _backend(tensor: Tensor) -> str:
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     """Return the NumPy array that this Tensor wraps, sharing memory. Raises DispatchTypeError for another backend."""
-    array = _array_for(self, "a NumPy array")
+    array = _array_for(self, AS_ARRAY)
     return read_only(array) if isinstance(self, _core.Wrapper) else array
 
 
 def _convert(tensor: Tensor) -> np.ndarray[Any, Any]:
     """Return the array under a Tensor for code that may write to it, read-only if a gradient may follow it."""
     tensor = in_place_of(tensor)
-    array = _array_for(tensor, "a NumPy array")
+    array = _array_for(tensor, AS_ARRAY)
     return array if _core.may_be_written(tensor) else read_only(array)
 
 
@@ -71,6 +72,10 @@ def _array_for(tensor: Tensor, use: str) -> np.ndarray[Any, Any]:
 def _bottom_for(tensor: Tensor, use: str) -> Any:
     """Return the array under all interpreters, for a conversion that the tape, the transforms and the modes allow."""
     _core.refuse_conversion(tensor, use)
+    if type(tensor) is _core.PythonWrapper and use == AS_ARRAY:
+        note = getattr(tensor.interpreter, "on_conversion", None)
+        if note is not None:
+            note(tensor)
     known = values_in_modes(tensor, use)
     if known is not None:
         return known

@@ -13,6 +13,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, OpOverload, PythonInterpreter, PythonWrapper, Shell, Tensor, below_python
+from pydispatch._sites import caller_site
 from pydispatch.autograd.function import AnyFunction
 from pydispatch.autograd.views import MAY_BE_A_COPY
 from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
@@ -193,6 +194,12 @@ class Functionalize(PythonInterpreter):
             _attach(wrapper, storages.View(storage, (), storages.layout_of(wrapper.array), None))
         view: storages.View = wrapper.note
         return view
+
+    def on_conversion(self, wrapper: PythonWrapper) -> None:
+        """Refuse writes from now on to memory of which NumPy has an array, since that would not see them."""
+        self.view_of(wrapper).storage.obstacle = (
+            f"NumPy has an array of its values, made at {caller_site()}, which does not see what is written here. "
+            "Convert a copy: numpy.asarray(x.copy())")
 
     def below(self, value: Any) -> Any:
         """Replace each value of this interpreter in an argument by the value below."""

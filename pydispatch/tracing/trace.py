@@ -22,7 +22,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import ActiveMode, MetaArray, OpOverload, Shell, Tensor, Wrapper
 from pydispatch._registry.backends import is_like_numpy
-from pydispatch._registry.conversions import user_call, way_instead, written_in_trace
+from pydispatch._registry.conversions import AS_ARRAY, user_call, way_instead, written_in_trace
 from pydispatch._registry.tables import has_state
 from pydispatch._sites import CallerSites, caller_site
 from pydispatch.autograd.captures import in_reach, sources_in_reach, tensors_in_reach
@@ -340,6 +340,7 @@ class TraceMode(DispatchMode):
         self._values: dict[Node, Any] = {}      # of constants, as far as they were needed: up to `_last_run`
         self._last_run: Node | None = None
         self._overwritten: set[int] = set()     # ids of owners of memory to which unknown values were written
+        self._given_out: dict[int, tuple[Any, str]] = {}    # by id: owners of memory of which NumPy has an array
         self._made: set[int] = set()            # ids of owners of memory that operators have made
         self._subclass_nodes: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
         self._hidden: dict[int, str] = {}       # by the id of an array: the placeholder that holds it
@@ -449,6 +450,9 @@ class TraceMode(DispatchMode):
         """
         if not self._is_known(tensor):
             raise self._data_dependent(what, tensor)
+        if what == AS_ARRAY:
+            owner = _owner(bottom_of(tensor))
+            self._given_out[id(owner)] = owner, caller_site()
         return self._computed(tensor, what) if isinstance(bottom_of(tensor), Shell) else None
 
     def follows(self, tensor: Tensor) -> bool:
@@ -548,6 +552,8 @@ class TraceMode(DispatchMode):
         node = self.graph.add_call(func, node_args, node_kwargs, inputs)
         if known:
             self._constant_calls.add(node)
+            if any(id(_owner(bottom_of(array))) in self._given_out for array in written):
+                contextvars.Context().run(self._run_constants)      # NumPy's arrays see the write
         node.meta["site"] = self._sites.find(2)
         checks = _ResultChecks(written, arrays, known)
         if self._compares_shapes and not known:
@@ -961,6 +967,11 @@ class TraceMode(DispatchMode):
     def _note_write(self, value: Any, known: bool) -> None:
         owner = _owner(bottom_of(value))
         if not known:
+            if id(owner) in self._given_out:
+                raise DataDependentError(
+                    "make_fx: a value that depends on the arguments of the trace was written to memory of which NumPy "
+                    f"has an array, made at {self._given_out[id(owner)][1]}: its results would become constants\n"
+                    "use pydispatch.numpy, or convert a copy: numpy.asarray(x.copy())")
             self._overwritten.add(id(owner))
         constants = [constant for constant in self._constants.values() if constant.lies_in(owner)]
         if len(constants) > 1:

@@ -19,7 +19,7 @@ import scipy.sparse
 import pydispatch.numpy as pnp
 from pydispatch import DispatchMode, Tensor, autograd, below_python, compile, func, library, ops
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
+from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, FunctionalizationError
 from pydispatch.library import Library
 from pydispatch.modes import current_mode, mode_stack, no_dispatch
 from pydispatch.subclasses import Shell
@@ -1424,3 +1424,30 @@ def test_a_constant_that_an_argument_was_written_to_is_no_number(view):
 
     with pytest.raises(DataDependentError, match="depends on the arguments"):
         compile(scaled)(THREE)
+
+
+def sum_beside_a_write(value: Any, converted: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function that converts an array, writes to it, and uses the converted one."""
+    def function(x: Any) -> Any:
+        z = pnp.arange(5.0)
+        array = converted(z[1:])
+        z[2] = x[0] if value is None else value
+        return x * array.sum()
+    return function
+
+
+def test_an_array_that_numpy_has_sees_writes_of_constants() -> None:
+    x = np.array([2.0])
+    function = sum_beside_a_write(7.0, np.asarray)
+    np.testing.assert_array_equal(make_fx(function)(x)(x), function(x))
+
+
+@pytest.mark.parametrize("transform", [
+    lambda f, x: make_fx(f)(x), lambda f, x: compile(f)(x), lambda f, x: func.functionalize(f)(x),
+], ids=["make_fx", "compile", "functionalize"])
+def test_a_write_that_an_array_of_numpy_would_miss_is_refused(transform: Any) -> None:
+    x = np.array([2.0])
+    with pytest.raises((DataDependentError, FunctionalizationError), match="NumPy has an array"):
+        transform(sum_beside_a_write(None, np.asarray), x)
+    copied = sum_beside_a_write(None, lambda z: np.asarray(z.copy()))
+    np.testing.assert_array_equal(compile(copied)(x), copied(x))
