@@ -19,14 +19,14 @@ from pydispatch import ops
 from pydispatch._registry.operators import load_all
 from pydispatch.operators import DECLARATIONS
 from pydispatch.operators.declare import OF_FAMILIES
-from pydispatch.scipy.stats import Distribution
+from pydispatch.scipy.stats.distributions import Distribution
 
 from .examples import MADE, write
 
 load_all("np")      # declares `OF_FAMILIES`
 NAMESPACES = ("numpy", "numpy.linalg", "numpy.fft", "numpy.random", "numpy.lib.stride_tricks", "scipy.special",
-              "scipy.linalg", "scipy.signal", "scipy.ndimage", "scipy.stats", "scipy.sparse", "scipy.sparse.linalg",
-              "scipy.interpolate")      # its solvers are in docs/reference.md
+              "scipy.fft", "scipy.linalg", "scipy.signal", "scipy.ndimage", "scipy.stats", "scipy.sparse",
+              "scipy.sparse.linalg", "scipy.interpolate")       # its solvers are in docs/reference.md
 TITLES = {
     "pointwise": "element by element", "reduction": "along axes", "accumulation": "running sums and products",
     "sorting": "sorting and searching", "linalg": "linear algebra", "calculus": "calculus", "view": "views",
