@@ -134,7 +134,8 @@ OF_FILLING = {
          "autograd with stack", "torch with stack", "jax.lax.scan"))
     for n in ("100", "10,000")
 }
-OF_SOLVERS = {"Solvers, compiled, over SciPy's by hand": {"odeint": 0.05, "odeint, gradient": 0.05, "quad": 4.0}}
+OF_SOLVERS = {"Solvers, compiled, over SciPy's by hand": {
+    "odeint": 0.05, "odeint, gradient": 0.05, "quad": 4.0, "root": 0.5, "root, gradient": 0.5, "minimize": 0.05}}
 EVERYTHING = (
     OF_DISPATCHES | OF_GRADIENTS | OF_COMPILATION | OF_THE_REST | OF_PYTHON_DISPATCH | OF_TRANSFORMS | OF_LOOPS
     | OF_LARGE | OF_SCANS | OF_SOLVERS | OF_FILLING)
