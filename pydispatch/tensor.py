@@ -16,10 +16,11 @@ import numpy as np
 
 from pydispatch import _core, _loading
 from pydispatch._core import BatchedTensor, Tensor
-from pydispatch._registry.conversions import AS_ARRAY
 from pydispatch._registry.operators import packet
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
+
+AS_ARRAY = "a NumPy array"
 
 
 def _backend(tensor: Tensor) -> str:

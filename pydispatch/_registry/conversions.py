@@ -33,10 +33,9 @@ from pydispatch.exceptions import (
 FACE = "pydispatch.numpy"
 COPY = "a copy for pickle or copy.deepcopy"
 ARGUMENT = "an argument of your universal function"
-AS_ARRAY = "a NumPy array"
-ARRAYS = (AS_ARRAY, "an array, its `.array`", COPY, ARGUMENT)
+ARRAYS = ("a NumPy array", "an array, its `.array`", COPY, ARGUMENT)
 """Uses that convert a whole array, not one number."""
-STORING = ("float()", "int()", "complex()", AS_ARRAY)
+STORING = ("float()", "int()", "complex()", "a NumPy array")
 """Conversions by NumPy when a value is assigned to a part of a NumPy array."""
 NAMES = {"acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
          "atan2": "arctan2", "atanh": "arctanh", "ceil": "ceil", "dist": "linalg.norm", "fabs": "abs", "fsum": "sum",

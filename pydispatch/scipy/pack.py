@@ -24,6 +24,7 @@ FAMILIES = (
     "linalg",
     "sparse",
     "interpolate",
+    "spatial",
 )
 
 SOLVERS = ("integrate", "optimize")

@@ -22,7 +22,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import ActiveMode, MetaArray, OpOverload, Shell, Tensor, Wrapper
 from pydispatch._registry.backends import is_like_numpy
-from pydispatch._registry.conversions import AS_ARRAY, user_call, way_instead, written_in_trace
+from pydispatch._registry.conversions import user_call, way_instead, written_in_trace
 from pydispatch._registry.tables import has_state
 from pydispatch._sites import CallerSites, caller_site
 from pydispatch.autograd.captures import in_reach, sources_in_reach, tensors_in_reach
@@ -49,7 +49,7 @@ from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.schema.fitting import signature_of
 from pydispatch.subclasses import flatten, is_traceable_wrapper
-from pydispatch.tensor import read_only
+from pydispatch.tensor import AS_ARRAY, read_only
 from pydispatch.tracing.arguments import naming_the_call, written_arrays
 from pydispatch.tracing.effects import OperatorEffects, effects_of, makes_other_numbers
 from pydispatch.tracing.fake import FakeMode, FakeTensor

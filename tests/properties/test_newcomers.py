@@ -64,7 +64,7 @@ def a_tracked_value_as_a_number():
     float(Tensor(np.ones(()), requires_grad=True))
 
 
-@mistake(DataDependentError, "make_fx: x_1", "used as a Python number", "every run of the graph", "ops.np.where")
+@mistake(DataDependentError, "make_fx: x_1", "used as a Python number", "every run of the graph", "np.where")
 def a_number_in_compile():
     compile(lambda x: float(x))(np.ones(()))
 

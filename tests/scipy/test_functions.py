@@ -35,6 +35,7 @@ from tests.numpy.samples.sample import Sample
 from tests.scipy.samples import SAMPLES
 from tests.scipy.test_distributions import CALLS as CALLS_OF_POINTS
 from tests.scipy.test_distributions import CALLS_OF_PARAMETERS
+from tests.scipy.test_spatial import CALLS as CALLS_OF_VECTORS
 from tests.together import together
 
 load_all("scipy")
@@ -56,8 +57,9 @@ def in_depth(calls: list[Any]) -> list[Any]:
 FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH)}.values())
 TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind != "refused"])
 """The functions that take Tensors."""
-OF_DISTRIBUTIONS = {f"stats.{name}.{method}" for name, method in CALLS_OF_POINTS + CALLS_OF_PARAMETERS}
-"""Those that `test_distributions` calls."""
+ELSEWHERE = {*[f"stats.{name}.{method}" for name, method in CALLS_OF_POINTS + CALLS_OF_PARAMETERS],
+             *[f"spatial.distance.{name}" for name, _ in CALLS_OF_VECTORS]}
+"""Those that `test_distributions` and `test_spatial` call."""
 
 
 def ours(name: str) -> Callable[..., Any]:
@@ -75,7 +77,7 @@ def examples(x: np.ndarray) -> list[np.ndarray]:
 
 @together("name", TAKEN)
 def test_every_function_has_a_sample(name):
-    if name in OF_DISTRIBUTIONS and name not in SAMPLES:
+    if name in ELSEWHERE and name not in SAMPLES:
         return
     assert name in SAMPLES
     assert FACE.kinds[name] == "constant" or any(each.smooth for each in SAMPLES[name])

@@ -89,6 +89,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    names: list[str] = __getattr__("__all__")
+    return names
+
+
 for _module in MODULES:
     sys.modules[f"{__name__}.{_module}"] = LazyModule(f"{__name__}.{_module}")
 for _module in DISTRIBUTIONS:

@@ -134,4 +134,4 @@ def cholesky_banded(ab: Any, overwrite_ab: bool = False, lower: bool = False, ch
     other = ops.np.multiply(ops.np.conjugate(half.mT), i != j)
     factor = cholesky(ops.np.add(half, other), lower, check_finite=check_finite)
     rows, kept = rows_of(n_diagonals, n, n_diagonals - 1 if lower else 0)
-    return ops.np.multiply(ops.np.index(factor, (..., rows, np.arange(n))), kept)
+    return ops.np.where(kept, ops.np.index(factor, (..., rows, np.arange(n))), ab)      # SciPy leaves the corners

@@ -170,8 +170,10 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
 
 @FACE.array_function("linalg")
 def expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True) -> Any:
-    """Compute the exponential of a matrix, and its derivative along a direction."""
-    along = expm_direction(as_square("expm_frechet", A), as_square("expm_frechet", E))
+    """Compute the exponential of a matrix, and its derivative along a direction, in double precision."""
+    A, E = [ops.np.astype(x, np.result_type(x.dtype, np.float64), copy=False)
+            for x in (as_square("expm_frechet", A), as_square("expm_frechet", E))]
+    along = expm_direction(A, E)
     return (ops.scipy.linalg_expm(A), along) if compute_expm else along
 
 
