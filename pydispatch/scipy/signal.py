@@ -542,7 +542,9 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
 
 borrow("signal", """
     freqz freqs freqz_zpk lombscargle vectorstrength gausspulse sweep_poly zpk2tf ss2tf invres invresz bilinear_zpk
-    kaiser_atten lsim cont2discrete gauss_spline normalize lp2lp_zpk tf2ss
+    kaiser_atten lsim cont2discrete gauss_spline normalize lp2lp_zpk tf2ss hilbert hilbert2 envelope resample czt
+    zoom_fft wiener deconvolve group_delay spectrogram stft firwin firwin2 kaiser_beta impulse step dlsim dstep dimpulse
+    bode freqresp dbode dfreqresp cspline1d qspline1d sos2tf zpk2ss
 """)
 SCIPY.install("signal")
 if TYPE_CHECKING:       # type checkers cannot see what the next line defines

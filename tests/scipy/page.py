@@ -40,7 +40,11 @@ def table() -> list[str]:
                  "passed on": sorted(PASSED_ON.get(family, ()))}
         rows += [f"| `{family}` | {kind} | {listed(names)} |" for kind, names in kinds.items() if names]
     rows += [f"| `{module}` | written with operators | {listed(public(module))} |" for module in OF_STRUCTURES]
-    rows += [f"| `{module}` | operator on functions | {listed(public(module))} |" for module in SOLVERS]
+    for module in SOLVERS:
+        solvers = [name for name in public(module) if f"{module}.{name}" not in FACE.functions]
+        rows.append(f"| `{module}` | operator on functions | {listed(solvers)} |")
+        if within(module, "written with operators"):
+            rows.append(f"| `{module}` | written with operators | {listed(within(module, 'written with operators'))} |")
     return rows
 
 

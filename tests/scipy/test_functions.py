@@ -3,6 +3,7 @@
 import inspect
 import operator
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ from tests.scipy.test_spatial import CALLS as CALLS_OF_VECTORS
 from tests.together import together
 
 load_all("scipy")
+import_module("pydispatch.scipy.integrate")       # which has solvers, and functions of samples
 
 CALLS = [pytest.param(sample, id=repr(sample)) for samples in SAMPLES.values() for sample in samples]
 WITH_ARRAYS = [call for call in CALLS if any(map(is_array, tree_leaves(call.values[0][1:3])))]
