@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import numpy
@@ -27,10 +28,10 @@ import pydispatch.numpy as pnp
 from pydispatch import _core
 from pydispatch._core import Tensor, Vmap, is_array
 from pydispatch.autograd.values import as_tensor
-from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
+from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
 from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED
 from pydispatch.scipy.batches import by_example
-from pydispatch.scipy.pack import FACE
+from pydispatch.scipy.pack import FACE, PASSED_ON
 from pydispatch.tree import tree_leaves
 
 COPIES: dict[str, ModuleType] = {}
@@ -64,7 +65,8 @@ class ModuleFace(ModuleType):
             return namespace(original.__name__, original)
         if self.__name__ == "numpy" and name in FILLED:
             return as_filled(getattr(self.ours, name))
-        if name in getattr(self.ours, "__all__", ()) and FACE.kinds.get(path) != REFUSED and path not in BORROWED:
+        if name in getattr(self.ours, "__all__", ()) and path not in BORROWED and (
+                FACE.kinds.get(path) not in (REFUSED, FOR_ARRAYS)):
             return getattr(self.ours, name)
         return copied_object(original, name)
 
@@ -146,7 +148,7 @@ MODULE_ATTRIBUTES = ("__file__", "__package__", "__path__", "__spec__")
 def is_ours(value: Any) -> bool:
     """Return whether a function of SciPy's is declared here, with operators of its own."""
     return (isinstance(value, FunctionType) and value in OF_NUMPY and value.__module__.startswith("scipy.")
-            and OF_NUMPY[value].__dict__["__wrapped__"].__class__ is not Borrowed)
+            and OF_NUMPY[value].__dict__["__wrapped__"].__class__ not in (Borrowed, ForArrays))
 
 
 def is_shared(value: Any) -> bool:
@@ -233,6 +235,57 @@ def borrow(family: str, names: str, *, constant: bool = False) -> None:
         if original is not None:
             BORROWED.add(path)
             FACE.declare(path, Borrowed(original), CONSTANT if constant else COMPOSITE)
+
+
+FOR_ARRAYS = "for arrays"
+"""The kind of functions that do not take Tensors: SciPy computes them in compiled code, or no test has tried them."""
+
+
+class ForArrays:
+    """The implementation of a function that only takes arrays."""
+
+    def __init__(self, path: str, original: Any) -> None:
+        self.path = path
+        self.__name__ = path.rpartition(".")[2]
+        self.__doc__ = original.__doc__
+        self.original = original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
+            raise DispatchTypeError(f"scipy.{self.path} does not take a Tensor\n"
+                                    "pass an array: tensor.detach().numpy(), or make an operator of the call: "
+                                    "pydispatch.library.custom_op")
+        return self.original(*args, **kwargs)
+
+
+def publish(family: str, namespace: dict[str, Any], own: Iterable[str] = ()) -> list[str]:
+    """Fill the module of a family with SciPy's public names, and return all of them.
+
+    They are the functions declared here, those that the module has by its `own` means, and SciPy's, for arrays.
+    """
+    library = FACE.original(family)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")         # of deprecated names
+        theirs = {name: getattr(library, name) for name in library.__all__ if name not in own}
+    for name, value in theirs.items():
+        path = f"{family}.{name}"
+        if path not in FACE.functions and isinstance(value, (FunctionType, BuiltinFunctionType, numpy.ufunc)):
+            declare_for_arrays(path, value)
+    ours = {path.removeprefix(f"{family}."): function.public for path, function in FACE.functions.items()
+            if path.rpartition(".")[0] == family}
+    passed_on = {name: value for name, value in theirs.items() if name not in ours and name not in namespace}
+    PASSED_ON[family] = tuple(passed_on)
+    namespace.update(ours | passed_on)
+    return sorted({*ours, *passed_on, *own})
+
+
+def declare_for_arrays(path: str, original: Any) -> None:
+    """Declare a function that only takes arrays, or another name of one that is declared."""
+    if original in OF_NUMPY and OF_NUMPY[original] in FACE.functions.values():
+        same = next(name for name, function in FACE.functions.items() if function is OF_NUMPY[original])
+        FACE.functions[path], FACE.kinds[path] = FACE.functions[same], FACE.kinds[same]
+    else:
+        FACE.declare(path, ForArrays(path, original), FOR_ARRAYS)
 
 
 class Borrowed:

@@ -20,6 +20,7 @@ from pydispatch._loading import only_public
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.operators.meta import dtype_of, shape_of
 from pydispatch.ops import ops
+from pydispatch.scipy.borrowed import publish
 from pydispatch.scipy.pack import FACE, SCIPY
 
 trigonometric, = SCIPY.operators("fft_trigonometric")
@@ -202,7 +203,5 @@ for _name in ("dct", "idct", "dst", "idst"):
     declare_trigonometric(_name)
 
 SCIPY.install("fft")
-globals().update({name.removeprefix("fft."): function.public for name, function in FACE.functions.items()
-                  if name.startswith("fft.")})
-__all__ = sorted(name.removeprefix("fft.") for name in FACE.functions if name.startswith("fft."))
+__all__ = publish("fft", globals())
 __dir__ = only_public(globals())

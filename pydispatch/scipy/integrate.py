@@ -46,10 +46,9 @@ from pydispatch.higher_order.scan import SCAN, slice_like, split
 from pydispatch.ops import ops
 from pydispatch.scipy import runge_kutta
 from pydispatch.scipy.batches import one_by_one
-from pydispatch.scipy.borrowed import borrow
+from pydispatch.scipy.borrowed import borrow, publish
 from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
 from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
-from pydispatch.scipy.pack import FACE
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["IntegrationWarning", "odeint", "quad"]
@@ -738,8 +737,4 @@ for _function, _operator in ((odeint, ODEINT), (quad, QUAD)):
     _operator.trust_rules()
     _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)
 borrow("integrate", "cumulative_simpson cumulative_trapezoid romb simpson trapezoid")
-OF_SAMPLES = {name.removeprefix("integrate."): function.public for name, function in FACE.functions.items()
-              if name.startswith("integrate.")}
-"""Integrals of samples."""
-globals().update(OF_SAMPLES)
-__all__ += sorted(OF_SAMPLES)
+__all__ = publish("integrate", globals(), __all__)

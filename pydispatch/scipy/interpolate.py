@@ -17,6 +17,7 @@ import numpy as np
 from pydispatch._loading import only_public
 from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.ops import ops
+from pydispatch.scipy.borrowed import publish
 from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.sparse.arrays import Structure
@@ -701,3 +702,4 @@ for cls in (PPoly, CubicHermiteSpline, PchipInterpolator, CubicSpline):
 register_pytree_node(BSpline, lambda spline: ((spline.t, spline.c), (spline.k, spline.extrapolate, spline.axis)),
                      lambda children, static: BSpline.construct_fast(*children, *static))
 SCIPY.install("interpolate")
+__all__ = publish("interpolate", globals(), __all__)

@@ -28,6 +28,7 @@ from pydispatch.operators.batching import batch_of_one
 from pydispatch.operators.calculus import PADDING
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
+from pydispatch.scipy.borrowed import publish
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
 
@@ -639,7 +640,5 @@ def map_coordinates(input: Any, coordinates: Any, output: Any = None, order: int
 
 
 SCIPY.install("ndimage")
-globals().update({name.removeprefix("ndimage."): function for name, function in FACE.functions.items()
-                  if name.startswith("ndimage.")})
-__all__ = sorted(name.removeprefix("ndimage.") for name in FACE.functions if name.startswith("ndimage."))
+__all__ = publish("ndimage", globals())
 __dir__ = only_public(globals())

@@ -34,6 +34,7 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.while_loop import WHILE
 from pydispatch.ops import ops
 from pydispatch.scipy import hybrid, quasi_newton
+from pydispatch.scipy.borrowed import publish
 from pydispatch.scipy.implicit import (
     DENSE_SIZE,
     LINEAR_SOLVE,
@@ -619,3 +620,4 @@ for _function, _operator in (
     (linear_solve, LINEAR_SOLVE), (root, ROOT), (minimize, MINIMIZE), (fixed_point, FIXED_POINT),
 ):
     _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)
+__all__ = publish("optimize", globals(), __all__)

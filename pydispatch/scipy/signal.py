@@ -23,7 +23,7 @@ from pydispatch.operators.calculus import MODES
 from pydispatch.operators.calculus import convolve_kernel as convolve_rows
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import borrow
+from pydispatch.scipy.borrowed import borrow, publish
 from pydispatch.scipy.checks import value_check
 from pydispatch.scipy.errors import ErrorsOf
 from pydispatch.scipy.pack import FACE, SCIPY
@@ -549,7 +549,5 @@ borrow("signal", """
 SCIPY.install("signal")
 if TYPE_CHECKING:       # type checkers cannot see what the next line defines
     from pydispatch._stubs.scipy_signal import *  # noqa: F403
-globals().update({name.removeprefix("signal."): function for name, function in FACE.functions.items()
-                  if name.startswith("signal.")})
-__all__ = sorted(name.removeprefix("signal.") for name in FACE.functions if name.startswith("signal."))
+__all__ = publish("signal", globals())
 __dir__ = only_public(globals())

@@ -3,10 +3,12 @@
 from importlib import import_module
 from types import SimpleNamespace
 
+from pydispatch.scipy.borrowed import FOR_ARRAYS
 from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON, SOLVERS
 from tests.numpy.page import KINDS_IN_ORDER
 from tests.pages import with_tables
 
+KINDS = (*KINDS_IN_ORDER, FOR_ARRAYS)
 OF_STRUCTURES = ("sparse", "interpolate")
 """Modules whose functions take or make structures of arrays, and so are not declared one by one."""
 WRITTEN_FOR = "1.17"
@@ -36,7 +38,7 @@ def table() -> list[str]:
     rows = ["| family | what it is | functions |", "|---|---|---|"]
     for family in FAMILIES:
         import_module(f"pydispatch.scipy.{family}")
-        kinds = {**{kind: within(family, kind) for kind in KINDS_IN_ORDER},
+        kinds = {**{kind: within(family, kind) for kind in KINDS},
                  "passed on": sorted(PASSED_ON.get(family, ()))}
         rows += [f"| `{family}` | {kind} | {listed(names)} |" for kind, names in kinds.items() if names]
     rows += [f"| `{module}` | written with operators | {listed(public(module))} |" for module in OF_STRUCTURES]

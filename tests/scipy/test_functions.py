@@ -57,7 +57,7 @@ def in_depth(calls: list[Any]) -> list[Any]:
 
 
 FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH)}.values())
-TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind != "refused"])
+TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind not in ("refused", "for arrays")])
 """The functions that take Tensors."""
 ELSEWHERE = {*[f"stats.{name}.{method}" for name, method in CALLS_OF_POINTS + CALLS_OF_PARAMETERS],
              *[f"spatial.distance.{name}" for name, _ in CALLS_OF_VECTORS]}

@@ -14,7 +14,7 @@ from pydispatch.operators.decompositions import eigh_jvp, eigh_vjp, meta_on_stac
 from pydispatch.ops import ops
 from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.functions import as_square
-from pydispatch.scipy.pack import FACE, PASSED_ON, SCIPY
+from pydispatch.scipy.pack import FACE, SCIPY
 
 cholesky, eigh_of, expm_direction, solve_triangular = SCIPY.operators(
     "linalg_cholesky", "linalg_eigh", "linalg_expm_direction", "linalg_solve_triangular")
@@ -192,6 +192,3 @@ def hankel(c: Any, r: Any = None) -> Any:
     r = ops.np.zeros_like(c) if r is None else ops.np.ravel(as_nonscalar(r))
     vector = ops.np.concatenate([c, ops.np.getitem(r, slice(1, None))])
     return ops.np.take(vector, np.arange(c.shape[0])[:, None] + np.arange(r.shape[0]))
-
-
-PASSED_ON["linalg"] = ("dft", "hadamard", "helmert", "hilbert", "invhilbert", "invpascal", "pascal")

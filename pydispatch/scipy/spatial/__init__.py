@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pydispatch._loading import only_public
 from pydispatch.scipy.borrowed import borrow as _borrow
-from pydispatch.scipy.pack import FACE as _FACE
+from pydispatch.scipy.borrowed import publish as _publish
 from pydispatch.scipy.spatial import distance  # noqa: F401
 
 _borrow("spatial", "distance_matrix minkowski_distance minkowski_distance_p")
-_FUNCTIONS = {name.removeprefix("spatial."): function.public for name, function in _FACE.functions.items()
-              if name.startswith("spatial.") and name.count(".") == 1}
-globals().update(_FUNCTIONS)
-__all__ = sorted([*_FUNCTIONS, "distance"])
+__all__ = _publish("spatial", globals(), ["distance"])
 __dir__ = only_public(globals())

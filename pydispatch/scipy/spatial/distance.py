@@ -16,7 +16,7 @@ from scipy.spatial import distance as scipys
 from pydispatch._loading import only_public
 from pydispatch.numpy.declare import as_nonscalar, known_values
 from pydispatch.ops import ops
-from pydispatch.scipy.borrowed import borrow
+from pydispatch.scipy.borrowed import borrow, publish
 from pydispatch.scipy.pack import FACE
 
 METRICS: dict[str, Callable[..., Any]] = {}
@@ -228,8 +228,5 @@ def as_matrix(vector: Any) -> Any:
 
 
 borrow("spatial.distance", "jensenshannon")
-_FUNCTIONS = {name.removeprefix("spatial.distance."): function.public for name, function in FACE.functions.items()
-              if name.startswith("spatial.distance.")}
-globals().update(_FUNCTIONS)
-__all__ = sorted(_FUNCTIONS)
+__all__ = publish("spatial.distance", globals())
 __dir__ = only_public(globals())

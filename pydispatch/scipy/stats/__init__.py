@@ -10,7 +10,7 @@ import pydispatch.scipy.linalg
 import pydispatch.scipy.special  # noqa: F401
 from pydispatch._loading import only_public
 from pydispatch.scipy.borrowed import borrow as _borrow
-from pydispatch.scipy.pack import FACE as _FACE
+from pydispatch.scipy.borrowed import publish as _publish
 from pydispatch.scipy.pack import SCIPY as _SCIPY
 from pydispatch.scipy.stats import closed_forms as _closed_forms
 from pydispatch.scipy.stats import vectors as _vectors
@@ -40,9 +40,8 @@ _borrow("stats", """
     tstd tvar variation wasserstein_distance yeojohnson_llf zmap zscore
     false_discovery_control quantile theilslopes spearmanr kendalltau
 """)
-_FUNCTIONS = {name.removeprefix("stats."): function.public for name, function in _FACE.functions.items()
-              if name.startswith("stats.") and name.count(".") == 1}
-globals().update(_public_names(), **_FUNCTIONS)
+_DISTRIBUTIONS = _public_names()
+globals().update(_DISTRIBUTIONS)
 _SCIPY.install("stats")
-__all__ = sorted([name for name, value in globals().items() if isinstance(value, _Methods)] + [*_FUNCTIONS])
+__all__ = _publish("stats", globals(), _DISTRIBUTIONS)
 __dir__ = only_public(globals())
