@@ -12,6 +12,7 @@ Code that needs values, such as a branch that depends on an element, raises the 
 # tests: tests/scipy/test_borrowed.py
 from __future__ import annotations
 
+import ast
 import builtins
 import inspect
 import warnings
@@ -129,8 +130,8 @@ def copy_of(name: str) -> ModuleType | None:
         return COPIES.get(name)
     copy = COPIES[name] = ModuleType(name, original.__doc__)
     copy.__dict__.update({key: value for key, value in vars(original).items() if key in MODULE_ATTRIBUTES},
-                         __builtins__={**vars(builtins), "__import__": import_for_copy})
-    code: Any = spec.loader.get_code(name)
+                         __builtins__={**vars(builtins), "__import__": import_for_copy, "as_float": as_float})
+    code: Any = with_floats(spec.loader, name) if name in CALLS_FLOAT else spec.loader.get_code(name)
     try:
         Context().run(exec, code, copy.__dict__)    # its constants belong to no transform that is active now
     except BaseException:
@@ -140,6 +141,32 @@ def copy_of(name: str) -> ModuleType | None:
     copy.__dict__.update({key: OF_NUMPY[value].public for key, value in vars(original).items() if is_ours(value)})
     copy.__dict__.update(REPLACED.get(name, {}))
     return copy
+
+
+CALLS_FLOAT = ("scipy.signal._filter_design", "scipy.signal._waveforms")
+"""Modules that convert arguments to Python's numbers, where Tensors stay Tensors."""
+
+
+class FloatCalls(ast.NodeTransformer):
+    """Replaces calls of `float` in a module by calls of `as_float`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "float":
+            node.func.id = "as_float"
+        return node
+
+
+def with_floats(loader: SourceFileLoader, name: str) -> Any:
+    """Compile a module whose calls of `float` take Tensors."""
+    return compile(FloatCalls().visit(ast.parse(loader.get_source(name) or "")), loader.path, "exec")
+
+
+def as_float(value: Any = 0.0) -> Any:
+    """Convert a value like `float`, but a Tensor to one of floating-point numbers."""
+    if not isinstance(value, Tensor):
+        return float(value)
+    return value if value.dtype.kind == "f" else value.astype(float)
 
 
 MODULE_ATTRIBUTES = ("__file__", "__package__", "__path__", "__spec__")

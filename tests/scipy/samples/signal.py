@@ -97,3 +97,19 @@ DISCRETE = (*[0.3 * each for each in SYSTEM], 1.0)
 for name in ("dimpulse", "dstep"):
     sample(f"signal.{name}", DISCRETE, n=4, smooth=True, has_shape=False, tolerance=1e-10)
 sample("signal.dlsim", DISCRETE, SIGNAL, smooth=True, has_shape=False, tolerance=1e-10)
+EDGE, EDGES = np.array(0.3), np.array([0.2, 0.45])
+for name in ("butter", "bessel"):
+    sample(f"signal.{name}", 3, EDGE, smooth=True, has_shape=False, tolerance=1e-10)
+    sample(f"signal.{name}", 2, EDGES, "bandpass", output="zpk", smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.cheby1", 3, 1.0, EDGE, smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.cheby2", 3, 20.0, EDGE, smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.ellip", 3, 1.0, 20.0, EDGE, smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.iirfilter", 2, EDGES, btype="bandstop", smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.gammatone", np.array(440.0), "fir", fs=16000, has_shape=False, smooth=True, tolerance=1e-9)
+for name in ("lp2lp", "lp2hp"):
+    sample(f"signal.{name}", NUMERATOR, DENOMINATOR, np.array(2.0), smooth=True, has_shape=False, tolerance=1e-10)
+for name in ("lp2hp_zpk", "lp2bp_zpk", "lp2bs_zpk"):
+    sample(f"signal.{name}", between(-2, 2, 2), between(1, 3, 3), 1.5, np.array(2.0), smooth=True, has_shape=False,
+           tolerance=1e-10)
+sample("signal.chirp", between(0, 1, 6), np.array(3.0), 1.0, np.array(6.0), smooth=True, has_shape=False,
+       tolerance=1e-10)
