@@ -37,6 +37,7 @@ from tests.scipy.samples import SAMPLES
 from tests.scipy.test_distributions import CALLS as CALLS_OF_POINTS
 from tests.scipy.test_distributions import CALLS_OF_PARAMETERS
 from tests.scipy.test_spatial import CALLS as CALLS_OF_VECTORS
+from tests.scipy.test_statistics import CALLS as CALLS_OF_TESTS
 from tests.together import together
 
 load_all("scipy")
@@ -60,8 +61,9 @@ FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH)}.val
 TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind not in ("refused", "for arrays")])
 """The functions that take Tensors."""
 ELSEWHERE = {*[f"stats.{name}.{method}" for name, method in CALLS_OF_POINTS + CALLS_OF_PARAMETERS],
-             *[f"spatial.distance.{name}" for name, _ in CALLS_OF_VECTORS]}
-"""Those that `test_distributions` and `test_spatial` call."""
+             *[f"spatial.distance.{name}" for name, _ in CALLS_OF_VECTORS],
+             *[f"stats.{name}" for name, _, _ in CALLS_OF_TESTS]}
+"""Those that `test_distributions`, `test_spatial` and `test_statistics` call."""
 
 
 def ours(name: str) -> Callable[..., Any]:

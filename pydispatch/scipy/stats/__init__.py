@@ -38,7 +38,8 @@ _borrow("stats", """
     jarque_bera kstat kstatvar kurtosis kurtosistest levene linregress lmoment median_abs_deviation moment normaltest
     pmean pointbiserialr power_divergence scoreatpercentile sem skew tmax tmean tmin trim_mean tsem
     tstd tvar variation wasserstein_distance yeojohnson_llf zmap zscore
-    false_discovery_control quantile theilslopes spearmanr kendalltau
+    false_discovery_control quantile theilslopes spearmanr kendalltau alexandergovern chi2_contingency pearsonr
+    skewtest ttest_1samp ttest_ind ttest_rel
 """)
 _DISTRIBUTIONS = _public_names()
 globals().update(_DISTRIBUTIONS)
