@@ -545,7 +545,8 @@ borrow("signal", """
     kaiser_atten lsim cont2discrete gauss_spline normalize lp2lp_zpk tf2ss hilbert hilbert2 envelope resample czt
     zoom_fft wiener deconvolve group_delay spectrogram stft firwin firwin2 kaiser_beta impulse step dlsim dstep dimpulse
     bode freqresp dbode dfreqresp cspline1d qspline1d sos2tf zpk2ss bessel butter cheby1
-    cheby2 chirp ellip gammatone iirfilter lp2bp_zpk lp2bs_zpk lp2hp lp2hp_zpk lp2lp
+    cheby2 chirp detrend ellip gammatone iirfilter lp2bp_zpk lp2bs_zpk lp2hp lp2hp_zpk lp2lp
+    savgol_coeffs savgol_filter
 """)
 SCIPY.install("signal")
 if TYPE_CHECKING:       # type checkers cannot see what the next line defines

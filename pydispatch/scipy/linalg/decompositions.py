@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from pydispatch.numpy import linalg as numpys
-from pydispatch.numpy.declare import as_nonscalar
+from pydispatch.numpy.declare import as_nonscalar, known_values
 from pydispatch.operators.decompositions import eigh_jvp, eigh_vjp, meta_on_stacks
 from pydispatch.ops import ops
 from pydispatch.scipy.linalg import arguments
@@ -157,6 +157,18 @@ def pinvh(a: Any, atol: Any = None, rtol: Any = None, lower: bool = True, return
     refuse_options("pinvh", atol=atol, return_rank=return_rank)
     a = hermitian(as_square("pinvh", a), lower)
     return ops.np.linalg_pinv(a, max(a.shape[-2:]) * np.finfo(a.dtype).eps if rtol is None else rtol, True)
+
+
+@FACE.array_function("linalg")
+def lstsq(a: Any, b: Any, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False,
+          check_finite: bool = True, lapack_driver: Any = None) -> Any:
+    """Solve by least squares. Return the solution, the residuals, the rank and the singular values."""
+    a, b = as_nonscalar(a), as_nonscalar(b)
+    x, residuals, rank, values = numpys.lstsq(a, b, np.finfo(a.dtype).eps if cond is None else cond)
+    known = known_values(rank)
+    if b.ndim == 1 and residuals.shape == (1,):
+        residuals = ops.np.getitem(residuals, 0)
+    return x, residuals, rank if known is None else int(known), values
 
 
 @FACE.array_function("linalg")

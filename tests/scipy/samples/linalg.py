@@ -127,3 +127,5 @@ sample("linalg.expm_cond", SQUARE / 4, smooth=True, has_shape=False, tolerance=R
 sample("linalg.diagsvd", between(1, 3, 3), 3, 4, smooth=True)
 sample("linalg.subspace_angles", TALL[:, :1], TALL[:, 1:2], smooth=True, has_shape=False, tolerance=ROUNDED)
 sample("linalg.orth", TALL[:, :1], smooth=True, has_shape=False, tolerance=ROUNDED)
+sample("linalg.lstsq", TALL, between(-2, 2, 4), smooth=True, batches=False, has_shape=False, tolerance=ROUNDED)
+sample("linalg.lstsq", TALL, between(-2, 2, 4, 2), smooth=True, batches=False, has_shape=False, tolerance=ROUNDED)

@@ -113,3 +113,7 @@ for name in ("lp2hp_zpk", "lp2bp_zpk", "lp2bs_zpk"):
            tolerance=1e-10)
 sample("signal.chirp", between(0, 1, 6), np.array(3.0), 1.0, np.array(6.0), smooth=True, has_shape=False,
        tolerance=1e-10)
+for kind in ("linear", "constant"):
+    sample("signal.detrend", SIGNAL, type=kind, smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.savgol_filter", SIGNAL, 5, 2, smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.savgol_coeffs", 5, 2, 1, np.array(0.5), smooth=True, has_shape=False, tolerance=1e-10)
