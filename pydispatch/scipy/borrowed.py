@@ -131,7 +131,7 @@ def copy_of(name: str) -> ModuleType | None:
     copy = COPIES[name] = ModuleType(name, original.__doc__)
     copy.__dict__.update({key: value for key, value in vars(original).items() if key in MODULE_ATTRIBUTES},
                          __builtins__={**vars(builtins), "__import__": import_for_copy, "as_float": as_float})
-    code: Any = with_floats(spec.loader, name) if name in CALLS_FLOAT else spec.loader.get_code(name)
+    code: Any = rewritten(spec.loader, name) if name in REWRITTEN else spec.loader.get_code(name)
     try:
         Context().run(exec, code, copy.__dict__)    # its constants belong to no transform that is active now
     except BaseException:
@@ -143,12 +143,12 @@ def copy_of(name: str) -> ModuleType | None:
     return copy
 
 
-CALLS_FLOAT = ("scipy.signal._filter_design", "scipy.signal._waveforms")
-"""Modules that convert arguments to Python's numbers, where Tensors stay Tensors."""
+REWRITTEN = ("scipy.signal._filter_design", "scipy.signal._short_time_fft", "scipy.signal._waveforms")
+"""Modules that call `float`, or make their arrays read-only."""
 
 
-class FloatCalls(ast.NodeTransformer):
-    """Replaces calls of `float` in a module by calls of `as_float`."""
+class ForTensors(ast.NodeTransformer):
+    """Replaces calls of `float` in a module by those of `as_float`, and removes calls of `array.setflags`."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -156,10 +156,16 @@ class FloatCalls(ast.NodeTransformer):
             node.func.id = "as_float"
         return node
 
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "setflags":
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
 
-def with_floats(loader: SourceFileLoader, name: str) -> Any:
-    """Compile a module whose calls of `float` take Tensors."""
-    return compile(FloatCalls().visit(ast.parse(loader.get_source(name) or "")), loader.path, "exec")
+
+def rewritten(loader: SourceFileLoader, name: str) -> Any:
+    """Compile a module for Tensors."""
+    return compile(ForTensors().visit(ast.parse(loader.get_source(name) or "")), loader.path, "exec")
 
 
 def as_float(value: Any = 0.0) -> Any:

@@ -546,7 +546,7 @@ borrow("signal", """
     zoom_fft wiener deconvolve group_delay spectrogram stft firwin firwin2 kaiser_beta impulse step dlsim dstep dimpulse
     bode freqresp dbode dfreqresp cspline1d qspline1d sos2tf zpk2ss bessel butter cheby1
     cheby2 chirp detrend ellip gammatone iirfilter lp2bp_zpk lp2bs_zpk lp2hp lp2hp_zpk lp2lp
-    savgol_coeffs savgol_filter
+    savgol_coeffs savgol_filter coherence csd istft periodogram welch
 """)
 SCIPY.install("signal")
 if TYPE_CHECKING:       # type checkers cannot see what the next line defines

@@ -117,3 +117,9 @@ for kind in ("linear", "constant"):
     sample("signal.detrend", SIGNAL, type=kind, smooth=True, has_shape=False, tolerance=1e-10)
 sample("signal.savgol_filter", SIGNAL, 5, 2, smooth=True, has_shape=False, tolerance=1e-10)
 sample("signal.savgol_coeffs", 5, 2, 1, np.array(0.5), smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.periodogram", SIGNAL, smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.welch", LONG, nperseg=8, smooth=True, has_shape=False, tolerance=1e-10)
+for name in ("csd", "coherence"):
+    sample(f"signal.{name}", LONG, LONG[::-1] ** 2, nperseg=8, smooth=True, has_shape=False, tolerance=1e-10)
+sample("signal.istft", np.outer(between(1, 2, 5), between(1, 2, 6)) * (1 + 0.5j), nperseg=8, smooth=True,
+       has_shape=False, tolerance=1e-10)
