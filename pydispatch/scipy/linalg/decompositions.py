@@ -14,6 +14,7 @@ from pydispatch.operators.decompositions import eigh_jvp, eigh_vjp, meta_on_stac
 from pydispatch.ops import ops
 from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.functions import as_square
+from pydispatch.scipy.linalg.structured import toeplitz
 from pydispatch.scipy.pack import FACE, SCIPY
 
 cholesky, eigh_of, expm_direction, solve_triangular = SCIPY.operators(
@@ -177,14 +178,18 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, chec
     return numpys.norm(as_nonscalar(a), ord, axis, keepdims)
 
 
+def in_double(x: Any) -> Any:
+    """Convert an array to double precision, in which SciPy computes some results."""
+    return ops.np.astype(x, np.result_type(x.dtype, np.float64), copy=False)
+
+
 # --- matrices made of others -----------------------------------------------------------------------------------------
 
 
 @FACE.array_function("linalg")
 def expm_frechet(A: Any, E: Any, method: Any = None, compute_expm: bool = True, check_finite: bool = True) -> Any:
     """Compute the exponential of a matrix, and its derivative along a direction, in double precision."""
-    A, E = [ops.np.astype(x, np.result_type(x.dtype, np.float64), copy=False)
-            for x in (as_square("expm_frechet", A), as_square("expm_frechet", E))]
+    A, E = in_double(as_square("expm_frechet", A)), in_double(as_square("expm_frechet", E))
     along = expm_direction(A, E)
     return (ops.scipy.linalg_expm(A), along) if compute_expm else along
 
@@ -204,3 +209,46 @@ def hankel(c: Any, r: Any = None) -> Any:
     r = ops.np.zeros_like(c) if r is None else ops.np.ravel(as_nonscalar(r))
     vector = ops.np.concatenate([c, ops.np.getitem(r, slice(1, None))])
     return ops.np.take(vector, np.arange(c.shape[0])[:, None] + np.arange(r.shape[0]))
+
+
+# --- equations with structured matrices ------------------------------------------------------------------------------
+
+
+@FACE.array_function("linalg")
+def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
+    """Solve a x + x a^H = q."""
+    a = as_square("solve_continuous_lyapunov", a)
+    return ops.scipy.linalg_solve_sylvester(a, ops.np.conjugate(a).mT, as_square("solve_continuous_lyapunov", q))
+
+
+def column_and_row(c_or_cr: Any) -> tuple[Any, Any]:
+    """Return the first column and row of a Toeplitz matrix, whose row is the conjugate of the column by default."""
+    column, row = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+    column = in_double(ops.np.ravel(as_nonscalar(column)))
+    return column, ops.np.conjugate(column) if row is None else in_double(ops.np.ravel(as_nonscalar(row)))
+
+
+@FACE.array_function("linalg")
+def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
+    """Solve a system with a Toeplitz matrix. For Tensors, by the full matrix."""
+    return ops.np.linalg_solve(toeplitz(*column_and_row(c_or_cr)), in_double(as_nonscalar(b)))
+
+
+@FACE.array_function("linalg")
+def matmul_toeplitz(c_or_cr: Any, x: Any, check_finite: bool = False, workers: Any = None) -> Any:
+    """Multiply by a Toeplitz matrix. For Tensors, by the full matrix."""
+    return ops.np.matmul(toeplitz(*column_and_row(c_or_cr)), in_double(as_nonscalar(x)))
+
+
+@FACE.array_function("linalg")
+def eigvalsh_tridiagonal(d: Any, e: Any, select: str = "a", select_range: Any = None, check_finite: bool = True,
+                         tol: float = 0.0, lapack_driver: str = "auto") -> Any:
+    """Compute eigenvalues of a real symmetric tridiagonal matrix. For Tensors, by the full matrix."""
+    refuse_options("eigvalsh_tridiagonal", select=select == "v")
+    d, e = as_nonscalar(d), as_nonscalar(e)
+    n = d.shape[-1]
+    above = ops.np.multiply(ops.np.expand_dims(e, -1), np.eye(n - 1, n, 1, dtype=d.dtype))
+    half = ops.np.concatenate([above, ops.np.zeros_like(d, shape=(1, n))])
+    full = ops.np.add(ops.np.multiply(d, np.eye(n, dtype=d.dtype)), ops.np.add(half, ops.np.transpose(half)))
+    values = eigh_of(full, True, bool(check_finite))[0]
+    return values if select == "a" else ops.np.getitem(values, slice(select_range[0], select_range[1] + 1))

@@ -129,3 +129,12 @@ sample("linalg.subspace_angles", TALL[:, :1], TALL[:, 1:2], smooth=True, has_sha
 sample("linalg.orth", TALL[:, :1], smooth=True, has_shape=False, tolerance=ROUNDED)
 sample("linalg.lstsq", TALL, between(-2, 2, 4), smooth=True, batches=False, has_shape=False, tolerance=ROUNDED)
 sample("linalg.lstsq", TALL, between(-2, 2, 4, 2), smooth=True, batches=False, has_shape=False, tolerance=ROUNDED)
+for name in ("solve_continuous_lyapunov", "solve_lyapunov"):
+    sample(f"linalg.{name}", SQUARE, SYMMETRIC, smooth=True, tolerance=1e-10)
+COLUMN = np.array([5.0, 1.0, -0.5, 0.3])
+for name in ("solve_toeplitz", "matmul_toeplitz"):
+    sample(f"linalg.{name}", COLUMN, between(-2, 2, 4), smooth=True, tolerance=1e-10)
+    sample(f"linalg.{name}", (COLUMN, COLUMN[::-1] * 0.5), between(-2, 2, 4, 2), smooth=True, tolerance=1e-10)
+sample("linalg.eigvalsh_tridiagonal", np.array([1.0, 3.0, 6.0]), np.array([0.5, 0.7]), smooth=True, tolerance=1e-10)
+sample("linalg.eigvalsh_tridiagonal", np.array([1.0, 3.0, 6.0]), np.array([0.5, 0.7]), select="i", select_range=(0, 1),
+       smooth=True, tolerance=1e-10)
