@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
+from threading import RLock
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -30,13 +31,14 @@ from pydispatch import _core
 from pydispatch._core import Tensor, Vmap, is_array
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
-from pydispatch.numpy.declare import COMPOSITE, CONSTANT, OF_NUMPY, REFUSED
+from pydispatch.numpy.declare import COMPOSITE, OF_NUMPY, REFUSED
 from pydispatch.scipy.batches import by_example
 from pydispatch.scipy.pack import FACE, PASSED_ON
 from pydispatch.tree import tree_leaves
 
 COPIES: dict[str, ModuleType] = {}
-"""The copies of modules, by name."""
+"""The copies of modules, by name. One that a thread makes is there before it is whole: `making_copies` guards them."""
+making_copies = RLock()
 
 FACES: dict[str, ModuleType] = {}
 """What a copy sees in place of public modules, by name."""
@@ -118,16 +120,18 @@ def copied_object(original: Any, name: str) -> Any:
 
 def copy_of(name: str) -> ModuleType | None:
     """Return the copy of a module, or None if it is not written in Python."""
-    if name in COPIES:
-        return COPIES[name]
-    package = name.rpartition(".")[0]
-    if is_private(package):
-        copy_of(package)        # its modules may import one another through it, as when SciPy was imported
+    with making_copies:
+        if name not in COPIES and is_private(package := name.rpartition(".")[0]):
+            copy_of(package)    # its modules may import one another through it, as when SciPy was imported
+        return COPIES[name] if name in COPIES else new_copy(name)
+
+
+def new_copy(name: str) -> ModuleType | None:
+    """Run the code of a module once more, if it is written in Python."""
     original = import_module(name)
     spec = original.__spec__
-    if name in COPIES or spec is None or not isinstance(spec.loader, SourceFileLoader) or (
-            name in OF_NO_ARRAYS):
-        return COPIES.get(name)
+    if spec is None or not isinstance(spec.loader, SourceFileLoader) or name in OF_NO_ARRAYS:
+        return None
     copy = COPIES[name] = ModuleType(name, original.__doc__)
     copy.__dict__.update({key: value for key, value in vars(original).items() if key in MODULE_ATTRIBUTES},
                          __builtins__={**vars(builtins), "__import__": import_for_copy, "as_float": as_float})
@@ -260,14 +264,14 @@ BORROWED: set[str] = set()
 """The functions that run SciPy's code, by their names in SciPy."""
 
 
-def borrow(family: str, names: str, *, constant: bool = False) -> None:
+def borrow(family: str, names: str) -> None:
     """Declare functions of a family that run SciPy's code. Names that the installed SciPy lacks are left out."""
     for name in names.split():
         path = f"{family}.{name}"
         original = FACE.original(path)
         if original is not None:
             BORROWED.add(path)
-            FACE.declare(path, Borrowed(original), CONSTANT if constant else COMPOSITE)
+            FACE.declare(path, Borrowed(original), COMPOSITE)
 
 
 FOR_ARRAYS = "for arrays"
