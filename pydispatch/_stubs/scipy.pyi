@@ -24,9 +24,9 @@ class _linalg_det(Packet):  # type: ignore[misc]
 
 class _linalg_eigh(Packet):  # type: ignore[misc]
     @overload
-    def __call__(self, a: _Array, lower: bool, check_finite: bool) -> tuple[_Array, _Array]: ...
+    def __call__(self, a: _Array, lower: bool = ..., check_finite: bool = ...) -> tuple[_Array, _Array]: ...
     @overload
-    def __call__(self, a: _Value, lower: bool, check_finite: bool) -> Any: ...
+    def __call__(self, a: _Value, lower: bool = ..., check_finite: bool = ...) -> Any: ...
 
 class _linalg_expm(Packet):  # type: ignore[misc]
     @overload
@@ -49,16 +49,6 @@ class _linalg_solve(Packet):  # type: ignore[misc]
     def __call__(self, a: _Raw, b: _Raw, check_finite: bool = ...) -> NDArray[Any]: ...
     @overload
     def __call__(self, a: _Value, b: _Value, check_finite: bool = ...) -> Any: ...
-
-class _linalg_solve_banded(Packet):  # type: ignore[misc]
-    @overload
-    def __call__(self, ab: Tensor, b: _Value, lower: int, check_finite: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, ab: _Value, b: Tensor, lower: int, check_finite: bool = ...) -> Tensor: ...
-    @overload
-    def __call__(self, ab: _Raw, b: _Raw, lower: int, check_finite: bool = ...) -> NDArray[Any]: ...
-    @overload
-    def __call__(self, ab: _Value, b: _Value, lower: int, check_finite: bool = ...) -> Any: ...
 
 class _linalg_solve_sylvester(Packet):  # type: ignore[misc]
     @overload
@@ -298,7 +288,7 @@ class Operators:
     linalg_lu_of_matrix: Packet
     linalg_row_exchanges: Packet
     linalg_solve: _linalg_solve
-    linalg_solve_banded: _linalg_solve_banded
+    linalg_solve_of_bands: Packet
     linalg_solve_sylvester: _linalg_solve_sylvester
     linalg_solve_triangular: _linalg_solve_triangular
     linalg_sqrtm: _linalg_expm

@@ -16,7 +16,7 @@ from pydispatch.scipy.linalg import arguments
 from pydispatch.scipy.linalg.triangular import cholesky
 from pydispatch.scipy.pack import FACE, SCIPY
 
-banded, = SCIPY.operators("linalg_solve_banded")
+banded, = SCIPY.operators("linalg_solve_of_bands")
 
 
 def check_banded(name: str, ab: tuple[int, ...], b: tuple[int, ...], lower: int) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ def banded_batch(op, info, in_dims, ab, b, *options):
 
 
 SCIPY.declare(
-    "linalg_solve_banded", "Tensor ab, Tensor b, int lower, bool check_finite=True", banded_kernel, banded_meta,
+    "linalg_solve_of_bands", "Tensor ab, Tensor b, int lower, bool check_finite=True", banded_kernel, banded_meta,
     tags=("linalg",), vjp=Joint(banded_vjp), vmap=banded_batch, jvp=(
         lambda t, ab, result, lower: ops.np.negative(banded(ab, product(t, result, lower), lower, check_finite=False)),
         lambda t, ab, lower: banded(ab, t, lower, check_finite=False)))
@@ -101,8 +101,8 @@ def solve_banded(l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, over
         raise ValueError(f"linalg.solve_banded: l_and_u is {(lower, upper)}, but ab has {ab.shape[-2]} diagonals, "
                          f"expected {lower + upper + 1}")
     if b.ndim < 2:
-        return arguments.of_column(lambda b: ops.scipy.linalg_solve_banded(ab, b, lower, check_finite=check_finite), b)
-    return ops.scipy.linalg_solve_banded(ab, b, lower, check_finite=check_finite)
+        return arguments.of_column(lambda b: banded(ab, b, lower, check_finite=check_finite), b)
+    return banded(ab, b, lower, check_finite=check_finite)
 
 
 def both_triangles(ab, lower):

@@ -32,7 +32,7 @@ def refuse_options(name: str, **options: Any) -> None:
 # --- eigenvalues -----------------------------------------------------------------------------------------------------
 
 
-def eigh_kernel(a: Any, lower: bool, check_finite: bool) -> Any:
+def eigh_kernel(a: Any, lower: bool = True, check_finite: bool = True) -> Any:
     arguments.check_square("eigh", a.shape)
     if check_finite:
         arguments.check_finite_values("eigh", a)
@@ -42,8 +42,8 @@ def eigh_kernel(a: Any, lower: bool, check_finite: bool) -> Any:
     return arguments.over_stack(lambda a: linalg.eigh(a, lower=lower, check_finite=False), "eigh")(a)
 
 
-SCIPY.declare("linalg_eigh", "Tensor a, bool lower, bool check_finite", eigh_kernel, meta_on_stacks(eigh_kernel),
-              returns="(Tensor, Tensor)", tags=("linalg",), vjp=eigh_vjp, jvp=eigh_jvp,
+SCIPY.declare("linalg_eigh", "Tensor a, bool lower=True, bool check_finite=True", eigh_kernel,
+              meta_on_stacks(eigh_kernel), returns="(Tensor, Tensor)", tags=("linalg",), vjp=eigh_vjp, jvp=eigh_jvp,
               vmap=arguments.matrices_batch("eigh"))
 
 
