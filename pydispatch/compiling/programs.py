@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,15 +53,29 @@ Layouts = tuple[tuple[int, ...] | None, ...]
 
 
 class GarbageKept:
-    """Disables Python's garbage collector, which would go through the graph and the steps again and again."""
+    """Disables Python's garbage collector, which would go through the graph and the steps again and again.
+
+    Threads that compile at the same time share the state: the last one to end puts it back.
+    """
+
+    lock = Lock()
+    n_inside = 0
+    was_enabled = False
 
     def __enter__(self) -> None:
-        self._was_enabled = gc.isenabled()
-        gc.disable()
+        cls = GarbageKept
+        with cls.lock:
+            if not cls.n_inside:
+                cls.was_enabled = gc.isenabled()
+                gc.disable()
+            cls.n_inside += 1
 
     def __exit__(self, *_: Any) -> None:
-        if self._was_enabled:
-            gc.enable()
+        cls = GarbageKept
+        with cls.lock:
+            cls.n_inside -= 1
+            if not cls.n_inside and cls.was_enabled:
+                gc.enable()
 
 
 class ChosenCompiler(NamedTuple):

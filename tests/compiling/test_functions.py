@@ -21,6 +21,7 @@ import pydispatch.numpy as face
 from pydispatch import Tensor, _core, compile, default_backend, func, ops
 from pydispatch.backends import MetaArray
 from pydispatch.compiling import CacheInfo
+from pydispatch.compiling.programs import GarbageKept
 from pydispatch.exceptions import (
     CompilationError,
     DataDependentError,
@@ -1229,3 +1230,20 @@ def test_inputs_that_share_memory_are_not_overwritten(seed):
     for name, array in given.items():
         apart = not any(np.shares_memory(array, other) for key, other in given.items() if key != name)
         assert (results[name] is array) == (apart and array.flags.writeable)
+
+
+def test_the_garbage_collector_is_put_back_by_the_last_of_several_compilations() -> None:
+    assert gc.isenabled()
+    with GarbageKept():
+        inner = GarbageKept()
+        inner.__enter__()
+    assert not gc.isenabled()       # another thread still compiles
+    inner.__exit__()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with GarbageKept():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
