@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from inspect import signature
 from types import MethodType
@@ -41,7 +42,22 @@ def _convert(tensor: Tensor) -> np.ndarray[Any, Any]:
     """Return the array under a Tensor for code that may write to it, read-only if a gradient may follow it."""
     tensor = in_place_of(tensor)
     array = _array_for(tensor, AS_ARRAY)
-    return array if _core.may_be_written(tensor) else read_only(array)
+    array = array if _core.may_be_written(tensor) else read_only(array)
+    observers: list[Any] = [each for each in (getattr(tensor, "interpreter", None), *_core.active_modes())
+                            if hasattr(each, "on_given_out")]
+    if observers:
+        array = np.asarray(_Shared(array))
+        for each in observers:
+            each.on_given_out(tensor, weakref.ref(array))
+    return array
+
+
+class _Shared:
+    """The memory of an array for another one, which all views of that other one keep alive."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+        self.__array_interface__ = array.__array_interface__
 
 
 def in_place_of(tensor: Tensor) -> Tensor:
@@ -73,10 +89,6 @@ def _array_for(tensor: Tensor, use: str) -> np.ndarray[Any, Any]:
 def _bottom_for(tensor: Tensor, use: str) -> Any:
     """Return the array under all interpreters, for a conversion that the tape, the transforms and the modes allow."""
     _core.refuse_conversion(tensor, use)
-    if type(tensor) is _core.PythonWrapper and use == AS_ARRAY:
-        note = getattr(tensor.interpreter, "on_conversion", None)
-        if note is not None:
-            note(tensor)
     known = values_in_modes(tensor, use)
     if known is not None:
         return known

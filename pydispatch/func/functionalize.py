@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -195,11 +196,10 @@ class Functionalize(PythonInterpreter):
         view: storages.View = wrapper.note
         return view
 
-    def on_conversion(self, wrapper: PythonWrapper) -> None:
-        """Refuse writes from now on to memory of which NumPy has an array, since that would not see them."""
-        self.view_of(wrapper).storage.obstacle = (
-            f"NumPy has an array of its values, made at {caller_site()}, which does not see what is written here. "
-            "Convert a copy: numpy.asarray(x.copy())")
+    def on_given_out(self, tensor: Tensor, reference: weakref.ref[Any]) -> None:
+        """Note an array that NumPy has of a value: it would not see a write, which is refused while it is alive."""
+        if type(tensor) is PythonWrapper and tensor.interpreter is self:
+            self.view_of(tensor).storage.given_out.append((reference, caller_site()))
 
     def below(self, value: Any) -> Any:
         """Replace each value of this interpreter in an argument by the value below."""
@@ -367,6 +367,10 @@ class Functionalize(PythonInterpreter):
                 "pass it as an argument, or write to a copy made inside: ops.np.copy(array)"
             )
         view = self.view_of(target)
+        for reference, site in view.storage.given_out:
+            if reference() is not None:
+                raise FunctionalizationError(f"{what} cannot be written to: NumPy has an array of it, made at {site}, "
+                                             "which would not see it\nconvert a copy: numpy.asarray(x.copy())")
         if view.storage.obstacle:
             raise FunctionalizationError(f"{what} cannot be written to: {view.storage.obstacle}\n"
                                          "use copies instead of views: array.copy()")

@@ -185,7 +185,7 @@ class Storage:
     cannot be written to. With `copies`, no value may share memory with another one.
     """
 
-    __slots__ = ("base", "copies", "generation", "obstacle", "parts", "pending", "written_inputs")
+    __slots__ = ("base", "copies", "generation", "given_out", "obstacle", "parts", "pending", "written_inputs")
 
     def __init__(
         self, base: Any, *, copies: bool, parts: Sequence[tuple[Any, Any]] = (), obstacle: str | None = None
@@ -196,6 +196,7 @@ class Storage:
         self.obstacle = obstacle
         self.pending: list[tuple[tuple[ViewStep, ...], Any]] = []
         self.generation = 0
+        self.given_out: list[tuple[Any, str]] = []      # weak references to arrays of NumPy, and where they were made
         self.written_inputs: dict[int, None] = {}
 
     def write(self, steps: tuple[ViewStep, ...], value: Any) -> None:

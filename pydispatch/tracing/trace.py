@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -49,7 +50,7 @@ from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.schema.fitting import signature_of
 from pydispatch.subclasses import flatten, is_traceable_wrapper
-from pydispatch.tensor import AS_ARRAY, read_only
+from pydispatch.tensor import read_only
 from pydispatch.tracing.arguments import naming_the_call, written_arrays
 from pydispatch.tracing.effects import OperatorEffects, effects_of, makes_other_numbers
 from pydispatch.tracing.fake import FakeMode, FakeTensor
@@ -340,7 +341,8 @@ class TraceMode(DispatchMode):
         self._values: dict[Node, Any] = {}      # of constants, as far as they were needed: up to `_last_run`
         self._last_run: Node | None = None
         self._overwritten: set[int] = set()     # ids of owners of memory to which unknown values were written
-        self._given_out: dict[int, tuple[Any, str]] = {}    # by id: owners of memory of which NumPy has an array
+        # by id: owners of memory, and weak references to the arrays that NumPy has of it, and where they were made
+        self._given_out: dict[int, tuple[Any, list[tuple[Any, str]]]] = {}
         self._made: set[int] = set()            # ids of owners of memory that operators have made
         self._subclass_nodes: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
         self._hidden: dict[int, str] = {}       # by the id of an array: the placeholder that holds it
@@ -450,10 +452,12 @@ class TraceMode(DispatchMode):
         """
         if not self._is_known(tensor):
             raise self._data_dependent(what, tensor)
-        if what == AS_ARRAY:
-            owner = _owner(bottom_of(tensor))
-            self._given_out[id(owner)] = owner, caller_site()
         return self._computed(tensor, what) if isinstance(bottom_of(tensor), Shell) else None
+
+    def on_given_out(self, tensor: Tensor, reference: weakref.ref[Any]) -> None:
+        """Note an array that NumPy has of a constant."""
+        owner = _owner(bottom_of(tensor))
+        self._given_out.setdefault(id(owner), (owner, []))[1].append((reference, caller_site()))
 
     def follows(self, tensor: Tensor) -> bool:
         """Return whether a value depends on the arguments of the trace."""
@@ -967,11 +971,12 @@ class TraceMode(DispatchMode):
     def _note_write(self, value: Any, known: bool) -> None:
         owner = _owner(bottom_of(value))
         if not known:
-            if id(owner) in self._given_out:
-                raise DataDependentError(
-                    "make_fx: a value that depends on the arguments of the trace was written to memory of which NumPy "
-                    f"has an array, made at {self._given_out[id(owner)][1]}: its results would become constants\n"
-                    "use pydispatch.numpy, or convert a copy: numpy.asarray(x.copy())")
+            for reference, site in self._given_out.get(id(owner), (None, ()))[1]:
+                if reference() is not None:
+                    raise DataDependentError(
+                        "make_fx: a value that depends on the arguments of the trace was written to memory of which "
+                        f"NumPy has an array, made at {site}: its results would become constants\n"
+                        "use pydispatch.numpy, or convert a copy: numpy.asarray(x.copy())")
             self._overwritten.add(id(owner))
         constants = [constant for constant in self._constants.values() if constant.lies_in(owner)]
         if len(constants) > 1:
