@@ -185,7 +185,7 @@ MODULE_ATTRIBUTES = ("__file__", "__package__", "__path__", "__spec__")
 
 
 def is_ours(value: Any) -> bool:
-    """Return whether a function of SciPy's is declared here, with operators of its own."""
+    """Return whether a function of SciPy's is declared here and runs other code than SciPy's."""
     return (isinstance(value, FunctionType) and value in OF_NUMPY and value.__module__.startswith("scipy.")
             and OF_NUMPY[value].__dict__["__wrapped__"].__class__ not in (Borrowed, ForArrays))
 

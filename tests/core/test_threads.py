@@ -109,7 +109,7 @@ WORK = {
     "jvp": lambda number: same(func.jvp(np.sin, (X,), (X,))[1], numpy.cos(X) * X),
     "vmap": lambda number: same(func.vmap(func.grad(loss))(X + number), slope_of_loss(X + number)),
     "compiled": lambda number: same(compiled(X[:, : 1 + number % 3]), (numpy.exp(X) * 2.0 + X)[:, : 1 + number % 3]),
-    "compiled anew": lambda number: same(compile(lambda x: np.cos(x) * number)(X), numpy.cos(X) * number),
+    "compiled again": lambda number: same(compile(lambda x: np.cos(x) * number)(X), numpy.cos(X) * number),
     "collect": lambda number: gc.collect(0),
 }
 

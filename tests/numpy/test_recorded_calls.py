@@ -18,7 +18,7 @@ from tests.numpy import recorded_calls
 BUDGET = 8000
 
 KNOWN = {
-    "array": "lists of Tensors and of other things are no arrays of objects, and structures do not take Tensors",
+    "array": "lists of Tensors and other objects do not become arrays of objects, and structures do not take Tensors",
     "asarray": "the same",
     "partition value": "all elements are sorted",
     "argpartition value": "all elements are sorted",

@@ -41,21 +41,21 @@ def table() -> list[str]:
         kinds = {**{kind: within(family, kind) for kind in KINDS},
                  "passed on": sorted(PASSED_ON.get(family, ()))}
         rows += [f"| `{family}` | {kind} | {listed(names)} |" for kind, names in kinds.items() if names]
-    rows += [f"| `{module}` | written with operators | {listed(public(module))} |" for module in OF_STRUCTURES]
+    rows += [f"| `{module}` | written with operators | {listed(undeclared(module))} |" for module in OF_STRUCTURES]
     for module in SOLVERS:
-        solvers = [name for name in public(module) if f"{module}.{name}" not in FACE.functions]
-        rows.append(f"| `{module}` | operator on functions | {listed(solvers)} |")
+        rows.append(f"| `{module}` | operator on functions | {listed(undeclared(module))} |")
         if within(module, "written with operators"):
             rows.append(f"| `{module}` | written with operators | {listed(within(module, 'written with operators'))} |")
     return rows
 
 
-def public(module: str) -> list[str]:
-    """Return the functions and classes that a module without declarations defines, and those of its `linalg`."""
+def undeclared(module: str) -> list[str]:
+    """Return the functions and classes that a module defines without a declaration, and those of its `linalg`."""
     namespace = import_module(f"pydispatch.scipy.{module}")
     names = [f"linalg.{name}" for name in getattr(namespace, "linalg", SimpleNamespace(__all__=())).__all__]
     return sorted([name for name in namespace.__all__
-                   if getattr(getattr(namespace, name), "__module__", "").startswith("pydispatch.")] + names)
+                   if getattr(getattr(namespace, name), "__module__", "").startswith("pydispatch.")
+                   and f"{module}.{name}" not in FACE.functions] + names)
 
 
 def reasons() -> list[str]:

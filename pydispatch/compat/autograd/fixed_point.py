@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 @primitive
 def fixed_point(f: Function, a: Any, x0: Any, distance: Function, tol: float) -> Any:
-    """Return the x with `f(a)(x) == x`, by iterating from `x0` until a step is no longer than `tol`."""
+    """Find x such that `f(a)(x) == x`, by iterating from `x0` until a step is no longer than `tol`."""
     step, x = f(a), x0
     while True:
         x, previous = step(x), x
