@@ -18,6 +18,7 @@ import tests.backends.page
 import tests.numpy.page
 import tests.numpy.stub
 import tests.operators.page
+import tests.packaging.api
 import tests.scipy.page
 from pydispatch._registry.operators import load_all
 from pydispatch.cli.stubs import stub
@@ -39,6 +40,7 @@ def operators_of(namespace: str) -> str:
 
 
 GENERATED: Mapping[str, Generator] = {
+    "tests/packaging/api.txt": lambda _: tests.packaging.api.text(),
     "docs/backends.md": tests.backends.page.renewed,
     "docs/numpy.md": tests.numpy.page.renewed,
     "docs/operators.md": tests.operators.page.renewed,
