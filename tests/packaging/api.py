@@ -10,6 +10,7 @@ import re
 import types
 from collections.abc import Iterator
 
+from pydispatch import Tensor
 from tests.test_loading import public_modules
 
 ELSEWHERE = ("pydispatch.numpy", "pydispatch.scipy", "pydispatch.compat.")
@@ -26,11 +27,12 @@ def parameters(value: object) -> str:
 
 
 def members(cls: type) -> Iterator[str]:
-    """Yield a line for each public attribute of a class, but for those of Python's types and for its own instances."""
+    """Yield a line for each public attribute that is not Tensor's, a builtin's or an instance of the class itself."""
+    known = [base for base in cls.__mro__[1:] if base is Tensor or base.__module__ == "builtins"]
+    inherited = {name for base in known for name in dir(base)}
     for name in dir(cls):
         value = inspect.getattr_static(cls, name)
-        of_python = any(name in vars(base) for base in cls.__mro__ if base.__module__ == "builtins")
-        if name.startswith("_") or of_python or isinstance(value, cls):
+        if name.startswith("_") or name in inherited or isinstance(value, cls):
             continue
         if isinstance(value, (staticmethod, classmethod)):
             yield f"{name}{parameters(getattr(cls, name))}"
