@@ -5,7 +5,9 @@ It takes a minute, and makes a wheel 3 % smaller than the best level of zlib.
 
 import sys
 import zipfile
+from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import zopfli.zlib
 
@@ -25,20 +27,26 @@ class Compressor:
 
     def flush(self) -> bytes:
         """Return all data, compressed."""
-        return zopfli.zlib.compress(bytes(self.data))[HEADER:-CHECKSUM]
+        return deflated(bytes(self.data))
+
+
+@cache      # wheels for several CPythons share most files
+def deflated(data: bytes) -> bytes:
+    """Compress the data."""
+    return zopfli.zlib.compress(data)[HEADER:-CHECKSUM]
 
 
 def compress(wheel: Path) -> None:
     """Replace a wheel by one with the same files."""
     smaller = wheel.with_suffix(".smaller")
-    with zipfile.ZipFile(wheel) as old, zipfile.ZipFile(smaller, "w", zipfile.ZIP_DEFLATED) as new:
+    with (patch.object(zipfile, "_get_compressor", lambda *_: Compressor()), zipfile.ZipFile(wheel) as old,
+          zipfile.ZipFile(smaller, "w", zipfile.ZIP_DEFLATED) as new):
         for info in old.infolist():
             new.writestr(info, old.read(info), zipfile.ZIP_DEFLATED)
     smaller.replace(wheel)
 
 
 if __name__ == "__main__":
-    zipfile._get_compressor = lambda *_: Compressor()      # type: ignore[attr-defined]
     for path in sorted(Path(sys.argv[1]).glob("*.whl")):
         compress(path)
         print(path.name, path.stat().st_size, "bytes")

@@ -1,4 +1,7 @@
-"""Real builds and real installs: one sdist and the wheel built from it serve the whole session."""
+"""Real builds and real installs: one sdist and the wheel built from it serve the whole session.
+
+`PYDISPATCH_DIST` names a folder with both. Without it the first test that needs them builds them.
+"""
 
 import os
 import shutil
@@ -34,6 +37,14 @@ class Environment:
         run(sys.executable, "-m", "pip", "--python", self.interpreter, "--quiet", *arguments)
 
 
+def copy_without_core(folder: Path) -> Path:
+    """Copy the checkout, with an empty core, for tests that build but never import it: a build takes seconds."""
+    shutil.copytree(CHECKOUT, folder, ignore=NOT_SOURCE)
+    (folder / "pydispatch" / "_core.pyx").write_text("")
+    (folder / "pydispatch" / "_core.pxd").unlink()
+    return folder
+
+
 def run(*command: str | Path) -> None:
     completed = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr
@@ -47,6 +58,8 @@ def environment(tmp_path: Path) -> Environment:
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Provide a folder with the sdist of this checkout, and the wheel built from that sdist."""
+    if built := os.environ.get("PYDISPATCH_DIST"):
+        return Path(built)
     source = tmp_path_factory.mktemp("source") / "checkout"
     shutil.copytree(CHECKOUT, source, ignore=NOT_SOURCE)
     folder = tmp_path_factory.mktemp("dist")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import not_installed
+from tests.packaging.conftest import copy_without_core
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -100,10 +100,9 @@ def test_an_editable_install_is_seen_without_settings(editable, checker, tmp_pat
 def editable(tmp_path_factory):
     """Provide the Python of an environment that has an editable install of a copy of the checkout."""
     folder = tmp_path_factory.mktemp("editable")
-    ignored = shutil.ignore_patterns(".*", "build", "__pycache__", "*.so", "_build")
-    shutil.copytree(ROOT, folder / "copy", ignore=ignored)
+    copy = copy_without_core(folder / "copy")      # type checkers read its stub
     run(sys.executable, "-m", "venv", folder / "venv")
     python = folder / "venv" / "bin" / "python"
-    done = run(python, "-m", "pip", "install", "--quiet", "--editable", folder / "copy", "mypy", "pyright")
+    done = run(python, "-m", "pip", "install", "--quiet", "--editable", copy, "mypy", "pyright")
     assert done.returncode == 0, done.stderr
     return str(python)
