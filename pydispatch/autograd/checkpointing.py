@@ -8,7 +8,7 @@ and captured Tensors. The backward of that node runs the function again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, Grad, Interpreter, Tensor, Vmap
@@ -26,8 +26,11 @@ Meaning = Callable[[Tensor], Tensor]        # the substitute of a captured Tenso
 # runs the function at an interpreter, on the leaves of its arguments
 BackwardPass = Callable[[Meaning, Sequence[Any]], Any]
 
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
-def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
+
+def checkpoint(function: Callable[[*Ts], R], *args: *Ts) -> R:
     """Call `function(*args)` without saving intermediate values, and compute them again in the backward pass.
 
     Captured arrays, such as the weights of a layer, get their gradients like arguments. The gradients can be
@@ -67,7 +70,7 @@ def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
     captures = _Captures(Surroundings(function))
     leaves = _core.unwrap_all_dead(leaves)
     try:
-        output = captures.generators.record(_apply, run, captures, captures.of, tuple(leaves))
+        output: R = captures.generators.record(_apply, run, captures, captures.of, tuple(leaves))
     finally:
         captures.closed = True
     cut_off_kept("checkpoint: the function", function, lambda: args, captures.surroundings,

@@ -11,7 +11,7 @@ import warnings
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -51,6 +51,8 @@ from pydispatch.tracing.sources import Sources
 from pydispatch.tracing.trace import simple_parameters
 from pydispatch.tree import TreeSpec, is_pytree_node_type, tree_flatten, tree_map, tree_unflatten
 
+P = ParamSpec("P")
+R = TypeVar("R")
 MOST_THREADS = 64
 
 MOST_LINKS = 256
@@ -72,10 +74,10 @@ class CacheInfo(NamedTuple):
 
 
 def compile(
-    f: Callable[..., Any], *, backend: str = "plan", threads: int | None = None,
+    f: Callable[P, R], *, backend: str = "plan", threads: int | None = None,
     static_argnums: int | Sequence[int] = (), donate: int | Sequence[int] = (),
     cache: str | os.PathLike[str] | None = None,
-) -> Compiled:
+) -> Compiled[P, R]:
     """Return a function like `f` that runs as a plan: a list of loops over arrays, in C.
 
     A call with new structures, shapes or dtypes, or with new values of arguments that are not arrays, traces `f`: it
@@ -153,13 +155,16 @@ def _number_of_threads(threads: int | None) -> int:
 
 
 @_core.keep_vectorcall
-class Compiled(CompiledFunction):
+class Compiled(CompiledFunction, Generic[P, R]):
     """A compiled function, as `compile` returns it."""
 
     __doc__ = DocOfWrapped(__doc__)
 
+    if TYPE_CHECKING:
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
     def __init__(
-        self, f: Callable[..., Any], backend: ChosenCompiler, static_argnums: int | Sequence[int],
+        self, f: Callable[P, R], backend: ChosenCompiler, static_argnums: int | Sequence[int],
         donate: int | Sequence[int], cache: str | os.PathLike[str] | None = None,
     ) -> None:
         compiler_named(backend.name)        # raises for an unknown one
@@ -400,7 +405,7 @@ def _as_directory(given: Any) -> Path:
 def _restored(
     f: Callable[..., Any], backend: ChosenCompiler, static_argnums: tuple[int, ...], donate: tuple[int, ...],
     programs: dict[Any, Program], cache: os.PathLike[str] | None = None,
-) -> Compiled:
+) -> Compiled[..., Any]:
     compiled = Compiled(f, backend, static_argnums, donate, cache)
     compiled._programs.update(programs)
     return compiled
@@ -495,7 +500,7 @@ def _functions(f: Callable[..., Any], leaves: Sequence[Any]) -> tuple[Any, ...]:
 class _Arguments:
     """The arguments of a call: the arrays, and the key of the program that they need."""
 
-    def __init__(self, compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, compiled: Compiled[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.compiled = compiled
         self.args, self.kwargs = args, kwargs
         static = compiled.static_argnums

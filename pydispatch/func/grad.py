@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import Grad
@@ -37,8 +37,11 @@ from pydispatch.func.values import (
 )
 from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_unflatten
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+
+def grad(func: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[P, Any]:
     """Return a function that computes the gradient of `func`.
 
     Parameters
@@ -76,8 +79,8 @@ def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
 
 
 def value_and_grad(
-    func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+    func: Callable[P, R], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[P, tuple[R, Any]]:
     """Return a function that computes the value and the gradient of `func`.
 
     Parameters

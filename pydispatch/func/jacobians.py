@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -39,12 +39,13 @@ from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
 
 
 def jacrev(
-    func: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
+    func: Callable[P, Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """Return a function that computes the Jacobian of `func` in reverse mode, fast if outputs are fewer than inputs.
 
     Parameters
@@ -92,9 +93,9 @@ def jacrev(
 
 
 def jacfwd(
-    func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, *, randomness: str = "error",
+    func: Callable[P, Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, *, randomness: str = "error",
     holomorphic: bool = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """Return a function that computes the Jacobian of `func` in forward mode, fast if inputs are fewer than outputs.
 
     Parameters
@@ -139,8 +140,8 @@ def jacfwd(
 
 
 def hessian(
-    func: Callable[..., Any], argnums: int | Sequence[int] = 0, *, holomorphic: bool = False
-) -> Callable[..., Any]:
+    func: Callable[P, Any], argnums: int | Sequence[int] = 0, *, holomorphic: bool = False
+) -> Callable[P, Any]:
     """Return a function that computes the second derivatives of `func`: `jacfwd` of `jacrev`.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, TypeVarTuple, overload
 
 from pydispatch import _core
 from pydispatch._core import Jvp
@@ -25,6 +25,23 @@ from pydispatch.func.values import (
 )
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_unflatten
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+
+
+@overload
+def jvp(
+    func: Callable[[*Ts], R], primals: tuple[*Ts], tangents: tuple[Any, ...], *, strict: bool = ...,
+    has_aux: Literal[False] = ...,
+) -> tuple[R, R]: ...
+
+
+@overload
+def jvp(
+    func: Callable[[*Ts], Any], primals: tuple[*Ts], tangents: tuple[Any, ...], *, strict: bool = ...,
+    has_aux: bool,
+) -> tuple[Any, ...]: ...
 
 
 def jvp(

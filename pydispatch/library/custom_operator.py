@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ContextDecorator
 from functools import partial, update_wrapper
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
@@ -30,15 +30,18 @@ from pydispatch.schema.frozen import described
 from pydispatch.schema.inference import infer_schema
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 RESERVED_NAMESPACES = ("np", "pydispatch")
 logger = logging.getLogger("pydispatch.library")
 reduce_custom_operator = deferred("library.pickling", "reduce_custom_operator")
-definitions: dict[str, CustomOpDef] = {}       # by full name. Keeps an operator alive after its CustomOpDef is dropped
+definitions: dict[str, CustomOpDef[..., Any]] = {}
+"""By full name. Keeps an operator alive after its CustomOpDef is dropped."""
 
 
 @_core.keep_vectorcall
-class CustomOpDef(_core.Callee):
+class CustomOpDef(_core.Callee, Generic[P, R]):
     """An operator that `custom_op` has defined: call it like its function, and register more for it.
 
     A registration through this object, or for it by `pydispatch.library`, replaces the previous one of its kind.
@@ -46,7 +49,10 @@ class CustomOpDef(_core.Callee):
     StaleOperatorError. Graphs recorded before keep their formula.
     """
 
-    def __init__(self, operator: OpOverload, function: Callable[..., Any], schema: Schema) -> None:
+    if TYPE_CHECKING:
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    def __init__(self, operator: OpOverload, function: Callable[P, R], schema: Schema) -> None:
         update_wrapper(self, function)
         self.operator = operator
         self.function = function
@@ -213,7 +219,7 @@ class CustomOpDef(_core.Callee):
 class KernelSwitch(_core.RegistrationGuard, ContextDecorator):
     """Disables or enables the kernels of a backend inside a `with` block, or while a decorated function runs."""
 
-    def __init__(self, definition: CustomOpDef, device_type: str, enabled: bool) -> None:
+    def __init__(self, definition: CustomOpDef[..., Any], device_type: str, enabled: bool) -> None:
         super().__init__(registrations.operators, str(definition.name))
         self.definition = definition
         self.device_type = device_type
@@ -243,10 +249,10 @@ def _kernel(function: Callable[..., Any], schema: Schema) -> Kernel:
 
 @overload
 def custom_op(
-    name: str, fn: Callable[..., Any], /, *, mutates_args: Iterable[str],
+    name: str, fn: Callable[P, R], /, *, mutates_args: Iterable[str],
     device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
     batchable: bool = ...,
-) -> CustomOpDef: ...
+) -> CustomOpDef[P, R]: ...
 
 
 @overload
@@ -254,7 +260,7 @@ def custom_op(
     name: str, fn: None = ..., /, *, mutates_args: Iterable[str],
     device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
     batchable: bool = ...,
-) -> Callable[[Callable[..., Any]], CustomOpDef]: ...
+) -> Callable[[Callable[P, R]], CustomOpDef[P, R]]: ...
 
 
 def custom_op(
@@ -398,7 +404,7 @@ def refuse_keyword_only_arrays(schema: Schema, what: str) -> None:
 
 def define_custom(
     schema: Schema, fn: Callable[..., Any], keys: tuple[DispatchKey, ...], tags: tuple[str, ...], site: str
-) -> CustomOpDef:
+) -> CustomOpDef[..., Any]:
     """Define an operator from a checked schema and tags, and replace a custom operator of the same name."""
     name = schema.name
     assert name is not None
@@ -423,7 +429,7 @@ def define_custom(
         return definition
 
 
-def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
+def _check_others(schema: Schema, site: str, previous: CustomOpDef[..., Any]) -> None:
     """Check that kernels that other modules registered for the operator fit its new schema."""
     for registration in previous.operator.registrations:
         if isinstance(registration, registrations.KernelHandle) and not previous.owns(registration):

@@ -81,7 +81,7 @@ def reduce_packet(packet: OpOverloadPacket) -> tuple[Any, ...]:
     return find_packet, (packet.name,)
 
 
-def reduce_custom_operator(definition: CustomOpDef) -> tuple[Any, ...]:
+def reduce_custom_operator(definition: CustomOpDef[..., Any]) -> tuple[Any, ...]:
     """Return the function and arguments that unpickle a custom operator. Inside its kernels, that is the operator."""
     if str(definition.name) in _under_way.get():
         return operator_to_be, (str(definition.name),)
@@ -170,7 +170,7 @@ def _step_of(op: OpOverload, handle: registrations.OperatorHandle) -> Step | Non
     return None
 
 
-def _step_of_kernel(handle: registrations.KernelHandle, custom: CustomOpDef | None) -> Step | None:
+def _step_of_kernel(handle: registrations.KernelHandle, custom: CustomOpDef[..., Any] | None) -> Step | None:
     kernel = handle.kernel
     if isinstance(kernel, FakeKernel):
         return partial(_add_fake, kernel.written, handle.site)
@@ -181,7 +181,7 @@ def _step_of_kernel(handle: registrations.KernelHandle, custom: CustomOpDef | No
     return partial(_add_custom_kernel, handle.key, kernel.written, handle.site)
 
 
-def _keys_of_definition(custom: CustomOpDef) -> tuple[DispatchKey, ...]:
+def _keys_of_definition(custom: CustomOpDef[..., Any]) -> tuple[DispatchKey, ...]:
     """Return the keys under which the decorated function is registered."""
     return tuple([key for key, handles in registrations.kernels_of(custom.operator).items()
                   if any(custom.owns(handle) and handle.kernel.written is custom.function for handle in handles)])
@@ -272,7 +272,7 @@ def namespace_with(namespace: str | None, sent: Sequence[tuple[str, tuple[str, .
     return ops if namespace is None else getattr(ops, namespace)
 
 
-def custom_operator_of(op: OpOverload) -> CustomOpDef:
+def custom_operator_of(op: OpOverload) -> CustomOpDef[..., Any]:
     """Return the custom operator of an operator that has arrived.
 
     Raises StaleOperatorError if it is not a custom operator any more.

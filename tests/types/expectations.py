@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import pydispatch
 import pydispatch.numpy as pnp
-from pydispatch import OpOverload, OpOverloadPacket, Tensor, func, ops
+from pydispatch import OpOverload, OpOverloadPacket, Tensor, autograd, func, library, ops
 from pydispatch.scipy import linalg as scipy_linalg
 from pydispatch.scipy import signal, special
 
@@ -179,3 +179,48 @@ print(pydispatch.tracing.make_fx, pydispatch.higher_order.scan, pydispatch.testi
 pydispatch.numpy.add(tensor, array)
 func.grad(lambda x: x.sum())
 print(pydispatch.nonsense)  # type: ignore
+
+# transforms keep the signature of the function
+
+
+def loss(x: Tensor, scale: float = 1.0) -> Tensor:
+    return (x * scale).sum()
+
+
+def pair(x: Tensor) -> tuple[Tensor, int]:
+    return x, 1
+
+
+def square(x: Tensor | NDArray[Any]) -> Tensor:
+    return Tensor(x) * 2.0
+
+
+custom = library.custom_op("types::square", mutates_args=())(square)
+compiled = pydispatch.compile(loss)
+func.grad(loss)(tensor, scale=2.0)
+assert_type(func.value_and_grad(loss)(tensor), tuple[Tensor, Any])
+assert_type(func.value_and_grad(pair, has_aux=True)(tensor), tuple[tuple[Tensor, int], Any])
+assert_type(func.vmap(loss, in_dims=(0, None))(tensor, 2.0), Tensor)
+assert_type(func.jvp(loss, (tensor, 1.0), (tensor, 0.0)), tuple[Tensor, Tensor])
+assert_type(func.jvp(loss, (tensor,), (tensor,)), tuple[Tensor, Tensor])
+assert_type(func.jvp(pair, (tensor,), (tensor,), has_aux=True), tuple[Any, ...])
+assert_type(compiled(tensor), Tensor)
+assert_type(compiled.cache_info().hits, int)
+assert_type(func.vmap(pydispatch.compile(func.value_and_grad(loss)))(tensor), tuple[Tensor, Any])
+assert_type(custom(tensor), Tensor)
+assert_type(autograd.checkpoint(loss, tensor), Tensor)
+assert_type(autograd.checkpoint(loss, tensor, 2.0), Tensor)
+func.jvp(lambda x: x * 2, (1.0,), (1.0,))
+autograd.checkpoint(lambda x: x * 2, tensor)
+
+func.grad(loss)("a")  # type: ignore
+func.grad(loss)(tensor, size=1)  # type: ignore
+func.value_and_grad(loss)("a")  # type: ignore
+func.vmap(loss)()  # type: ignore
+func.jvp(loss, ("a",), (tensor,))  # type: ignore
+func.jacrev(loss)("a")  # type: ignore
+func.jacfwd(loss)("a")  # type: ignore
+func.hessian(loss)("a")  # type: ignore
+compiled("a")  # type: ignore
+custom("a")  # type: ignore
+autograd.checkpoint(loss, "a")  # type: ignore
