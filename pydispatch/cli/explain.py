@@ -12,10 +12,11 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch._registry.operators import find_packet
 from pydispatch.backends.meta import MetaArray
 from pydispatch.cli.console import Plain, Rich
+from pydispatch.cli.names import object_named
 from pydispatch.debug import dump_table
+from pydispatch.debug.describing import parts_of
 from pydispatch.exceptions import DispatchError
 
 ARRAY = re.compile(r"\b(?P<wrapper>(?:Tensor:)?(?:meta:)?)(?P<dtype>[a-z]\w*)\[(?P<shape>[\d, ]*)\]")
@@ -23,8 +24,8 @@ ARRAY = re.compile(r"\b(?P<wrapper>(?:Tensor:)?(?:meta:)?)(?P<dtype>[a-z]\w*)\[(
 
 def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     """Explain a call with these arguments. Without arguments, print the kernels under each key."""
-    op = operator_named(arguments.operator)
-    if not arguments.values:
+    op = object_named(arguments.operator)
+    if not arguments.values and isinstance(op, (OpOverload, OpOverloadPacket)):
         print_tables(out, op)
         return
     positional, keywords = [], {}
@@ -37,18 +38,13 @@ def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     out.tree(str(op.explain(*positional, **keywords)))
 
 
-def operator_named(text: str) -> OpOverload | OpOverloadPacket:
-    """Return the operator of a name such as `np.add`, or one overload of it, `np.add.out`."""
-    namespace, _, rest = text.replace("::", ".").partition(".")
-    name, _, overload = rest.partition(".")
-    packet = find_packet(f"{namespace}::{name}")
-    return getattr(packet, overload) if overload else packet
-
-
 def print_tables(out: Plain | Rich, op: OpOverload | OpOverloadPacket) -> None:
-    """Print the dispatch table of each overload: the kernel under each key, and the precedence that chose it."""
+    """Print what each overload has: derivative, batching rule, fake, backends, and the kernel under each key."""
     for overload in op.overloads if isinstance(op, OpOverloadPacket) else (op,):
         out.heading(str(overload.schema))
+        for part in parts_of(overload):
+            out.line(part)
+        out.line("")
         out.line(dump_table(overload).rstrip())
 
 

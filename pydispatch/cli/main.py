@@ -56,6 +56,7 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     add_import_option(command)
 
     command = commands.add_parser("stubs", help="write stubs of a namespace's operators for type checkers")
+    command.add_argument("names", nargs="*", metavar="NAME", default=[], help="a namespace, or an operator of it")
     command.add_argument("--pack", metavar="NAME", dest="packs", action="append", default=[],
                          help="only this namespace (default: those of all installed packs)")
     command.add_argument("--folder", metavar="DIR", default=".", help="where to write NAME.pyi (default: .)")
@@ -83,7 +84,7 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
         "explain", help="show which kernel a call would run and why, or without arguments, the kernel of each key",
         epilog="example: python -m pydispatch explain np.add Tensor:float64[2,3] 1.5",
     )
-    command.add_argument("operator", help="namespace.operator[.overload]")
+    command.add_argument("operator", help="namespace.operator[.overload], numpy.FUNCTION, or MODULE.compiled")
     command.add_argument(
         "values", nargs="*", metavar="ARG", default=[],      # without a default, argparse requires it
         help="ARG or name=ARG: a Python literal, or float64[2,3], Tensor:float64[3], meta:float64[3]",

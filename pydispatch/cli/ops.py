@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import sys
 
-from pydispatch._registry.operators import load_all
-from pydispatch._registry.packs import namespaces_of_packs
+from pydispatch._core import OpOverload
 from pydispatch._registry.registrations import definition_of, kernels_of, operators
 from pydispatch.cli.console import Cell, Column, Plain, Rich
-from pydispatch.exceptions import DispatchError, PackError
+from pydispatch.cli.names import load_packs, object_named
+from pydispatch.exceptions import DispatchError
 from pydispatch.keys import all_keys
 
 
 def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     """List the operators whose names match, including those of installed packs."""
-    for namespace in ("np", *namespaces_of_packs()):
-        try:
-            load_all(namespace)
-        except PackError as error:
-            print(error, file=sys.stderr)
+    load_packs()
     pattern = f"*{arguments.pattern}*".replace("::", ".")
     names = [name for name in sorted(operators) if fnmatch.fnmatch(name.replace("::", "."), pattern)]
     if not names:
-        hint = "import the module that defines it: --import MODULE"
-        raise DispatchError(f"no operator matches {arguments.pattern!r}\n{hint}")
+        try:
+            found = object_named(arguments.pattern)
+        except DispatchError as error:
+            remedy = str(error).partition("\n")[2]
+            raise DispatchError(f"no operator matches {arguments.pattern!r}\n{remedy}") from None
+        names = [str(op.name) for op in getattr(found, "overloads", [found]) if isinstance(op, OpOverload)]
     columns = [Column("operator"), Column("kernels"), Column("schema [tags]", wraps=True)]
     out.table(columns, map(operator_row, names))
 

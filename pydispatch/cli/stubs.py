@@ -12,6 +12,7 @@ from pydispatch._registry.operators import load_all
 from pydispatch._registry.packs import namespaces_of_packs
 from pydispatch._registry.registrations import definition_of, packets
 from pydispatch.cli.console import Plain, Rich
+from pydispatch.cli.names import FACES, object_named
 from pydispatch.exceptions import DispatchError
 from pydispatch.schema import Argument, Schema
 from pydispatch.schema.base_types import Type
@@ -36,7 +37,7 @@ RAW, VALUE, TENSOR, ARRAY = "_Raw", "_Value", "Tensor", "_Array"
 
 def run_stubs(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     """Write a stub for each namespace."""
-    names = arguments.packs or ["np", *namespaces_of_packs()]
+    names = [*arguments.packs, *map(namespace_named, arguments.names)] or ["np", *namespaces_of_packs()]
     folder = Path(arguments.folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -48,6 +49,16 @@ def run_stubs(out: Plain | Rich, arguments: argparse.Namespace) -> None:
         text = stub(name)
         path.write_text(text)
         out.line(f"{path}: {len(packets[name])} operators")
+
+
+def namespace_named(text: str) -> str:
+    """Return the namespace of a name, which is its own or that of an operator."""
+    name = FACES.get(text, text)
+    load_all(name)
+    if packets.get(name):
+        return name
+    found: str = object_named(text).namespace
+    return found
 
 
 def stub(namespace: str, helpers: Collection[str] = ()) -> str:

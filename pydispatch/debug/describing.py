@@ -14,6 +14,8 @@ from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch._registry.derivatives import CustomDerivative, Joint
 from pydispatch._registry.registrations import definition_of, derivative_of, kernels_of
 from pydispatch.keys import DispatchKey
+from pydispatch.library.batching import batching_of
+from pydispatch.library.derived import BATCHABLE
 from pydispatch.operators.declare import Declaration, declaration_of
 from pydispatch.operators.examples import ARGUMENTS, LINES, OTHERS
 
@@ -112,6 +114,29 @@ def _facts(op: OpOverload, declaration: Declaration | None) -> Iterator[str]:
         variants += ["out=, into an array"] if out else []
         if variants and declaration.variant == "functional":
             yield f"Variants: {'; '.join(variants)}."
+
+
+def parts_of(op: OpOverload) -> Iterator[str]:
+    """Yield a line about each part of an operator: derivative, batching rule, fake, backends."""
+    declaration = declaration_of(op)
+    kernels = kernels_of(op)
+    through = "through the operators that its kernel calls" if DispatchKey.CompositeImplicitAutograd in kernels else ""
+    yield f"derivative: {_gradient(op, declaration)}"
+    rule = batching_of(op)
+    if rule is not None:
+        batching = f"registered at {rule.site}"
+    elif declaration is not None and declaration.vmap is not None:
+        batching = "declared with the operator"
+    else:
+        batching = through or ("runs its kernel once for the batch" if BATCHABLE in op.tags else
+                               "none, and vmap calls the kernel once per example")
+    yield f"batching rule: {batching}"
+    fake = kernels.get(DispatchKey.Meta)
+    yield f"fake: {fake[0].kernel.debug if fake else through or 'none, and compile needs one'}"
+    backends = [key.name for key in kernels if key.is_dense and key is not DispatchKey.Meta]
+    if kernels.keys() & {DispatchKey.CompositeExplicitAutograd, DispatchKey.CompositeImplicitAutograd}:
+        backends.append("all others" if backends else "all")
+    yield f"backends: {', '.join(backends) or 'none'}"
 
 
 def _arrays(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> list[Any]:
