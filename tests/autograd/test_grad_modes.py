@@ -166,33 +166,6 @@ def test_a_function(decorate):
 
 
 @every_decorator
-def test_a_function_that_raises(decorate):
-    decorator, _, other = decorate
-
-    @decorator
-    def fail():
-        raise ZeroDivisionError
-
-    with other():
-        before = is_grad_enabled()
-        with pytest.raises(ZeroDivisionError):
-            fail()
-        assert is_grad_enabled() is before
-
-
-@every_decorator
-def test_a_recursive_function(decorate):
-    decorator, records, _ = decorate
-
-    @decorator
-    def count(n):
-        assert is_grad_enabled() is records
-        return 0 if n == 0 else 1 + count(n - 1)
-
-    assert count(20) == 20
-
-
-@every_decorator
 def test_a_method(decorate):
     decorator, records, _ = decorate
 
@@ -238,99 +211,6 @@ def test_a_generator(decorate):
         assert is_grad_enabled() is not records
 
 
-@every_decorator
-def test_a_generator_that_is_thrown_into(decorate):
-    decorator, records, other = decorate
-    log = []
-
-    @decorator
-    def steps():
-        while True:
-            try:
-                yield is_grad_enabled()
-            except ZeroDivisionError:
-                log.append(is_grad_enabled())
-                yield "caught"
-
-    with other():
-        generator = steps()
-        next(generator)
-        assert generator.throw(ZeroDivisionError()) == "caught"
-        assert is_grad_enabled() is not records
-        with pytest.raises(KeyError):
-            generator.throw(KeyError())
-        assert is_grad_enabled() is not records
-    assert log == [records]
-
-
-@every_decorator
-def test_a_generator_that_is_closed(decorate):
-    decorator, records, other = decorate
-    log = []
-
-    @decorator
-    def steps():
-        try:
-            yield
-        finally:
-            log.append(is_grad_enabled())
-
-    with other():
-        generator = steps()
-        next(generator)
-        generator.close()
-        assert is_grad_enabled() is not records
-    assert log == [records]
-
-
-@every_decorator
-def test_a_generator_that_is_never_started(decorate):
-    decorator, records, other = decorate
-
-    @decorator
-    def steps():
-        yield is_grad_enabled()
-
-    with other():
-        steps().close()
-        assert is_grad_enabled() is not records
-
-
-@every_decorator
-def test_a_generator_that_delegates(decorate):
-    decorator, records, other = decorate
-
-    @decorator
-    def inner():
-        yield is_grad_enabled()
-        return is_grad_enabled()
-
-    def outer():
-        yield is_grad_enabled()
-        result = yield from inner()
-        yield result
-        yield is_grad_enabled()
-
-    with other():
-        assert list(outer()) == [not records, records, records, not records]
-
-
-def test_generators_that_take_turns():
-    @no_grad()
-    def silent():
-        while True:
-            yield is_grad_enabled()
-
-    @enable_grad()
-    def loud():
-        while True:
-            yield is_grad_enabled()
-
-    one, other = silent(), loud()
-    assert [next(generator) for generator in (one, other, other, one, one, other)] == [
-        False, True, True, False, False, True]
-
-
 def test_a_guard_inside_a_generator_is_the_callers_too_until_a_decorator_restores_it():
     def steps():
         with no_grad():
@@ -366,55 +246,6 @@ def test_a_coroutine(decorate):
 
 
 @every_decorator
-def test_coroutines_that_take_turns(decorate):
-    decorator, records, other = decorate
-    log = []
-
-    @decorator
-    async def guarded():
-        for _ in range(3):
-            log.append(("guarded", is_grad_enabled()))
-            await asyncio.sleep(0)
-
-    async def plain():
-        with other():
-            for _ in range(3):
-                log.append(("plain", is_grad_enabled()))
-                await asyncio.sleep(0)
-
-    async def main():
-        await asyncio.gather(guarded(), plain())
-
-    asyncio.run(main())
-    assert set(log) == {("guarded", records), ("plain", not records)}
-    assert len(log) == 6
-
-
-@every_decorator
-def test_a_coroutine_that_is_cancelled(decorate):
-    decorator, records, _ = decorate
-    log = []
-
-    @decorator
-    async def work():
-        try:
-            await asyncio.sleep(60)
-        finally:
-            log.append(is_grad_enabled())
-
-    async def main():
-        task = asyncio.ensure_future(work())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert is_grad_enabled()
-
-    asyncio.run(main())
-    assert log == [records]
-
-
-@every_decorator
 def test_an_async_generator(decorate):
     decorator, records, other = decorate
 
@@ -432,38 +263,6 @@ def test_an_async_generator(decorate):
 
     assert inspect.isasyncgenfunction(steps)
     asyncio.run(main())
-
-
-@every_decorator
-def test_an_async_generator_that_is_sent_to_thrown_into_and_closed(decorate):
-    decorator, records, other = decorate
-    log = []
-
-    @decorator
-    async def steps():
-        try:
-            received = yield "first"
-            log.append((received, is_grad_enabled()))
-            try:
-                yield "second"
-            except ZeroDivisionError:
-                log.append(("caught", is_grad_enabled()))
-                yield "third"
-        finally:
-            await asyncio.sleep(0)
-            log.append(("closed", is_grad_enabled()))
-
-    async def main():
-        with other():
-            generator = steps()
-            assert await generator.asend(None) == "first"
-            assert await generator.asend("word") == "second"
-            assert await generator.athrow(ZeroDivisionError()) == "third"
-            await generator.aclose()
-            assert is_grad_enabled() is not records
-
-    asyncio.run(main())
-    assert log == [("word", records), ("caught", records), ("closed", records)]
 
 
 def test_set_grad_enabled_as_a_decorator():
@@ -514,64 +313,6 @@ def test_a_new_thread_starts_with_recording_on(name):
     with GUARDS[name][0]():
         assert in_a_thread(lambda: (is_grad_enabled(), is_inference_mode_enabled())) == (True, False)
         assert not is_grad_enabled()
-
-
-def test_a_thread_does_not_switch_others():
-    inside, checked = threading.Event(), threading.Event()
-
-    def work():
-        with no_grad():
-            inside.set()
-            return checked.wait(60) and not is_grad_enabled()
-
-    results = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    assert inside.wait(60)
-    assert is_grad_enabled()
-    assert (leaf([1.0]) * 2.0).requires_grad
-    checked.set()
-    thread.join(60)
-    assert results == [True]
-
-
-def test_to_thread_inherits():
-    async def main():
-        with no_grad():
-            return await asyncio.to_thread(is_grad_enabled), is_grad_enabled()
-
-    assert asyncio.run(main()) == (False, False)
-
-
-def test_tasks_do_not_see_each_others_guards():
-    async def silent(entered, checked):
-        with no_grad():
-            entered.set()
-            await checked.wait()
-            return is_grad_enabled()
-
-    async def main():
-        entered, checked = asyncio.Event(), asyncio.Event()
-        task = asyncio.ensure_future(silent(entered, checked))
-        await entered.wait()
-        seen = is_grad_enabled()
-        checked.set()
-        return seen, await task
-
-    assert asyncio.run(main()) == (True, False)
-
-
-def test_a_task_inherits_the_guards_around_its_creation():
-    async def look():
-        await asyncio.sleep(0)
-        return is_grad_enabled()
-
-    async def main():
-        with no_grad():
-            task = asyncio.ensure_future(look())
-        return is_grad_enabled(), await task
-
-    assert asyncio.run(main()) == (True, False)
 
 
 # --- what no_grad allows ---------------------------------------------------------------------------------------------

@@ -474,6 +474,11 @@ def test_a_decorated_generator_has_the_guard_on_only_while_it_runs():
     assert log == [TRACED] * 3 + [("closed", TRACED)]
 
 
+def test_a_decorated_generator_that_is_never_started():
+    conversation([]).close()
+    assert state() == UNCHANGED
+
+
 @pytest.mark.parametrize("end", ["close", "throw", "forget"])
 def test_the_end_of_a_decorated_generator(end):
     log = []
