@@ -172,7 +172,7 @@ def _numbers_of(tensor: Tensor, use: str) -> np.ndarray[Any, Any]:
 
 
 def _round(self: Tensor, ndigits: int | None = None) -> Any:
-    """Round one number like NumPy's scalars: to an int, or to a Tensor with `ndigits` decimals."""
+    """Round one number like NumPy scalars: to an int, or to a Tensor with `ndigits` decimals."""
     if self.ndim:
         raise TypeError(f"round() was called with a Tensor of shape {self.shape}, expected a number\n"
                         "write tensor.round(decimals)")

@@ -626,7 +626,7 @@ def test_universal_functions_of_users():
 
 IN_TRACES = {
     "math": (lambda x: math.atan2(x[0], 2.0) * x, "write np.arctan2 instead of math.atan2"),
-    "library": (lambda x: scipy.stats.norm.logpdf(x), "scipy.stats computes with NumPy's arrays: use pydispatch.scipy"),
+    "library": (lambda x: scipy.stats.norm.logpdf(x), "scipy.stats computes with NumPy arrays: use pydispatch.scipy"),
     "branch": (lambda x: x if x[0] > 0 else -x, "np.where(condition, a, b) or pydispatch.higher_order.cond"),
     "array": (lambda x: np.array([x[0], x[1]]), "numpy.stack([...]), not numpy.array([...])"),
     "sum": (lambda x: np.sum([x[0], x[1]]), "use pydispatch.numpy.sum"),

@@ -32,10 +32,15 @@ LAYOUT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.NL, token
 EXAMPLE = re.compile(r"(?ms)^\s*>>>.*?(?:\n\s*\n|\Z)")
 FAULTS_OF_COMMENTS = {"asks a question": r"\?(?:$| )", "has a semicolon": ";", "opens with So": r"# *So\b"}
 FAULTS_OF_C = {**FAULTS_OF_COMMENTS, "opens with So": r"(?:^|[.:])\s+So\b"}
+LIBRARY = "(?:NumPy|SciPy|Dask|JAX|PyTorch|Python)"
 TRANSLATED = {      # the phrase, and what to write
     r"of users": "users' functions, a user's mode", r"takes? no(?! more| longer| part)": "does not take a",
     r"(?:has|have) not (?:the|an?|its)": "does not have the", r"nothing but": "only", r"but for": "except for",
     r"likewise": "in the same way", r"all that (?:an?|is|it|the|they|was)": "everything that",
+    rf"{LIBRARY}'s (?:arrays|scalars|integers|numbers|universal functions)(?! of)": "NumPy arrays",
+    rf"an? (?:array|scalar|ufunc|mask|function|number|error) of {LIBRARY}'s": "a NumPy array",
+    r"a text(?! signature)": "text", r"taken for an?": "mistaken for", r"only each \w+th": "only every",
+    r"(?:derivatives?|differentiate|gradients?) by (?:its|the) (?:argument|parameter)s?": "with respect to",
     r"those of no": "without a", r"as far as (?:is|can be) known": "if it is known",
 }
 CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Tensor: what NumPy's arrays do, a Tensor does. NumPy itself is the oracle."""
+"""Tensor: what NumPy arrays do, a Tensor does. NumPy itself is the oracle."""
 
 import copy
 import gc

@@ -63,7 +63,7 @@ def add_cases() -> list[Ratio]:
 
 
 def backend_cases(library: Library) -> list[Ratio]:
-    """Return an operator with the same Python kernel for NumPy's arrays and those of a run-time backend."""
+    """Return an operator with the same Python kernel for NumPy arrays and those of a run-time backend."""
     a, b = np.ma.masked_array(np.arange(4.0)), np.ma.masked_array(np.ones(4))
     names = arrays() | {"a": a, "b": b, "A": Tensor(a), "B": Tensor(b)}      # the first Tensor loads the pack
     library.define("either(Tensor x, Tensor y) -> Tensor", kernel, "CPU")

@@ -54,7 +54,7 @@ def filled(x: Any) -> Any:
 
 
 def gradient_by_hand(x: np.ndarray) -> np.ndarray:
-    """Return the same loop and the one back, with Python's numbers."""
+    """Return the same loop and the one back, with Python numbers."""
     given = x.tolist()
     y, gradient = [given[0]], [0.0] * len(given)
     for factor in given[1:]:

@@ -56,7 +56,7 @@ def pendulum(library: ScanLibrary) -> Function:
 
 
 def pendulum_by_hand(start: Any, velocity: Any, steps: int) -> Any:
-    """Compute with NumPy's numbers."""
+    """Compute with NumPy numbers."""
     angles = np.empty(steps)
     angle, velocity = start[()], velocity[()]
     for i in range(steps):
@@ -114,7 +114,7 @@ def smoothing(library: ScanLibrary) -> Function:
 
 
 def smoothing_by_hand(rate: Any, values: Any) -> Any:
-    """Compute with NumPy's numbers."""
+    """Compute with NumPy numbers."""
     levels = np.empty_like(values)
     level, rate = values[0], rate[()]
     for i in range(len(values)):

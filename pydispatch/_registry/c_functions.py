@@ -28,7 +28,7 @@ class CallingConvention(NamedTuple):
 def c_function(*functions: Any, name: str = "") -> Callable[..., Any]:
     """Make a universal function of functions in C.
 
-    It broadcasts, converts and copies as NumPy's universal functions do. Functions for double and for float become one
+    It broadcasts, converts and copies as NumPy universal functions do. Functions for double and for float become one
     universal function.
 
     The functions run without the GIL and on elements in any order. The result may have the address of an input.

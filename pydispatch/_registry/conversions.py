@@ -202,8 +202,8 @@ def way_around(module: str) -> str:
     family = ".".join(module.split(".")[:2])
     operator = "make an operator of the call: pydispatch.library.custom_op"
     if family.startswith("scipy.") and find_spec(f"pydispatch.{family}") is not None:
-        return f"{family} computes with NumPy's arrays: use pydispatch.{family}, or {operator}"
-    return f"{family.partition('.')[0]} computes with NumPy's arrays: {operator}"
+        return f"{family} computes with NumPy arrays: use pydispatch.{family}, or {operator}"
+    return f"{family.partition('.')[0]} computes with NumPy arrays: {operator}"
 
 
 # --- where it happened -----------------------------------------------------------------------------------------------

@@ -40,7 +40,8 @@ class Function(FunctionBase):
     tuples and dicts are arguments and outputs too.
 
     Only the first style works inside transforms. There, captured values are passed along as arguments. backward and jvp
-    differentiate by the arguments of forward. Captured values have the derivative that the operators of forward give.
+    differentiate with respect to the arguments of forward. Captured values have the derivative that forward's
+    operators give.
 
     Without `jvp`, forward mode transposes backward, which then has to be linear in the gradients, as derivatives are.
 

@@ -120,7 +120,7 @@ class Draws:
         self.drawn: list[np.random.Generator] = []
         self.copies: list[Any] = []
         self.not_repeatable: dict[str, str] = {}    # the names of operators, and where they were called
-        self.handed_out: set[int] = set()           # the ids of bit generators that it asked for, see `bits_here`
+        self.handed_out: set[int] = set()           # the ids of bit generators that it asked for: see `bits_here`
         # the interpreters of vmap around the first run
         self.batches = _batches() - _foreign() if batches is None else batches
 
@@ -216,7 +216,7 @@ class SavedDraws(Draws):
 
 
 class _Redirecting:
-    """The base of objects that redirect draws during a run, see `_core.drawing`.
+    """The base of objects that redirect draws during a run: see `_core.drawing`.
 
     `foreign` are interpreters of vmap that began between a first run and a second one. One draw serves all their
     examples.
@@ -227,8 +227,8 @@ class _Redirecting:
     def __init__(self, foreign: frozenset[Vmap]) -> None:
         self._foreign = foreign
         self._meant: dict[int, np.random.Generator] = {}    # by the id of a bit generator
-        self._alive: list[np.random.Generator] = []         # kept alive, so that no other object gets such an id
-        self.handed_out: set[int] = set()       # the ids of bit generators that the function asked for, see `bits_here`
+        self._alive: list[np.random.Generator] = []         # kept alive, so that no other object gets the same id
+        self.handed_out: set[int] = set()       # the ids of bit generators that the function asked for: see `bits_here`
 
     @property
     def foreign(self) -> frozenset[Vmap]:

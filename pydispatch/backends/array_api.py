@@ -1,7 +1,7 @@
 """Libraries of the Array API standard, whose functions have NumPy's names or those of the standard.
 
 These functions take only arrays and dtypes of their library, and promote less than NumPy's. The wrappers here let
-them take the arguments of operators: NumPy's dtypes and arrays, numbers, and arrays of several dtypes.
+them take the arguments of operators: NumPy dtypes and arrays, numbers, and arrays of several dtypes.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Arguments:
         self.alike = PROMOTING.get(path)
 
     def own(self, value: Any) -> Any:
-        """Replace NumPy's dtypes and arrays in an argument by the library's."""
+        """Replace NumPy dtypes and arrays in an argument by the library's."""
         if isinstance(value, (np.ndarray, np.generic)):
             return self.module.asarray(np.array(value))      # a copy, because torch warns of read-only arrays
         if isinstance(value, np.dtype):

@@ -68,7 +68,7 @@ class Plain:
         self.line(f"\n{text}\n{'─' * len(text)}")
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print a text unchanged."""
+        """Print text unchanged."""
         self.file.write(self._encodable(f"{text}\n"))
 
     def paragraph(self, text: str) -> None:
@@ -131,7 +131,7 @@ class Rich:
         self.terminal.rule(Text(text, "bold magenta"), align="left", style="magenta")
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print a text unchanged."""
+        """Print text unchanged."""
         self.terminal.print(Text(text, STYLES[style]), soft_wrap=True)
 
     def paragraph(self, text: str) -> None:

@@ -74,7 +74,7 @@ class PlanFunction:
         return in_blocks(steps, Fusion(self.threads))
 
     def replaced(self, builder: Builder, steps: list[Step], same: Mapping[Storage, Storage]) -> list[Step]:
-        """Return the steps to run. `same` maps a memory to the one that it shares."""
+        """Return the steps to run. `same` maps a storage to the one whose memory it shares."""
         return steps
 
     @property

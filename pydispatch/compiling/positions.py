@@ -31,7 +31,7 @@ class PositionStep(LoopStep):
 
 
 def with_positions(builder: Builder, steps: Sequence[Step]) -> list[Step]:
-    """Replace loops of the core by such loops, after steps that check positions."""
+    """Replace the core's loops over positions with these, after steps that check the positions."""
     found: list[Step] = []
     checked: set[tuple[Storage, int, int]] = set()
     for step in steps:

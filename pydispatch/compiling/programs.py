@@ -176,7 +176,7 @@ def draws_number(node: Node) -> bool:
 
 
 class Unflattening:
-    """Makes the output of a function from the arrays in it. Its other leaves are always the same."""
+    """Rebuilds the output of a function from its arrays. Its other leaves are constants."""
 
     def __init__(self, spec: TreeSpec, leaves: Sequence[Any]) -> None:
         self._spec = spec
@@ -197,7 +197,7 @@ class Mark(Enum):
 
     ARRAY = "an array"
     SCALAR = "a scalar"
-    NUMBER = "a number of Python's"
+    NUMBER = "a Python number"
 
 
 ARRAY, SCALAR, NUMBER = Mark.ARRAY, Mark.SCALAR, Mark.NUMBER
@@ -400,7 +400,7 @@ def made_up(shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ..
 
 
 def _bytes_between(shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...]) -> int:
-    """Return the number of bytes of memory that an array extends over."""
+    """Return the number of bytes of memory that an array spans."""
     return dtype.itemsize + sum(abs(stride) * (extent - 1) for extent, stride in zip(shape, strides, strict=True))
 
 

@@ -88,7 +88,7 @@ def value_and_grad(
     func : callable
         A function that returns one real number, or an array of one. With `has_aux` it returns (value, aux).
     argnums : int or tuple of int, optional
-        The positional arguments to differentiate with respect to, see `grad`.
+        The positional arguments to differentiate with respect to: see `grad`.
     has_aux : bool, optional
         With True, the result is ((value, aux), gradient).
 

@@ -142,7 +142,7 @@ class View:
 
     @property
     def place(self) -> Any:
-        """A key for the elements that it holds, see `place_of`."""
+        """A key for the elements that it holds: see `place_of`."""
         return place_of(self.layout, self.steps)
 
     @property

@@ -66,7 +66,7 @@ def as_array(leaf: Any) -> Any:
 
 
 def flatten_arguments(args: tuple[Any, ...]) -> tuple[list[Any], TreeSpec]:
-    """Flatten a tuple that mostly holds arrays, converting floats to NumPy's scalars."""
+    """Flatten a tuple that mostly holds arrays, converting floats to NumPy scalars."""
     if all(map(_core.is_array, args)):
         return list(args), flat_spec(len(args))
     leaves, spec = tree_flatten(args)

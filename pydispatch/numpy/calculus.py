@@ -176,7 +176,7 @@ def along(x: Any, ndim: int, axis: int) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Integrate samples along an axis by trapezoids."""
     y = as_nonscalar(y)
-    of_heights = normalize_axis_index(axis, y.ndim)     # x may have more axes, and the result too
+    of_heights = normalize_axis_index(axis, y.ndim)     # x, and so the result, may have more axes
     width = as_array(dx)
     if x is not None:
         x = as_nonscalar(x)

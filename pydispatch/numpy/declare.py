@@ -267,7 +267,7 @@ def as_copied(value: Any, dtype: np.dtype[Any], casting: Any = "same_kind") -> A
 
 
 def common_dtype(values: Iterable[Any]) -> np.dtype[Any]:
-    """Return the dtype that arrays are promoted to. Python's numbers adapt to the dtypes of the others."""
+    """Return the dtype that arrays are promoted to. Python numbers adapt to the dtypes of the others."""
     return np.result_type(*[value.dtype if is_array(value) else value for value in values])
 
 
@@ -331,7 +331,7 @@ def in_order(x: Any, order: str | None, *, copy: bool | None = None) -> Any:
 def maker_beside(value: Any) -> Any:
     """Return the namespace of the functions that make arrays to combine with this value.
 
-    An array has its own backend, and NumPy's arrays adapt to it. For numbers, operators make arrays of the default
+    An array has its own backend, and NumPy arrays adapt to it. For numbers, operators make arrays of the default
     backend.
     """
     return np if is_array(value) else ops.np
@@ -361,7 +361,7 @@ def as_index(item: Any) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether the value is one of Python's or NumPy's numbers."""
+    """Return whether the value is a Python or NumPy number."""
     return isinstance(value, (bool, int, float, complex, np.generic))
 
 

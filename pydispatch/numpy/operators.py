@@ -102,7 +102,7 @@ class Sorting(Adapter):
             a, axis = ops.np.ravel(a), 0
         order = ops.np.argsort(ops.np.flip(a, axis), axis, kind, stable=stable)     # equal elements keep their order
         order = ops.np.subtract(a.shape[axis] - 1, ops.np.flip(order, axis))
-        if np.issubdtype(a.dtype, np.inexact):      # nan are first here, but come last in either order
+        if np.issubdtype(a.dtype, np.inexact):      # nan comes first here, but last in either order
             n_nan = ops.np.sum(ops.np.isnan(a), axis, keepdims=True)
             positions = ops.np.add(ops.np.cumsum(ops.np.ones_like(order), axis), n_nan - 1)
             order = ops.np.take_along_axis(order, ops.np.remainder(positions, max(1, a.shape[axis])), axis)

@@ -183,7 +183,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: boo
     a, b = as_array(a), as_array(b)
     if not is_array(a) and not is_array(b):
         a = as_nonscalar(a)
-    if not is_array(b):         # Python's numbers adapt to the dtype of the array
+    if not is_array(b):         # Python numbers adapt to the dtype of the array
         b = b if isinstance(b, complex) else float(b)
     elif b.dtype.kind not in "mfc":
         b = ops.np.astype(b, np.result_type(b.dtype, 1.0))

@@ -119,7 +119,7 @@ def of_like(numpy_function: Any) -> ArrayFunction:
 
 
 OF_LIBRARIES = ("numpy", "numpy.linalg._umath_linalg", "numpy.strings", "scipy.special")
-"""The modules of NumPy's and SciPy's universal functions. Those without an operator raise. Others are a user's."""
+"""The modules of NumPy and SciPy universal functions. Those without an operator raise. Others are a user's."""
 
 LIKE = {getattr(np, name): of_like(getattr(np, name)) for name in (
     "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "eye", "frombuffer",

@@ -75,7 +75,7 @@ class Distinct:
 
 @functools.cache
 def axis_keeps_nan() -> bool:
-    """Return whether the installed NumPy keeps each nan if the only axis is named, as older versions do."""
+    """Return whether the installed NumPy keeps every nan when the only axis is named, as older versions do."""
     return len(np.unique([np.nan, np.nan], axis=0)) == 2
 
 

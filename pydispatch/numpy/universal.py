@@ -233,7 +233,7 @@ def combined_at_places(function: ArrayFunction, places: Any, values: Any) -> tup
 
 
 def selects_by_arrays(key: Any) -> bool:
-    """Return whether this key contains index arrays or masks. NumPy's integers do not count as arrays."""
+    """Return whether this key contains index arrays or masks. NumPy integers do not count as arrays."""
     return any((is_array(item) and not isinstance(item, np.integer)) or isinstance(item, bool)
                for item in (key if isinstance(key, tuple) else (key,)))
 

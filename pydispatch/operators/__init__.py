@@ -60,7 +60,7 @@ def wire_language() -> None:
 
 
 def wire_universal_functions() -> None:
-    """Make NumPy's universal functions call operators when an argument is a Tensor."""
+    """Make NumPy universal functions call operators when an argument is a Tensor."""
     members = vars(np)      # has all of them. Asking NumPy for a name that it does not have takes longer
     universal = {name: function for name in DECLARATIONS if isinstance(function := members.get(name), np.ufunc)}
     _core.set_universal_functions({np.divmod: divide_with_remainder} | {

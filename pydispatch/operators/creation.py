@@ -70,7 +70,7 @@ def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     quotient = (stop - start) / step
     length = max(0, ceil(quotient.real))
-    if isinstance(quotient, complex):       # of NumPy's scalars, only complex128 is one
+    if isinstance(quotient, complex):       # of NumPy scalars, only complex128 is one
         length = max(0, min(length, ceil(quotient.imag)))
     if dtype is None:
         # empty ranges: the dtype depends on the values, since an int may be too large for int64

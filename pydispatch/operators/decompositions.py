@@ -144,7 +144,7 @@ def meta_on_stacks(kernel):
 
 
 def refuse_vectors(x):
-    """Raise LinAlgError for examples that are not matrices. A batch of vectors must not be taken for one matrix."""
+    """Raise LinAlgError for examples that are not matrices. Do not mistake a batch of vectors for a matrix."""
     if rank(x) - 1 < 2:
         raise np.linalg.LinAlgError(f"{rank(x) - 1}-dimensional array given. Array must be at least two-dimensional")
 

@@ -93,7 +93,7 @@ def matmul_vjp_of_right(g, x1, x2_shape):
 
 @batching.same_operator_on_batch(max_other_ndim=2)      # a batch of rows or matrices times one matrix is one product
 def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
-    """Multiply batches. A batch of vectors has two axes, but must not be taken for a matrix.
+    """Multiply batches. A batch of vectors has two axes, but must not be mistaken for a matrix.
 
     Unbatched arguments are not repeated. Where possible, the examples become the rows of a single product.
     """
@@ -170,7 +170,7 @@ MEAN = ArrayMethod("mean")
 
 
 def refuse_vector(ndim):
-    """Raise ValueError for an array that is not a matrix. A batch of vectors must not be taken for one."""
+    """Raise ValueError for an array that is not a matrix. A batch of vectors must not be mistaken for one."""
     if ndim < 2:
         raise ValueError(f"covariance: argument a has {ndim} {'axis' if ndim == 1 else 'axes'}, expected a matrix or a "
                          "stack of them\nmake a vector a row: reshape(a, (1, -1))")

@@ -1,4 +1,4 @@
-"""Errors from lengths that are known only when an array is computed, as Dask's arrays have."""
+"""Errors from lengths that are known only when an array is computed, as Dask arrays have."""
 
 from __future__ import annotations
 

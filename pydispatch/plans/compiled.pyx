@@ -545,7 +545,7 @@ cdef inline object call_first(
 
 
 cdef object call_by_key(CompiledFunction function, PyObject* const* args, Py_ssize_t n, bint* found):
-    """Run the variant that is for these arguments, of many, and set `found`."""
+    """Run the one of many variants that is for these arguments, and set `found`."""
     cdef size_t key = 0
     cdef Py_ssize_t i
     for i in range(n):

@@ -561,7 +561,7 @@ cdef bint find_loop_of_pairs(function, tuple types, FusedLoop* loop) except -1:
 
 
 cdef bint find_element(int number, int* type, int* size) except -1:
-    """Set the type and the size of elements by their type number. Return False if fused loops have none of them."""
+    """Look up the type and size of elements by type number. Return False if fused loops do not support them."""
     size[0] = itemsize_of_type(number)
     if number == cnp.NPY_DOUBLE or number == cnp.NPY_FLOAT:
         type[0] = OF_FLOATS

@@ -65,7 +65,7 @@ def check_tags(schema: Schema, tags: Iterable[str]) -> None:
 def tags_of(what: object, tags: object) -> tuple[str, ...]:
     """Return the tags of an operator, given as one text or as several.
 
-    Raises SchemaError for a tag that is not a text, and for `out` together with `inplace`.
+    Raises SchemaError for a tag that is not a string, and for `out` together with `inplace`.
     """
     given = (tags,) if isinstance(tags, str) else tuple(tags) if isinstance(tags, Iterable) else None
     if given is None or not all(isinstance(tag, str) for tag in given):

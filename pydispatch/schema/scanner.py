@@ -1,4 +1,4 @@
-"""The scanner, which reads a text token by token and shows errors with a caret."""
+"""The scanner, which reads text token by token and shows errors with a caret."""
 
 # tests: tests/schema/test_parser.py
 from __future__ import annotations

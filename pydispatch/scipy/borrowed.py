@@ -1,7 +1,7 @@
 """Functions that SciPy writes in Python, run on Tensors: copies of its modules, with other namespaces for its imports.
 
 A module that SciPy writes in Python is a NumPy program. Its copy is the same code, executed once more, in which
-`import numpy` gives `pydispatch.numpy`, a name of SciPy's that is declared here gives our function, and SciPy's other
+`import numpy` gives `pydispatch.numpy`, a SciPy name that is declared here gives our function, and SciPy's other
 modules in Python give their copies. Compiled modules, exceptions and everything else are the originals. A copy is made
 when one of its functions first meets a Tensor: arrays are SciPy's own function's, as everywhere.
 
@@ -185,7 +185,7 @@ MODULE_ATTRIBUTES = ("__file__", "__package__", "__path__", "__spec__")
 
 
 def is_ours(value: Any) -> bool:
-    """Return whether a function of SciPy's is declared here and runs other code than SciPy's."""
+    """Return whether a SciPy function is declared here and does not run SciPy's code."""
     return (isinstance(value, FunctionType) and value in OF_NUMPY and value.__module__.startswith("scipy.")
             and OF_NUMPY[value].__dict__["__wrapped__"].__class__ not in (Borrowed, ForArrays))
 

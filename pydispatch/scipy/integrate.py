@@ -110,8 +110,8 @@ def odeint(
     """Solve `dy/dt = func(y, t, *args)` and return y at the times `t`.
 
     The method is that of Dormand and Prince, of order 5, for problems that are not stiff. Gradients with respect to
-    `y0`, `t`, `args` and captured arrays exist in two ways, see `gradient`. Under `vmap` a batch is one system, in
-    which the worst example determines the steps.
+    `y0`, `t`, `args` and captured arrays are computed in one of two ways: see `gradient`. Under `vmap` a batch is one
+    system, in which the worst example determines the steps.
 
     Parameters
     ----------

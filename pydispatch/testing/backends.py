@@ -61,7 +61,7 @@ def check_backend(
         try:
             expected = _quietly(program, lambda array: array)
         except Exception as error:
-            outcome[name] = f"{type(error).__name__} also with NumPy's arrays"
+            outcome[name] = f"{type(error).__name__} also with NumPy arrays"
             continue
         try:
             found = _quietly(program, make)
@@ -134,4 +134,4 @@ def _compare(what: str, found: Any, expected: Any, read: Callable[[Any], Any], r
         try:
             np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
         except AssertionError as error:
-            raise OpCheckError(f"{what} differs from the result with NumPy's arrays: {error}") from None
+            raise OpCheckError(f"{what} differs from the result with NumPy arrays: {error}") from None

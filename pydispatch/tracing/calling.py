@@ -63,7 +63,7 @@ def function_of(graph: Graph) -> Callable[..., Any]:
 
 
 def tells_scalars(graph: Graph) -> bool:
-    """Return whether a node of the graph distinguishes NumPy's scalars from 0-d arrays."""
+    """Return whether a node of the graph distinguishes NumPy scalars from 0-d arrays."""
     return any(map(nodes_told_from_scalars, graph.nodes))
 
 
@@ -84,7 +84,7 @@ def flatten_arguments(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
 def call_on_leaves(function: Callable[..., Any], leaves: list[Any], wants_tensors: bool) -> Any:
     """Call `function(*leaves)`, and return Tensors if a leaf is a Tensor, or else raw arrays.
 
-    If the function `wants_tensors`, it always receives Tensors. On raw arrays, operators return NumPy's scalars, which
+    If the function `wants_tensors`, it always receives Tensors. On raw arrays, operators return NumPy scalars, which
     cannot be written to and which index differently from arrays.
     """
     if any(isinstance(leaf, Tensor) for leaf in leaves):

@@ -93,7 +93,7 @@ def what_is_known(node: Node) -> str:
 
 
 def comment(text: str) -> str:
-    """Return a text as a comment on one line."""
+    """Format text as a one-line comment."""
     return f"# {''.join([character if character.isprintable() else ' ' for character in text])}"
 
 

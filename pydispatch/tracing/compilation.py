@@ -33,7 +33,7 @@ def written_values(graph: Graph) -> set[Node]:
 
 
 def values_to_be_arrays(graph: Graph) -> set[Node]:
-    """Return the nodes whose values must not be NumPy's scalars."""
+    """Return the nodes whose values must not be NumPy scalars."""
     return sharing_with(graph, [node for user in graph.nodes for node in nodes_told_from_scalars(user)])
 
 
@@ -112,7 +112,7 @@ def calling_of(op: OpOverload) -> Calling:
 class Emitter:
     """Writes the lines of the function.
 
-    `notes` explain the global names. `arrays` are the nodes whose values must not be NumPy's scalars.
+    `notes` explain the global names. `arrays` are the nodes whose values must not be NumPy scalars.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -146,7 +146,7 @@ class Emitter:
         if isinstance(target, HigherOrderOperator):
             rule = target.rule_for("CPU")
             if rule is not None and not draws(node):
-                self._bind(target.name, rule, f"the rule of {target.name} for arrays of NumPy's")
+                self._bind(target.name, rule, f"the rule of {target.name} for NumPy arrays")
                 target = rule
         call = codegen.call_text(codegen.target_text(target, self.scope), node.args, node.kwargs, self.text)
         return Statement(f"{node.name} = {call}", reads, node.name)

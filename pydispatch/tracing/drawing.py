@@ -133,7 +133,7 @@ def _ids(graph: Graph) -> dict[Node, str]:
 
 
 def _escaped_for_mermaid(text: str) -> str:
-    """Quote a text by replacing every character that is markup in Mermaid or HTML by its number."""
+    """Quote text: replace each character that is markup in Mermaid or HTML with its number."""
     return re.sub(r"[^\w .,:=+\-()\[\]{}/]", lambda found: f"#{ord(found[0])};", text)
 
 

@@ -128,7 +128,7 @@ def written_nodes(node: Node) -> list[Node]:
 
 
 def nodes_told_from_scalars(node: Node) -> list[Node]:
-    """Return the nodes whose values must be 0-d arrays where they could be NumPy's scalars.
+    """Return the nodes whose values must be 0-d arrays where they could be NumPy scalars.
 
     These are values that are written to, and arguments that the schema does not declare as Tensors. Indexing with a 0-d
     array makes a copy, indexing with a NumPy integer a view.

@@ -538,7 +538,7 @@ def _forget(mode: weakref.ref[FakeMode], address: int, _: object) -> None:
 
 
 def _is_real(leaf: Any) -> bool:
-    """Return whether this is an array with data. NumPy's scalars count as literals here."""
+    """Return whether this is an array with data. NumPy scalars count as literals here."""
     return _core.is_array(leaf) and type(leaf) is not FakeTensor and not isinstance(leaf, np.generic)
 
 

@@ -205,7 +205,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._check_shapes = True
-        self.is_body = False        # whether it does the same as a function passed to an operator, see `kept`
+        self.is_body = False        # whether it does the same as a function passed to an operator: see `kept`
         self.constants: dict[str, Any] = {}
         self.first: Node | None = None
         self.last: Node | None = None

@@ -24,7 +24,7 @@ def graph_in_notebook(graph: Graph) -> str:
 
 
 def layered_svg(graph: Graph) -> str:
-    """Draw the nodes in layers, each below its inputs, with lines from there that pass between other boxes."""
+    """Draw the nodes in layers, each below its inputs and joined to them by lines that pass between other boxes."""
     labels = {node: label_of(node) for node in graph.nodes}
     sizes = {node: (max(map(len, label)) * CHARACTER + 12, len(label) * LINE + 8) for node, label in labels.items()}
     layers, above = _layers(graph)

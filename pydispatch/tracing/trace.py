@@ -143,7 +143,7 @@ def graph_of_call(
     """Return the graph of `f(*args)`, as `make_fx` documents. For fakes, nothing is computed.
 
     A graph that `keeps_functions` has one node for each call of a Function, which keeps its derivative. Any other graph
-    has the operators that forward calls. A part of another trace gets its `roots`, see `_check_source`. If the
+    has the operators that forward calls. A part of another trace gets its `roots`: see `_check_source`. If the
     arguments `are_new`, no function can capture them, so the trace uses them without making aliases. Only operators may
     change the `sources`.
     """
@@ -379,7 +379,7 @@ class TraceMode(DispatchMode):
         self._objects[_identity(generator)] = generator, node
 
     def finish(self, result: Any, is_body: bool = False) -> Graph:
-        """Return the graph that returns `result` in its structure. If `is_body`, it may become a body, see `Graph`."""
+        """Return the graph that returns `result` in its structure. If `is_body`, it may become a body: see `Graph`."""
         self.graph.output(map_values(self._output, result))
         for constant in self._constants.values():
             if constant.copied:
@@ -557,7 +557,7 @@ class TraceMode(DispatchMode):
         if known:
             self._constant_calls.add(node)
             if any(id(_owner(bottom_of(array))) in self._given_out for array in written):
-                contextvars.Context().run(self._run_constants)      # NumPy's arrays see the write
+                contextvars.Context().run(self._run_constants)      # NumPy arrays see the write
         node.meta["site"] = self._sites.find(2)
         checks = _ResultChecks(written, arrays, known)
         if self._compares_shapes and not known:

@@ -50,7 +50,7 @@ class Units:
 
 @pytest.fixture(scope="module", autouse=True)
 def ranks():
-    """Load the packs by their first arrays, then rank quantities above Dask's arrays."""
+    """Load the packs by their first arrays, then rank quantities above Dask arrays."""
     for array in (da.ones(3), np.ma.masked_array(DATA)):
         Tensor(array)
     register_backend("MetresOverDask", Quantity, above=("Dask",), namespace=Units)

@@ -1,6 +1,6 @@
 """Numbers, scalars of NumPy, scalar Tensors and elements enter a body as scalars: `v += 1` rebinds the variable.
 
-Oracle: the same function of Python's numbers, in a loop.
+Oracle: the same function of Python numbers, in a loop.
 """
 
 import numpy as np

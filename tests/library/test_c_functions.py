@@ -32,7 +32,7 @@ def capsule(function, signature, user_data=None):
 
 
 def blocks(function, element, n_in, user_data=()):
-    """Return a function in C that is called with addresses, and does what one of NumPy's arrays does."""
+    """Return a function in C that is called with addresses, and does what one of NumPy arrays does."""
     def call(*args):
         n, given = args[n_in + 1], args[n_in + 2:]
         arrays = [np.ctypeslib.as_array(ctypes.cast(x, ctypes.POINTER(element)), (n,)) for x in args[:n_in + 1]]

@@ -379,7 +379,7 @@ def differences(expected: Outcome, found: Outcome, way: str = "tensors") -> str 
 
 
 def gives_arrays(result: Any) -> bool:
-    """Return whether the result is None or consists of NumPy's arrays and numbers."""
+    """Return whether the result is None or consists of NumPy arrays and numbers."""
     return all(leaf is None or isinstance(leaf, (np.ndarray, np.generic)) for leaf in tree_leaves(result))
 
 

@@ -191,7 +191,7 @@ def of_composed(name: str, function: ArrayFunction) -> Typed | None:
 
 
 def calls(name: str, packet: OpOverloadPacket | None, function: ArrayFunction) -> list[str]:
-    """Return its calls: those with Tensors, those with NumPy's arrays, and any other, of which nothing is known."""
+    """Return its calls: those with Tensors, those with NumPy arrays, and any other, of which nothing is known."""
     typed = of_composed(name, function) or of_operator(packet, function)
 
     def call(result: str, hints: dict[str, str], needed: Collection[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""Python's numbers beside arrays of every dtype, and `out` of every dtype, in calls of all functions that take them.
+"""Python numbers beside arrays of every dtype, and `out` of every dtype, in calls of all functions that take them.
 
 NumPy itself is the oracle for values, dtypes, errors and for what is written.
 """

@@ -196,7 +196,7 @@ def test_a_function_written_for_the_standard_runs_on_both():
 
 
 def assigned(x, key, value):
-    """Assign as libraries do: to what they have computed, unless it is of a class of NumPy's or JAX's scalars."""
+    """Assign as libraries do: to what they have computed, unless it is a NumPy or JAX scalar."""
     assert x.__array_namespace__() is tensors
     x[key] = value
     return x

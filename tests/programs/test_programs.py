@@ -24,7 +24,7 @@ SMOOTH = dict.fromkeys(PROGRAMS, (0,)) | {
 """The arguments that the results depend on smoothly."""
 WITHOUT_GRADIENT = {"game_of_life": "of integers", "forest_fire": "of integers", "mandelbrot": "counts steps"}
 BRANCHES = {"metropolis": "accepts by the value", "lu_by_hand": "swaps rows by the value",
-            "forest_fire": "counts with Python's integers", "text_statistics": "has as many letters as the values say"}
+            "forest_fire": "counts with Python integers", "text_statistics": "has as many letters as the values say"}
 """Programs that decide by values, which an example of a batch cannot."""
 
 smooth = pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in WITHOUT_GRADIENT])

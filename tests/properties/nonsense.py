@@ -227,7 +227,7 @@ NOT_COMPARED = {
     "conj", "conjugate",                                                # of bools: the method differs
     "geomspace",                                                        # beyond the largest number anything will do
     "tri",                                                              # counts diagonals in fractions
-    "polyval",                                                          # coefficients in objects are Python's numbers
+    "polyval",                                                          # coefficients in objects are Python numbers
 }
 """Functions that need not give NumPy's result, but do not crash."""
 SPECIAL = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",

@@ -48,7 +48,7 @@ def to_method(function):
 
 @pytest.fixture(params=["CPU", "A"])
 def to_backend(request, backends):
-    """Provide NumPy's arrays as those of a backend, on A every operator computes with NumPy's kernels."""
+    """Provide NumPy arrays as those of a backend, on A every operator computes with NumPy's kernels."""
     if request.param == "CPU":
         yield np.asarray
         return

@@ -137,7 +137,7 @@ def described_tape(node: Any, numbers: dict[int, int]) -> Any:
 
 
 def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
-    """Return the visible properties of a result. Treat NumPy's scalars, which a mode does not get, as arrays."""
+    """Return the visible properties of a result. Treat NumPy scalars, which a mode does not get, as arrays."""
     if isinstance(value, (tuple, list)):
         return type(value).__name__, [described(item, known, exactly) for item in value]
     if isinstance(value, dict):

@@ -143,7 +143,7 @@ def forward(x_1):
 def test_compiled_graphs_call_compiled_graphs():
     compiled = make_fx(loops)(X).compile()
     assert "combine_1: a graph, compiled" in compiled.source
-    assert "the rule of scan for arrays of NumPy's" in compiled.source
+    assert "the rule of scan for NumPy arrays" in compiled.source
 
 
 def test_compiled_graphs_of_functions_that_are_transformed():

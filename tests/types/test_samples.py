@@ -51,7 +51,7 @@ def overloads_in(module: str) -> dict[str, list[ast.FunctionDef]]:
 
 
 def constrained(overload: ast.FunctionDef) -> list[ast.FunctionDef]:
-    """Return the overload with each constraint of its type variable: `_Array` is a Tensor or an array of NumPy's."""
+    """Return the overload with each constraint of its type variable: `_Array` is a Tensor or a NumPy array."""
     text = ast.unparse(overload)
     return [ast.parse(re.sub(r"\b_Array\b", kind, text)).body[0] for kind in ("Tensor", "NDArray[Any]")]
 
@@ -130,7 +130,7 @@ def ways(sample: Sample) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 
 def without_axes(value: Any) -> Any:
-    """Convert NumPy's numbers to arrays without axes, which the stubs do not tell apart."""
+    """Convert NumPy numbers to arrays without axes, which the stubs do not tell apart."""
     return np.asarray(value) if isinstance(value, np.generic) else value
 
 

@@ -1,6 +1,6 @@
-"""Dask's arrays as raw arrays, and functions over their chunks. Needs the extra `dask`.
+"""Dask arrays as raw arrays, and functions over their chunks. Needs the extra `dask`.
 
-The package is imported when the first of Dask's arrays is used. Its modules that need the scheduler are imported on
+The package is imported when the first Dask array is used. Its modules that need the scheduler are imported on
 request.
 """
 

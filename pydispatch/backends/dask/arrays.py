@@ -130,7 +130,7 @@ SIGNATURES = {
 """Operators on stacks of matrices, which run as generalized universal functions."""
 OF_NUMPYS = ("einsum", "linalg_inv", "linalg_cholesky", "linalg_solve", "linalg_qr", "linalg_svd", "cumsum", "cumprod",
              "setitem", "index_put", "argmax", "argmin")
-"""Operators that Dask computes on NumPy's arrays, whichever kind the chunks are."""
+"""Operators that Dask computes on NumPy arrays, whichever kind the chunks are."""
 TRANSFORMS = ("fft_fft", "fft_ifft", "fft_rfft", "fft_irfft")
 
 

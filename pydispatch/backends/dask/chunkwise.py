@@ -1,4 +1,4 @@
-"""Runs operators over the chunks of Dask's arrays. Each chunk, or each whole row of chunks, is an array of NumPy's.
+"""Runs operators over the chunks of Dask arrays. Each chunk, or each whole row of chunks, is a NumPy array.
 
 A result's shape and dtype come from the operator's kernel for Meta. Finding them computes nothing.
 """

@@ -1,4 +1,4 @@
-"""Indexing where Dask's arrays differ from NumPy's: several index arrays, and assignments through them."""
+"""Indexing where Dask arrays differ from NumPy's: several index arrays, and assignments through them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def index(x: Any, key: Any) -> Any:
 def is_taken_by_dask(x: Any, key: Any) -> bool:
     """Return whether Dask's `x[key]` does what NumPy's does.
 
-    It does for at most one index array, of one axis, and for one mask of Dask's for one axis or all axes.
+    It does for at most one index array, of one axis, and for one Dask mask for one axis or all axes.
     """
     arrays = [item for item in as_items(key) if is_array(item)]
     if len(arrays) == 1 and arrays[0].dtype.kind == "b" and isinstance(arrays[0], da.Array):
@@ -97,7 +97,7 @@ def expanded(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 
 def positions_in(mask: Any) -> tuple[Any, ...]:
-    """Return the positions where a mask is true, along each axis. Raise UnsupportedError for a mask of Dask's."""
+    """Return the positions where a mask is true, along each axis. Raise UnsupportedError for a Dask mask."""
     if isinstance(mask, da.Array):
         raise UnsupportedError(f"a mask of {mask.ndim} axes beside other index arrays, whose number of elements is "
                                "unknown until it is computed\npass mask.compute(), or write where(mask, x, 0)")
@@ -165,7 +165,7 @@ def is_writable_by_dask(key: Any, arrays: list[Any]) -> bool:
 
 
 def is_mask_of_rows(key: Any) -> bool:
-    """Return whether the key is one mask of Dask's for the first axis."""
+    """Return whether the key is one Dask mask for the first axis."""
     items = as_items(key)
     return len(items) == 1 and isinstance(items[0], da.Array) and items[0].dtype.kind == "b" and items[0].ndim == 1
 

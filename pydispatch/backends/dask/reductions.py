@@ -39,7 +39,7 @@ def reduced(name: str, a: Any, axis: Any = None, dtype: Any = None, *, keepdims:
 
 
 def accumulated(name: str, a: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """Return running sums or products. For unknown sizes, use the method of Dask's that does not need them."""
+    """Return running sums or products. For unknown sizes, use Dask's method that does not need them."""
     if axis is None:
         a, axis = ravel(a), 0
     options = {"method": "blelloch"} if has_unknown_sizes(a) else {}

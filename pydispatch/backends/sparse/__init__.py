@@ -1,6 +1,6 @@
 """Sparse arrays of `scipy.sparse` and of the library `sparse`, under the functionality `Sparse`.
 
-Importing this package registers SciPy's arrays. The module `pydata` registers those of `sparse`. Both are packs, loaded
+Importing this package registers SciPy arrays. The module `pydata` registers those of `sparse`. Both are packs, loaded
 when one of their arrays is first used.
 """
 

@@ -26,7 +26,7 @@ stack, vstack = of_iterable(np.stack), of_iterable(np.vstack)
 
 
 def where(condition: Any, *args: Any, **kwargs: Any) -> Any:
-    """Choose between elements as `numpy.where`. A bool chooses between Python's numbers or lists, unchanged."""
+    """Choose between elements as `numpy.where`. A bool chooses between Python numbers or lists, unchanged."""
     chosen = np.where(condition, *args, *[kwargs[name] for name in ("x", "y") if name in kwargs])
     values = [*args, *kwargs.values()]
     return chosen.tolist() if type(condition) is bool and not any(hasattr(v, "dtype") for v in values) else chosen

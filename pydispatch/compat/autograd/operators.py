@@ -139,7 +139,7 @@ def holomorphic_grad(fun: Function, x: Any) -> Any:
 
 
 def grad_named(fun: Function, argname: str) -> Any:
-    """Return a function that computes the gradient by the argument of this name."""
+    """Return a function that computes the gradient with respect to the argument of this name."""
     return grad(fun, list(inspect.signature(fun).parameters).index(argname))
 
 

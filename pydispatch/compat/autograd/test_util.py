@@ -88,6 +88,6 @@ def combo_check(fun: Function, *args: Any, **kwargs: Any) -> Function:
 
 def quick_grad_check(fun: Function, arg0: Any, extra_args: Sequence[Any] = (), kwargs: Any = None, *rest: Any,
                      **options: Any) -> None:
-    """Check the gradient by the first argument. It is deprecated: call check_grads."""
+    """Check the gradient with respect to the first argument. It is deprecated: call check_grads."""
     warnings.warn("quick_grad_check is deprecated, call check_grads", stacklevel=2)
     check_grads(lambda x: fun(x, *extra_args, **(kwargs or {})), modes=["rev"], order=1)(arg0)

@@ -208,7 +208,7 @@ cdef inline bint may_have_loop(Loop* loop, PyObject* const* args) noexcept:
 
 cdef inline PyObject* call_loop_of_ufunc(Loop* loop, PyObject* const* args, Py_ssize_t n,
                                          PyObject* kwnames) except? NULL:
-    """Call the loop, which may get the keyword `out`. Return NULL if NumPy has to serve the call."""
+    """Call the loop, which may get the keyword `out`. Return NULL if NumPy must handle the call."""
     if n != loop.n_in:
         return NULL
     if kwnames != NULL:
@@ -441,7 +441,7 @@ cdef bint holds_array_of_other(PyObject* const* args, Py_ssize_t n, int depth) e
 
 
 cdef PyObject* call_on_backend(ArrayFunction self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except NULL:
-    """Call the implementation with raw arrays of other backends as Tensors."""
+    """Call the implementation, with raw arrays of other backends wrapped in Tensors."""
     cdef Py_ssize_t i
     values = tuple([<object>args[i] for i in range(n)])
     names = () if kwnames == NULL else <tuple>kwnames
@@ -575,7 +575,7 @@ cdef object type_of_askers = type(numpy.sum) if type(numpy.sum) is not type(lamb
 cdef class ArrayFunction:
     """A function of `pydispatch.numpy`.
 
-    `numpy_function` is NumPy's function, or None. It gets NumPy's arrays while no transform, mode or guard is active.
+    `numpy_function` is NumPy's function, or None. It gets NumPy arrays while no transform, mode or guard is active.
     `implementation` is the same function written with operators.
 
     `operator` gets simple calls. These have `n_arrays` to `n_positional` positional arguments, and only keywords that

@@ -257,7 +257,7 @@ cdef PyObject* invoke_in_general(
 
 
 cdef int check_raised(function) except -1:
-    """Raise if an exception is missing: a ufunc of NumPy's that runs out of memory may return NULL without one."""
+    """Raise if an exception is missing: a NumPy ufunc that runs out of memory may return NULL without one."""
     if PyErr_Occurred() == NULL:
         raise SystemError(f"{function!r} returned NULL without an exception")
     return 0

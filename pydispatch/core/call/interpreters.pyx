@@ -100,7 +100,7 @@ cdef object wrap_leaves(Signature signature, Frame* frame, Py_ssize_t i, result,
 
 
 cdef object scalar_below(value, Interpreter interpreter):
-    """Return the value of the interpreter below. For a scalar over an ndarray, return NumPy's scalar."""
+    """Return the value of the interpreter below. For a scalar over an ndarray, return a NumPy scalar."""
     lower = below(value, interpreter)
     if (lower is not value and (<Tensor>value).word & SCALAR_FLAG and Py_TYPE(<PyObject*>lower) == &PyArray_Type
             and not knows_arrays(state_now())):

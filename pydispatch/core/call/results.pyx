@@ -187,7 +187,7 @@ cdef inline bint is_scalar_result(Signature signature, Frame* frame, Tensor tens
 
 
 def is_scalar(value):
-    """Return whether a value is a scalar Tensor, or a scalar of NumPy's: an immutable value."""
+    """Return whether a value is a scalar Tensor, or a NumPy scalar: an immutable value."""
     return isinstance(value, Tensor) and (<Tensor>value).word & SCALAR_FLAG != 0 or is_numpy_scalar(value)
 
 
@@ -206,7 +206,7 @@ def make_assignable(Tensor tensor not None):
     """Let elements of a scalar be assigned, as the array API standard does: there, it is an array without axes.
 
     Code that requests a value's namespace follows the standard, and may write to what it has computed. It cannot
-    distinguish a scalar from an array, since libraries recognize NumPy's scalars by their class. `scalar += value`
+    distinguish a scalar from an array, since libraries recognize NumPy scalars by their class. `scalar += value`
     rebinds as before.
     """
     cdef PyObject* value = <PyObject*>tensor

@@ -198,8 +198,8 @@ cdef dict simple_arguments = {}     # layouts by the text of the argument and wh
 
 
 def simple_signature(str text, make_schema):
-    """Return the signature of a text with simple arguments, and arrays or views as results. Return None for other
-    texts.
+    """Parse a signature with simple arguments, and arrays or views as results. Return None for any other
+    text.
 
     `make_schema` makes the schema on first use. Binding a call does not need it, and a first call that parses it takes
     0.8 ms instead of 0.3.

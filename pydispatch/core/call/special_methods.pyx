@@ -11,11 +11,11 @@ def set_special_methods(**operators):
         special_methods[SPECIAL_METHODS.index(name)] = operator
 
 
-cdef dict universal_functions = {}      # the operator for each of NumPy's universal functions
+cdef dict universal_functions = {}      # by universal function of NumPy: the operator
 
 
 def set_universal_functions(dict operators not None):
-    """Set the operators to call when NumPy's universal functions are called with a Tensor."""
+    """Set the operators to call when NumPy universal functions are called with a Tensor."""
     universal_functions.update(operators)
 
 

@@ -13,7 +13,7 @@ cdef enum:      # flags of how a kernel is called
     COMPOSITE = 512     # calls other operators, which every interpreter sees
     USER_KERNEL = 1024      # is not in the library, and may copy the context
     PARTIAL = 2048      # does not take every argument of the schema
-    STATEFUL = 8192     # of an operator that draws numbers, or has another state
+    STATEFUL = 8192     # of an operator that draws numbers or has other state
     CONDITIONAL = 4096  # used only if `kernel.applies(*args, **kwargs)`
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key

@@ -3,7 +3,7 @@
 
 @cython.final
 cdef class Rows:
-    """An iterator over the slices of an array of NumPy's along its first axis, as Tensors."""
+    """An iterator over the slices of a NumPy array along its first axis, as Tensors."""
 
     def __init__(self, array):
         self.array = array

@@ -40,7 +40,7 @@ cdef enum:
 cdef struct TypedLoop:                  # a universal function's loop for arguments of one type
     char state, fold_state, mask_state  # whether there is a loop, a reduction takes it, and bools can be mixed with
                                         # such numbers
-    char number_state                   # whether Python's numbers can be mixed with such numbers
+    char number_state                   # whether Python numbers can be mixed with such numbers
     int n_types                         # how many loops the universal function had. Numba adds some later
     int loop_type                       # the type of the arguments, if `state` is CONVERTING
     int result_type

@@ -48,7 +48,7 @@ cdef int find_loop(Loop* loop, function) except -1:
 
 
 cdef int find_loop_of_float64(Loop* loop) except -1:
-    """Use one loop directly for arrays of float64, and Python's numbers beside them, if NumPy takes it for all."""
+    """Use one loop directly for arrays of float64, and Python numbers beside them, if NumPy takes it for all."""
     cdef TypedLoop* typed = loop_of_type(loop, cnp.NPY_DOUBLE)
     if typed != NULL and typed.result_type == cnp.NPY_DOUBLE and takes_numbers(loop, typed, cnp.NPY_DOUBLE):
         loop.function, loop.data, loop.kind = typed.function, typed.data, ELEMENTWISE
@@ -119,7 +119,7 @@ cdef bint can_convert(int type, int loop_type) noexcept:
 
 
 cdef bint takes_numbers(Loop* loop, TypedLoop* typed, int type) except -1:
-    """Return whether NumPy takes this loop for Python's numbers mixed with numbers of this type.
+    """Return whether NumPy takes this loop for Python numbers mixed with numbers of this type.
 
     If the universal function has loops for whole numbers, or its loop in double precision comes first, it may take
     another loop. A logical function takes the loop for truth values, which gives the same results: no conversion
@@ -148,7 +148,7 @@ cdef bint resolves_numbers(ufunc, TypedLoop* typed, int type) except -1:
         if type < cnp.NPY_FLOAT and float in given:
             continue            # these are converted to another type
         if not has_type and (type != cnp.NPY_DOUBLE or float not in given):
-            continue            # Python's numbers without an array decide on a type by themselves
+            continue            # Python numbers without an array decide on a type by themselves
         resolved = resolved_types(ufunc, given + (None,), False)
         if resolved != expected and not (ufunc in LOGICAL and resolved == (cnp.NPY_BOOL,) * (n + 1)):
             return False

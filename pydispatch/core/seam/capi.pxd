@@ -112,7 +112,7 @@ cdef extern from "core/src/seam.h":
     void clear_exporter(Py_buffer* view) noexcept  # set the exporter to NULL, as a refused request for a buffer has to
     const bint IS_PORTABLE              # whether only public parts of CPython and NumPy are used
     const bint HAS_FREE_LISTS           # whether freed objects are reused
-    # for `tp_alloc` and `tp_free`: the collector knows the objects, but counts only each eighth
+    # for `tp_alloc` and `tp_free`: the collector knows the objects, but counts only every eighth
     PyObject* allocate_seldom_counted(PyTypeObject* type, Py_ssize_t items) noexcept
     void free_seldom_counted(void* object) noexcept
     bint was_just_left_uncounted(PyObject* object) noexcept     # return whether the last one is it, and does not count

@@ -17,7 +17,7 @@ static inline unsigned int flags_of_x87(void) { /* where feraiseexcept notes ove
     return status;
 }
 
-static inline unsigned int flags_of_arithmetic(void) { /* of all before: of what memory holds already */
+static inline unsigned int flags_of_arithmetic(void) { /* of all calculations before, whose results are in memory */
     __asm__ __volatile__("" ::: "memory");
     return _mm_getcsr() & ERROR_FLAGS;
 }

@@ -209,7 +209,7 @@ static inline void set_call_of_class(PyTypeObject* type, vectorcallfunc make) {
 #define HAS_FREE_LISTS 1
 #endif
 
-/* Objects that the garbage collector knows, but of which only each eighth counts towards its next run. A graph of many
+/* Objects that the garbage collector knows, of which only every eighth counts towards its next run. A graph of many
    nodes is then walked through less often while it grows, by an eighth of the collections of Python. */
 #if defined(PYDISPATCH_PORTABLE) || defined(Py_GIL_DISABLED)
 #define allocate_seldom_counted PyType_GenericAlloc

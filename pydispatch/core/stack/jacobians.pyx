@@ -1,4 +1,4 @@
-# Entry points of `jacfwd`, `jacrev` and `hessian` for functions of arrays, differentiated by one of them.
+# Entry points of `jacfwd`, `jacrev` and `hessian` for functions of arrays, differentiated with respect to one.
 #
 # In Python, the Jacobian of a function of one operator takes three times as long. All other calls are left to Python,
 # as described in entry_points.pyx.
@@ -178,7 +178,7 @@ def jacobian_by_rows(str name, function, tuple args, argnums, site):
 
 
 def mapped_linearly(function, value):
-    """Apply a linear function of arrays to values of `jvp` and `vmap` over NumPy's arrays, without operators.
+    """Apply a linear function of arrays to values of `jvp` and `vmap` over NumPy arrays, without operators.
 
     `function(array, n)` has to leave the first n axes, of batches, in place. Return NOT_FLAT for other values, and if
     modes or tracers have to see operators.

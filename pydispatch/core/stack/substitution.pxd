@@ -11,5 +11,5 @@ cdef class SpeculativeRun:              # active while a function runs speculati
 
 cdef bint is_value_now(Wrapper wrapper, State state) noexcept
 cdef bint holds(Tensor wrapper, Tensor tensor) noexcept
-# return whether a value is an array of NumPy's, or an untracked plain Tensor of one
+# return whether a value is a NumPy array, or an untracked plain Tensor of one
 cdef bint is_plain_constant(PyObject* value) except -1

@@ -149,7 +149,7 @@ cdef int end_of_speculative_run(SpeculativeRun run) except -1:
 
 
 def are_plain_constants(values):
-    """Return whether these are arrays of NumPy's, or untracked plain Tensors of such."""
+    """Return whether these are NumPy arrays, or untracked plain Tensors of such."""
     for value in values:
         if not is_plain_constant(<PyObject*>value):
             return False

@@ -24,7 +24,7 @@ cdef BatchedTensor diagonal_batch(array, Vmap interpreter)
 # return all examples of a diagonal batch, along the first or the last axis
 cdef object expanded(BatchedTensor tensor, bint last)
 cdef enum:
-    FEWEST_EXAMPLES = 8             # of a diagonal batch. An array of two rows is never taken for the whole batch
+    FEWEST_EXAMPLES = 8             # of a diagonal batch. An array of two rows is never mistaken for the whole batch
 cdef bint is_batch(PyObject* value, Interpreter interpreter) noexcept
 cdef object detached_uniform(BatchedTensor tensor)    # return a detached uniform value on the same memory
 cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values)

@@ -862,7 +862,7 @@ ctypedef PyObject* (*recorded_call)(PyObject*, PyObject*, PyObject*, Frame*) noe
 
 
 cdef inline bint all_owned(Frame* frame, PyObject* state) except -1:
-    """Return whether every Tensor is a value of the innermost interpreter, or a constant over an array of NumPy's.
+    """Return whether every Tensor is a value of the innermost interpreter, or a constant over a NumPy array.
 
     Such a constant counts as its array if the state below is plain.
     """
@@ -977,7 +977,7 @@ cdef inline object value_of_kernel(OpOverload op, Table table, State state, Fram
 
 
 cdef inline bint are_plain_numbers(Frame* frame) noexcept:
-    """Return whether all values below are NumPy's arrays and Python's floats."""
+    """Return whether all values below are NumPy arrays and Python floats."""
     cdef Py_ssize_t i
     for i in range(1, frame.count + 1):
         if Py_TYPE(frame.raw[i]) != &PyArray_Type and Py_TYPE(frame.raw[i]) != &PyFloat_Type:
@@ -1035,7 +1035,7 @@ cdef object unwrap_result(value):
 
 
 cdef bint are_raw_results(Signature signature, PyObject* value) noexcept:
-    """Return whether a value is the tuple of NumPy's arrays that an operator with several results returns."""
+    """Return whether a value is the tuple of NumPy arrays that an operator with several results returns."""
     cdef Py_ssize_t i
     if not signature.returns_fresh_tensors or not PyTuple_CheckExact(value) or (
             PyTuple_GET_SIZE(value) != signature.n_returns):

@@ -326,7 +326,7 @@ cdef object region_written(Tensor target, Signature signature, Frame* frame):
 
 
 cdef bint may_share_elements(PyObject* one, PyObject* other) noexcept:
-    """Return whether the bounds of two arrays overlap, or True if one is not an array of NumPy's."""
+    """Return whether the bounds of two arrays overlap, or True if one is not a NumPy array."""
     cdef char* first
     cdef char* begin_other
     cdef char* limit

@@ -166,7 +166,7 @@ cdef object as_operand_of_formula(value):
 
 
 cdef object as_plain_array(value):
-    """View an array of a subclass of NumPy's, whose operators may differ, as an ndarray. Keep anything else."""
+    """View an array of an ndarray subclass, whose operators may differ, as an ndarray. Keep anything else."""
     cdef PyTypeObject* cls = Py_TYPE(<PyObject*>value)
     if cls == &PyArray_Type or not PyType_IsSubtype(cls, &PyArray_Type) or word_of_type(cls) & ~CPU_WORD:
         return value
@@ -174,7 +174,7 @@ cdef object as_plain_array(value):
 
 
 def plain_array(value):
-    """Return a view of an array of a subclass of NumPy's as a plain array. Return anything else unchanged."""
+    """Return a view of an array of an ndarray subclass as a plain array. Return anything else unchanged."""
     return as_plain_array(value)
 
 

@@ -184,7 +184,7 @@ cpdef object restored(value, shape, axis):
 
 def spread(g, a_shape, axis, where):
     """Return the gradient of a sum over `axis`, for each element of an array of shape `a_shape`. This is a formula."""
-    cdef tuple shape = tuple(a_shape)       # the shape of PyTorch's arrays is a subclass
+    cdef tuple shape = tuple(a_shape)       # the shape of PyTorch arrays is a subclass
     terms = expand(restored(g, shape, axis), shape)
     return terms if where is None else terms * where
 

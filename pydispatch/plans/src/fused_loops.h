@@ -43,8 +43,8 @@ static FusedWay fused_way(int operation, int type) {
     }
     return NOT_FUSED;
 }
-/* The same for complex numbers. Sets the code, of BY_FORMS the operation. Conjugates change the sign of each second part:
-   the other operand has that bit. */
+/* The same for complex numbers. Sets the code, of BY_FORMS the operation. Conjugates change the sign of every second
+   part: the other operand has that bit. */
 enum { CONJUGATE_PAIRS = CODE_OF_ROWS(OF_SIGNED, DO_bitwise_xor, VV) };
 static FusedWay fused_way_of_pairs(int operation, int* code) {
     *code = operation;

@@ -114,8 +114,8 @@ static WaitingThread* new_thread(void) {
     return NULL;
 }
 
-/* Let a thread that is asleep wake up on a core of the calling thread's, but on another one than that thread is on:
-   Linux likes to wake it up on the same one, where it would wait for that thread to end its own work. */
+/* Make a sleeping thread wake up on one of the calling thread's cores, but not on the core that runs that thread:
+   Linux prefers that core, where the sleeper would wait until the calling thread has finished its own work. */
 static void keep_off_this_core(WaitingThread* thread) {
 #if defined(__linux__)
     cpu_set_t cores;

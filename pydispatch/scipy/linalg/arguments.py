@@ -96,7 +96,7 @@ def check_systems(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> 
 
 
 def of_column(solve: Callable[[Any], Any], b: Any) -> Any:
-    """Solve for a vector as a matrix of one column, because a stack of vectors would be taken for a matrix."""
+    """Solve for a vector as a matrix of one column, because a stack of vectors would be mistaken for a matrix."""
     return ops.np.getitem(solve(ops.np.expand_dims(b, -1)), (..., 0))
 
 

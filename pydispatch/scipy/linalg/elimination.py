@@ -153,7 +153,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> A
 
 
 def in_order(b: Any, order: Any) -> Any:
-    """Reorder the rows of right-hand sides, differently for each of a stack. They may be infinite."""
+    """Permute the rows of right-hand sides, by a permutation per matrix of a stack. Elements may be infinite."""
     if order.ndim == 1:
         return ops.np.take(b, order, 0 if b.ndim == 1 else -2)
     rows = ops.np.expand_dims(order, -1)

@@ -1,4 +1,4 @@
-"""Dask's arrays for tests: cut in several ways, and compared without that anything was computed before."""
+"""Dask arrays for tests: cut in several ways, and compared without that anything was computed before."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def computed(tree: Any) -> Any:
 
 
 def check_lazy(found: Any, expected: Any, tolerance: float = 1e-12) -> None:
-    """Assert that Dask's arrays have the elements of NumPy's once they are computed."""
+    """Assert that Dask arrays have the elements of NumPy's once they are computed."""
     leaves, others = tree_leaves(found), tree_leaves(expected)
     assert len(leaves) == len(others)
     assert all(isinstance(leaf, da.Array) for leaf, other in zip(leaves, others, strict=True)

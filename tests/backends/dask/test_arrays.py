@@ -1,4 +1,4 @@
-"""Every function of NumPy's on Dask's arrays, alone and under transforms: lazy, and equal to NumPy's."""
+"""Every function of NumPy's on Dask arrays, alone and under transforms: lazy, and equal to NumPy's."""
 
 import operator
 import re
@@ -44,7 +44,7 @@ OTHERWISE = ("array_str(", "linalg.eig(float64[2, 2]", "linalg.eigvals(float64[2
 OF_SHAPES = ("diag_indices_from(", "histogram(float64[8], 4, [", "histogram(float64[8], [",
              "histogram2d(float64[8], float64[8], [2", "histogram_bin_edges(complex64[0]", "ix_(int64",
              "meshgrid(float64[2], [1", "tril_indices_from(", "triu_indices_from(")
-"""Calls with results that depend on no element of a lazy array: arrays of NumPy's."""
+"""Calls with results that depend on no element of a lazy array: NumPy arrays."""
 
 
 def function(name: str) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Whole programs on Dask's arrays: as few tasks as in Dask alone, modes, traces, explanations, several backends."""
+"""Whole programs on Dask arrays: as few tasks as in Dask alone, modes, traces, explanations, several backends."""
 
 import numpy as np
 import pytest

@@ -8,7 +8,7 @@ from pydispatch.tree import tree_leaves
 
 
 class Sample(NamedTuple):
-    """A call with NumPy's arrays, lists and numbers.
+    """A call with NumPy arrays, lists and numbers.
 
     `smooth`: its result has derivatives at these arguments, with respect to every floating-point and complex array.
     `batches`: `vmap` takes it over a batch of its first array. `has_shape`: the shape of its result does not depend on
